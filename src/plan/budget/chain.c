@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT
-// chain.c: chains there and back, whose optimum is known: x1 = f(x0), ..., xl = f(xl-1), a turn that reads the last, and on the
-// way back g = b(g before, xk) for each k down to 1. With values of one size the best schedule keeps some x and runs again from
-// the nearest one kept, by the recurrence
+// chain.c: solves chains and their backward pass exactly. A chain is x1 = f(x0), ..., xl = f(xl-1), then some middle ops, the first
+// of which reads xl, then a backward pass g = b(previous g, xk) for each k from l down to 1. All values have one size. The best
+// schedule keeps some of the x and recomputes the others from the nearest kept one. Let D(s, t, m) be the least cost of computing
+// all x needed by the backward pass from t down to s + 1, if xs is in memory and m more values fit. Then
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
-// where xs is there, xt .. xs+1 are still needed, and m more values have room. Equal costs: D is convex in t - s, and the best k
-// grows by 0 or 1 with it, so that a row takes linear time.
+// If all costs are equal, D is convex in t - s, and the best k grows by 0 or 1 with t - s, so that a row takes linear time.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 
-#define WORK_MAX 300000000 // states times choices of chains with costs that differ
+#define WORK_MAX 300000000 // limit on cells times choices, for chains with different costs
 #define NO (UINT64_MAX / 4)
 
 struct chain {
     const struct budget_graph *g;
     struct berth_arrays mem;
-    int32_t *x;    // [l + 1] ops; x[0]: an input, or -1
-    int32_t *back; // [l + 1] the op on the way back that reads x[k]
-    int32_t *turn; // [n_turn] ops between xl and the way back
-    int32_t l, n_turn;
-    int32_t lead;    // op that runs once before all others, -1: none
-    int32_t room;    // values that have room beside x[0] and g
-    int32_t m_least; // of room, what one step takes
-    bool is_even;
-    uint64_t *sum;  // [l + 1] of costs
-    uint64_t *d;    // by m, and then by length, or by s and t
-    int32_t *split; // the same
+    int32_t *x;      // [l + 1] ops; x[0]: an input, -1: none
+    int32_t *back;   // [l + 1] the op of the backward pass that reads x[k]
+    int32_t *middle; // [n_middle] ops between xl and the backward pass
+    int32_t l, n_middle;
+    int32_t first_op; // op that runs once before all others, -1: none
+    int32_t n_fit;    // number of values that fit in addition to x[0] and one g
+    int32_t m_least;  // least m with which a step of the backward pass can run
+    bool has_equal_costs;
+    uint64_t *sum;  // [l + 1] prefix sums of the costs
+    uint64_t *d;    // least costs, indexed by cell_index
+    int32_t *split; // best k - s, indexed by cell_index
 };
 
-// ---- is it one? ----
+// ---- recognising a chain ----
 
-// The sources with bytes, up to two; how many there are.
+// Lists the sources other than inputs without bytes, at most two of them. Returns their number.
 static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]) {
     int32_t n = 0;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -47,7 +47,7 @@ static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]
     return n;
 }
 
-// The ops in a row, each reading the one before; `list` gets them, x[0] first.
+// Finds the longest sequence of ops at the start of the graph in which each op reads the previous one. list: x[0], then these ops.
 static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t *next) {
     int32_t n = 0, src[2];
     list[0] = -1;
@@ -67,7 +67,7 @@ static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t
     return n;
 }
 
-// The way back behind a row of n ops; c->x and c->turn are parts of the row.
+// Finds the backward pass after a sequence of n ops. Sets c->l, c->back and c->middle.
 static bool back_find(struct chain *c, int32_t n, int32_t next) {
     const struct budget_graph *g = c->g;
     int32_t before = c->x[n], k = -1, src[2];
@@ -82,7 +82,7 @@ static bool back_find(struct chain *c, int32_t n, int32_t next) {
         if (other < 0) {
             return false;
         }
-        if (k < 0) { // the first one read on the way back
+        if (k < 0) { // the first x that the backward pass reads
             for (k = n; k > 0 && c->x[k] != other; k--) {
             }
             c->l = k;
@@ -98,21 +98,22 @@ static bool back_find(struct chain *c, int32_t n, int32_t next) {
     if (k < 0 || k > 1 || c->l < 1) {
         return false;
     }
-    c->n_turn = n - c->l;
-    c->turn = &c->x[c->l + 1];
+    c->n_middle = n - c->l;
+    c->middle = &c->x[c->l + 1];
     return true;
 }
 
-// An input that the way back does not read can go once x1 is there, which has to stay to the end: x1 is the base then.
+// If the backward pass does not read the input x0, x0 can be discarded after x1 is computed. x1 then stays in memory to the end and
+// replaces x0 as the base of the chain.
 static bool base_shift(struct chain *c) {
-    c->lead = -1;
+    c->first_op = -1;
     if (c->x[0] < 0 || c->g->size[c->x[0]] == 0 || c->back[0] >= 0) {
         return true;
     }
     if (c->l < 2 || c->g->size[c->x[0]] < c->g->size[c->x[1]]) {
         return false;
     }
-    c->lead = c->x[1];
+    c->first_op = c->x[1];
     c->x++;
     c->back++;
     c->l--;
@@ -124,31 +125,31 @@ static bool sizes_fit(struct chain *c) {
     const uint64_t size = g->size[c->x[1]], way = g->size[c->back[1]], base = c->x[0] < 0 ? 0 : g->size[c->x[0]];
     const uint64_t limit = g->pools[g->pool[c->x[1]]].limit;
     int32_t n_inputs = 0;
-    c->is_even = true;
+    c->has_equal_costs = true;
     c->sum[0] = 0;
     for (int32_t k = 1; k <= c->l; k++) {
         const int32_t i = c->x[k];
-        if (g->size[i] != size || g->size[c->back[k]] != way || !g->again[i] || g->until[i] >= 0 || g->takeover[i] != 0 ||
+        if (g->size[i] != size || g->size[c->back[k]] != way || !g->can_recompute[i] || g->until[i] >= 0 || g->takeover[i] != 0 ||
             g->takeover[c->back[k]] != 0) {
             return false;
         }
-        c->is_even = c->is_even && g->cost[i] == g->cost[c->x[1]];
+        c->has_equal_costs = c->has_equal_costs && g->cost[i] == g->cost[c->x[1]];
         c->sum[k] = c->sum[k - 1] + g->cost[i];
     }
     for (int32_t i = 0; i < g->n; i++) {
         n_inputs += budget_is_input(g, i) && g->size[i] > 0;
     }
-    for (int32_t k = 0; k < c->n_turn; k++) {
-        if (g->size[c->turn[k]] != size || g->takeover[c->turn[k]] != 0) {
+    for (int32_t k = 0; k < c->n_middle; k++) {
+        if (g->size[c->middle[k]] != size || g->takeover[c->middle[k]] != 0) {
             return false;
         }
     }
     if (size == 0 || size != way || n_inputs > 1 || (n_inputs == 1 && base == 0) || g->n_pools != 1 || limit < base + 3 * size) {
         return false;
     }
-    const uint64_t room = (limit - base) / size - 1; // beside the one g that is there
-    c->room = room > (uint64_t) c->l + 2 ? c->l + 2 : (int32_t) room;
-    c->m_least = 2; // the value, and the g that is made
+    const uint64_t n_fit = (limit - base) / size - 1; // in addition to the one g in memory
+    c->n_fit = n_fit > (uint64_t) c->l + 2 ? c->l + 2 : (int32_t) n_fit;
+    c->m_least = 2; // the value x[k], and the g that is computed
     return true;
 }
 
@@ -156,7 +157,7 @@ static bool sizes_fit(struct chain *c) {
 
 static int32_t cell_index(const struct chain *c, int32_t m, int32_t s, int32_t t) {
     const int32_t n = c->l + 1;
-    return c->is_even ? m * n + (t - s) : (m * n + s) * n + t;
+    return c->has_equal_costs ? m * n + (t - s) : (m * n + s) * n + t;
 }
 
 static uint64_t cell_value(const struct chain *c, int32_t m, int32_t s, int32_t t) {
@@ -185,8 +186,8 @@ static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t 
 }
 
 static bool table_fill(struct chain *c) {
-    const size_t n = (size_t) c->l + 1, m = (size_t) c->room + 1, cells = c->is_even ? n * m : n * n * m;
-    if (!c->is_even && (double) cells * (double) n > WORK_MAX) {
+    const size_t n = (size_t) c->l + 1, m = (size_t) c->n_fit + 1, cells = c->has_equal_costs ? n * m : n * n * m;
+    if (!c->has_equal_costs && (double) cells * (double) n > WORK_MAX) {
         return false;
     }
     c->d = berth_arrays_new(&c->mem, cells, sizeof *c->d);
@@ -194,12 +195,12 @@ static bool table_fill(struct chain *c) {
     if (c->mem.has_failed) {
         return false;
     }
-    for (int32_t at = c->m_least; at <= c->room; at++) {
-        for (int32_t t = 1, k = 1; c->is_even && t <= c->l; t++) {
+    for (int32_t at = c->m_least; at <= c->n_fit; at++) {
+        for (int32_t t = 1, k = 1; c->has_equal_costs && t <= c->l; t++) {
             cell_fill(c, at, 0, t, at == c->m_least ? t : k, at == c->m_least ? t : min_i32(k + 1, t));
             k = c->split[cell_index(c, at, 0, t)];
         }
-        for (int32_t length = 1; !c->is_even && length <= c->l; length++) {
+        for (int32_t length = 1; !c->has_equal_costs && length <= c->l; length++) {
             for (int32_t s = 0; s + length <= c->l; s++) {
                 cell_fill(c, at, s, s + length, s + 1, s + length);
             }
@@ -208,7 +209,7 @@ static bool table_fill(struct chain *c) {
     return true;
 }
 
-// ---- as steps ----
+// ---- writing the steps ----
 
 struct stretch {
     int32_t s, t, m; // t < 0: run back[s]
@@ -222,15 +223,15 @@ static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_
     return ok;
 }
 
-// x[s] .. x[t] with the way back from t to s + 1; the stretch at the very end also has the turn.
+// Writes the runs of x[s + 1] .. x[t] and the backward pass of these. The first stretch with t == s also has the middle ops.
 static bool steps_write(const struct chain *c, struct budget_steps *out) {
     struct stretch *stack = berth_calloc(3 * ((size_t) c->l + 4), sizeof *stack);
     size_t n = 0;
-    bool ok = stack != NULL, has_turned = false;
+    bool ok = stack != NULL, has_run_middle = false;
     out->n = 0;
     if (ok) {
-        stack[n++] = (struct stretch){0, c->l, c->room};
-        ok = c->lead < 0 || budget_put(out, c->lead, BERTH_BUDGET_RUN);
+        stack[n++] = (struct stretch){0, c->l, c->n_fit};
+        ok = c->first_op < 0 || budget_put(out, c->first_op, BERTH_BUDGET_RUN);
     }
     while (ok && n > 0) {
         const struct stretch at = stack[--n];
@@ -242,10 +243,10 @@ static bool steps_write(const struct chain *c, struct budget_steps *out) {
             stack[n++] = (struct stretch){at.s, k - 1, at.m};
             stack[n++] = (struct stretch){k, -1, 0};
             stack[n++] = (struct stretch){k, at.t, at.m - 1};
-        } else if (!has_turned) {
-            has_turned = true;
-            for (int32_t k = 0; ok && k < c->n_turn; k++) {
-                ok = budget_put(out, c->turn[k], BERTH_BUDGET_RUN);
+        } else if (!has_run_middle) {
+            has_run_middle = true;
+            for (int32_t k = 0; ok && k < c->n_middle; k++) {
+                ok = budget_put(out, c->middle[k], BERTH_BUDGET_RUN);
             }
         }
     }
@@ -269,7 +270,7 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
         answer =
             n >= 2 && back_find(&c, n, next) && base_shift(&c) && sizes_fit(&c) && table_fill(&c) ? BUDGET_FOUND : BUDGET_GAVE_UP;
     }
-    if (answer == BUDGET_FOUND && cell_value(&c, c.room, 0, c.l) >= NO) {
+    if (answer == BUDGET_FOUND && cell_value(&c, c.n_fit, 0, c.l) >= NO) {
         answer = BUDGET_GAVE_UP;
     }
     if (answer == BUDGET_FOUND && !steps_write(&c, out)) {

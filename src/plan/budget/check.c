@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// check.c: the law: a schedule as ops of the order pass, whose items the planner packs. Whatever a method claims, what leaves
-// the solver was replayed here.
+// check.c: the checker of schedules. It turns a schedule into ops of the order pass, whose items the planner packs. Every schedule
+// that leaves the solver is replayed here, independently of the method that found it.
 
 #include "plan/budget/budget.h"
 
 #include <string.h>
 
-// ---- as ops that run once each ----
+// ---- a schedule as ops that run once each ----
 
 static struct berth_order_op op_plain(const struct budget_graph *g, int32_t i) {
     const struct berth_budget_op *op = &g->ops[i];
@@ -24,7 +24,7 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
         srcs[0] = t->src[t->start[k]];
         op->n_srcs = 1;
         if (s->at[k].kind == BERTH_BUDGET_OUT) {
-            op->pool = g->pools[g->away[s->at[k].op]].id;
+            op->pool = g->pools[g->spill_pool[s->at[k].op]].id;
         }
         return;
     }
@@ -79,7 +79,7 @@ static enum ggml_status budget_items(const struct budget_graph *g, const struct 
 
 // ---- packing ----
 
-// Items of one pool to the front.
+// Copies the items of one pool to out.
 static size_t pool_gather(const struct berth_plan_item *items, size_t n, int32_t pool, struct berth_plan_item *out) {
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -138,7 +138,7 @@ void berth_budget_free(struct berth_budget_result *result) {
     }
 }
 
-static bool result_room(const struct budget_graph *g, size_t n_steps, struct berth_budget_result *r) {
+static bool result_alloc(const struct budget_graph *g, size_t n_steps, struct berth_budget_result *r) {
     r->steps = berth_calloc(n_steps + 1, sizeof *r->steps);
     r->uses = berth_calloc((size_t) g->n_pools + 1, sizeof *r->uses);
     r->alive = berth_calloc((size_t) g->n + 1, sizeof *r->alive);
@@ -177,15 +177,15 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
     }
 }
 
-// The order pass, which makes a schedule's items, adds up what all steps make.
+// Checks that the sum of the sizes of all steps does not overflow in the order pass, which makes the items of a schedule.
 static enum ggml_status sizes_check(const struct budget_graph *g, const struct budget_steps *s) {
     uint64_t sum = 0;
-    for (int32_t i = 0; i < g->n; i++) { // the graph's own are at most 2^62
+    for (int32_t i = 0; i < g->n; i++) { // at most 2^62 in total: checked by budget_graph_init
         sum += budget_is_input(g, i) ? g->ops[i].size : 0;
     }
     for (size_t k = 0; k < s->n; k++) {
         if (__builtin_add_overflow(sum, g->ops[s->at[k].op].size, &sum) || sum > INT64_MAX) {
-            return berth_fail(GGML_STATUS_FAILED, "budget: sizes up to step %zu of %zu add up to more than 2^63 - 1", k, s->n);
+            return berth_fail(GGML_STATUS_FAILED, "budget: up to step %zu of %zu, the sizes sum to more than 2^63 - 1", k, s->n);
         }
     }
     return GGML_STATUS_SUCCESS;
@@ -198,7 +198,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     uint64_t *limits = berth_calloc(2 * (size_t) g->n_pools + 1, sizeof *limits);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     bool is_sure;
-    if (r == NULL || limits == NULL || !result_room(g, s->n, r) || !budget_trace(g, s, &t)) {
+    if (r == NULL || limits == NULL || !result_alloc(g, s->n, r) || !budget_trace(g, s, &t)) {
         goto fail;
     }
     if (t.fault >= 0) {
@@ -221,7 +221,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     }
 fail:
     if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "out of memory: checking a schedule of %zu steps", s->n);
+        berth_fail(status, "budget: out of memory for checking a schedule of %zu steps", s->n);
     }
     berth_budget_free(r);
     berth_free(limits);
@@ -266,7 +266,7 @@ enum ggml_status berth_budget_items(const struct berth_budget_op *ops, size_t n_
     }
     const struct budget_steps s = {.at = (struct berth_budget_step *) steps, .n = n_steps};
     if (!budget_trace(&g, &s, &t)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: items of %zu steps", n_steps);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "budget: out of memory for the items of %zu steps", n_steps);
     } else if (t.fault >= 0) {
         status = berth_fail(GGML_STATUS_FAILED, "budget: step %d of %zu %s", t.fault, n_steps, t.why);
     } else {

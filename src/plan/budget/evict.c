@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// evict.c: a schedule for tight budgets: the ops in their order, with a memory of fixed size. What lacks is made again, with all
-// it needs; what is thrown out is cheap to make, large, and not wanted soon. Finds a schedule whenever each op with its sources,
-// and theirs while these are made, fits; how good it is, improve.c decides.
+// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in their order in a memory of fixed size. It
+// recomputes missing values with everything that they need. It evicts values that are cheap to recompute, large, and not needed
+// soon. It finds a schedule whenever each op fits with its sources, including the memory to recompute these. improve.c lowers the
+// cost.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,41 +10,41 @@
 #include <math.h>
 #include <string.h>
 
-#define GROW_MAX 40    // steps an op, at most
-#define DEPTH_MAX 4000 // values that wait for each other
-#define LOOK_MAX 48    // ops looked at for the cost of making a value again
+#define GROW_MAX 40    // limit on steps per op
+#define DEPTH_MAX 4000 // limit on the depth of recursion: values that wait for each other
+#define LOOK_MAX 48    // limit on ops inspected to estimate the cost of recomputing a value
 
 struct walk {
     const struct budget_graph *g;
     struct budget_steps *out;
-    bool *is_there;    // [n]
-    int32_t *n_locks;  // [n]
-    int32_t *hold;     // [n] the last op of the order that may need the value, itself or through others that are made again
-    int32_t *there;    // [n_there] resident values with bytes, in no order
-    int32_t *there_at; // [n]
+    bool *is_there;    // [n] the value is in memory
+    int32_t *n_locks;  // [n] number of running ops that need the value in memory
+    int32_t *hold;     // [n] the last op of the order that may need the value, directly or to recompute other values
+    int32_t *there;    // [n_there] values in memory that have bytes, in no order
+    int32_t *there_at; // [n] index of the value in there
     int32_t n_there;
-    int32_t *seen; // [n] stamp of the last look
+    int32_t *seen; // [n] stamp of the last visit
     int32_t stamp;
     uint64_t *bytes; // [n_pools]
-    int32_t pos;     // op of the order
-    double power;
+    int32_t pos;     // current op of the order
+    double power;    // exponent of the distance to the next use
     const struct budget_end *end;
     size_t max_steps;
-    enum budget_answer answer; // BUDGET_NONE while all is well
+    enum budget_answer answer; // BUDGET_NONE as long as there is no failure
 };
 
-// An op that is made again for op `last` of the order runs before what ends it.
+// If op i is recomputed for op `last` of the order, it runs before the op `until` that forbids it.
 static int32_t hold_most(const struct budget_graph *g, int32_t i, int32_t last) {
     return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
 }
 
 static void hold_find(struct walk *w) {
     const struct budget_graph *g = w->g;
-    for (int pass = 0; pass < 2; pass++) { // inputs may stand behind their readers
+    for (int pass = 0; pass < 2; pass++) { // two passes, because inputs may be after their readers
         for (int32_t i = g->n; i-- > 0;) {
             int32_t last = g->keep[i] ? g->n : -1;
             for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1]; k++) {
-                const int32_t r = g->readers.at[k], at = g->again[r] && w->hold[r] > r ? hold_most(g, r, w->hold[r]) : r;
+                const int32_t r = g->readers.at[k], at = g->can_recompute[r] && w->hold[r] > r ? hold_most(g, r, w->hold[r]) : r;
                 last = max_i32(at, last);
             }
             w->hold[i] = last;
@@ -87,7 +88,7 @@ static int32_t next_use(const struct walk *w, int32_t i) {
     return w->hold[i] > w->pos ? (w->hold[i] + 3 * g->n) / 4 : g->n;
 }
 
-// What making the value again costs now, with what lacks for it; the first few ops of that.
+// Estimates the cost of recomputing the value now, with its missing sources. Inspects LOOK_MAX ops at most.
 static double recompute_cost(struct walk *w, int32_t value) {
     const struct budget_graph *g = w->g;
     int32_t list[LOOK_MAX];
@@ -117,7 +118,8 @@ static bool pool_evict(struct walk *w, int32_t pool) {
     *g->work += 4 * (int64_t) w->n_there;
     for (int32_t k = 0; k < w->n_there; k++) {
         const int32_t i = w->there[k];
-        if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->again[i] || (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
+        if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->can_recompute[i] ||
+            (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
             continue;
         }
         const double far = pow((double) (next_use(w, i) - w->pos + 1), w->power);
@@ -159,7 +161,7 @@ static void value_make(struct walk *w, int32_t i, int32_t depth) {
     const struct budget_graph *g = w->g;
     const uint64_t limit = g->pools[g->pool[i]].limit;
     if (depth > DEPTH_MAX || w->out->n > w->max_steps || budget_is_over(g, w->end) ||
-        (i != w->pos && (!g->again[i] || (g->until[i] >= 0 && g->until[i] < w->pos)))) {
+        (i != w->pos && (!g->can_recompute[i] || (g->until[i] >= 0 && g->until[i] < w->pos)))) {
         w->answer = BUDGET_GAVE_UP;
         return;
     }
@@ -180,7 +182,7 @@ static void value_make(struct walk *w, int32_t i, int32_t depth) {
     }
     if (w->answer == BUDGET_NONE) {
         there_put(w, i);
-        w->n_locks[i]++; // not to be dropped as a source of itself
+        w->n_locks[i]++; // keeps srcs_leave from discarding the result
         srcs_leave(w, i);
         w->n_locks[i]--;
     }

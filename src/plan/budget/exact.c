@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact.c: the cheapest of all schedules of a small graph: best first over states (A*), each reached in the cheapest way; and all
-// schedules by rising cost, for a budget that a state cannot know: that of packed memory.
+// exact.c: finds the cheapest of all schedules of a small graph by a best-first search (A*) over states. A second search lists all
+// schedules by rising cost. It is for limits on packed memory, which depend on the complete schedule and not on a state.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,23 +9,23 @@
 
 // ---- states ----
 
-// Small graphs as words: a state is which values are there, which have a copy outside, and which ops that run once have run. What
-// one can do from a state depends on nothing else, so that the searches work on states.
+// The graph has at most 64 ops, so sets of ops are 64-bit words. A state is: the values in memory, the values with a spilled copy,
+// and the once ops that have run. The possible next steps depend on the state only.
 
-#define BUDGET_WORD 64       // most ops
-#define BUDGET_NO UINT64_MAX // no way from here
+#define BUDGET_WORD 64       // largest number of ops
+#define BUDGET_NO UINT64_MAX // there is no path from here to the goal
 
 struct budget_state {
-    uint64_t live, out, done; // done: of those that run once
+    uint64_t live, out, done; // done: inputs, and ops that run once and have run
 };
 
 struct budget_words {
     const struct budget_graph *g;
     uint64_t srcs[BUDGET_WORD], readers[BUDGET_WORD], takeover[BUDGET_WORD];
-    uint64_t ends[BUDGET_WORD];  // ops that may not run any more once this one has
-    uint64_t spill[BUDGET_WORD]; // cost of one way
-    uint64_t inputs, keep, again, sized, mobile;
-    // Packed memory only: values that an op may take over. A later read of such a value keeps the two apart.
+    uint64_t ends[BUDGET_WORD];  // ops that must not run any more after this op
+    uint64_t spill[BUDGET_WORD]; // cost of spilling or of reading back
+    uint64_t inputs, keep, recomputable, sized, mobile;
+    // Packed memory only: values whose memory some op may take over. A later read of such a value prevents that.
     uint64_t taken;
 };
 
@@ -35,7 +35,7 @@ struct budget_move {
     uint64_t cost;
 };
 
-// At most this many moves from a state.
+// The moves from a state.
 struct budget_moves {
     struct budget_move *at;
     size_t n, cap;
@@ -43,7 +43,7 @@ struct budget_moves {
 
 #define BIT(i) ((uint64_t) 1 << (i))
 
-// False: too large.
+// False: the graph is too large.
 static bool budget_words_init(struct budget_words *w, const struct budget_graph *g) {
     *w = (struct budget_words){.g = g};
     for (int32_t i = 0; i < g->n && g->n <= BUDGET_WORD; i++) {
@@ -60,9 +60,9 @@ static bool budget_words_init(struct budget_words *w, const struct budget_graph 
         w->spill[i] = budget_spill_cost(g, i);
         w->inputs |= budget_is_input(g, i) ? BIT(i) : 0;
         w->keep |= g->keep[i] ? BIT(i) : 0;
-        w->again |= g->again[i] ? BIT(i) : 0;
+        w->recomputable |= g->can_recompute[i] ? BIT(i) : 0;
         w->sized |= g->size[i] > 0 ? BIT(i) : 0;
-        w->mobile |= g->size[i] > 0 && g->away[i] >= 0 ? BIT(i) : 0;
+        w->mobile |= g->size[i] > 0 && g->spill_pool[i] >= 0 ? BIT(i) : 0;
     }
     return g->n <= BUDGET_WORD;
 }
@@ -73,14 +73,14 @@ static struct budget_state budget_first(const struct budget_words *w) {
 
 static uint64_t all_once(const struct budget_words *w) {
     const int32_t n = w->g->n;
-    return (n == BUDGET_WORD ? UINT64_MAX : BIT(n) - 1) & ~w->again;
+    return (n == BUDGET_WORD ? UINT64_MAX : BIT(n) - 1) & ~w->recomputable;
 }
 
 static bool budget_is_goal(const struct budget_words *w, const struct budget_state *s) {
     return (all_once(w) & ~s->done) == 0 && (w->keep & ~s->live) == 0;
 }
 
-// Ops that may not run any more, for what has run.
+// Returns the ops that must not run any more after the ops in done.
 static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     uint64_t ended = 0;
     for (uint64_t left = done & ~w->inputs; left != 0; left &= left - 1) {
@@ -89,12 +89,12 @@ static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     return ended;
 }
 
-// Ops that will not run again, whatever follows.
+// Returns the ops that will not run in any continuation of the state.
 static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     uint64_t finished = ended_find(w, done);
     for (int32_t i = w->g->n; i-- > 0;) {
         const bool is_read = (w->readers[i] & ~finished) != 0;
-        if ((w->again & BIT(i)) == 0) {
+        if ((w->recomputable & BIT(i)) == 0) {
             finished |= done & BIT(i);
         } else if (!is_read) {
             finished |= BIT(i);
@@ -103,7 +103,7 @@ static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     return finished;
 }
 
-// Values that nobody will read again, whatever follows.
+// Returns the values that no op will read after this state.
 static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
     const uint64_t finished = finished_find(w, done);
     uint64_t dead = 0;
@@ -113,7 +113,7 @@ static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
     return dead;
 }
 
-// No way from here to the goal costs less; BUDGET_NO: there is none.
+// Returns a lower bound of the cost from state s to the goal; BUDGET_NO: the goal is unreachable.
 static uint64_t budget_to_go(const struct budget_words *w, const struct budget_state *s) {
     uint64_t need = all_once(w) & ~s->done, moved = w->keep & s->done & ~s->live, cost = 0;
     for (int32_t i = w->g->n; i-- > 0;) {
@@ -126,10 +126,10 @@ static uint64_t budget_to_go(const struct budget_words *w, const struct budget_s
         cost += w->g->cost[i];
     }
     if ((need & (s->done | ended_find(w, s->done))) != 0) {
-        return BUDGET_NO; // gone for good
+        return BUDGET_NO; // a needed value is lost and cannot be recomputed
     }
     for (int32_t i = 0; moved != 0 && i < w->g->n; i++) {
-        const bool may_run = (w->again & BIT(i)) != 0 && w->g->cost[i] < w->spill[i];
+        const bool may_run = (w->recomputable & BIT(i)) != 0 && w->g->cost[i] < w->spill[i];
         if ((moved & BIT(i)) != 0) {
             cost += may_run ? w->g->cost[i] : w->spill[i];
         }
@@ -147,7 +147,7 @@ static uint64_t bytes_in(const struct budget_words *w, const struct budget_state
     }
     for (uint64_t left = s->out; left != 0; left &= left - 1) {
         const int32_t i = __builtin_ctzll(left);
-        sum += w->g->away[i] == pool ? w->g->size[i] : 0;
+        sum += w->g->spill_pool[i] == pool ? w->g->size[i] : 0;
     }
     return sum;
 }
@@ -160,17 +160,17 @@ static bool move_put(struct budget_moves *m, struct budget_state to, int32_t op,
     return true;
 }
 
-// The op with each choice of sources that go behind it.
+// Adds one move per subset of the sources of op i that are discarded after it.
 static bool runs_find(const struct budget_words *w, const struct budget_state *s, int32_t i, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
-    struct budget_state to = {s->live | BIT(i), s->out, s->done | (BIT(i) & ~w->again)};
+    struct budget_state to = {s->live | BIT(i), s->out, s->done | (BIT(i) & ~w->recomputable)};
     const uint64_t dead = dead_find(w, to.done), limit = g->pools[g->pool[i]].limit, bytes = bytes_in(w, s, g->pool[i]);
     const uint64_t may_go = w->srcs[i] & w->sized & ~dead & (~w->keep | s->out);
     uint64_t go = 0;
-    if ((dead & BIT(i)) != 0 && (w->again & BIT(i)) != 0) {
-        return true; // for nothing
+    if ((dead & BIT(i)) != 0 && (w->recomputable & BIT(i)) != 0) {
+        return true; // no op would read the result
     }
-    do { // every subset of may_go
+    do { // for every subset of may_go
         const bool takes = (w->takeover[i] & (go | dead)) != 0;
         const struct budget_state then = {to.live & ~go & ~dead, to.out & ~dead, to.done};
         if (bytes + (takes ? 0 : g->size[i]) <= limit && !move_put(m, then, i, BERTH_BUDGET_RUN, g->cost[i])) {
@@ -183,9 +183,9 @@ static bool runs_find(const struct budget_words *w, const struct budget_state *s
 
 static bool spills_find(const struct budget_words *w, const struct budget_state *s, int32_t i, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
-    const int32_t home = g->pool[i], away = g->away[i];
+    const int32_t home = g->pool[i], spill_pool = g->spill_pool[i];
     bool ok = true;
-    if ((s->live & ~s->out & BIT(i)) != 0 && bytes_in(w, s, away) + g->size[i] <= g->pools[away].limit) {
+    if ((s->live & ~s->out & BIT(i)) != 0 && bytes_in(w, s, spill_pool) + g->size[i] <= g->pools[spill_pool].limit) {
         const struct budget_state stays = {s->live, s->out | BIT(i), s->done}, goes = {s->live & ~BIT(i), stays.out, s->done};
         ok = move_put(m, goes, i, BERTH_BUDGET_OUT, w->spill[i]) && move_put(m, stays, i, BERTH_BUDGET_OUT, w->spill[i]);
     }
@@ -196,37 +196,37 @@ static bool spills_find(const struct budget_words *w, const struct budget_state 
     return ok;
 }
 
-static bool is_turn(const struct budget_words *w, const struct budget_state *s, uint64_t over, int32_t i) {
+static bool can_run(const struct budget_words *w, const struct budget_state *s, uint64_t excluded, int32_t i) {
     const int32_t before = w->g->once_before[i];
-    return ((over | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
+    return ((excluded | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
 }
 
-// An op that has to run once, takes no bytes and ends nothing that could run again loses nothing by running now, unless it could keep
-// a value from being taken over. -1: none.
-static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t over) {
+// Returns an op that should run now, -1: none. The op runs once, its result has no bytes, it does not forbid any op that may still
+// run, and it does not prevent a takeover. Running it now therefore has no disadvantage.
+static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t excluded) {
     const uint64_t finished = finished_find(w, s->done);
     for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
         const int32_t i = __builtin_ctzll(left);
-        if (is_turn(w, s, over, i) && (w->ends[i] & ~finished) == 0 && (w->srcs[i] & w->taken) == 0) {
+        if (can_run(w, s, excluded, i) && (w->ends[i] & ~finished) == 0 && (w->srcs[i] & w->taken) == 0) {
             return i;
         }
     }
     return -1;
 }
 
-// Every sensible step from a state. Values go right behind a step that reads them, those that nobody can need at once. False: out
-// of memory.
+// Finds every useful step from a state. A value is discarded directly after a step that reads it; a value that no op can need is
+// discarded at once. False: out of memory.
 static bool budget_moves_find(const struct budget_words *w, const struct budget_state *s, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
-    const uint64_t over = s->done | ended_find(w, s->done);
-    const int32_t forced = forced_find(w, s, over);
+    const uint64_t excluded = s->done | ended_find(w, s->done);
+    const int32_t forced = forced_find(w, s, excluded);
     bool ok = true;
     m->n = 0;
     if (forced >= 0) {
         return runs_find(w, s, forced, m);
     }
     for (int32_t i = 0; ok && i < g->n; i++) {
-        if (is_turn(w, s, over, i)) {
+        if (can_run(w, s, excluded, i)) {
             ok = runs_find(w, s, i, m);
         }
         if (ok && (w->mobile & BIT(i)) != 0 && ((s->live | s->out) & BIT(i)) != 0) {
@@ -240,13 +240,14 @@ static bool budget_moves_find(const struct budget_words *w, const struct budget_
 
 struct node {
     struct budget_state state;
-    struct berth_budget_step step; // that led here
-    int32_t parent;                // -1: the start
-    uint64_t cost, to_go;
+    struct berth_budget_step step; // the step that led here
+    int32_t parent;                // -1: this is the start
+    uint64_t cost, to_go;          // cost from the start; lower bound of the cost to the goal
 };
 
+// A node that is not expanded yet.
 struct waiting {
-    uint64_t total, cost; // of the way over this node; what has been paid
+    uint64_t total, cost; // total: lower bound of the cost of a path through the node; cost: from the start
     int32_t node;
 };
 
@@ -254,9 +255,9 @@ struct search {
     struct budget_words w;
     struct node *nodes;
     size_t n_nodes, nodes_cap;
-    struct waiting *heap; // least total first, of these the most paid
+    struct waiting *heap; // least total first; among equals, the largest cost
     size_t n_heap, heap_cap;
-    int32_t *slots; // node + 1 by state, 0: free
+    int32_t *slots; // hash table from state to node + 1, 0: free
     size_t n_slots;
     struct budget_moves moves;
 };
@@ -300,7 +301,7 @@ static struct waiting heap_pop(struct search *s) {
     return top;
 }
 
-// ---- states that are known ----
+// ---- known states ----
 
 static size_t state_hash(const struct budget_state *x) {
     uint64_t h = x->live * 0x9E3779B97F4A7C15u ^ (x->done + 0x632BE59BD9B4E019u) * 0xBF58476D1CE4E5B9u;
@@ -335,7 +336,7 @@ static bool slots_grow(struct search *s) {
     return true;
 }
 
-// A way to a state: kept if it is new or cheaper than the one known.
+// Records a path to a state if the state is new or the path is cheaper than the known one. False: out of memory.
 static bool node_reach(
     struct search *s, const struct budget_state *x, struct berth_budget_step step, int32_t parent, uint64_t cost) {
     if (2 * (s->n_nodes + 1) > s->n_slots && !slots_grow(s)) {
@@ -359,7 +360,7 @@ static bool node_reach(
     return node->to_go == BUDGET_NO || heap_push(s, (struct waiting){cost + node->to_go, cost, *slot - 1});
 }
 
-static bool way_write(const struct search *s, int32_t node, struct budget_steps *out) {
+static bool path_write(const struct search *s, int32_t node, struct budget_steps *out) {
     out->n = 0;
     for (; s->nodes[node].parent >= 0; node = s->nodes[node].parent) {
         if (!budget_put(out, s->nodes[node].step.op, s->nodes[node].step.kind)) {
@@ -384,11 +385,11 @@ static enum budget_answer search_run(
         const struct waiting at = heap_pop(s);
         const struct node node = s->nodes[at.node];
         if (at.cost > node.cost) {
-            continue; // a cheaper way was found since
+            continue; // a cheaper path was found later
         }
         *cost = at.total;
         if (budget_is_goal(&s->w, &node.state)) {
-            return way_write(s, at.node, out) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
+            return path_write(s, at.node, out) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
         }
         if (++*n_nodes > max_nodes) {
             return BUDGET_GAVE_UP;
@@ -434,14 +435,14 @@ enum budget_answer budget_exact(
 
 // ---- all schedules ----
 
-#define NODES_A_LOOK 200 // what packing a schedule takes, as so many nodes
+#define PACK_NODES 200 // price of packing a schedule, in nodes
 
 struct listing {
     struct budget_words w;
     struct budget_steps *steps;
     const struct budget_judge *judge;
-    uint64_t most, next; // cost that this round allows; the least that was above it
-    int64_t left;        // nodes
+    uint64_t most, next; // cost limit of this round; the least cost above it
+    int64_t left;        // nodes until the node limit
     size_t max_steps;
 };
 
@@ -457,8 +458,8 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
         return BUDGET_GAVE_UP;
     }
     if (budget_is_goal(&l->w, state)) {
-        l->left -= NODES_A_LOOK;
-        return l->judge->pleases(l->steps, l->judge->user);
+        l->left -= PACK_NODES;
+        return l->judge->accepts(l->steps, l->judge->user);
     }
     struct budget_moves moves = {0};
     enum budget_answer answer = budget_moves_find(&l->w, state, &moves) ? BUDGET_NONE : BUDGET_OUT_OF_MEMORY;
@@ -473,19 +474,19 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
     return answer;
 }
 
-// The least cost of a run whose result nobody reads, but which keeps a value from being taken over. Schedules with such a run are not
-// listed. UINT64_MAX: there is no such op.
+// Some runs are useful only because their read keeps a value from being taken over; no op reads their result. Schedules with such
+// runs are not listed. Returns the least cost of such a run. UINT64_MAX: there is no such op.
 static uint64_t idle_run_cost(const struct budget_words *w) {
     uint64_t least = UINT64_MAX;
     for (int32_t i = 0; i < w->g->n; i++) {
-        if ((w->again & BIT(i)) != 0 && (w->srcs[i] & w->taken) != 0) {
+        if ((w->recomputable & BIT(i)) != 0 && (w->srcs[i] & w->taken) != 0) {
             least = min_u64(least, w->g->cost[i]);
         }
     }
     return least;
 }
 
-// *cost: no schedule is cheaper, whatever its packed memory; afterwards: no schedule that pleases is cheaper.
+// On entry, no schedule costs less than *cost. On return, no acceptable schedule costs less than *cost.
 enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
     struct listing l = {.steps = out, .judge = judge, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};

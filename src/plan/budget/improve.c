@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-// improve.c: local search on a schedule that fits: runs for which there is room are taken back, the costliest first; then a value
-// is cut at random somewhere, which makes room for others to stay, and what does not lower the cost is forgotten.
+// improve.c: local search on a schedule that fits. First it removes recomputed runs whose values can stay in memory instead, the
+// most expensive first. Then it repeats kicks: a kick cuts a random value at a random step, which frees memory for other values to
+// stay. It keeps a kick if the cost falls, and sometimes if the cost rises a little.
 
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct back {
-    int32_t step;  // a run, or a move in, that may not be needed
-    double weight; // what it costs, with some noise
+// A step that may be removable.
+struct removable {
+    int32_t step;  // a recomputed run, or the reading back of a spilled value
+    double weight; // cost per byte, with random noise
 };
 
 struct improver {
@@ -17,10 +19,10 @@ struct improver {
     struct budget_gaps x;
     struct budget_cuts cuts;
     struct budget_steps next, best;
-    struct back *backs;
-    size_t backs_cap;
-    bool *gone; // [steps]
-    size_t gone_cap;
+    struct removable *removables;
+    size_t removables_cap;
+    bool *is_removed; // [steps] the step is removed
+    size_t is_removed_cap;
     uint64_t random;
 };
 
@@ -32,14 +34,14 @@ static uint64_t random_next(struct improver *m) {
 }
 
 static int by_weight(const void *a, const void *b) {
-    const struct back *x = a, *y = b;
+    const struct removable *x = a, *y = b;
     if (x->weight != y->weight) {
         return x->weight > y->weight ? -1 : 1;
     }
     return x->step < y->step ? -1 : 1;
 }
 
-// The instance of the value before the one that step k makes, -1: none.
+// Returns the instance of the value before the one that step k makes, -1: none.
 static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     const int32_t value = x->s->at[k].op;
     int32_t found = -1;
@@ -49,52 +51,52 @@ static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     return found;
 }
 
-// Can the instance before stay until the run's readers? Its bytes are added to live then.
-static bool back_try(struct improver *m, int32_t k) {
+// Removes step k if the previous instance can stay in memory until the readers of k. Adds its bytes to the live bytes.
+static bool removal_try(struct improver *m, int32_t k) {
     struct budget_gaps *x = &m->x;
     const int32_t value = x->s->at[k].op, before = instance_before(x, k), pool = m->g->pool[value];
     const size_t p = (size_t) m->g->n_pools;
     const uint64_t limit = m->g->pools[pool].limit, size = m->g->size[value];
-    if (before < 0 || (before >= m->g->n && m->gone[before - m->g->n])) {
+    if (before < 0 || (before >= m->g->n && m->is_removed[before - m->g->n])) {
         return false;
     }
     const int32_t last = x->t.last[before];
     if (last >= 0 && x->t.taken[last] == before) {
-        return false; // its memory is another's by then
+        return false; // another result has taken over its memory
     }
-    int32_t room_to = last + 1;
-    while (room_to < k && x->t.live[(size_t) room_to * p + (size_t) pool] + size <= limit) {
-        room_to++;
+    int32_t free_to = last + 1;
+    while (free_to < k && x->t.live[(size_t) free_to * p + (size_t) pool] + size <= limit) {
+        free_to++;
     }
-    *m->g->work += room_to - last;
-    if (room_to < k) {
+    *m->g->work += free_to - last;
+    if (free_to < k) {
         return false;
     }
     for (int32_t at = last + 1; at < k; at++) {
         x->t.live[(size_t) at * p + (size_t) pool] += size;
     }
     x->t.last[before] = x->t.last[m->g->n + k];
-    m->gone[k] = true;
+    m->is_removed[k] = true;
     return true;
 }
 
-static void backs_drop(struct improver *m, struct budget_steps *s) {
+static void removed_drop(struct improver *m, struct budget_steps *s) {
     size_t n = 0;
     for (size_t k = 0; k < s->n; k++) {
         s->at[n] = s->at[k];
-        n += !m->gone[k];
+        n += !m->is_removed[k];
     }
     s->n = n;
 }
 
-// One round over all that was run again. False: out of memory.
-static bool backs_round(struct improver *m, struct budget_steps *s, bool is_noisy, int32_t *n_done) {
+// Tries to remove each recomputed run once. False: out of memory.
+static bool removals_round(struct improver *m, struct budget_steps *s, bool is_noisy, int32_t *n_done) {
     *n_done = 0;
-    if (!budget_gaps_find(&m->x, m->g, s) || !BERTH_GROW(&m->backs, &m->backs_cap, s->n + 1) ||
-        !BERTH_GROW(&m->gone, &m->gone_cap, s->n + 1)) {
+    if (!budget_gaps_find(&m->x, m->g, s) || !BERTH_GROW(&m->removables, &m->removables_cap, s->n + 1) ||
+        !BERTH_GROW(&m->is_removed, &m->is_removed_cap, s->n + 1)) {
         return false;
     }
-    memset(m->gone, 0, s->n * sizeof *m->gone);
+    memset(m->is_removed, 0, s->n * sizeof *m->is_removed);
     size_t n = 0;
     for (int32_t k = 0; k < (int32_t) s->n; k++) {
         const int32_t op = s->at[k].op;
@@ -104,23 +106,23 @@ static bool backs_round(struct improver *m, struct budget_steps *s, bool is_nois
         const double cost =
             s->at[k].kind == BERTH_BUDGET_RUN ? (double) m->g->cost[op] : 2 * (double) budget_spill_cost(m->g, op);
         const double noise = is_noisy ? 0.25 + (double) (random_next(m) % 1024) / 512 : 1;
-        m->backs[n++] = (struct back){k, noise * cost / (1 + (double) m->g->size[op])};
+        m->removables[n++] = (struct removable){k, noise * cost / (1 + (double) m->g->size[op])};
     }
     if (n > 0) {
-        qsort(m->backs, n, sizeof *m->backs, by_weight);
+        qsort(m->removables, n, sizeof *m->removables, by_weight);
     }
     for (size_t i = 0; i < n; i++) {
-        *n_done += back_try(m, m->backs[i].step);
+        *n_done += removal_try(m, m->removables[i].step);
     }
-    backs_drop(m, s);
+    removed_drop(m, s);
     return budget_sweep(m->g, s);
 }
 
-static bool backs_all(struct improver *m, struct budget_steps *s, bool is_noisy) {
+static bool removals_all(struct improver *m, struct budget_steps *s, bool is_noisy) {
     int32_t n_done = 1;
     bool ok = true;
     while (ok && n_done > 0) {
-        ok = backs_round(m, s, is_noisy, &n_done);
+        ok = removals_round(m, s, is_noisy, &n_done);
     }
     return ok;
 }
@@ -130,7 +132,7 @@ static bool steps_fit(struct improver *m, const struct budget_steps *s, bool *ok
     return *ok && m->x.t.fault < 0 && budget_excess(m->g, &m->x.t, s->n).most == 0;
 }
 
-// A cut that nothing forces, at a random step.
+// Applies one cut that no limit requires, at a random step.
 static bool steps_kick(struct improver *m, const struct budget_steps *s, struct budget_steps *out, bool *is_done) {
     const struct budget_style style = {.reach = 0, .lambda = (double) (random_next(m) % 4)};
     const int32_t step = (int32_t) (random_next(m) % (s->n + 1)), pool = (int32_t) (random_next(m) % (uint64_t) m->g->n_pools);
@@ -157,16 +159,16 @@ static bool kicks_search(struct improver *m, int64_t end_us, int64_t max_kicks, 
     for (int64_t round = 0; ok && round < max_kicks && ggml_time_us() < end_us && best > m->g->cost_once; round++) {
         ok = steps_kick(m, s, &m->next, &is_done);
         for (uint64_t more = random_next(m) % 3; ok && is_done && more > 0; more--) {
-            struct budget_steps again = {0};
-            ok = steps_kick(m, &m->next, &again, &is_done) && (!is_done || budget_copy(&m->next, &again));
+            struct budget_steps kicked = {0};
+            ok = steps_kick(m, &m->next, &kicked, &is_done) && (!is_done || budget_copy(&m->next, &kicked));
             is_done = true;
-            berth_free(again.at);
+            berth_free(kicked.at);
         }
         if (!ok || !is_done) {
             continue;
         }
         const enum budget_answer answer = budget_trim(m->g, &style, &end, &m->next);
-        ok = answer != BUDGET_OUT_OF_MEMORY && (answer != BUDGET_FOUND || backs_all(m, &m->next, true));
+        ok = answer != BUDGET_OUT_OF_MEMORY && (answer != BUDGET_FOUND || removals_all(m, &m->next, true));
         if (!ok || answer != BUDGET_FOUND || !steps_fit(m, &m->next, &ok)) {
             continue;
         }
@@ -191,8 +193,8 @@ enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
     struct improver m = {.g = g, .random = seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u};
     struct budget_steps first = {0};
-    bool ok = budget_copy(&first, s) && backs_all(&m, s, false), is_sound;
-    if (ok && !steps_fit(&m, s, &is_sound)) { // a shift in who takes over whose memory
+    bool ok = budget_copy(&first, s) && removals_all(&m, s, false), is_sound;
+    if (ok && !steps_fit(&m, s, &is_sound)) { // removing runs can change which results take over memory
         ok = is_sound && budget_copy(s, &first);
     }
     if (ok) {
@@ -202,8 +204,8 @@ enum budget_answer budget_improve(
     budget_cuts_fini(&m.cuts);
     berth_free(m.next.at);
     berth_free(m.best.at);
-    berth_free(m.backs);
-    berth_free(m.gone);
+    berth_free(m.removables);
+    berth_free(m.is_removed);
     berth_free(first.at);
     return ok ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
 }

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT
-// initial_sets.c: rules of thumb, as places to start from: a set of values is not kept through the step with the most bytes, and each is
-// made again when it is wanted behind it. The sets are those of greedy by size over cost, and of checkpoints at even distances;
-// of each kind the cheapest that fits. A schedule takes linear time, so that many can be tried.
+// initial_sets.c: makes start schedules by heuristics. A set of values is not kept across the step with the most bytes; each value
+// of the set is recomputed when a later op needs it. There are two kinds of sets: the values with the largest ratio of size to cost
+// (greedy), and all values except checkpoints at equal distances. Of all sets that fit, the cheapest is used. A schedule takes
+// linear time, so that many sets can be tried.
 
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define N_GREEDY 100
+#define N_GREEDY 100 // number of greedy sets
 
 struct sets {
     const struct budget_graph *g;
     struct budget_trace t;
     struct budget_steps steps;
-    struct berth_arrays mem; // of the following
-    int32_t *position;       // [n] in the order
-    int32_t *last;           // [n] position of the last op that reads it, -1: none
-    bool *drop, *is_back;
-    int32_t *stack; // room for all sources and ops
-    int32_t turn;   // position with the most bytes
-    uint64_t best;
+    struct berth_arrays mem;    // owns the arrays below
+    int32_t *position;          // [n] index of the op in the order
+    int32_t *last;              // [n] position of the last op that reads the value, -1: none
+    bool *drop, *is_recomputed; // [n] the value is in the set; [n] it was recomputed
+    int32_t *stack;             // capacity for all sources and ops
+    int32_t peak_at;            // position with the most bytes
+    uint64_t best;              // cost of the cheapest schedule so far
 };
 
-// The op again, with what it needs; an entry below 0 is an op whose sources have been seen.
-static bool make_again(struct sets *x, int32_t value) {
+// Recomputes the value with everything that it needs. A stack entry below 0 is an op whose sources were already pushed.
+static bool value_recompute(struct sets *x, int32_t value) {
     const struct budget_graph *g = x->g;
     size_t n = 0;
     bool ok = true;
@@ -35,14 +36,14 @@ static bool make_again(struct sets *x, int32_t value) {
             ok = budget_put(&x->steps, i, BERTH_BUDGET_RUN);
             continue;
         }
-        if (x->is_back[i]) {
+        if (x->is_recomputed[i]) {
             continue;
         }
-        x->is_back[i] = true;
+        x->is_recomputed[i] = true;
         x->stack[n++] = -1 - i;
         for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
             const int32_t src = g->srcs.at[k];
-            if (x->drop[src] && !x->is_back[src]) {
+            if (x->drop[src] && !x->is_recomputed[src]) {
                 x->stack[n++] = src;
             }
         }
@@ -50,16 +51,16 @@ static bool make_again(struct sets *x, int32_t value) {
     return ok;
 }
 
-// The schedule of the set; kept in out if it fits and is the cheapest so far. False: out of memory.
+// Makes the schedule of the set. Copies it to out if it fits and is the cheapest so far. False: out of memory.
 static bool set_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     const struct budget_graph *g = x->g;
     x->steps.n = 0;
-    memset(x->is_back, 0, (size_t) g->n * sizeof *x->is_back);
+    memset(x->is_recomputed, 0, (size_t) g->n * sizeof *x->is_recomputed);
     for (int32_t at = 0; at < (int32_t) order->n; at++) {
         const int32_t i = order->at[at].op;
-        for (int32_t k = g->srcs.start[i]; at > x->turn && k < g->srcs.start[i + 1]; k++) {
+        for (int32_t k = g->srcs.start[i]; at > x->peak_at && k < g->srcs.start[i + 1]; k++) {
             const int32_t src = g->srcs.at[k];
-            if (x->drop[src] && !x->is_back[src] && !make_again(x, src)) {
+            if (x->drop[src] && !x->is_recomputed[src] && !value_recompute(x, src)) {
                 return false;
             }
         }
@@ -83,7 +84,7 @@ static bool set_try(struct sets *x, const struct budget_steps *order, struct bud
 }
 
 static bool may_drop(const struct sets *x, int32_t i) {
-    return x->g->again[i] && x->g->size[i] > 0 && x->position[i] < x->turn && x->last[i] >= 0;
+    return x->g->can_recompute[i] && x->g->size[i] > 0 && x->position[i] < x->peak_at && x->last[i] >= 0;
 }
 
 struct rated {
@@ -125,9 +126,10 @@ static bool greedy_try(struct sets *x, const struct budget_steps *order, struct 
 
 static bool checkpoints_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     bool ok = true;
-    for (int32_t length = 2; ok && length <= x->turn + 1; length += 1 + length / 8) {
+    for (int32_t length = 2; ok && length <= x->peak_at + 1; length += 1 + length / 8) {
         for (int32_t i = 0; i < x->g->n; i++) {
-            x->drop[i] = x->g->again[i] && x->g->size[i] > 0 && x->position[i] < x->turn && x->position[i] % length != 0;
+            x->drop[i] =
+                x->g->can_recompute[i] && x->g->size[i] > 0 && x->position[i] < x->peak_at && x->position[i] % length != 0;
         }
         ok = set_try(x, order, out);
     }
@@ -140,13 +142,13 @@ static bool sets_init(struct sets *x, const struct budget_steps *order) {
     x->position = berth_arrays_new(&x->mem, n, sizeof *x->position);
     x->last = berth_arrays_new(&x->mem, n, sizeof *x->last);
     x->drop = berth_arrays_new(&x->mem, n, sizeof *x->drop);
-    x->is_back = berth_arrays_new(&x->mem, n, sizeof *x->is_back);
+    x->is_recomputed = berth_arrays_new(&x->mem, n, sizeof *x->is_recomputed);
     x->stack = berth_arrays_new(&x->mem, 2 * (n + 1) + (size_t) g->srcs.start[n], sizeof *x->stack);
     if (x->mem.has_failed || !budget_trace(g, order, &x->t)) {
         return false;
     }
     const struct budget_excess excess = budget_excess(g, &x->t, order->n);
-    x->turn = excess.most > 0 ? excess.step : (int32_t) order->n;
+    x->peak_at = excess.most > 0 ? excess.step : (int32_t) order->n;
     for (int32_t i = 0; i < g->n; i++) {
         x->position[i] = x->last[i] = -1;
     }
@@ -164,9 +166,9 @@ enum budget_answer budget_sets(const struct budget_graph *g, const struct budget
     struct sets x = {.g = g, .best = UINT64_MAX};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     bool ok = sets_init(&x, order);
-    const int32_t turn = x.turn, far = 1 + (int32_t) order->n / 64;
-    for (int32_t k = -1; ok && k <= 1; k++) { // the peak, and around it
-        x.turn = turn + k * far;
+    const int32_t peak_at = x.peak_at, far = 1 + (int32_t) order->n / 64;
+    for (int32_t k = -1; ok && k <= 1; k++) { // the peak, and a step before and after it
+        x.peak_at = peak_at + k * far;
         ok = greedy_try(&x, order, out) && checkpoints_try(&x, order, out);
     }
     if (ok) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model.c: the solver's view of a graph: sources and readers as lists, pools by index, what may run again, and the bytes that no
-// schedule can do without. O(n) but for those bytes, which look at all ops for each value that cannot be made again.
+// model.c: builds the solver's view of a graph: lists of sources and readers, pools by index, the ops that may be recomputed, and
+// the bytes that every schedule requires. The cost is O(n), plus O(n) per value that cannot be recomputed.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_WORK 20000000 // values that stay, times ops, up to which all of the former are looked at; of more, of some
+#define LEAST_WORK 20000000 // limit on values * ops for the least bytes; further values are left out
 
 void budget_graph_fini(struct budget_graph *g) {
     berth_arrays_free(&g->mem);
     *g = (struct budget_graph){0};
 }
 
-// ---- what callers say ----
+// ---- checks of the caller's input ----
 
-// Can op i run until `until` has?
-static bool is_end(const struct berth_budget_op *ops, size_t n, size_t i, int32_t until) {
+// Returns whether `until` is a valid last op for op i: a later op that runs once.
+static bool is_until_valid(const struct berth_budget_op *ops, size_t n, size_t i, int32_t until) {
     return until > 0 && (size_t) until > i && (size_t) until < n && (ops[until].flags & BERTH_BUDGET_INPUT) == 0 &&
            (ops[until].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
 }
 
-// Of all ops so far.
+// Sums over all ops so far.
 struct totals {
     size_t n_srcs;
     uint64_t cost, size;
@@ -36,22 +36,22 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu of %zu has a size above 2^62 or a cost above 2^53", i, n);
     }
     if (op->group < 0 || op->group > 1 << 20) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is of group %d, which is not from 0 to 2^20", i, op->group);
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has group %d (allowed: 0 to 2^20)", i, op->group);
     }
     if (op->n_srcs < 0 || (op->n_srcs > 0 && op->srcs == NULL)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has %d sources", i, op->n_srcs);
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has an invalid list of %d sources", i, op->n_srcs);
     }
     for (int32_t k = 0; k < op->n_srcs; k++) {
         const int32_t src = op->srcs[k];
         if (src < 0 || (size_t) src >= n ||
             ((size_t) src >= i && ((ops[src].flags & BERTH_BUDGET_INPUT) == 0 || (size_t) src == i))) {
-            return berth_fail(GGML_STATUS_FAILED, "budget: op %zu reads value %d, which does not stand before it", i, src);
+            return berth_fail(GGML_STATUS_FAILED, "budget: op %zu reads value %d, which is not before it", i, src);
         }
     }
     const bool is_input = (op->flags & BERTH_BUDGET_INPUT) != 0;
-    if (op->until != 0 && (is_input || !is_end(ops, n, i, op->until))) {
+    if (op->until != 0 && (is_input || !is_until_valid(ops, n, i, op->until))) {
         return berth_fail(
-            GGML_STATUS_FAILED, "budget: op %zu runs until op %d, which is none behind it that runs once", i, op->until);
+            GGML_STATUS_FAILED, "budget: op %zu has until = %d, which is not a later op that runs once", i, op->until);
     }
     if (is_input && op->n_srcs > 0) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is an input with %d sources", i, op->n_srcs);
@@ -59,10 +59,10 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
     sum->n_srcs += (size_t) op->n_srcs;
     sum->cost += is_input ? 0 : op->cost;
     sum->size += op->size;
-    if (sum->cost > (uint64_t) 1 << 60 || sum->size > (uint64_t) 1 << 62) { // what is alive at once is added up without asking
+    if (sum->cost > (uint64_t) 1 << 60 || sum->size > (uint64_t) 1 << 62) { // later code adds sizes without overflow checks
         return berth_fail(GGML_STATUS_FAILED,
-            "budget: up to op %zu of %zu costs add up to %" PRIu64 " and sizes to %" PRIu64 ", which are at most 2^60 and 2^62",
-            i, n, sum->cost, sum->size);
+            "budget: up to op %zu of %zu, costs sum to %" PRIu64 " and sizes to %" PRIu64 " (limits: 2^60 and 2^62)", i, n,
+            sum->cost, sum->size);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -99,8 +99,8 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
         struct budget_pool *own = &g->pools[pool_index(g, pool->pool)];
         own->limit = pool->bytes;
         if (pool->may_spill && (pool->spill_to == pool->pool || !(pool->spill_per_byte >= 0))) {
-            return berth_fail(GGML_STATUS_FAILED, "budget: pool %d spills to pool %d at %g a byte", pool->pool, pool->spill_to,
-                pool->spill_per_byte);
+            return berth_fail(GGML_STATUS_FAILED, "budget: pool %d cannot spill to pool %d at a cost of %g per byte", pool->pool,
+                pool->spill_to, pool->spill_per_byte);
         }
         if (pool->may_spill) {
             pool_index(g, pool->spill_to);
@@ -122,7 +122,7 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
     }
     for (int32_t i = 0; i < g->n; i++) {
         g->pool[i] = i > 0 && g->ops[i].pool == g->ops[i - 1].pool ? g->pool[i - 1] : pool_index(g, g->ops[i].pool);
-        g->away[i] = (g->ops[i].flags & BERTH_BUDGET_STAYS) != 0 ? -1 : g->pools[g->pool[i]].spill_to;
+        g->spill_pool[i] = (g->ops[i].flags & BERTH_BUDGET_STAYS) != 0 ? -1 : g->pools[g->pool[i]].spill_to;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -160,7 +160,8 @@ static void srcs_fill(struct budget_graph *g, int32_t *seen) {
     }
 }
 
-// As the planner's items take over memory: of the same size, pool and alignment, read once, not kept.
+// Fills in the sources whose memory the result of op i may take over, by the rule of the planner's items: same size, same pool,
+// suitable alignment, read once by this op, not kept.
 static void takeover_fill(struct budget_graph *g, int32_t i) {
     const struct berth_budget_op *op = &g->ops[i];
     for (int32_t k = 0; k < op->n_srcs && k < 64; k++) {
@@ -180,10 +181,10 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
     }
 }
 
-// ---- the least ----
+// ---- the least bytes of every schedule ----
 
-// Marks what must be there in every schedule while the op runs: sources, result, outputs that it stands on, and what cannot be
-// made again and is needed behind it.
+// The values that are in memory in every schedule while op runs are: its sources, its result, the outputs on which it depends, and
+// the values that cannot be recomputed and that ops after it need.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
     bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
     memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
@@ -205,13 +206,13 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     int32_t n = 0;
     *bytes = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        const bool may_move = g->away[i] >= 0;
+        const bool may_move = g->spill_pool[i] >= 0;
         bool is_needed = false;
         for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1] && !is_needed; k++) {
             is_needed = is_down[g->readers.at[k]] && g->readers.at[k] != op;
         }
         const bool was_made = budget_is_input(g, i) || (is_up[i] && i != op);
-        is_there[i] = is_there[i] || (was_made && !may_move && (g->keep[i] || (!g->again[i] && is_needed)));
+        is_there[i] = is_there[i] || (was_made && !may_move && (g->keep[i] || (!g->can_recompute[i] && is_needed)));
         if (!is_there[i] || g->pool[i] != pool || g->size[i] == 0) {
             continue;
         }
@@ -226,10 +227,10 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// What is there at the end, and at the start.
+// Computes the bytes that are alive at the end (kept values) and at the start (inputs).
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
-        g->least[g->pool[i]] += g->keep[i] && g->away[i] < 0 ? g->size[i] : 0;
+        g->least[g->pool[i]] += g->keep[i] && g->spill_pool[i] < 0 ? g->size[i] : 0;
         if (g->keep[i]) {
             g->tight[g->pool[i]] = i;
         }
@@ -251,7 +252,7 @@ static void ends_find(struct budget_graph *g) {
     }
 }
 
-// Sources and result of an op.
+// Returns the size of the sources and the result of an op, in the pool of its result.
 static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     uint64_t bytes = g->takeover[i] != 0 ? 0 : g->size[i];
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -260,9 +261,10 @@ static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     return bytes;
 }
 
-// Adds a value that cannot be made again to every op during which it must lie there: those that stand on it, or all if it is an
-// input, and behind which it is still needed. marks: [3 n] scratch.
-static void stays_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
+// Adds the size of a value that cannot be recomputed to every op during which it must be in memory. These are the ops that depend
+// on one of its readers (for an input: all ops) and that must run before another reader (for a kept value: all). marks: [3 n]
+// scratch.
+static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
     uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
     memset(marks, 0, 3 * (size_t) g->n);
     for (int32_t k = g->readers.start[value]; k < g->readers.start[value + 1]; k++) {
@@ -287,8 +289,8 @@ static void stays_add(const struct budget_graph *g, int32_t value, uint8_t *mark
     }
 }
 
-// The sums of what is kept and of what is there at the start, and for each op the bytes of budget_alive; in large graphs without
-// some of the values that stay.
+// Computes the least bytes of each pool: the maximum over the start, the end and each op of the bytes that must be alive. In large
+// graphs some of the values that cannot be recomputed are left out.
 static bool least_find(struct budget_graph *g) {
     struct berth_arrays mem = {0};
     uint8_t *marks = berth_arrays_new(&mem, 3 * (size_t) g->n, sizeof *marks);
@@ -303,8 +305,8 @@ static bool least_find(struct budget_graph *g) {
         bytes[i] = own_bytes(g, i);
     }
     for (int32_t i = 0; i < g->n && n_looks > 0; i++) {
-        if (!g->again[i] && g->size[i] > 0 && g->away[i] < 0) {
-            stays_add(g, i, marks, bytes);
+        if (!g->can_recompute[i] && g->size[i] > 0 && g->spill_pool[i] < 0) {
+            unrecomputable_add(g, i, marks, bytes);
             n_looks--;
         }
     }
@@ -328,9 +330,9 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     g->size = berth_arrays_new(&g->mem, n + 1, sizeof *g->size);
     g->cost = berth_arrays_new(&g->mem, n + 1, sizeof *g->cost);
     g->pool = berth_arrays_new(&g->mem, n + 1, sizeof *g->pool);
-    g->away = berth_arrays_new(&g->mem, n + 1, sizeof *g->away);
+    g->spill_pool = berth_arrays_new(&g->mem, n + 1, sizeof *g->spill_pool);
     g->keep = berth_arrays_new(&g->mem, n + 1, sizeof *g->keep);
-    g->again = berth_arrays_new(&g->mem, n + 1, sizeof *g->again);
+    g->can_recompute = berth_arrays_new(&g->mem, n + 1, sizeof *g->can_recompute);
     g->once_before = berth_arrays_new(&g->mem, n + 1, sizeof *g->once_before);
     g->until = berth_arrays_new(&g->mem, n + 1, sizeof *g->until);
     g->work = berth_arrays_new(&g->mem, 1, sizeof *g->work);
@@ -340,7 +342,7 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     return !g->mem.has_failed;
 }
 
-// last: [groups_most + 1] scratch.
+// Fills in once_before. last: [groups_most + 1] scratch.
 static void groups_find(struct budget_graph *g, int32_t *last) {
     for (int32_t i = 0; i <= groups_most(g->ops, (size_t) g->n); i++) {
         last[i] = -1;
@@ -367,7 +369,7 @@ static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_bud
         g->size[i] = op->size;
         g->cost[i] = budget_is_input(g, i) ? 0 : op->cost;
         g->keep[i] = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
-        g->again[i] = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
+        g->can_recompute[i] = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
         g->until[i] = op->until > 0 ? op->until : -1;
     }
     groups_find(g, seen);
@@ -386,7 +388,7 @@ enum ggml_status budget_graph_init(
     *g = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
     struct totals sum = {0};
     if (n_ops > INT32_MAX / 8 || (ops == NULL && n_ops > 0) || (params->pools == NULL && params->n_pools > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: NULL, or more than %d ops", INT32_MAX / 8);
+        return berth_fail(GGML_STATUS_FAILED, "budget: a pointer is NULL, or there are more than %d ops", INT32_MAX / 8);
     }
     for (size_t i = 0; i < n_ops; i++) {
         const enum ggml_status status = op_check(ops, n_ops, i, &sum);
@@ -404,7 +406,7 @@ enum ggml_status budget_graph_init(
         status = rows_fill(g, params);
     }
     if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "out of memory: a budget for %zu ops", n_ops);
+        berth_fail(status, "budget: out of memory for %zu ops", n_ops);
     }
     if (status != GGML_STATUS_SUCCESS) {
         budget_graph_fini(g);

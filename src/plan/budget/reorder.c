@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
-// reorder.c: orders of the ops with less memory: by hoisting, and by the order pass.
+// reorder.c: finds orders of the ops that require less memory, by hoisting once ops and by the order pass.
 
 #include "plan/budget/budget.h"
 
 // ---- hoisting ----
 
-// Ops that run once stand where the caller put them, which is often at the end: the steps of an optimiser behind the whole way
-// back, so that every gradient waits for them. Here each runs as soon as it can if that frees memory, and all other ops keep their
-// order. Linear in ops and sources.
+// Ops that run once are at the caller's positions, often at the end. An example are the steps of an optimiser after the complete
+// backward pass: every gradient stays in memory until then. Hoisting runs each of these ops as soon as it can run, if that frees
+// memory. All other ops keep their order. The time is linear in ops and sources.
 
 struct hoist {
     const struct budget_graph *g;
-    int32_t *waits;  // [n] sources, ops of its group and readers of what it overwrites that have not run
-    int32_t *reads;  // [n] ops that read the value and have not run
-    bool *has_run;   // [n]
-    int32_t *next;   // [n] the once op of the group behind this once op, -1: none
-    int32_t *order;  // [n] out
-    int32_t n_order; //
-    int32_t *ready;  // [n_ready] to be looked at
+    int32_t *waits; // [n] number of ops that must run first: sources, earlier once ops of its group, ops that name it in until
+    int32_t *reads; // [n] number of readers that have not run
+    bool *has_run;  // [n]
+    int32_t *next;  // [n] the next once op of the group, -1: none
+    int32_t *order; // [n] output
+    int32_t n_order;
+    int32_t *ready; // [n_ready] once ops that can run and are not inspected yet
     int32_t n_ready;
 };
 
@@ -108,7 +108,7 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
         order_all(&h);
     }
     *is_new = false;
-    int32_t last = -1; // inputs have no place of their own
+    int32_t last = -1; // inputs have no position in an order
     for (int32_t k = 0; ok && k < g->n; k++) {
         *is_new = *is_new || (!budget_is_input(g, order[k]) && order[k] < last);
         if (!budget_is_input(g, order[k])) {
@@ -121,14 +121,15 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// It knows no ops that run until another: where all that runs once has no bytes of its own, each group writes a piece of memory
-// that stands for it, which what runs before it reads. Otherwise all of these keep the order in which they stand.
+// The order pass does not know ops that must run before another op (until). If no once op has bytes, each group of once ops becomes
+// a write to an artificial piece of memory, and each op that must run before the group reads that memory. Otherwise all of these
+// ops keep their order.
 
 struct reorder {
     const struct budget_graph *g;
-    struct berth_order_op *ops; // [n_groups + n] the groups' memory first
+    struct berth_order_op *ops; // [n_groups + n] the groups' memory, then the ops
     int32_t *srcs, *order;
-    int32_t *group; // [n] of a once op, -1: none
+    int32_t *group; // [n] group of a once op, -1: none
     int32_t n_groups;
 };
 
@@ -186,7 +187,7 @@ static void ops_put(struct reorder *r) {
         op_put(r, i, srcs);
         srcs += r->g->ops[i].n_srcs + 1;
     }
-    for (int32_t i = 0; i < r->g->n; i++) { // what an op has to run before keeps its place behind it
+    for (int32_t i = 0; i < r->g->n; i++) { // an op that is named in until stays after the ops that name it
         const int32_t until = r->g->until[i];
         if (until >= 0 && r->group[until] < 0) {
             r->ops[r->n_groups + until].flags |= BERTH_ORDER_EFFECT;

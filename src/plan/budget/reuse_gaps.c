@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// reuse_gaps.c: a schedule seen as gaps: between two uses a value lies idle, and may go if it can be made again in time. Says what a
-// cut would cost: the ops to run before the next use, down to values that are there or can stay without passing the limit.
+// reuse_gaps.c: finds and applies cuts. Between two uses a value is idle. It may be discarded in this gap if it can be recomputed
+// or read back in time. This file computes the cost of such a cut: the ops to run before the next use (the cascade), down to values
+// that are in memory or can stay in memory within the limit.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -8,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 64
-#define CASCADE_MAX 4096 // ops of one cut
-#define CASCADE_LOOKS 4  // that one of them and each of its sources count
+#define BLOCK 64         // steps
+#define CASCADE_MAX 4096 // largest cascade, in ops
+#define CASCADE_LOOKS 4  // counted work per op of a cascade, and per source
 
 // ---- tables ----
 
@@ -21,18 +22,18 @@ void budget_gaps_fini(struct budget_gaps *x) {
     berth_free(x->made_start);
     berth_free(x->made);
     berth_free(x->block_max);
-    berth_free(x->over);
+    berth_free(x->n_over);
     berth_free(x->mark);
     berth_free(x->put_at);
     berth_free(x->lock);
     *x = (struct budget_gaps){0};
 }
 
-static bool gaps_room(struct budget_gaps *x) {
+static bool gaps_alloc(struct budget_gaps *x) {
     const size_t n = (size_t) x->g->n, m = x->s->n, p = (size_t) x->g->n_pools;
     return BERTH_GROW(&x->read_start, &x->cap[0], n + m + 2) && BERTH_GROW(&x->reads, &x->cap[1], (size_t) x->t.start[m] + 1) &&
            BERTH_GROW(&x->made_start, &x->cap[2], n + 2) && BERTH_GROW(&x->made, &x->cap[3], n + m + 1) &&
-           BERTH_GROW(&x->block_max, &x->cap[4], (m / BLOCK + 1) * p) && BERTH_GROW(&x->over, &x->cap[5], (m + 1) * p) &&
+           BERTH_GROW(&x->block_max, &x->cap[4], (m / BLOCK + 1) * p) && BERTH_GROW(&x->n_over, &x->cap[5], (m + 1) * p) &&
            BERTH_GROW(&x->mark, &x->cap[6], n + 1) && BERTH_GROW(&x->put_at, &x->cap[7], n + 1) &&
            BERTH_GROW(&x->lock, &x->cap[8], n + m + 1);
 }
@@ -78,13 +79,13 @@ static void lists_fill(struct budget_gaps *x) {
 static void maxima_fill(struct budget_gaps *x) {
     const size_t p = (size_t) x->g->n_pools, m = x->s->n;
     memset(x->block_max, 0, (m / BLOCK + 1) * p * sizeof *x->block_max);
-    memset(x->over, 0, p * sizeof *x->over);
+    memset(x->n_over, 0, p * sizeof *x->n_over);
     for (size_t k = 0; k < m; k++) {
         for (size_t q = 0; q < p; q++) {
             const uint64_t live = x->t.live[k * p + q];
             uint64_t *most = &x->block_max[k / BLOCK * p + q];
             *most = max_u64(live, *most);
-            x->over[(k + 1) * p + q] = x->over[k * p + q] + (live > x->g->pools[q].limit);
+            x->n_over[(k + 1) * p + q] = x->n_over[k * p + q] + (live > x->g->pools[q].limit);
         }
     }
 }
@@ -96,7 +97,7 @@ bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const
         return false;
     }
     BERTH_ASSERT(x->t.fault < 0);
-    if (!gaps_room(x)) {
+    if (!gaps_alloc(x)) {
         return false;
     }
     lists_fill(x);
@@ -110,25 +111,25 @@ bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const
     return true;
 }
 
-// Most bytes alive in the pool at the steps [lo, hi).
+// Returns the maximum of the live bytes in the pool at the steps [lo, hi).
 static uint64_t gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi) {
     const size_t p = (size_t) x->g->n_pools;
     uint64_t most = 0;
     *x->g->work += BLOCK + (hi - lo) / BLOCK;
     for (int32_t k = lo; k < hi;) {
-        const bool is_whole = k % BLOCK == 0 && k + BLOCK <= hi;
+        const bool is_full_block = k % BLOCK == 0 && k + BLOCK <= hi;
         const uint64_t live =
-            is_whole ? x->block_max[(size_t) (k / BLOCK) * p + (size_t) pool] : x->t.live[(size_t) k * p + (size_t) pool];
+            is_full_block ? x->block_max[(size_t) (k / BLOCK) * p + (size_t) pool] : x->t.live[(size_t) k * p + (size_t) pool];
         most = max_u64(live, most);
-        k += is_whole ? BLOCK : 1;
+        k += is_full_block ? BLOCK : 1;
     }
     return most;
 }
 
-// The instance that a step at b would read, -1: none.
+// Returns the instance that a step at b would read, -1: none.
 static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b) {
     int32_t lo = x->made_start[value], hi = x->made_start[value + 1];
-    while (lo < hi) { // the last made before b
+    while (lo < hi) { // finds the last instance made before b
         const int32_t mid = lo + (hi - lo) / 2;
         if (x->made[mid] < x->g->n + b) {
             lo = mid + 1;
@@ -139,25 +140,25 @@ static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b
     return lo == x->made_start[value] ? -1 : x->made[lo - 1];
 }
 
-// ---- what a cut costs ----
+// ---- the cost of a cut ----
 
 struct cascade {
     struct budget_gaps *x;
     struct budget_cuts *cuts;
-    double byte_cost; // of a byte that stays
+    double byte_cost; // cost of a byte that has to stay
     double penalty;
-    int32_t step;  // where bytes are freed
-    int64_t stays; // bytes that stay through that step
-    bool is_final; // what it stands on is not to be cut in this round
+    int32_t step;  // the step at which bytes are to be freed
+    int64_t stays; // bytes that have to stay at that step
+    bool is_final; // the cut is applied: lock the instances that it relies on
 };
 
-// Can the value be made again before step b?
-static bool may_make(const struct budget_gaps *x, int32_t value, int32_t b) {
+// Returns whether the value can be recomputed before step b.
+static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
     const int32_t until = x->g->until[value];
-    return x->g->again[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
+    return x->g->can_recompute[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
 }
 
-// Is the source there for a run before step b, or can it stay? Otherwise it has to be made as well.
+// Returns whether the source is or can stay in memory for a run before step b. Otherwise it must be recomputed too.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);
@@ -184,7 +185,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
         return true;
     }
     const bool is_cheap = c->byte_cost * (double) size < (double) x->g->cost[src];
-    if (may_make(x, src, b) && (!is_cheap || x->lock[own] == 2)) {
+    if (can_make(x, src, b) && (!is_cheap || x->lock[own] == 2)) {
         return false;
     }
     if (x->lock[own] == 2) {
@@ -199,7 +200,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
     return true;
 }
 
-// The ops that make the value before step b, in their order. False in *ok: not possible.
+// Lists the ops that recompute the value before step b, in their order. *ok is false if that is impossible. False: out of memory.
 static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t value, bool *ok) {
     struct budget_gaps *x = c->x;
     struct budget_cuts *cuts = c->cuts;
@@ -208,7 +209,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
     cut->first = (int32_t) cuts->n_ops;
     cut->cost = 0;
     x->stamp++;
-    // An entry of the stack is a value and, below 0, one whose sources have been seen.
+    // A stack entry is a value. An entry below 0 is a value whose sources were already pushed.
     if (!BERTH_GROW(&cuts->stack, &cuts->stack_cap, 2)) {
         return false;
     }
@@ -262,7 +263,7 @@ static int by_score(const void *a, const void *b) {
     return (x->instance > y->instance) - (x->instance < y->instance);
 }
 
-// The gap of an instance around a step: behind a, before b. False: it is in use, or not there.
+// Finds the gap of an instance around a step: after a, before b. False: the instance is in use at the step, or it does not exist.
 static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t step, struct budget_cut *cut) {
     const int32_t made = instance < x->g->n ? -1 : instance - x->g->n;
     if (made >= step || x->t.last[instance] <= step) {
@@ -296,13 +297,13 @@ static bool cut_rate(
     c->stays = 0;
     c->step = step;
     *ok = false;
-    if (may_make(x, value, cut->b) && !cascade_find(c, cut, value, ok)) {
+    if (can_make(x, value, cut->b) && !cascade_find(c, cut, value, ok)) {
         return false;
     }
     const uint64_t spill = 2 * budget_spill_cost(g, value);
     cut->is_spill = false;
     cut->freed = (int64_t) g->size[value] - c->stays;
-    if (g->away[value] >= 0 && (!*ok || cut->freed <= 0 || (double) spill < (double) cut->cost + c->penalty)) {
+    if (g->spill_pool[value] >= 0 && (!*ok || cut->freed <= 0 || (double) spill < (double) cut->cost + c->penalty)) {
         cut->is_spill = *ok = true;
         cut->cost = spill;
         cut->freed = (int64_t) g->size[value];
@@ -310,10 +311,10 @@ static bool cut_rate(
     }
     *ok = *ok && cut->freed > 0;
     if (*ok) {
-        const int32_t over =
-            x->over[(size_t) cut->b * p + (size_t) cut->pool] - x->over[(size_t) (cut->a + 1) * p + (size_t) cut->pool];
+        const int32_t n_over =
+            x->n_over[(size_t) cut->b * p + (size_t) cut->pool] - x->n_over[(size_t) (cut->a + 1) * p + (size_t) cut->pool];
         const double bytes = (uint64_t) cut->freed > excess && excess > 0 ? (double) excess : (double) cut->freed;
-        const double reach = 1 + style->reach * (over > 1 ? (double) (over - 1) : 0);
+        const double reach = 1 + style->reach * (n_over > 1 ? (double) (n_over - 1) : 0);
         cut->score = ((double) cut->cost + c->penalty + 1e-3) / (bytes * reach);
     }
     return true;
@@ -337,7 +338,7 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
         const int32_t value = budget_value(g, x->s, instance);
         const bool is_in = instance < g->n ? budget_is_input(g, value) : is_home(x, instance - g->n);
         if (!is_in || g->pool[value] != pool || g->size[value] == 0 || x->t.last[instance] <= step ||
-            (!g->again[value] && g->away[value] < 0) || !gap_around(x, instance, step, &cut)) {
+            (!g->can_recompute[value] && g->spill_pool[value] < 0) || !gap_around(x, instance, step, &cut)) {
             continue;
         }
         bool ok;
@@ -357,11 +358,11 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
     return true;
 }
 
-// ---- applying ----
+// ---- applying cuts ----
 
-// Steps to put before step `before`, in the order of `turn`.
+// A step to insert before step `before`; among equals, in the order of `rank`.
 struct insert {
-    int32_t before, turn;
+    int32_t before, rank;
     struct berth_budget_step step;
 };
 
@@ -384,10 +385,10 @@ static int by_place(const void *a, const void *b) {
     if (x->before != y->before) {
         return x->before < y->before ? -1 : 1;
     }
-    return x->turn < y->turn ? -1 : 1;
+    return x->rank < y->rank ? -1 : 1;
 }
 
-// One cut, its ops found anew: those done before in this round may have changed what is there.
+// Applies one cut. Its cascade is computed again, because earlier cuts of this round may have changed which values are in memory.
 static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts *in, bool *ok) {
     struct budget_gaps *x = c->x;
     const int32_t value = budget_value(x->g, x->s, cut->instance);
@@ -402,15 +403,15 @@ static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts 
         return insert_put(in, cut->a + 1, value, BERTH_BUDGET_OUT) && insert_put(in, cut->b, value, BERTH_BUDGET_IN);
     }
     c->is_final = true;
-    bool has_room = cascade_find(c, cut, value, ok);
+    bool has_memory = cascade_find(c, cut, value, ok);
     const int32_t *ops = &c->cuts->ops[cut->first];
-    for (int32_t k = 0; has_room && *ok && k < cut->n; k++) {
-        has_room = insert_put(in, cut->b, ops[k], BERTH_BUDGET_RUN);
+    for (int32_t k = 0; has_memory && *ok && k < cut->n; k++) {
+        has_memory = insert_put(in, cut->b, ops[k], BERTH_BUDGET_RUN);
         x->put_at[ops[k]] = cut->b;
     }
     x->lock[cut->instance] = *ok ? 2 : 1;
     c->cuts->n_ops = n_ops;
-    return has_room;
+    return has_memory;
 }
 
 static bool steps_merge(const struct budget_steps *s, struct inserts *in, struct budget_steps *out) {
@@ -437,16 +438,16 @@ bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const st
     struct cascade c = {.x = x, .cuts = cuts, .byte_cost = byte_cost(x->g, style)};
     struct inserts in = {0};
     int64_t freed = 0;
-    bool has_room = true, ok;
+    bool has_memory = true, ok;
     cuts->n_done = 0;
-    for (size_t k = first; has_room && k < cuts->n && (freed < (int64_t) excess || cuts->n_done == 0); k++) {
-        has_room = cut_apply(&c, &cuts->at[k], &in, &ok);
+    for (size_t k = first; has_memory && k < cuts->n && (freed < (int64_t) excess || cuts->n_done == 0); k++) {
+        has_memory = cut_apply(&c, &cuts->at[k], &in, &ok);
         freed += ok ? cuts->at[k].freed : 0;
         cuts->n_done += ok;
     }
-    if (has_room) {
-        has_room = steps_merge(x->s, &in, out);
+    if (has_memory) {
+        has_memory = steps_merge(x->s, &in, out);
     }
     berth_free(in.at);
-    return has_room;
+    return has_memory;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// solve.c: the methods in turn, the cheapest first: the order as given, another order, exact search, chains, then the heuristics
-// with local search. Holes in packed memory are paid for by a lower limit on live bytes: it sinks until the packed plan fits.
+// solve.c: runs the methods one after the other, the cheapest first: the given order, another order, exact search, chains, then
+// heuristics with local search. The methods know live bytes only. If the packed plan of a schedule exceeds a limit because of
+// holes, the limit on live bytes is lowered until the packed plan fits.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -8,23 +9,23 @@
 #include <string.h>
 
 #define MAX_NODES_DEFAULT 30000
-#define MAX_NODES_LAST 1000000 // where nothing else fits, and there is time
-#define PACKED_OPS_MAX 12      // graphs small enough to list all schedules
-#define N_LOWER 12             // times that the limit on live bytes sinks
-#define WAYS_WORK 500000000    // of all ways to a schedule, about two seconds
-#define WAYS_RECOMPUTE 16      // with lower limits this part of it
-#define KICKS_A_SECOND 4000000 // local search ends by the clock long before
+#define MAX_NODES_LAST 1000000  // if no other method finds a schedule and there is time
+#define PACKED_OPS_MAX 12       // largest graph of which all schedules are listed
+#define N_LOWER 12              // limit on how often the limit on live bytes is lowered
+#define VARIANTS_WORK 500000000 // work limit of all variants together, about two seconds
+#define LOWERED_WORK_DIVISOR 16 // with lowered limits, the work limit is divided by this
+#define KICKS_MAX 4000000       // limit on random cuts; the clock ends the local search long before
 
 struct solver {
     struct budget_graph g;
     const struct berth_budget_params *params;
-    uint64_t *limits; // [n_pools] as asked for; g.pools have those of live bytes
+    uint64_t *limits; // [n_pools] the caller's limits; g.pools has the limits on live bytes
     uint64_t *peaks;  // [n_pools] scratch
     struct budget_trace t;
     struct budget_steps best;
     uint64_t best_cost;
     bool has_best, is_proven, is_none;
-    bool is_hoisted; // the ops were renumbered
+    bool is_hoisted; // the ops are in hoisted order, with new numbers
     uint64_t bound;
     const char *method;
     int64_t n_nodes;
@@ -36,7 +37,7 @@ static void limits_reset(struct solver *s) {
     }
 }
 
-// Does the schedule keep the budgets as they were asked for? Then it is kept if it is the cheapest so far. s->peaks are its.
+// Checks whether a schedule is within the caller's limits. If it is, keeps it if it is the cheapest so far. Sets s->peaks.
 static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
     bool is_sure;
     *fits = false;
@@ -87,13 +88,13 @@ static bool steps_given(const struct budget_graph *g, const int32_t *order, stru
 
 // ---- exact ----
 
-struct pleased {
+struct offer {
     struct solver *s;
     enum ggml_status status;
 };
 
-static enum budget_answer steps_pack(const struct budget_steps *steps, void *user) {
-    struct pleased *p = user;
+static enum budget_answer steps_judge(const struct budget_steps *steps, void *user) {
+    struct offer *p = user;
     bool fits;
     p->status = steps_offer(p->s, steps, "exact", &fits);
     if (p->status != GGML_STATUS_SUCCESS) {
@@ -117,11 +118,11 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
         return GGML_STATUS_SUCCESS;
     }
     bool fits;
-    struct pleased p = {s, steps_offer(s, steps, "exact", &fits)};
+    struct offer p = {s, steps_offer(s, steps, "exact", &fits)};
     if (p.status != GGML_STATUS_SUCCESS || fits || s->g.n > PACKED_OPS_MAX) {
         return p.status;
     }
-    answer = budget_exact_packed(&s->g, &(struct budget_judge){steps_pack, &p}, 20 * most, &s->n_nodes, steps, &cost);
+    answer = budget_exact_packed(&s->g, &(struct budget_judge){steps_judge, &p}, 20 * most, &s->n_nodes, steps, &cost);
     if (answer == BUDGET_OUT_OF_MEMORY && p.status == GGML_STATUS_SUCCESS) {
         p.status = GGML_STATUS_ALLOC_FAILED;
     }
@@ -148,12 +149,12 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
 static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
 static const double powers[] = {1, 0.5, 2, 0};
 
-// One way to a schedule below the limits on live bytes: sets, a style of trimming on an order, or a walk.
-static enum budget_answer way_run(
-    struct solver *s, int way, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
+// Runs one heuristic to find a schedule within the limits on live bytes: sets, a style of trimming an order, or a walk.
+static enum budget_answer variant_run(
+    struct solver *s, int variant, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
     const int n_styles = (int) (sizeof styles / sizeof *styles);
     const struct budget_end end = {.work = end_work, .us = INT64_MAX};
-    if (--way < 0) {
+    if (--variant < 0) {
         struct budget_steps given = {0};
         *method = "sets";
         const enum budget_answer answer =
@@ -161,36 +162,36 @@ static enum budget_answer way_run(
         berth_free(given.at);
         return answer;
     }
-    if (way >= 2 * n_styles) {
+    if (variant >= 2 * n_styles) {
         *method = "walk";
-        return budget_walk(&s->g, powers[way - 2 * n_styles], &end, steps);
+        return budget_walk(&s->g, powers[variant - 2 * n_styles], &end, steps);
     }
     *method = "trim";
-    if (way >= n_styles && order == NULL) {
+    if (variant >= n_styles && order == NULL) {
         return BUDGET_GAVE_UP;
     }
-    if (!steps_given(&s->g, way >= n_styles ? order : NULL, steps)) {
+    if (!steps_given(&s->g, variant >= n_styles ? order : NULL, steps)) {
         return BUDGET_OUT_OF_MEMORY;
     }
-    return budget_trim(&s->g, &styles[way % n_styles], &end, steps);
+    return budget_trim(&s->g, &styles[variant % n_styles], &end, steps);
 }
 
-#define N_WAYS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
+#define N_VARIANTS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
 
-// All ways at these limits; the cheapest schedule goes to out.
-static enum budget_answer ways_run(
+// Runs all variants at the current limits. The cheapest schedule goes to out.
+static enum budget_answer variants_run(
     struct solver *s, const int32_t *order, int64_t end, struct budget_steps *out, const char **method) {
     struct budget_steps steps = {0};
     uint64_t best = UINT64_MAX;
     enum budget_answer found = BUDGET_GAVE_UP;
     const int64_t begin = *s->g.work;
-    for (int way = 0; way < N_WAYS && found != BUDGET_OUT_OF_MEMORY; way++) {
+    for (int variant = 0; variant < N_VARIANTS && found != BUDGET_OUT_OF_MEMORY; variant++) {
         const char *name;
-        const int64_t now = *s->g.work, share = begin + (end - begin) * (way + 4) / (N_WAYS + 4);
-        if ((way > 0 && now > end) || (now > share && found == BUDGET_FOUND && way < N_WAYS - 4)) {
+        const int64_t now = *s->g.work, share = begin + (end - begin) * (variant + 4) / (N_VARIANTS + 4);
+        if ((variant > 0 && now > end) || (now > share && found == BUDGET_FOUND && variant < N_VARIANTS - 4)) {
             continue;
         }
-        enum budget_answer answer = way_run(s, way, order, found == BUDGET_FOUND ? share : end, &steps, &name);
+        enum budget_answer answer = variant_run(s, variant, order, found == BUDGET_FOUND ? share : end, &steps, &name);
         if (answer == BUDGET_FOUND) {
             answer = budget_improve(&s->g, s->params->seed, 0, 0, &steps);
         }
@@ -207,7 +208,8 @@ static enum budget_answer ways_run(
     return found;
 }
 
-// The limit on live bytes sinks by what the packed plan has too much.
+// Lowers the limits on live bytes by about half of the bytes that the packed plan exceeds the caller's limits. False: no limit can
+// be lowered, because each would be below the least bytes of every schedule.
 static bool limits_lower(struct solver *s) {
     bool may = false;
     for (int32_t p = 0; p < s->g.n_pools; p++) {
@@ -227,8 +229,8 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
     bool fits = false;
     for (int round = 0; round < N_LOWER && !fits; round++) {
         const char *method;
-        const int64_t end = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_RECOMPUTE);
-        enum budget_answer answer = ways_run(s, order, end, steps, &method);
+        const int64_t end = *s->g.work + (round == 0 ? VARIANTS_WORK : VARIANTS_WORK / LOWERED_WORK_DIVISOR);
+        enum budget_answer answer = variants_run(s, order, end, steps, &method);
         if (answer == BUDGET_OUT_OF_MEMORY) {
             return GGML_STATUS_ALLOC_FAILED;
         }
@@ -242,7 +244,7 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
         if (s->params->time_us > 0) {
             bool is_better = false;
             answer = budget_improve(&s->g, s->params->seed + (uint64_t) round,
-                ggml_time_us() + s->params->time_us / (fits ? 1 : 4), KICKS_A_SECOND, steps);
+                ggml_time_us() + s->params->time_us / (fits ? 1 : 4), KICKS_MAX, steps);
             status =
                 answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : steps_offer(s, steps, "local search", &is_better);
             fits = fits || is_better;
@@ -255,9 +257,9 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
     return status;
 }
 
-// ---- all of it ----
+// ---- all methods ----
 
-static bool is_hopeless(const struct solver *s) {
+static bool is_impossible(const struct solver *s) {
     for (int32_t p = 0; p < s->g.n_pools; p++) {
         if (s->g.least[p] > s->limits[p]) {
             return true;
@@ -273,7 +275,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     if (!steps_given(&s->g, NULL, steps) || !budget_copy(&s->best, steps)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    s->is_none = is_hopeless(s);
+    s->is_none = is_impossible(s);
     if (s->is_none) {
         return GGML_STATUS_SUCCESS;
     }
@@ -288,7 +290,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
         return hoisted_run(s, order);
     }
     status = budget_reorder(&s->g, order, &is_new);
-    if (is_new) { // never with a failure
+    if (is_new) { // is_new implies success
         status = steps_given(&s->g, order, steps) ? steps_offer(s, steps, "order", &fits) : GGML_STATUS_ALLOC_FAILED;
     }
     if (status != GGML_STATUS_SUCCESS || s->is_proven) {
@@ -310,7 +312,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     return exact_run(s, MAX_NODES_LAST, steps);
 }
 
-// The values alive where the pool that lacks most, or has least left, is tightest.
+// Reports the values that are alive at the tightest op of the pool with the largest ratio of least bytes to limit.
 static enum ggml_status tight_report(const struct solver *s, struct berth_budget_result *r) {
     bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
     int32_t pool = -1;
@@ -323,13 +325,13 @@ static enum ggml_status tight_report(const struct solver *s, struct berth_budget
         }
     }
     if (scratch == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: what is alive among %d values", s->g.n);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "budget: out of memory for the list of %d values", s->g.n);
     }
     if (pool >= 0) {
         uint64_t bytes;
         r->tight_op = s->g.tight[pool];
         r->n_alive = (size_t) budget_alive(&s->g, r->tight_op, pool, r->alive, scratch, &bytes);
-        for (size_t i = 1; i < r->n_alive; i++) { // largest first
+        for (size_t i = 1; i < r->n_alive; i++) { // sorts by falling size
             const int32_t x = r->alive[i];
             size_t k = i;
             for (; k > 0 && s->g.size[r->alive[k - 1]] < s->g.size[x]; k--) {
@@ -376,9 +378,9 @@ static enum ggml_status solver_run(struct solver *s) {
     return status;
 }
 
-// ---- the same ops by other numbers ----
+// ---- the ops with other numbers ----
 
-// ops[k] becomes the op order[k], with the numbers that stand for others changed too; place: [n] scratch.
+// Makes ops[k] the op order[k], and translates the op numbers in its sources and in until. place: [n] scratch.
 static void ops_renumber(
     const struct budget_graph *g, const int32_t *order, struct berth_budget_op *ops, int32_t *srcs, int32_t *place) {
     for (int32_t k = 0; k < g->n; k++) {
@@ -395,7 +397,7 @@ static void ops_renumber(
     }
 }
 
-// All methods on the ops in another order; what they find goes to s by its own numbers.
+// Runs all methods on the ops in another order. Copies the results to s with the original op numbers.
 static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
     size_t n_srcs = 0;
     for (int32_t i = 0; i < s->g.n; i++) {
@@ -458,7 +460,7 @@ enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_
     const int64_t begin_us = ggml_time_us();
     struct solver s;
     if (result == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "budget: result is NULL");
     }
     *result = NULL;
     enum ggml_status status = solver_init(&s, ops, n_ops, params == NULL ? &no_params : params);
@@ -469,7 +471,7 @@ enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_
         status = result_make(&s, result);
     }
     if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "out of memory: a budget for %zu ops", n_ops);
+        berth_fail(status, "budget: out of memory for %zu ops", n_ops);
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*result)->time_us = ggml_time_us() - begin_us;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// trace.c: replays a schedule: which instance of a value each step reads, until when each lives, and the bytes alive at each
-// step. Linear in steps and sources. Invariant of a sound schedule: every instance that a step reads was made before it.
+// trace.c: replays a schedule. It finds the instance of a value that each step reads, the lifetime of each instance, and the live
+// bytes at each step. The time is linear in steps and sources. In a valid schedule, every instance exists before it is read.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <string.h>
 
-#define TRACE_LOOKS 8 // that an op or a step counts, with what is done with a trace
+#define TRACE_LOOKS 8 // counted work per op and step, including the use of the trace by the caller
 
 bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) {
     if (!BERTH_GROW(&s->at, &s->cap, s->n + 1)) {
@@ -49,7 +49,7 @@ void budget_trace_fini(struct budget_trace *t) {
     *t = (struct budget_trace){0};
 }
 
-static bool trace_room(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
+static bool trace_alloc(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
     const size_t n = (size_t) g->n, n_pools = (size_t) g->n_pools;
     size_t n_src = 1;
     for (size_t k = 0; k < s->n; k++) {
@@ -68,38 +68,38 @@ static void step_refuse(struct budget_trace *t, size_t step, const char *why) {
     t->why = why;
 }
 
-// Why a step cannot run, NULL: it can.
+// Returns the reason why a step cannot run, NULL: it can.
 static const char *step_fault(const struct budget_graph *g, const struct budget_trace *t, const struct berth_budget_step *step) {
     const int32_t op = step->op;
     if (op < 0 || op >= g->n) {
-        return "names an op that is not there";
+        return "names an op that does not exist";
     }
     if (step->kind == BERTH_BUDGET_RUN) {
         if (budget_is_input(g, op)) {
             return "runs an input";
         }
-        if (t->now[op] >= 0 && !g->again[op]) {
-            return "runs again what may run once";
+        if (t->now[op] >= 0 && !g->can_recompute[op]) {
+            return "recomputes an op that may run only once";
         }
         if (g->until[op] >= 0 && t->now[g->until[op]] >= 0) {
-            return "runs behind the op that overwrites what it reads";
+            return "runs after an op that overwrites one of its sources";
         }
         const bool is_early = g->once_before[op] >= 0 && t->now[g->once_before[op]] < 0;
-        return is_early ? "runs before a once op that stands before it" : NULL;
+        return is_early ? "runs before an op that must run earlier" : NULL;
     }
     if (step->kind != BERTH_BUDGET_OUT && step->kind != BERTH_BUDGET_IN) {
-        return "is of no kind";
+        return "has an unknown kind";
     }
-    if (g->away[op] < 0) {
-        return "moves a value that has nowhere to move to";
+    if (g->spill_pool[op] < 0) {
+        return "spills a value that has no pool to spill to";
     }
     if (step->kind == BERTH_BUDGET_IN) {
-        return t->out[op] < 0 ? "moves in what was not moved out" : NULL;
+        return t->out[op] < 0 ? "reads back a value that was not spilled" : NULL;
     }
-    return t->now[op] < 0 ? "moves out what is not there" : NULL;
+    return t->now[op] < 0 ? "spills a value that does not exist" : NULL;
 }
 
-// Who reads whom.
+// Finds the instances that each step reads, and the last reader of each instance.
 static void reads_find(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n; i++) {
@@ -125,7 +125,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
         }
         for (int32_t j = t->start[k]; j < n; j++) {
             if (t->src[j] < 0) {
-                step_refuse(t, k, "reads a value that is not there yet");
+                step_refuse(t, k, "reads a value that does not exist yet");
                 return;
             }
             t->last[t->src[j]] = (int32_t) k;
@@ -140,7 +140,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
     t->start[s->n] = n;
     for (int32_t i = 0; i < g->n; i++) {
         if (t->now[i] < 0) {
-            step_refuse(t, s->n, "is the end, and an op has not run");
+            step_refuse(t, s->n, "is the end, but an op has not run");
         } else if (g->keep[i]) {
             t->last[t->now[i]] = (int32_t) s->n;
         }
@@ -150,10 +150,10 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
 static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     const int32_t value = budget_value(g, s, instance);
     const bool is_out = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_OUT;
-    return is_out ? g->away[value] : g->pool[value];
+    return is_out ? g->spill_pool[value] : g->pool[value];
 }
 
-// The source whose memory the result takes over, -1: none.
+// Returns the source whose memory the result of step k takes over, -1: none.
 static int32_t taken_find(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, int32_t k) {
     const int32_t op = s->at[k].op;
     if (s->at[k].kind != BERTH_BUDGET_RUN || g->takeover[op] == 0) {
@@ -193,7 +193,7 @@ bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, st
     t->fault = -1;
     t->why = NULL;
     uint64_t *now = s->n > INT32_MAX / 8 ? NULL : berth_calloc((size_t) g->n_pools + 1, sizeof *now);
-    const bool ok = now != NULL && trace_room(g, s, t);
+    const bool ok = now != NULL && trace_alloc(g, s, t);
     if (ok) {
         reads_find(g, s, t);
         *g->work += TRACE_LOOKS * (g->n + (int64_t) s->n);
@@ -209,7 +209,7 @@ struct budget_excess budget_excess(const struct budget_graph *g, const struct bu
     struct budget_excess e = {0};
     for (int32_t p = 0; p < g->n_pools; p++) {
         const uint64_t limit = g->pools[p].limit;
-        // Without steps the inputs are alive, and nothing else.
+        // In a schedule without steps, only the inputs are alive.
         for (size_t k = 0; t->peak[p] > limit && k < (n_steps > 0 ? n_steps : 1); k++) {
             const uint64_t live = n_steps > 0 ? t->live[k * (size_t) g->n_pools + (size_t) p] : t->peak[p];
             const uint64_t here = live > limit ? live - limit : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// trim.c: brings a schedule below the limits: at the step with the most bytes too many, the best cuts until these are gone; again
-// until no step has too many. And the sweep: runs that nobody reads go. A round is linear in steps, but for the cuts' ops.
+// trim.c: brings a schedule within the limits. It takes the step with the largest excess of bytes and applies the best cuts there,
+// until the excess is gone. It repeats this until no step exceeds a limit. budget_sweep removes runs whose results no step reads. A
+// round is linear in the number of steps, except for the ops of the cuts.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -8,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#define GROW_MAX 24 // a schedule that grows beyond this many times the graph goes nowhere
-#define PATIENCE 16 // rounds without progress: cuts that undo each other go round in circles
+#define GROW_MAX 24 // largest ratio of steps to ops; longer schedules are abandoned
+#define PATIENCE 16 // limit on rounds without progress: cuts can undo each other in a cycle
 
 static void steps_swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
@@ -26,9 +27,9 @@ bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
             n_reads[t.src[j]]++;
         }
         size_t n = s->n;
-        for (int32_t k = (int32_t) s->n; k-- > 0;) { // from the end: what a dropped run read is read less
+        for (int32_t k = (int32_t) s->n; k-- > 0;) { // backward, because dropping a run also drops its reads
             const int32_t me = g->n + k;
-            const bool may_drop = s->at[k].kind != BERTH_BUDGET_RUN || g->again[s->at[k].op];
+            const bool may_drop = s->at[k].kind != BERTH_BUDGET_RUN || g->can_recompute[s->at[k].op];
             if (n_reads[me] > 0 || !may_drop || t.last[me] == (int32_t) s->n) {
                 s->at[--n] = s->at[k];
                 continue;
