@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the order pass: cuts the graph into independent parts, lets the searches work on those that set the peak, refines what
-// is left window by window, and puts the ops in their new order. The given order stays unless the new one is lower, by live bytes
-// and, if the caller gives the solver's params, by solved peak.
+// order.c: the order pass. It cuts the graph into independent parts, improves the parts that set the peak, refines the result in
+// windows, and puts the ops into the new order. The given order stays unless the new one has fewer live bytes and, if the caller
+// gives the solver's params, a plan with a lower peak.
 
 #include "plan/order/order.h"
 #include "base/min.h"
@@ -11,12 +11,12 @@
 
 #define MAX_NODES_DEFAULT 20000
 #define BEAM_DEFAULT 64
-#define BEAM_FIRST 4 // width of the beam that gives the exact search its limit
-#define N_REFINE 64  // windows that may lower the peak
+#define BEAM_FIRST 4 // width of the beam that finds the initial limit for the exact search
+#define N_REFINE 64  // limit on the number of windows that are improved
 
 struct part {
     int32_t lo, hi;
-    uint64_t peak; // of the order so far
+    uint64_t peak; // of the current order
 };
 
 struct pass {
@@ -24,10 +24,10 @@ struct pass {
     struct berth_order_report *report;
     struct order_graph g;
     struct berth_arrays mem;
-    int32_t *tasks;    // the order so far
-    int32_t *position; // its inverse
+    int32_t *tasks;    // [n_tasks] the current order
+    int32_t *position; // [n_tasks] its inverse
     int32_t *local;    // an order inside a part
-    int32_t *best;     // the best of these
+    int32_t *best;     // the best order inside the part
     int32_t *moved;    // scratch
     uint64_t *step_live, *step_peak;
     struct part *parts;
@@ -36,11 +36,12 @@ struct pass {
 
 // ---- cutting ----
 
-// Every order passes a task that all before lead to and that leads to all behind: position c such that each task before it has a
-// successor at or before c, and each task behind it a predecessor at or behind c. Parts begin behind such tasks.
+// Cuts the order into parts. Position c is a cut if every task before it has a successor at or before c, and every task after it
+// has a predecessor at or after c. Every order passes through the task at c: all earlier tasks lead to it, and it leads to all
+// later ones. A part begins after each such task.
 static void parts_cut(struct pass *s) {
     const struct order_graph *g = &s->g;
-    int32_t *back = s->moved; // [c] least over tasks behind c of their last predecessor
+    int32_t *back = s->moved; // [c] minimum, over the tasks after c, of their last predecessor
     int32_t least = INT32_MAX;
     for (int32_t i = g->n_tasks; i-- > 0;) {
         back[i] = least;
@@ -50,7 +51,7 @@ static void parts_cut(struct pass *s) {
         }
         least = min_i32(last, least);
     }
-    int32_t far = -1, lo = 0; // far: most over tasks before c of their first successor
+    int32_t far = -1, lo = 0; // far: maximum, over the tasks before c, of their first successor
     for (int32_t c = 0; c < g->n_tasks; c++) {
         if ((far <= c && back[c] >= c) || c + 1 == g->n_tasks) {
             s->parts[s->n_parts++] = (struct part){.lo = lo, .hi = c + 1};
@@ -71,7 +72,7 @@ static void parts_cut(struct pass *s) {
 
 // ---- one part ----
 
-// Order of the part tasks[lo, lo + n) by local numbers.
+// Applies an order in local numbers to the part tasks[lo, lo + n).
 static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
     for (int32_t i = 0; i < n; i++) {
         s->moved[i] = s->tasks[lo + local[i]];
@@ -82,7 +83,7 @@ static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *lo
     }
 }
 
-// The part [lo, hi) of the order so far, not yet filled.
+// Returns the part [lo, hi) of the current order; order_part_init fills in the rest.
 static struct order_part part_new(const struct pass *s, int32_t lo, int32_t hi) {
     return (struct order_part){.n = hi - lo, .tasks = s->tasks + lo, .live = s->step_live[lo]};
 }
@@ -96,9 +97,9 @@ static int64_t max_nodes(const struct pass *s) {
 }
 
 struct best {
-    uint64_t bound; // proven of the part
+    uint64_t bound; // proven lower bound of the part
     uint64_t peak;  // of the best order so far
-    bool is_new;    // in pass.best; otherwise it is the given one
+    bool is_new;    // the best order is in pass.best; otherwise it is the given one
 };
 
 static void best_take(struct pass *s, const struct order_part *p, struct best *best, uint64_t peak) {
@@ -107,8 +108,8 @@ static void best_take(struct pass *s, const struct order_part *p, struct best *b
     best->is_new = true;
 }
 
-// Exact search for the optimum with a share of the nodes; if that does not end, greedy passes at aims between what is proven and what is
-// known, halving the distance: each either finds an order, or proves that there is none, or gives up.
+// First searches exactly for the optimum, with a share of the nodes. If that search does not end, searches at aims between the
+// bound and the best peak follow, each halving the distance. Each search finds an order, proves that there is none, or gives up.
 static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
     const int64_t most = max_nodes(s);
     int64_t n_nodes = 0;
@@ -122,7 +123,8 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
             return false;
         }
         if (result == ORDER_BETTER) {
-            const uint64_t real = order_part_peak(p, s->local); // may be below the aim
+            const uint64_t real =
+                order_part_peak(p, s->local); // may be lower than the peak that the search reports, which is at least the aim
             if (real == UINT64_MAX) {
                 return false;
             }
@@ -144,14 +146,14 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
     return true;
 }
 
-// One way after the other; each must pass under the peak of those before.
+// Runs the methods one after the other. Each must find a lower peak than the methods before it.
 static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
     const bool is_small = p->n <= ORDER_EXACT_MAX;
     const int32_t widths[] = {0, is_small ? BEAM_FIRST : 1, beam_width(s)}; // 0: depth first
-    for (int way = 0; way < (is_small ? 2 : 3) && best->bound < best->peak; way++) {
+    for (int method = 0; method < (is_small ? 2 : 3) && best->bound < best->peak; method++) {
         uint64_t peak = 0;
-        const enum order_result result = widths[way] == 0 ? order_depth_first(p, best->peak, s->local, &peak)
-                                                          : order_beam(p, best->peak, widths[way], s->local, &peak);
+        const enum order_result result = widths[method] == 0 ? order_depth_first(p, best->peak, s->local, &peak)
+                                                             : order_beam(p, best->peak, widths[method], s->local, &peak);
         if (result == ORDER_OUT_OF_MEMORY) {
             return false;
         }
@@ -170,7 +172,7 @@ static int by_peak(const void *a, const void *b) {
     return x->lo < y->lo ? -1 : 1;
 }
 
-// The parts that set the peak, highest first, until one cannot get below the next.
+// Improves the parts that set the peak, highest first, until the peak of an improved part is not below the next part's.
 static bool parts_improve(struct pass *s) {
     uint64_t reached = 0, bound = 0;
     qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
@@ -203,7 +205,7 @@ static bool parts_improve(struct pass *s) {
 
 // ---- windows ----
 
-// One window [lo, hi) of the order solved exactly; true in *gained if its peak fell below the whole order's.
+// Solves the window [lo, hi) of the order exactly. *gained: its peak fell below the peak of the complete order.
 static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak, bool *gained) {
     struct berth_arrays mem = {0};
     struct order_part p = part_new(s, lo, hi);
@@ -220,7 +222,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
     return result != ORDER_OUT_OF_MEMORY;
 }
 
-// Any stretch of an order is a part of its own: as long as the one around the peak can be lowered, lower it.
+// Any range of an order can be treated as a part. Improves the window around the peak as long as the peak falls.
 static bool windows_improve(struct pass *s) {
     const int32_t n_tasks = s->g.n_tasks;
     static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};
@@ -253,14 +255,14 @@ static bool windows_improve(struct pass *s) {
 
 // ---- from tasks back to ops ----
 
-// Where an op goes: its slot class is 3 * (position of a task) + 0 for views read there first, + 1 for the task, + 2 for views
-// that no task reads.
+// Computes the class of each op. Ops are sorted by class: 3 * (position of a task) + 0 for views that this task reads first, + 1
+// for the task itself, + 2 for views that no task reads.
 static void classes_find(const struct pass *s, int64_t *at) {
     const struct order_graph *g = &s->g;
     for (int32_t i = 0; i < g->n_ops; i++) {
         at[i] = g->op_task[i] >= 0 ? 3 * (int64_t) s->position[g->op_task[i]] + 1 : -1;
     }
-    for (int32_t i = g->n_ops; i-- > 0;) { // from readers to views; what is -1 here is read by no task
+    for (int32_t i = g->n_ops; i-- > 0;) { // from readers to views; ops that keep -1 are read by no task
         if (at[i] < 0) {
             continue;
         }
@@ -286,7 +288,7 @@ static void classes_find(const struct pass *s, int64_t *at) {
     }
 }
 
-// The order of ops for the order of tasks; inputs keep their slots.
+// Computes the order of ops from the order of tasks. Inputs keep their positions.
 static bool ops_order(const struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
     const size_t n_classes = 3 * (size_t) g->n_tasks + 3;
@@ -316,9 +318,9 @@ static bool ops_order(const struct pass *s, int32_t *order) {
     return ok;
 }
 
-// ---- the last word ----
+// ---- the decision of the solver ----
 
-// The peak that the solver reaches for an order; false: out of memory or the solver failed, with its error.
+// Computes the peak of the solver's plan for an order.
 static enum ggml_status solved_peak(
     const struct pass *s, const int32_t *order, struct berth_plan_item *items, uint64_t *offsets, uint64_t *peak) {
     size_t n_items;
@@ -339,7 +341,7 @@ static enum ggml_status solver_decides(struct pass *s, const int32_t *order, boo
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     uint64_t peak = 0;
     if (mem.has_failed) {
-        berth_fail(status, "out of memory: planning two orders of %zu ops", n);
+        berth_fail(status, "order: out of memory for planning two orders of %zu ops", n);
         goto fail;
     }
     status = solved_peak(s, NULL, items, offsets, &s->report->peak_given);
@@ -381,9 +383,9 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     }
     BERTH_ASSERT_INTERNAL(order_is_topological(g, s->tasks, s->moved));
     struct berth_order_report *report = s->report;
-    report->live_given = given.apart;
-    report->changed = found.apart < given.apart;
-    report->live = report->changed ? found.apart : given.apart;
+    report->live_given = given.by_pool;
+    report->changed = found.by_pool < given.by_pool;
+    report->live = report->changed ? found.by_pool : given.by_pool;
     if (report->changed && !ops_order(s, order)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
@@ -393,8 +395,8 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
             return status;
         }
     }
-    report->live = report->changed ? found.apart : given.apart;
-    // inputs are there in every order
+    report->live = report->changed ? found.by_pool : given.by_pool;
+    // Inputs are alive at the start of every order.
     const uint64_t at_start = n == 0 ? given.total : first_live;
     const uint64_t bound = max_u64(at_start, report->live_bound);
     report->live_bound = g->n_pools > 1 ? 0 : bound;
@@ -407,7 +409,7 @@ enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops
     static const struct berth_order_params defaults;
     struct berth_order_report mine;
     if ((ops == NULL || order == NULL) && n_ops > 0) {
-        return berth_fail(GGML_STATUS_FAILED, "order: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "order: ops or order is NULL, but there are %zu ops", n_ops);
     }
     const int64_t start = ggml_time_us();
     struct pass s = {.params = params == NULL ? &defaults : params, .report = report == NULL ? &mine : report};
@@ -419,7 +421,7 @@ enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops
     if (status == GGML_STATUS_SUCCESS) {
         status = pass_run(&s, order);
         if (status == GGML_STATUS_ALLOC_FAILED) {
-            berth_fail(status, "out of memory: ordering %zu ops", n_ops);
+            berth_fail(status, "order: out of memory for %zu ops", n_ops);
         }
     }
     if (status != GGML_STATUS_SUCCESS || !s.report->changed) {

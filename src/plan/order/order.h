@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// order.h: what the files of the order pass share: the graph as tasks and blocks.
+// order.h: declarations that the files of the order pass share. The order pass looks for an order of the ops with fewer live bytes.
 //
-//   ops --order_model.c--> order_graph --order.c: cut--> parts --order_exact.c, order_beam.c--> order of tasks --order.c--> order
-//   of ops
+//   ops --order_model.c--> order_graph --order.c: cut--> parts --order_exact.c, order_beam.c--> order of tasks
+//   --order.c--> order of ops
 //
-// A task is an op that runs; pure views are none of that: they are free and go where their first reader wants them. A block is
-// memory: it comes with the task that makes it (or is there from the start) and goes behind its last user, unless kept.
-// Which bytes are alive after a set of tasks depends on the set alone, not on the order inside it: so parts between two points
-// that every order passes are independent, and a search may work on sets.
+// A task is an op that runs. Pure views are not tasks: they cost nothing and are put directly before their first reader. A block is
+// the memory of a result. A task allocates it, or it exists from the start. It dies after its last user, unless it is kept.
+// The live bytes after a set of tasks depend on the set only, not on the order inside it. Therefore the parts between two tasks
+// that every order passes through are independent, and a search can work on sets of tasks.
 #pragma once
 
 #include "base/base.h"
 
-#define ORDER_EXACT_MAX 64 // tasks of a part that one word can hold
+#define ORDER_EXACT_MAX 64 // largest number of tasks of a part that is solved exactly: one word holds a set
 
 // Lists of int32_t by key: list k is at[start[k]] .. at[start[k + 1] - 1].
 struct order_lists {
@@ -23,23 +23,23 @@ struct order_lists {
 struct order_graph {
     const struct berth_order_op *ops;
     int32_t n_ops;
-    int32_t *root;    // [n_ops] the op whose memory the result lies in, through all views
-    int32_t *op_task; // [n_ops] its task, -1: input or pure view
+    int32_t *root;    // [n_ops] op that owns the memory of the result, found through all views
+    int32_t *op_task; // [n_ops] task of the op, -1: input or pure view
     int32_t n_tasks;
-    int32_t *task_op;        // [n_tasks] in the given order
-    struct order_lists pred; // task -> tasks that must run before
-    struct order_lists succ; // task -> tasks that must run after
-    int32_t n_blocks;        // roots with bytes
-    int32_t *block_op;       // [n_blocks]
+    int32_t *task_op;        // [n_tasks] op of the task, in the given order
+    struct order_lists pred; // task -> tasks that must run before it
+    struct order_lists succ; // task -> tasks that must run after it
+    int32_t n_blocks;        // number of roots with bytes
+    int32_t *block_op;       // [n_blocks] op that owns the block
     int32_t *op_block;       // [n_ops] block of this root, -1: none
-    int32_t *made;           // [n_tasks] block that the task makes, -1: none
+    int32_t *made;           // [n_tasks] block that the task allocates, -1: none
     uint64_t *size;          // [n_blocks]
-    int32_t *pool;           // [n_blocks] from 0, counted in order of appearance
+    int32_t *pool;           // [n_blocks] pool index, in order of appearance
     int32_t n_pools;
-    bool *keep;                  // [n_blocks] to the end
-    struct order_lists users;    // block -> tasks that read or write it, rising, without its maker
-    struct order_lists used;     // task -> blocks it reads or writes, without the one it makes
-    struct order_lists takeover; // task -> blocks it may take over if it is their last user
+    bool *keep;                  // [n_blocks] the block is kept to the end
+    struct order_lists users;    // block -> tasks that read or write it, in rising order, without the task that allocates it
+    struct order_lists used;     // task -> blocks that it reads or writes, without the block that it allocates
+    struct order_lists takeover; // task -> blocks whose memory its result may take over, if it is their last user
 };
 
 // ---- order_model.c ----
@@ -47,52 +47,53 @@ struct order_graph {
 enum ggml_status order_graph_init(
     struct order_graph *g, struct berth_arrays *mem, const struct berth_order_op *ops, size_t n_ops) BERTH_MUST_USE;
 struct order_live {
-    uint64_t total; // peak of live bytes, all pools as one memory
-    uint64_t apart; // each pool with its own peak, added up
+    uint64_t total;   // peak of the live bytes of all pools together
+    uint64_t by_pool; // sum of the peaks of the pools
 };
-// Live bytes of an order of tasks; step_live and step_peak, both or none NULL, become those before and while each position runs
-// (all pools as one). False: out of memory.
+// Computes the live bytes of an order of tasks. step_live, step_peak: both NULL, or [n_tasks] filled with the live bytes before and
+// while the task at each position runs, all pools together. False: out of memory.
 bool order_measure(const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live,
     uint64_t *step_peak) BERTH_MUST_USE;
 bool order_is_topological(const struct order_graph *g, const int32_t *tasks, int32_t *position); // position: [n_tasks] scratch
 
 // ---- parts ----
 
-// A stretch of an order of tasks to be improved: what ran before it is fixed as a set. Blocks and tasks have local numbers.
+// A part: a range of an order of tasks. The set of tasks before it is fixed. Its blocks and tasks have local numbers.
 struct order_part {
-    int32_t n;                   // tasks
+    int32_t n;                   // number of tasks
     const int32_t *tasks;        // [n] in the order known so far
-    uint64_t live;               // bytes alive before the first
-    uint64_t bound;              // no order inside the part has a lower peak
-    struct order_lists pred;     // local -> local
-    struct order_lists succ;     //
-    int32_t n_blocks;            // blocks that can die inside the part; all others only count in live
+    uint64_t live;               // live bytes before the first task
+    uint64_t bound;              // bytes; no order inside the part has a lower peak
+    struct order_lists pred;     // local task -> local tasks
+    struct order_lists succ;     // local task -> local tasks
+    int32_t n_blocks;            // blocks that can die inside the part; all other blocks are only counted in live
     uint64_t *size;              // [n_blocks]
-    struct order_lists users;    // block -> local tasks, rising
+    struct order_lists users;    // block -> local tasks, in rising order
     struct order_lists used;     // local task -> blocks
     struct order_lists takeover; // local task -> blocks
-    uint64_t *need;              // [n] bytes the task asks for unless it takes over
-    uint64_t *stay;              // [n] of these, what is left behind: 0 if nobody uses it
+    uint64_t *need;              // [n] bytes that the task allocates, unless it takes over a block
+    uint64_t *stay;              // [n] bytes of these that stay after the task; 0 if no task uses the result
 };
 
-// Fills the rest of a part whose n, tasks and live are given. position: by task of the whole order.
+// Fills in a part whose n, tasks and live are set. position: index of each task in the complete order.
 bool order_part_init(
     struct order_part *p, struct berth_arrays *mem, const struct order_graph *g, const int32_t *position) BERTH_MUST_USE;
 
 enum order_result { ORDER_OUT_OF_MEMORY = -1, ORDER_GAVE_UP, ORDER_NONE_BETTER, ORDER_BETTER };
 
 struct order_ask {
-    uint64_t aim, limit;
-    int64_t max_nodes; // sets that are visited at most
+    uint64_t aim, limit; // see order_exact
+    int64_t max_nodes;   // limit on the number of sets visited
 };
-// An order (local numbers) with a peak below the limit, the lowest there is, or any that does not pass the aim: a generous aim
-// makes the search dive. ORDER_NONE_BETTER is a proof. *n_nodes grows by the sets visited. Parts of up to ORDER_EXACT_MAX tasks.
+// Looks for an order (local numbers) with a peak below limit. It returns the order with the lowest peak, or any order whose peak is
+// at most aim: a high aim makes the search depth first. ORDER_NONE_BETTER is a proof. Adds the sets visited to *n_nodes. Requires
+// at most ORDER_EXACT_MAX tasks.
 enum order_result order_exact(
     const struct order_part *p, const struct order_ask *ask, int32_t *order, uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
-// The best order that a beam of this width finds, if it is below `limit`.
+// Returns the best order that a beam of this width finds, if its peak is below `limit`.
 enum order_result order_beam(
     const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
-// Depth first from the ends, the deepest need first.
+// Visits the part depth first from the tasks without successors, the predecessor with the largest need first.
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
-// Peak of an order of the part; UINT64_MAX if out of memory.
+// Returns the peak of an order of the part; UINT64_MAX: out of memory.
 uint64_t order_part_peak(const struct order_part *p, const int32_t *order);

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
-// order_beam.c: a beam over sets of tasks for parts of any size: step by step, the `width` best sets by (peak, live) survive,
-// each set once. Width 1 is the greedy list order. A task that leaves no more alive and does not pass the peak is taken at once,
-// without rivals. A step costs width * (ready tasks + n / 64); the sum is bounded: where it would pass WORK_MAX the beam gets
-// narrower, and where not even one set a step can be paid it gives up. Memory O(n * width).
+// order_beam.c: a beam search over sets of tasks, for parts of any size. In each step the `width` best sets by (peak, live bytes)
+// survive; each set is kept once. Width 1 is a greedy order. If a task leaves no more bytes alive and does not exceed the peak, it
+// is taken at once without alternatives. A step costs width * (ready tasks + n / 64). The total work is limited: if it would exceed
+// WORK_MAX, the beam becomes narrower. If one set per step is too expensive, the search ends without a result. It takes O(n *
+// width) memory.
 
 #include "base/min.h"
 #include "plan/order/order.h"
 
 #include <string.h>
 
-#define WORK_MAX 6000000 // tasks tried, and words copied by the dozen: about 0.2 s
+#define WORK_MAX 6000000 // tasks tried, plus words copied / 8; about 0.2 s
 
 struct state {
     uint64_t live, peak;
-    uint64_t hash;  // of the set of tasks done
-    uint32_t trace; // how it came to be
+    uint64_t hash;  // hash of the set of tasks that have run
+    uint32_t trace; // index in traces of the last task
 };
 
+// The task that led to a state, and the trace before it.
 struct trace {
     uint32_t parent;
     int32_t task;
@@ -27,24 +29,25 @@ struct candidate {
     int32_t state, task;
 };
 
+// now and next: the states of this step and of the next one.
 struct beam {
     const struct order_part *p;
-    size_t n_words; // of a set
+    size_t n_words; // words per set
     int32_t width;
-    int64_t work; // that may still be done
+    int64_t work; // remaining work
     uint64_t limit;
-    uint64_t *key;           // [n] random words, the hash of a set is their xor
-    uint64_t *mask;          // [n_blocks] users as a set, if one word can hold it
+    uint64_t *key;           // [n] random words; the hash of a set is the xor of its tasks' words
+    uint64_t *mask;          // [n_blocks] users as a set; NULL if a set has several words
     struct state *states[2]; // [width] now and next
-    uint64_t *done[2];       // [width * n_words]
-    uint64_t *ready[2];      //
+    uint64_t *done[2];       // [width * n_words] tasks that have run
+    uint64_t *ready[2];      // [width * n_words] tasks that can run
     int32_t n_states;
     struct trace *traces;
     size_t n_traces, n_traces_cap;
     struct candidate *cands;
     size_t n_cands, n_cands_cap;
-    uint32_t *table; // candidate + 1 by hash
-    size_t n_table;  // a power of two, at least twice the candidates
+    uint32_t *table; // hash table of candidate + 1
+    size_t n_table;  // a power of two, at least twice the number of candidates
 };
 
 static bool set_has(const uint64_t *set, int32_t t) {
@@ -87,7 +90,7 @@ static bool cand_before(const struct candidate *a, const struct candidate *b) {
     return a->live != b->live ? a->live < b->live : a->hash < b->hash;
 }
 
-// What can follow state s, into cands.
+// Adds the possible successors of state s to cands.
 static bool state_follow(struct beam *m, int32_t s, int now) {
     const struct state *state = &m->states[now][s];
     const uint64_t *done = m->done[now] + (size_t) s * m->n_words, *ready = m->ready[now] + (size_t) s * m->n_words;
@@ -118,8 +121,8 @@ static bool state_follow(struct beam *m, int32_t s, int now) {
     return true;
 }
 
-// Of candidates that lead to the same set, the best stays.
-static bool drop_twins(struct beam *m) {
+// Of several candidates with the same set, keeps the one with the lowest peak.
+static bool drop_duplicates(struct beam *m) {
     if (m->n_table < 2 * m->n_cands) {
         size_t n = m->n_table == 0 ? 256 : m->n_table;
         while (n < 2 * m->n_cands) {
@@ -176,7 +179,7 @@ static void select_best(struct beam *m) {
             c[i] = c[j];
             c[j] = swap;
         }
-        // [lo, j] <= pivot <= [j + 1, hi), neither empty
+        // Now [lo, j] <= pivot <= [j + 1, hi), and both ranges are not empty.
         if (want <= j + 1) {
             hi = j + 1;
         } else {
@@ -268,7 +271,8 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
             }
         }
         m.work -= m.n_states * (int64_t) (m.n_words / 8);
-        const int64_t cost = (before - m.work) / m.n_states + 1, most = m.work / cost / (p->n - i); // of a set; sets a step
+        const int64_t cost = (before - m.work) / m.n_states + 1,
+                      most = m.work / cost / (p->n - i); // work per set; sets per step that are affordable
         if (most < m.width) {
             m.width = (int32_t) max_i64(most, 1);
         }
@@ -276,7 +280,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
             result = ORDER_GAVE_UP;
             goto fail;
         }
-        if (m.n_cands > 1 && !drop_twins(&m)) {
+        if (m.n_cands > 1 && !drop_duplicates(&m)) {
             goto fail;
         }
         select_best(&m);

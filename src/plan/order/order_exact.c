@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// order_exact.c: the order of a part with the lowest peak, by search over sets of tasks that are done (down-sets), one bit a
-// task.
+// order_exact.c: finds the order of a part with the lowest peak. It searches over sets of tasks that have run (down-sets).
 //
-// A move is not one task but all that the next death of a block needs: the block's users that have not run, and what these wait
-// for. A task outside that set allocates without freeing anything, so it may as well run later; and inside the set nothing dies
-// before the last task, so its order does not matter and its peak is a sum. Only moves that contain no other one are needed.
-// A move that leaves no more alive than before and does not pass the peak so far is taken at once: live bytes are submodular over
-// down-sets, so no order that follows gets worse if the move comes first.
+// A move is not one task but all tasks that the next death of a block requires: the users of the block that have not run, and their
+// predecessors. A task outside this set allocates memory without freeing any, so it can run later. Inside the set nothing dies
+// before the last task, so the order inside does not matter and the peak is a sum. Only moves that contain no other move are
+// needed. If a move leaves no more bytes alive than before and does not exceed the peak so far, it is made at once. Live bytes are
+// submodular over down-sets, so no later order becomes worse if this move comes first.
 //
-// Sets are taken by (peak so far, most tasks done, least alive): the first full set is the optimum, and as long as nothing passes
-// the current peak the search goes depth-first. Each set is kept once, with its lowest peak.
+// Sets are expanded by (peak so far, most tasks, fewest live bytes). The first complete set is the optimum. As long as no move
+// exceeds the current peak, the search goes depth first. Each set is kept once, with its lowest peak.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -17,37 +16,37 @@
 #include <string.h>
 
 struct move {
-    uint64_t set;  // tasks
-    uint64_t dead; // bytes of the blocks that die at its end
-    uint64_t last; // tasks that may come last and take over a block that dies
+    uint64_t set;  // tasks, one bit per task
+    uint64_t dead; // bytes of the blocks that die at the end of the move
+    uint64_t last; // tasks that may run last and take over a block that dies
 };
 
 struct node {
-    uint64_t done; // set of tasks
+    uint64_t done; // set of tasks that have run
     uint64_t live, peak;
     uint32_t parent;
-    uint8_t last;   // task at the end of the move that led here, 64: any
-    uint8_t n_done; // tasks
-    bool is_stale;  // reached again with a lower peak
+    uint8_t last;   // last task of the move that led here, 64: any
+    uint8_t n_done; // number of tasks in done
+    bool is_stale;  // the set was reached with a lower peak later
 };
 
 struct exact {
     const struct order_part *p;
     int32_t n_blocks;
-    uint64_t *needs;  // [n_blocks] tasks that must run before the block can die: its users and all before them
+    uint64_t *needs;  // [n_blocks] tasks that must run before the block can die: its users and all their predecessors
     uint64_t *size;   // [n_blocks]
-    uint64_t *taker;  // [n_blocks] tasks that may take the block over
-    uint64_t *before; // [n] all tasks that must run before
+    uint64_t *taker;  // [n_blocks] tasks that may take over the block
+    uint64_t *before; // [n] all tasks that must run before this one
     uint64_t *succ;   // [n]
     uint64_t all;
-    struct move *moves; // [n_blocks + 1] of the set at hand
-    struct node *kids;  // [n_blocks + 1] where they lead
+    struct move *moves;    // [n_blocks + 1] moves from the current set
+    struct node *children; // [n_blocks + 1] the nodes that they lead to
     int n_moves;
     struct node *nodes;
     size_t n_nodes, n_cap;
-    uint32_t *heap; // of nodes
+    uint32_t *heap; // indices of nodes
     size_t n_heap, n_heap_cap;
-    uint32_t *table; // node + 1 by set, open addressing
+    uint32_t *table; // hash table from set to node + 1, open addressing
     size_t n_table;  // a power of two
 };
 
@@ -62,7 +61,7 @@ static bool exact_init(struct exact *e, struct berth_arrays *mem) {
     e->size = berth_arrays_new(mem, (size_t) p->n_blocks + n, sizeof *e->size);
     e->taker = berth_arrays_new(mem, (size_t) p->n_blocks + n, sizeof *e->taker);
     e->moves = berth_arrays_new(mem, (size_t) p->n_blocks + n + 1, sizeof *e->moves);
-    e->kids = berth_arrays_new(mem, (size_t) p->n_blocks + n + 1, sizeof *e->kids);
+    e->children = berth_arrays_new(mem, (size_t) p->n_blocks + n + 1, sizeof *e->children);
     if (mem->has_failed) {
         return false;
     }
@@ -80,7 +79,7 @@ static bool exact_init(struct exact *e, struct berth_arrays *mem) {
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->need[i] > p->stay[i]) { // its result dies at once: a death of its own
+        if (p->need[i] > p->stay[i]) { // the result dies at once: counts as a block of size 0
             e->needs[e->n_blocks++] = e->before[i] | (uint64_t) 1 << i;
         }
         for (int32_t k = p->takeover.start[i]; k < p->takeover.start[i + 1]; k++) {
@@ -91,7 +90,7 @@ static bool exact_init(struct exact *e, struct berth_arrays *mem) {
     return true;
 }
 
-// The moves from a set: one for each least set of tasks that lets something die; if nothing can die any more, all that is left.
+// Finds the moves from a set: the minimal sets of tasks after which a block dies, or all remaining tasks if no block can die.
 static void moves_find(struct exact *e, uint64_t done) {
     int n = 0;
     for (int32_t b = 0; b < e->n_blocks; b++) {
@@ -107,7 +106,7 @@ static void moves_find(struct exact *e, uint64_t done) {
                 e->moves[i].last |= e->taker[b];
                 is_new = false;
             } else if ((e->moves[i].set & ~set) == 0) {
-                is_new = false; // contains a smaller one
+                is_new = false; // contains a smaller move
             }
         }
         if (!is_new) {
@@ -127,7 +126,7 @@ static void moves_find(struct exact *e, uint64_t done) {
     e->n_moves = n;
 }
 
-// Bytes alive after a move and, in *peak, the most during it. *last: the task at its end that takes over, 64: none does.
+// Returns the live bytes after a move. *peak: the most live bytes during it. *last: the task that takes over a block, 64: none.
 static uint64_t move_run(const struct exact *e, const struct move *move, uint64_t live, uint64_t *peak, uint8_t *last) {
     const struct order_part *p = e->p;
     uint64_t stay = 0, most = 0, saved = 0;
@@ -174,16 +173,16 @@ static uint32_t heap_pop(struct exact *e) {
     const uint32_t top = e->heap[0], x = e->heap[--e->n_heap];
     size_t i = 0;
     for (;;) {
-        size_t kid = 2 * i + 1;
-        if (kid >= e->n_heap) {
+        size_t child = 2 * i + 1;
+        if (child >= e->n_heap) {
             break;
         }
-        kid += kid + 1 < e->n_heap && heap_before(e, e->heap[kid + 1], e->heap[kid]);
-        if (!heap_before(e, e->heap[kid], x)) {
+        child += child + 1 < e->n_heap && heap_before(e, e->heap[child + 1], e->heap[child]);
+        if (!heap_before(e, e->heap[child], x)) {
             break;
         }
-        e->heap[i] = e->heap[kid];
-        i = kid;
+        e->heap[i] = e->heap[child];
+        i = child;
     }
     e->heap[i] = x;
     return top;
@@ -219,7 +218,7 @@ static bool table_reserve(struct exact *e) {
     return true;
 }
 
-// Makes a set known, unless it is with no higher peak (*added is UINT32_MAX then). False: out of memory.
+// Adds a set, unless it is known with the same or a lower peak; then *added is UINT32_MAX. False: out of memory.
 static bool node_add(struct exact *e, const struct node *node, uint32_t *added) {
     *added = UINT32_MAX;
     if (!table_reserve(e)) {
@@ -242,35 +241,36 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
     return true;
 }
 
-// Follows moves that cost nothing, then puts what can follow into the heap. *x becomes the node where it stopped.
+// Follows free moves (no more live bytes, no higher peak), then adds the other successors to the heap. *x becomes the node at which
+// it stopped.
 static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     for (;;) {
         const struct node from = e->nodes[*x];
         bool is_free = false;
         uint32_t added = UINT32_MAX;
         moves_find(e, from.done);
-        int n_kids = 0;
+        int n_children = 0;
         for (int i = 0; i < e->n_moves && !is_free; i++) {
             const struct move *move = &e->moves[i];
-            struct node kid = {.done = from.done | move->set, .parent = *x};
-            kid.n_done = (uint8_t) (from.n_done + __builtin_popcountll(move->set));
-            kid.live = move_run(e, move, from.live, &kid.peak, &kid.last);
-            is_free = kid.live <= from.live && kid.peak <= from.peak;
-            kid.peak = max_u64(kid.peak, from.peak);
+            struct node child = {.done = from.done | move->set, .parent = *x};
+            child.n_done = (uint8_t) (from.n_done + __builtin_popcountll(move->set));
+            child.live = move_run(e, move, from.live, &child.peak, &child.last);
+            is_free = child.live <= from.live && child.peak <= from.peak;
+            child.peak = max_u64(child.peak, from.peak);
             if (is_free) {
-                if (!node_add(e, &kid, &added)) {
+                if (!node_add(e, &child, &added)) {
                     return false;
                 }
-            } else if (kid.peak < limit) {
-                e->kids[n_kids++] = kid;
+            } else if (child.peak < limit) {
+                e->children[n_children++] = child;
             }
         }
         if (is_free && added == UINT32_MAX) {
             return true;
         }
         if (!is_free) {
-            for (int i = 0; i < n_kids; i++) {
-                if (!node_add(e, &e->kids[i], &added) || (added != UINT32_MAX && !heap_push(e, added))) {
+            for (int i = 0; i < n_children; i++) {
+                if (!node_add(e, &e->children[i], &added) || (added != UINT32_MAX && !heap_push(e, added))) {
                     return false;
                 }
             }
@@ -280,7 +280,7 @@ static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     }
 }
 
-// The tasks of each move in the order that is known, the one that takes over last.
+// Writes the order: the tasks of each move by rising number, the task that takes over a block last.
 static void path_write(const struct exact *e, uint32_t x, int32_t *order) {
     int32_t at = e->p->n;
     for (; e->nodes[x].parent != UINT32_MAX; x = e->nodes[x].parent) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// order_items.c: the planner's items for a graph under an order of its ops: one for each memory, from the slot that makes it to
-// the last that uses it; a result that takes over the memory of a source prolongs that source's item. Linear in ops and uses.
+// order_items.c: makes the planner's items for a graph and an order of its ops. There is one item per block, from the op that
+// allocates it to its last user. A result that takes over the memory of a source extends its item. Linear in ops and uses.
 
 #include "base/min.h"
 #include "plan/order/order.h"
 
-// The slot of each op; false if the order is not one of these ops or puts a source behind its reader.
+// Computes the position of each op. Fails if order is not a permutation of the ops or puts an op before one of its sources.
 static enum ggml_status slots_find(const struct order_graph *g, const int32_t *order, int32_t *slot) {
     for (int32_t i = 0; i < g->n_ops; i++) {
         slot[i] = -1;
@@ -13,8 +13,8 @@ static enum ggml_status slots_find(const struct order_graph *g, const int32_t *o
     for (int32_t i = 0; i < g->n_ops; i++) {
         const int32_t op = order == NULL ? i : order[i];
         if (op < 0 || op >= g->n_ops || slot[op] >= 0) {
-            return berth_fail(
-                GGML_STATUS_FAILED, "order: slot %d holds op %d, which is none of %d or stands twice", i, op, g->n_ops);
+            return berth_fail(GGML_STATUS_FAILED, "order: position %d has op %d, which is out of range (%d ops) or occurs twice",
+                i, op, g->n_ops);
         }
         slot[op] = i;
     }
@@ -29,16 +29,16 @@ static enum ggml_status slots_find(const struct order_graph *g, const int32_t *o
     return GGML_STATUS_SUCCESS;
 }
 
-struct making {
+struct builder {
     const struct order_graph *g;
     const int32_t *slot;
     struct berth_plan_item *items;
     size_t n_items;
     int32_t *item; // [n_blocks]
-    int32_t *left; // [n_blocks] users that have not run yet
+    int32_t *left; // [n_blocks] number of users that have not run
 };
 
-static void block_place(struct making *m, int32_t b, int64_t first) {
+static void block_place(struct builder *m, int32_t b, int64_t first) {
     const struct order_graph *g = m->g;
     const struct berth_order_op *op = &g->ops[g->block_op[b]];
     m->item[b] = (int32_t) m->n_items;
@@ -46,7 +46,7 @@ static void block_place(struct making *m, int32_t b, int64_t first) {
         .first = first, .last = first, .size = op->size, .align = op->align == 0 ? 1 : op->align, .pool = op->pool};
 }
 
-static void block_prolong(struct making *m, int32_t b) {
+static void block_prolong(struct builder *m, int32_t b) {
     const struct order_graph *g = m->g;
     struct berth_plan_item *item = &m->items[m->item[b]];
     for (int32_t k = g->users.start[b]; k < g->users.start[b + 1]; k++) {
@@ -58,7 +58,7 @@ static void block_prolong(struct making *m, int32_t b) {
     }
 }
 
-static void task_run(struct making *m, int32_t t, int64_t slot) {
+static void task_run(struct builder *m, int32_t t, int64_t slot) {
     const struct order_graph *g = m->g;
     const int32_t made = g->made[t];
     int32_t from = -1;
@@ -81,7 +81,7 @@ static void task_run(struct making *m, int32_t t, int64_t slot) {
 enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t n_ops, const int32_t *order,
     struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
     if (n_items == NULL || (n_ops > 0 && (ops == NULL || items == NULL))) {
-        return berth_fail(GGML_STATUS_FAILED, "items of an order: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "order: ops, items or n_items is NULL");
     }
     *n_items = 0;
     struct berth_arrays mem = {0};
@@ -91,11 +91,11 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
         goto fail;
     }
     int32_t *slot = berth_arrays_new(&mem, n_ops, sizeof *slot);
-    struct making m = {.g = &g, .slot = slot, .items = items};
+    struct builder m = {.g = &g, .slot = slot, .items = items};
     m.item = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.item);
     m.left = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.left);
     if (mem.has_failed) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: items of %zu ops", n_ops);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "order: out of memory for the items of %zu ops", n_ops);
         goto fail;
     }
     status = slots_find(&g, order, slot);

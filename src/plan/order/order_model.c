@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// order_model.c: from ops to tasks, blocks and the edges between them, see order.h. Linear in ops and sources, but for views of
-// several sources, which are walked once for each reader.
+// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except for views of
+// several sources, which are walked once per reader.
 //
-// Edges come from: sources, through pure views; memory that someone writes into (who read or wrote it before comes before, who
-// does after comes after); effects, one after the other. A write into memory of no planned size counts as an effect.
+// There is an edge between two tasks if one reads the result of the other, directly or through pure views. There is also an edge,
+// in the given order, if both access memory that one of them writes, or if both have effects. A write into memory without a planned
+// size counts as an effect.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -27,7 +28,7 @@ static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
     return true;
 }
 
-// Lists in the order of the pairs, each value once a list. values lie in [0, n_values).
+// Makes lists in the order of the pairs; each value occurs once per list. Values are in [0, n_values).
 static bool lists_build(
     struct order_lists *lists, struct berth_arrays *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
     lists->start = berth_arrays_new(mem, (size_t) n_keys + 1, sizeof(int32_t));
@@ -46,7 +47,7 @@ static bool lists_build(
     for (size_t i = pairs->n; i-- > 0;) {
         lists->at[--lists->start[pairs->at[i][side] + 1]] = pairs->at[i][1 - side];
     }
-    // start[k + 1] is now where list k begins; squeeze duplicates out, list by list
+    // Now list k begins at start[k + 1]. Remove duplicates from each list.
     for (int32_t v = 0; v < n_values; v++) {
         seen[v] = -1;
     }
@@ -73,16 +74,16 @@ struct build {
     struct order_graph *g;
     struct berth_arrays *mem;
     struct pairs edges, uses, takes;
-    int32_t *lead;       // [n_ops] of a pure view: the one task it waits for, -1: none, -2: several
-    int32_t *stack;      // [n_ops] of views being walked
-    int32_t *seen;       // [n_ops] views walked for this reader
-    int32_t *last_write; // [n_ops] by root: the last task that wrote, -1
-    struct pairs reads;  // by root: tasks that read since
-    int32_t *read_head;  // [n_ops] by root: the newest of these in reads, linked by value, -1
+    int32_t *only_task;  // [n_ops] for a pure view: the only task that it waits for, -1: none, -2: several
+    int32_t *stack;      // [n_ops] views that are being walked
+    int32_t *seen;       // [n_ops] last reader for which the view was walked
+    int32_t *last_write; // [n_ops] by root: the last task that wrote, -1: none
+    struct pairs reads;  // linked lists by root: tasks that have read since the last write
+    int32_t *read_head;  // [n_ops] by root: index in reads of the newest entry, -1: none
 };
 
 static enum ggml_status out_of_memory(size_t n_ops) {
-    return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: ordering %zu ops", n_ops);
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "order: out of memory for %zu ops", n_ops);
 }
 
 static bool is_input(const struct berth_order_op *op) {
@@ -96,12 +97,13 @@ static bool is_pure_view(const struct berth_order_op *op) {
 static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops) {
     uint64_t sum = 0;
     if (n_ops >= INT32_MAX) {
-        return berth_fail(GGML_STATUS_FAILED, "order: %zu ops are more than %d", n_ops, INT32_MAX - 1);
+        return berth_fail(GGML_STATUS_FAILED, "order: %zu ops exceed the limit of %d", n_ops, INT32_MAX - 1);
     }
     for (size_t i = 0; i < n_ops; i++) {
         const struct berth_order_op *op = &ops[i];
         if (op->n_srcs < 0 || (op->n_srcs > 0 && op->srcs == NULL)) {
-            return berth_fail(GGML_STATUS_FAILED, "order: op %zu has %d sources at %p", i, op->n_srcs, (const void *) op->srcs);
+            return berth_fail(GGML_STATUS_FAILED, "order: op %zu has an invalid list of %d sources at %p", i, op->n_srcs,
+                (const void *) op->srcs);
         }
         for (int32_t k = -1; k < op->n_srcs; k++) {
             const int32_t src = k < 0 ? op->view_of : op->srcs[k];
@@ -111,7 +113,7 @@ static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops
             const bool in_range = src >= 0 && (size_t) src < n_ops;
             const bool is_self = in_range && (size_t) src == i;
             if (!in_range || (k < 0 && is_self) || (!is_self && (size_t) src > i && !is_input(&ops[src]))) {
-                return berth_fail(GGML_STATUS_FAILED, "order: op %zu %s %d, which is neither an input nor stands before it", i,
+                return berth_fail(GGML_STATUS_FAILED, "order: op %zu %s %d, which is not an input and not before it", i,
                     k < 0 ? "is a view of" : "reads", src);
             }
         }
@@ -119,16 +121,16 @@ static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops
             return berth_fail(GGML_STATUS_FAILED, "order: input %zu is a view of op %d, which is computed", i, op->view_of);
         }
         if ((op->flags & BERTH_ORDER_WRITES) != 0 && op->view_of < 0) {
-            return berth_fail(GGML_STATUS_FAILED, "order: op %zu writes into a view, but is none", i);
+            return berth_fail(GGML_STATUS_FAILED, "order: op %zu has the flag for writing into a view, but it is not a view", i);
         }
         if (op->size > (uint64_t) 1 << 62 || __builtin_add_overflow(sum, op->size, &sum) || sum > INT64_MAX) {
-            return berth_fail(GGML_STATUS_FAILED, "order: sizes up to op %zu add up to more than 2^63 - 1", i);
+            return berth_fail(GGML_STATUS_FAILED, "order: up to op %zu, the sizes sum to more than 2^63 - 1", i);
         }
     }
     return GGML_STATUS_SUCCESS;
 }
 
-// root[], through chains of views; inputs may be views of inputs that stand behind them.
+// Fills root[] by following chains of views. An input may be a view of an input after it.
 static enum ggml_status roots_find(struct order_graph *g) {
     for (int32_t i = 0; i < g->n_ops; i++) {
         g->root[i] = -1;
@@ -138,7 +140,7 @@ static enum ggml_status roots_find(struct order_graph *g) {
         while (g->root[r] < 0 && g->ops[r].view_of >= 0) {
             r = g->ops[r].view_of;
             if (++n_steps > g->n_ops) {
-                return berth_fail(GGML_STATUS_FAILED, "order: input %d is a view of itself, through others", i);
+                return berth_fail(GGML_STATUS_FAILED, "order: input %d is a view of itself through other inputs", i);
             }
         }
         if (g->root[r] >= 0) {
@@ -154,12 +156,12 @@ static enum ggml_status roots_find(struct order_graph *g) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Source k of an op, -1 being what it is a view of; negative: none.
+// Returns source k of an op; k == -1: the op of which it is a view. Negative result: none.
 static int32_t op_source(const struct berth_order_op *op, int32_t k) {
     return k < 0 ? op->view_of : op->srcs[k];
 }
 
-// An edge to the task from each task that computes what `from` needs; views are walked through.
+// Adds edges to `task` from each task on which `from` depends. Walks through views.
 static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reader) {
     const struct order_graph *g = b->g;
     int32_t n = 0;
@@ -168,7 +170,7 @@ static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reade
         const int32_t i = b->stack[--n];
         int32_t by = g->op_task[i];
         if (by < 0) {
-            by = is_input(&g->ops[i]) ? -1 : b->lead[i];
+            by = is_input(&g->ops[i]) ? -1 : b->only_task[i];
         }
         if (by >= 0 && by != task && !pairs_add(&b->edges, by, task)) {
             return false;
@@ -187,27 +189,27 @@ static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reade
     return true;
 }
 
-// What a pure view waits for, in one word where possible.
-static int32_t view_lead(const struct build *b, int32_t i) {
+// Returns the only task that a pure view waits for, -1: none, -2: several.
+static int32_t view_only_task(const struct build *b, int32_t i) {
     const struct order_graph *g = b->g;
-    int32_t lead = -1;
+    int32_t only_task = -1;
     for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
         const int32_t src = op_source(&g->ops[i], k);
         if (src < 0 || src == i || is_input(&g->ops[src])) {
             continue;
         }
-        const int32_t by = g->op_task[src] >= 0 ? g->op_task[src] : b->lead[src];
-        if (by == -2 || (by >= 0 && lead >= 0 && by != lead)) {
+        const int32_t by = g->op_task[src] >= 0 ? g->op_task[src] : b->only_task[src];
+        if (by == -2 || (by >= 0 && only_task >= 0 && by != only_task)) {
             return -2;
         }
         if (by >= 0) {
-            lead = by;
+            only_task = by;
         }
     }
-    return lead;
+    return only_task;
 }
 
-// Task t uses the memory of root r: orders it against writers of that memory, and keeps the block alive.
+// Task t uses the memory of root r: adds edges from earlier writers (and readers, if t writes) and a use of the block.
 static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
     const struct order_graph *g = b->g;
     const int32_t block = g->op_block[r];
@@ -247,7 +249,7 @@ static bool takeovers_add(struct build *b, int32_t i, int32_t t) {
             g->size[block] != op->size || g->pool[block] != g->pool[g->made[t]] || !is_aligned_like(&g->ops[src], op)) {
             continue;
         }
-        int n_reads = 0; // a second reading of the same memory would see it half overwritten
+        int n_reads = 0; // a second read of the same memory would see overwritten bytes
         for (int32_t j = 0; j < op->n_srcs; j++) {
             n_reads += g->root[op->srcs[j]] == src;
         }
@@ -274,7 +276,7 @@ static bool blocks_find(struct order_graph *g, struct berth_arrays *mem) {
         if (g->root[i] != i || g->ops[i].size == 0) {
             continue;
         }
-        int32_t k = 0; // pools are few
+        int32_t k = 0; // linear search: pools are few
         while (k < g->n_pools && pools[k] != g->ops[i].pool) {
             k++;
         }
@@ -329,7 +331,7 @@ static bool tasks_connect(struct build *b) {
         const struct berth_order_op *op = &g->ops[i];
         const int32_t t = g->op_task[i];
         if (is_pure_view(op)) {
-            b->lead[i] = view_lead(b, i);
+            b->only_task[i] = view_only_task(b, i);
         }
         if (t < 0) {
             continue;
@@ -370,7 +372,7 @@ enum ggml_status order_graph_init(
     struct berth_arrays scratch = {0};
     struct build b = {.g = g, .mem = mem};
     g->root = berth_arrays_new(mem, n_ops, sizeof *g->root);
-    b.lead = berth_arrays_new(&scratch, n_ops, sizeof *b.lead);
+    b.only_task = berth_arrays_new(&scratch, n_ops, sizeof *b.only_task);
     b.stack = berth_arrays_new(&scratch, n_ops, sizeof *b.stack);
     b.seen = berth_arrays_new(&scratch, n_ops, sizeof *b.seen);
     b.last_write = berth_arrays_new(&scratch, n_ops, sizeof *b.last_write);
@@ -400,7 +402,7 @@ enum ggml_status order_graph_init(
         goto done;
     }
     for (int32_t k = 0; k < g->n_blocks; k++) {
-        // an input that no op uses: its owner may, so it stays
+        // An input that no op uses stays: its owner may use it.
         g->keep[k] |= is_input(&ops[g->block_op[k]]) && g->users.start[k] == g->users.start[k + 1];
     }
 done:
@@ -464,9 +466,9 @@ bool order_measure(
             }
         }
     }
-    out->apart = 0;
+    out->by_pool = 0;
     for (size_t k = 0; k < n_pools; k++) {
-        out->apart += peak[k];
+        out->by_pool += peak[k];
     }
     berth_arrays_free(&mem);
     return true;

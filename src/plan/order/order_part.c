@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order_part.c: a stretch of an order as a problem of its own, with local numbers, see order.h; its peak, and the depth-first
-// order. Linear in the part's tasks, edges and uses.
+// order_part.c: makes a part (a range of an order) with local numbers, see order.h; computes its bound and the peak of an order,
+// and the depth-first order. Linear in the part's tasks, edges and uses.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -13,11 +13,11 @@ struct local {
     const int32_t *position;
     int32_t lo, hi;
     int32_t *block; // [n] scratch: blocks that can die in the part
-    int32_t *slot;  // [n_blocks of the graph] local number of a block + 1, 0: none, -1: cannot die here
+    int32_t *slot;  // [n_blocks of the graph] local number of a block + 1, 0: not computed yet, -1: cannot die in the part
 };
 
-// Local number of block b if it can die in the part, -1 otherwise. Users stand in the given order, so that one behind the part,
-// if there is any, is found at once.
+// Returns the local number of block b if it can die in the part, otherwise -1. The users are in the given order and are searched
+// from the end, so a user after the part is found early.
 static int32_t local_block(struct local *l, int32_t b) {
     const struct order_graph *g = l->g;
     if (l->slot[b] == 0) {
@@ -129,16 +129,16 @@ static bool part_blocks(struct order_part *p, struct berth_arrays *mem, struct l
             p->users.at[--p->users.start[p->used.at[k] + 1]] = i;
         }
     }
-    // start[b + 1] now is where list b begins
+    // Now the list of block b begins at start[b + 1].
     memmove(p->users.start, p->users.start + 1, (size_t) p->n_blocks * sizeof *p->users.start);
     p->users.start[p->n_blocks] = i_used;
     return true;
 }
 
-// While a task runs, what it uses is alive, and all that was alive and cannot die inside the part.
+// Computes the bound: while a task runs, its blocks are alive, and all earlier blocks that cannot die inside the part.
 static void part_bound(struct order_part *p, const struct local *l) {
     const struct order_graph *g = l->g;
-    uint64_t mortal = 0; // alive before the part, may die in it
+    uint64_t mortal = 0; // bytes alive before the part that may die in it
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const int32_t op = g->block_op[l->block[b]], t = g->op_task[op];
         mortal += t < 0 || l->position[t] < l->lo ? p->size[b] : 0;
@@ -201,10 +201,10 @@ struct visit {
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) {
     const size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};
-    uint64_t *deep = berth_arrays_new(&mem, n, sizeof *deep); // bytes asked for on the way here, the most of any path
+    uint64_t *path_need = berth_arrays_new(&mem, n, sizeof *path_need); // largest sum of needs on any path to the task
     bool *done = berth_arrays_new(&mem, n, sizeof *done);
     struct visit *stack = berth_arrays_new(&mem, n, sizeof *stack);
-    int32_t *kids = berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *kids); // predecessors, deepest first
+    int32_t *preds = berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *preds); // predecessors, the deepest first
     int32_t n_order = 0;
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (mem.has_failed) {
@@ -213,14 +213,14 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
     for (int32_t i = 0; i < p->n; i++) {
         const int32_t lo = p->pred.start[i], hi = p->pred.start[i + 1];
         for (int32_t k = lo; k < hi; k++) {
-            const int32_t kid = p->pred.at[k];
+            const int32_t pred_task = p->pred.at[k];
             int32_t j = k;
-            for (; j > lo && deep[kids[j - 1]] < deep[kid]; j--) {
-                kids[j] = kids[j - 1];
+            for (; j > lo && path_need[preds[j - 1]] < path_need[pred_task]; j--) {
+                preds[j] = preds[j - 1];
             }
-            kids[j] = kid;
+            preds[j] = pred_task;
         }
-        deep[i] = p->need[i] + (hi > lo ? deep[kids[lo]] : 0);
+        path_need[i] = p->need[i] + (hi > lo ? path_need[preds[lo]] : 0);
     }
     for (int32_t end = 0; end < p->n; end++) {
         if (p->succ.start[end + 1] > p->succ.start[end]) {
@@ -237,8 +237,8 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
                 n_stack--;
             } else {
                 top->next++;
-                if (!done[kids[k]]) {
-                    stack[n_stack++] = (struct visit){kids[k], 0};
+                if (!done[preds[k]]) {
+                    stack[n_stack++] = (struct visit){preds[k], 0};
                 }
             }
         }

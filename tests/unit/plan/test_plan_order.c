@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The order pass on small graphs whose best order is known: what it gains, what it must not move, and what it refuses.
+// test_plan_order.c: the order pass on small graphs whose best order is known. Checks its gain, the orders that it must keep, and
+// the inputs that it refuses.
 
 #include "berth.h"
 
@@ -39,7 +40,7 @@ static uint64_t live_peak(const struct berth_plan_item *items, size_t n, int64_t
     return peak;
 }
 
-// Two branches that each blow up and shrink again, listed breadth first: 200 alive at once. One after the other: 110.
+// Two branches that each grow and then shrink, listed breadth first: the peak is 210 bytes. One after the other: 115.
 static const struct berth_order_op two_branches[] = {
     {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT},
     {SRCS(0), .view_of = -1, .size = 100},
@@ -69,7 +70,7 @@ static void branches_run_one_after_the_other(void **state) {
     assert_int_equal(live_peak(items, n_items, (int64_t) LEN(two_branches)), 210);
 }
 
-static void the_solver_has_the_last_word(void **state) {
+static void solver_decides_about_the_order(void **state) {
     (void) state;
     int32_t order[LEN(two_branches)];
     const struct berth_plan_params plan = {0};
@@ -81,7 +82,7 @@ static void the_solver_has_the_last_word(void **state) {
     assert_int_equal(r.peak, 115);
 }
 
-static void no_gain_no_change(void **state) {
+static void order_without_gain_is_kept(void **state) {
     (void) state;
     const struct berth_order_op chain[] = {
         {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT},
@@ -102,53 +103,53 @@ static void no_gain_no_change(void **state) {
     assert_int_equal(r.live, 0);
 }
 
-// A cache outside: written through a view, then read through another view without an edge between them. The reader is cheap and
-// would come first if only edges counted; a second write must stay behind it.
+// A cache outside the plan is written through a view, then read through another view without an edge between them. By edges alone
+// the cheap reader could run first. A second write must stay after the reader.
 static void side_effects_keep_their_order(void **state) {
     (void) state;
     const struct berth_order_op ops[] = {
-        {.view_of = -1, .size = 0, .flags = BERTH_ORDER_INPUT},          // 0 cache, allocated elsewhere
-        {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT},         // 1 input
-        {.view_of = -1, .size = 0, .flags = BERTH_ORDER_INPUT},          // 2 another cache
-        {SRCS(1), .view_of = -1, .size = 100},                           // 3 big
-        {SRCS(1), .view_of = -1, .size = 100},                           // 4 big
-        {SRCS(0), .view_of = 0},                                         // 5 view of the cache
-        {SRCS(3, 5), .view_of = 0, .flags = BERTH_ORDER_WRITES},         // 6 writes 3 into it
-        {SRCS(4, 2), .view_of = 2, .flags = BERTH_ORDER_WRITES},         // 7 writes 4 into the other
-        {SRCS(0), .view_of = 0},                                         // 8 another view
-        {SRCS(8, 1), .view_of = -1, .size = 5},                          // 9 reads it
-        {SRCS(9, 0), .view_of = 0, .flags = BERTH_ORDER_WRITES},         // 10 writes again
-        {.view_of = -1, .size = 1, .flags = BERTH_ORDER_EFFECT},         // 11 an effect of another kind
-        {SRCS(9), .view_of = -1, .size = 5, .flags = BERTH_ORDER_OUTPUT} // 12
+        {.view_of = -1, .size = 0, .flags = BERTH_ORDER_INPUT},          // 0: cache, allocated elsewhere
+        {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT},         // 1: input
+        {.view_of = -1, .size = 0, .flags = BERTH_ORDER_INPUT},          // 2: another cache
+        {SRCS(1), .view_of = -1, .size = 100},                           // 3: large
+        {SRCS(1), .view_of = -1, .size = 100},                           // 4: large
+        {SRCS(0), .view_of = 0},                                         // 5: view of cache 0
+        {SRCS(3, 5), .view_of = 0, .flags = BERTH_ORDER_WRITES},         // 6: writes 3 into cache 0
+        {SRCS(4, 2), .view_of = 2, .flags = BERTH_ORDER_WRITES},         // 7: writes 4 into cache 2
+        {SRCS(0), .view_of = 0},                                         // 8: another view of cache 0
+        {SRCS(8, 1), .view_of = -1, .size = 5},                          // 9: reads cache 0
+        {SRCS(9, 0), .view_of = 0, .flags = BERTH_ORDER_WRITES},         // 10: writes cache 0 a second time
+        {.view_of = -1, .size = 1, .flags = BERTH_ORDER_EFFECT},         // 11: an effect that is not a write
+        {SRCS(9), .view_of = -1, .size = 5, .flags = BERTH_ORDER_OUTPUT} // 12: output
     };
     int32_t order[LEN(ops)], slot[LEN(ops)];
     struct berth_order_report r;
     assert_int_equal(berth_plan_order(ops, LEN(ops), NULL, order, &r), GGML_STATUS_SUCCESS);
-    assert_true(r.changed); // 3 is written before 4 is made
+    assert_true(r.changed); // 3 is written before 4 is computed
     assert_int_equal(r.live_given, 210);
     assert_true(r.live <= 115);
     slots(order, LEN(order), slot);
-    assert_true(slot[6] < slot[7]); // effects in their order
+    assert_true(slot[6] < slot[7]); // effects keep their order
     assert_true(slot[7] < slot[10]);
     assert_true(slot[10] < slot[11]);
-    assert_true(slot[6] < slot[9]);  // the reader behind the writer
-    assert_true(slot[9] < slot[10]); // and before the next
-    assert_true(slot[5] < slot[6]);  // views before those who use them
+    assert_true(slot[6] < slot[9]);  // the reader runs after the writer
+    assert_true(slot[9] < slot[10]); // and before the next writer
+    assert_true(slot[5] < slot[6]);  // views come before their users
     assert_true(slot[8] < slot[9]);
     assert_int_equal(slot[0], 0);
     assert_int_equal(slot[2], 2);
 }
 
-// Writes into planned memory: the same rules, and the memory lives until its last reader.
+// Writes into planned memory follow the same rules. The memory stays alive until its last reader.
 static void writes_into_planned_memory(void **state) {
     (void) state;
     const struct berth_order_op ops[] = {
         {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT},
         {SRCS(0), .view_of = -1, .size = 50},                    // 1
-        {SRCS(1), .view_of = 1},                                 // 2 view
-        {SRCS(1), .view_of = -1, .size = 5},                     // 3 reads before
-        {SRCS(0, 2), .view_of = 2, .flags = BERTH_ORDER_WRITES}, // 4 writes through the view
-        {SRCS(1), .view_of = -1, .size = 5},                     // 5 reads after, without an edge to 4
+        {SRCS(1), .view_of = 1},                                 // 2: view
+        {SRCS(1), .view_of = -1, .size = 5},                     // 3: reads before the write
+        {SRCS(0, 2), .view_of = 2, .flags = BERTH_ORDER_WRITES}, // 4: writes through the view
+        {SRCS(1), .view_of = -1, .size = 5},                     // 5: reads after the write, without an edge to 4
         {SRCS(3, 5), .view_of = -1, .size = 5, .flags = BERTH_ORDER_OUTPUT},
     };
     struct berth_plan_item items[LEN(ops)];
@@ -169,10 +170,10 @@ static void results_in_place_share_an_item(void **state) {
     (void) state;
     struct berth_order_op ops[] = {
         {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT}, {SRCS(0), .view_of = -1, .size = 50, .align = 32},
-        {SRCS(1), .view_of = -1, .size = 50, .inplace = 1},                                 // takes over 1
-        {SRCS(2, 2), .view_of = -1, .size = 50, .inplace = 3},                              // reads it twice: does not
-        {SRCS(3), .view_of = -1, .size = 50, .inplace = 1},                                 // 3 has another reader: does not
-        {SRCS(3, 4), .view_of = -1, .size = 50, .inplace = 3, .flags = BERTH_ORDER_OUTPUT}, // takes over 3, its first
+        {SRCS(1), .view_of = -1, .size = 50, .inplace = 1},    // takes over 1
+        {SRCS(2, 2), .view_of = -1, .size = 50, .inplace = 3}, // reads its source twice: cannot take it over
+        {SRCS(3), .view_of = -1, .size = 50, .inplace = 1},    // 3 has another reader: cannot take it over
+        {SRCS(3, 4), .view_of = -1, .size = 50, .inplace = 3, .flags = BERTH_ORDER_OUTPUT}, // takes over 3, its first source
     };
     struct berth_plan_item items[LEN(ops)];
     int32_t item_of[LEN(ops)];
@@ -185,7 +186,7 @@ static void results_in_place_share_an_item(void **state) {
     assert_int_equal(item_of[5], item_of[3]);
     assert_int_equal(items[item_of[1]].align, 32);
     assert_int_equal(items[item_of[5]].last, 5);
-    ops[2].align = 64; // 1 need not lie at a multiple of 64
+    ops[2].align = 64; // the offset of 1 need not be a multiple of 64
     assert_int_equal(berth_plan_order_items(ops, LEN(ops), NULL, items, &n, item_of), GGML_STATUS_SUCCESS);
     assert_int_equal(n, 5);
 }
@@ -209,40 +210,40 @@ static void contradictions_are_refused(void **state) {
     }
     assert_int_equal(berth_plan_order(NULL, 2, NULL, order, NULL), GGML_STATUS_FAILED);
     const struct berth_order_op loop[] = {{SRCS(0), .view_of = -1, .size = 4}, {SRCS(0), .view_of = -1, .size = 4}};
-    assert_int_equal(berth_plan_order(loop, 2, NULL, order, NULL), GGML_STATUS_SUCCESS); // reading oneself is ignored
+    assert_int_equal(berth_plan_order(loop, 2, NULL, order, NULL), GGML_STATUS_SUCCESS); // an op that reads itself is accepted
 }
 
-// A ladder of many such branches is too large for the exact search: beam and windows.
-#define N_RUNGS 60
+// A graph of many such branches is too large for the exact search: beam and windows improve it.
+#define N_BRANCHES 60
 
 static void large_parts_gain_too(void **state) {
     (void) state;
-    static struct berth_order_op ops[2 * N_RUNGS + 2];
-    static int32_t srcs[2 * N_RUNGS + 2][N_RUNGS];
-    static int32_t order[2 * N_RUNGS + 2], again[2 * N_RUNGS + 2], slot[2 * N_RUNGS + 2];
+    static struct berth_order_op ops[2 * N_BRANCHES + 2];
+    static int32_t srcs[2 * N_BRANCHES + 2][N_BRANCHES];
+    static int32_t order[2 * N_BRANCHES + 2], second[2 * N_BRANCHES + 2], slot[2 * N_BRANCHES + 2];
     const size_t n = LEN(ops);
     for (size_t i = 0; i < n; i++) {
-        ops[i] = (struct berth_order_op){.srcs = srcs[i], .view_of = -1, .n_srcs = 1, .size = i <= N_RUNGS ? 100 : 1};
-        srcs[i][0] = i <= N_RUNGS ? 0 : (int32_t) (i - N_RUNGS);
+        ops[i] = (struct berth_order_op){.srcs = srcs[i], .view_of = -1, .n_srcs = 1, .size = i <= N_BRANCHES ? 100 : 1};
+        srcs[i][0] = i <= N_BRANCHES ? 0 : (int32_t) (i - N_BRANCHES);
     }
     ops[0] = (struct berth_order_op){.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT};
-    for (int32_t k = 0; k < N_RUNGS; k++) {
-        srcs[n - 1][k] = N_RUNGS + 1 + k;
+    for (int32_t k = 0; k < N_BRANCHES; k++) {
+        srcs[n - 1][k] = N_BRANCHES + 1 + k;
     }
-    ops[n - 1].n_srcs = N_RUNGS;
+    ops[n - 1].n_srcs = N_BRANCHES;
     ops[n - 1].flags = BERTH_ORDER_OUTPUT;
     struct berth_order_report r;
     assert_int_equal(berth_plan_order(ops, n, NULL, order, &r), GGML_STATUS_SUCCESS);
-    assert_int_equal(r.live_given, 10 + 100 * N_RUNGS);
-    assert_true(r.live <= 10 + 100 + N_RUNGS);
+    assert_int_equal(r.live_given, 10 + 100 * N_BRANCHES);
+    assert_true(r.live <= 10 + 100 + N_BRANCHES);
     slots(order, n, slot);
     for (size_t i = 1; i < n; i++) {
         for (int32_t k = 0; k < ops[i].n_srcs; k++) {
             assert_true(slot[srcs[i][k]] < slot[i]);
         }
     }
-    assert_int_equal(berth_plan_order(ops, n, NULL, again, &r), GGML_STATUS_SUCCESS);
-    assert_memory_equal(order, again, sizeof order);
+    assert_int_equal(berth_plan_order(ops, n, NULL, second, &r), GGML_STATUS_SUCCESS);
+    assert_memory_equal(order, second, sizeof order);
 }
 
 static void every_allocation_may_fail(void **state) {
@@ -279,8 +280,8 @@ int main(void) {
     ggml_log_set(quiet, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_run_one_after_the_other),
-        cmocka_unit_test(the_solver_has_the_last_word),
-        cmocka_unit_test(no_gain_no_change),
+        cmocka_unit_test(solver_decides_about_the_order),
+        cmocka_unit_test(order_without_gain_is_kept),
         cmocka_unit_test(side_effects_keep_their_order),
         cmocka_unit_test(writes_into_planned_memory),
         cmocka_unit_test(results_in_place_share_an_item),
