@@ -81,7 +81,7 @@ table '\n\nsize,id,upper,extra,lower\n4,"a ""q"",x",2,foo,0\n4,b,3,,1' # blank l
 expect 0 "$two" plan --json "$tmp/table.csv"
 expect 0 '"a ""q"",x",0,2,4,' plan "$tmp/table.csv" -o -
 table 'id,lower,upper,size\nb,0,2,4\na,0,2,4\na,0,2,4\n' # which of the two would an answer be about?
-expect 3 "table.csv:4: id 'a' stands in line 3 too: an id is of one item" plan "$tmp/table.csv"
+expect 3 "table.csv:4: id 'a' is already used in line 3; ids must be unique" plan "$tmp/table.csv"
 table 'id,lower,upper,size\n,0,2,4\n,0,2,4\n' # no id at all is no name
 expect 0 "$two" plan --json "$tmp/table.csv"
 printf '{"items": [{"id": "t", "first": 0, "last": 1, "size": 4}, {"id": "t", "first": 0, "last": 1, "size": 4}]}' > "$tmp/twins.json"
@@ -91,7 +91,7 @@ expect 0 "valid: 2 items" verify "$tmp/twins.csv"
 for row in 'a,0,2,-4' 'a,0,2,9223372036854775808' 'a,0,2,1e3' 'a,0,2,' 'a,0,99999999999999999999,4'; do
     table "id,lower,upper,size\nx,0,1,1\n$row\n"
     expect 3 "table.csv:3: " plan "$tmp/table.csv"
-    grep -q "is not a whole number from" "$tmp/err" || { echo "FAILED: $row: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+    grep -q "is not an integer from" "$tmp/err" || { echo "FAILED: $row: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 done
 for row in 'a,2,2,4' 'a,3,2,4'; do
     table "id,lower,upper,size\n$row\n"
@@ -103,7 +103,7 @@ printf '\357\273\277' | cat - tests/data/plan/small.json > "$tmp/mark.json"
 expect 0 '"items": 16, ' plan --json "$tmp/mark.json"
 
 # What is endless, and no plan, is refused at its first line; a pipe is read once.
-expect 3 "a NUL byte; this is no CSV file" plan /dev/zero
+expect 3 "NUL byte found; this is not a CSV file" plan /dev/zero
 ln -s /dev/zero "$tmp/zero.ggraph"
 expect 3 "zero.ggraph:1: not a captured graph" plan "$tmp/zero.ggraph"
 n=$((n + 2))

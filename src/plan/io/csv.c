@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// csv.c: plans as CSV. The header line names the columns, one row of `columns` each; errors name the line and show the text.
-// One pass over the bytes, one copy of each id; nothing is limited but by memory.
+// csv.c: reads and writes plans as CSV. The header line names the columns; the table `columns` has one row per column. Error
+// messages name the line and quote the text. The reader makes one pass over the bytes and one copy of each id. Only memory limits
+// the size.
 
 #include "base/min.h"
 #include "plan/io/set.h"
@@ -28,7 +29,7 @@ static const struct column {
     const char *name;
     bool needed;
     bool may_be_empty;
-    int64_t min; // least value, if the column holds numbers
+    int64_t min; // least value, for columns of numbers
 } columns[N_COLUMNS] = {
     [COLUMN_ID] = {"id", true, true, 0},
     [COLUMN_LOWER] = {"lower", true, false, -BERTH_SET_STEP_MAX},
@@ -46,12 +47,12 @@ static const struct column {
 struct csv {
     const char *name;
     const char *p, *end;
-    size_t line;   // of p, from 1
-    int8_t *kinds; // column_kind of each column of this file, or -1
+    size_t line;   // line of p, from 1
+    int8_t *kinds; // column_kind of each column of this file; -1: ignored
     size_t n_kinds, n_kinds_cap;
-    char *field; // text of a quoted field with "" undone
+    char *field; // text of a quoted field, with "" replaced by "
     size_t n_field_cap;
-    size_t *lines; // of each item
+    size_t *lines; // line of each item
     size_t n_lines, n_lines_cap;
     struct berth_set_builder builder;
 };
@@ -62,7 +63,7 @@ struct field {
     bool ends_line;
 };
 
-#define SHOWN 40 // bytes of the text that a message shows
+#define SHOWN 40 // bytes of the text that a message quotes
 
 static int shown_len(size_t len) {
     return len < SHOWN ? (int) len : SHOWN;
@@ -123,7 +124,7 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t';
 }
 
-// The field at p, without blanks around it; p moves behind its comma, or to the end of the line.
+// Reads the field at p, without blanks around it. p moves after its comma, or to the end of the line.
 static enum ggml_status next_field(struct csv *csv, struct field *field) {
     while (csv->p < csv->end && is_blank(*csv->p)) {
         csv->p++;
@@ -144,7 +145,7 @@ static enum ggml_status next_field(struct csv *csv, struct field *field) {
         }
     }
     if (field->len > 0 && memchr(field->text, '\0', field->len) != NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: a NUL byte; this is no CSV file", csv->name, csv->line);
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: NUL byte found; this is not a CSV file", csv->name, csv->line);
     }
     field->ends_line = at_line_end(csv);
     csv->p += !field->ends_line;
@@ -186,7 +187,7 @@ static enum ggml_status read_header(struct csv *csv) {
             }
         }
         if (kind >= 0 && (seen & (size_t) 1 << kind) != 0) {
-            return berth_fail(GGML_STATUS_FAILED, "%s:%zu: column '%s' stands twice", csv->name, csv->line, columns[kind].name);
+            return berth_fail(GGML_STATUS_FAILED, "%s:%zu: column '%s' occurs twice", csv->name, csv->line, columns[kind].name);
         }
         seen |= kind >= 0 ? (size_t) 1 << kind : 0;
         if (!BERTH_GROW(&csv->kinds, &csv->n_kinds_cap, csv->n_kinds + 1)) {
@@ -196,7 +197,8 @@ static enum ggml_status read_header(struct csv *csv) {
     } while (!field.ends_line);
     const size_t both = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
     csv->builder.has_costs = (seen & both) == both;
-    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) { // one alone is a column of others
+    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs;
+         i++) { // a file with only one of the two columns uses it for another purpose
         if (csv->kinds[i] >= COLUMN_COST) {
             csv->kinds[i] = -1;
         }
@@ -236,7 +238,7 @@ static enum ggml_status read_field(struct csv *csv, const struct field *field, i
     int64_t x;
     const bool is_i32 = kind == COLUMN_POOL || kind == COLUMN_ALIAS;
     if (!parse_number(field, columns[kind].min, &x) || (is_i32 && x >= INT32_MAX)) {
-        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: %s '%.*s' is not a whole number from %" PRId64 " to %" PRId64, csv->name,
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: %s '%.*s' is not an integer from %" PRId64 " to %" PRId64, csv->name,
             csv->line, columns[kind].name, shown_len(field->len), field->text, columns[kind].min,
             is_i32 ? INT32_MAX - 1 : BERTH_SET_STEP_MAX);
     }
@@ -250,8 +252,8 @@ static enum ggml_status read_item(struct csv *csv) {
     struct field field = {0};
     for (size_t i = 0; i < csv->n_kinds; i++) {
         if (i > 0 && field.ends_line) {
-            return berth_fail(
-                GGML_STATUS_FAILED, "%s:%zu: %zu fields, the header has %zu columns", csv->name, line, i, csv->n_kinds);
+            return berth_fail(GGML_STATUS_FAILED, "%s:%zu: the row has %zu fields, but the header has %zu columns", csv->name,
+                line, i, csv->n_kinds);
         }
         enum ggml_status status = next_field(csv, &field);
         if (status == GGML_STATUS_SUCCESS) {
@@ -262,7 +264,8 @@ static enum ggml_status read_item(struct csv *csv) {
         }
     }
     if (!field.ends_line) {
-        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: more than the header's %zu columns", csv->name, line, csv->n_kinds);
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: the row has more fields than the %zu columns of the header", csv->name,
+            line, csv->n_kinds);
     }
     if (item.item.last < item.item.first) {
         return berth_fail(GGML_STATUS_FAILED,
@@ -276,7 +279,7 @@ static enum ggml_status read_item(struct csv *csv) {
     return GGML_STATUS_SUCCESS;
 }
 
-// What is said of an id is said of one item.
+// Checks that each id belongs to one item only.
 static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan_set *set) {
     size_t *ranks = berth_set_id_ranks(set);
     if (ranks == NULL) {
@@ -288,8 +291,8 @@ static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan
             while (strcmp(set->ids[first], set->ids[i]) != 0) {
                 first++;
             }
-            status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: id '%.*s' stands in line %zu too: an id is of one item", csv->name,
-                csv->lines[i], SHOWN, set->ids[i], csv->lines[first]);
+            status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: id '%.*s' is already used in line %zu; ids must be unique",
+                csv->name, csv->lines[i], SHOWN, set->ids[i], csv->lines[first]);
         }
     }
     berth_free(ranks);
@@ -298,18 +301,18 @@ static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan
 
 enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *name, struct berth_plan_set **set) {
     if (set == NULL || (text == NULL && size > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "reading CSV: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "reading CSV: text or set is NULL");
     }
     *set = NULL;
     struct csv csv = {.name = name == NULL ? "CSV" : name, .p = text, .end = size > 0 ? text + size : text, .line = 1};
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         csv.p += 3;
     }
-    while (csv.p < csv.end && at_line_end(&csv)) { // blank lines
+    while (csv.p < csv.end && at_line_end(&csv)) { // skip blank lines
         skip_line_end(&csv);
     }
     if (csv.p == csv.end) {
-        return berth_fail(GGML_STATUS_FAILED, "%s:1: empty; the first line must name id,lower,upper,size", csv.name);
+        return berth_fail(GGML_STATUS_FAILED, "%s:1: the file is empty; the first line must name id,lower,upper,size", csv.name);
     }
     enum ggml_status status = berth_set_begin(&csv.builder) ? read_header(&csv) : out_of_memory(&csv);
     while (csv.p < csv.end && status == GGML_STATUS_SUCCESS) {
@@ -334,8 +337,8 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-// Apostrophes after the number that tells an id from an equal one, so that no id of the set is the result: more than follow
-// a number in any id, and none where no id ends in a number.
+// Returns the number of apostrophes to put after the number that makes equal ids different: more than follow a number in any id of
+// the set, so that the result differs from all ids. 0: no id ends in a number in parentheses.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (size_t i = 0; i < set->n_items; i++) {
@@ -351,7 +354,7 @@ static int id_marks(const struct berth_plan_set *set) {
     return n_marks;
 }
 
-// rank: items before it that have its id. A number and marks make it another one.
+// Writes an id. rank: number of earlier items with the same id; if it is not 0, a number and marks make the id unique.
 static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
     const bool is_quoted = strpbrk(id, ",\"\r\n") != NULL || (len > 0 && (is_blank(id[0]) || is_blank(id[len - 1])));
@@ -385,7 +388,7 @@ static void write_u64(uint64_t x, FILE *file) {
 
 enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const uint64_t *offsets, FILE *file) {
     if (set == NULL || file == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "writing CSV: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "writing CSV: set or file is NULL");
     }
     const bool has_costs = set->costs != NULL && set->reads != NULL;
     bool has[N_COLUMNS] = {[COLUMN_OFFSET] = offsets != NULL, [COLUMN_COST] = has_costs, [COLUMN_READS] = has_costs};

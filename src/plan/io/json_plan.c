@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json_plan.c: plans as JSON, by base/json.h. Keys are one table row each; what a file does not say keeps its default.
+// json_plan.c: reads and writes plans as JSON, with base/json.h. A table has one row per key of an item. Missing keys keep
+// defaults.
 
 #include "base/json.h"
 #include "plan/io/set.h"
@@ -11,7 +12,7 @@
 
 enum field_kind { FIELD_STEP, FIELD_BYTES, FIELD_INT };
 
-// Numbers of an item: where they go in struct berth_set_item and what they may be.
+// The numbers of an item: their position in struct berth_set_item and their range.
 static const struct item_field {
     const char *key;
     size_t at;
@@ -28,12 +29,12 @@ static const struct item_field {
     {"alias", offsetof(struct berth_set_item, alias), FIELD_INT, -1, INT32_MAX - 1},
 };
 #define N_ITEM_FIELDS (sizeof item_fields / sizeof *item_fields)
-#define N_NEEDED 3 // the first of item_fields
+#define N_NEEDED 3 // the first N_NEEDED of item_fields are required
 
 static bool read_number(struct berth_json *r, const struct item_field *field, struct berth_set_item *item) {
     int64_t x;
     if (berth_json_null(r)) {
-        return true; // the same as not given
+        return true; // null is the same as a missing key
     }
     if (!berth_json_int(r, field->min, field->max, &x)) {
         return false;
@@ -43,12 +44,12 @@ static bool read_number(struct berth_json *r, const struct item_field *field, st
         const int32_t small = (int32_t) x;
         memcpy(at, &small, sizeof small);
     } else {
-        memcpy(at, &x, sizeof x); // int64_t and uint64_t alike
+        memcpy(at, &x, sizeof x); // int64_t and uint64_t have the same size
     }
     return true;
 }
 
-// ---- tensors and pools, for whoever shows plans; planning itself needs none of it ----
+// ---- tensors and pools: for programs that draw plans; the planner does not need them ----
 
 static bool no_memory(struct berth_json *r) {
     r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
@@ -76,7 +77,7 @@ static bool read_shape(struct berth_json *r, int64_t ne[4]) {
     }
     while (berth_json_next(r)) {
         if (n == 4) {
-            return berth_json_fail(r, "a shape of more than 4 numbers");
+            return berth_json_fail(r, "a shape has more than 4 numbers");
         }
         if (!berth_json_int(r, 0, BERTH_SET_STEP_MAX, &ne[n])) {
             return false;
@@ -150,7 +151,7 @@ static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
 
 // ---- items ----
 
-// An id is a string or a number, kept as text.
+// Reads an id: a string or a number, kept as text.
 static bool read_id(struct berth_json *r, struct berth_set_builder *b, struct berth_set_item *item) {
     struct berth_json_text text;
     if (!(berth_json_peek(r) == '"' ? berth_json_string(r, &text) : berth_json_number_text(r, &text))) {
@@ -193,7 +194,7 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder) {
     for (size_t i = 0; i < N_NEEDED; i++) {
         if ((seen & 1u << i) == 0) {
             char what[64];
-            snprintf(what, sizeof what, "an item without \"%s\"", item_fields[i].key);
+            snprintf(what, sizeof what, "an item has no \"%s\"", item_fields[i].key);
             return berth_json_fail(r, what);
         }
     }
@@ -217,7 +218,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
     while (berth_json_key(r, &key)) {
         bool ok;
         if (berth_json_is(key, "items")) {
-            ok = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_list(r, builder, read_item);
+            ok = has_items ? berth_json_fail(r, "\"items\" occurs twice") : read_list(r, builder, read_item);
             has_items = true;
         } else if (berth_json_is(key, "peak")) {
             ok = has_peak = berth_json_int(r, 0, INT64_MAX, &x);
@@ -237,7 +238,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
         }
     }
     if (!has_items) {
-        return berth_json_fail(r, "no \"items\"; this is no plan");
+        return berth_json_fail(r, "\"items\" is missing; this is not a plan");
     }
     set->has_report = has_peak && has_bound && has_proven;
     return berth_json_done(r);
@@ -245,7 +246,7 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
 
 enum ggml_status berth_plan_read_json(const char *text, size_t size, const char *name, struct berth_plan_set **set) {
     if (set == NULL || (text == NULL && size > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "reading JSON: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "reading JSON: text or set is NULL");
     }
     *set = NULL;
     struct berth_json r;
@@ -264,7 +265,7 @@ enum ggml_status berth_plan_read_json(const char *text, size_t size, const char 
 
 // ---- writing ----
 
-// Ids that are plain whole numbers are written as such.
+// Returns whether an id is a plain integer. Such ids are written as numbers.
 static bool is_plain_number(const char *id) {
     const size_t len = strlen(id);
     return len > 0 && len <= 15 && strspn(id, "0123456789") == len && (id[0] != '0' || len == 1);
@@ -293,7 +294,7 @@ static void write_pools(struct berth_json_writer *w, const struct berth_plan_set
     berth_json_end(w);
 }
 
-// *i_tensor: the first tensor that was not written yet.
+// *i_tensor: the first tensor that is not written yet.
 static void write_item(
     struct berth_json_writer *w, const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor) {
     const struct berth_plan_item *item = &set->items[i];
@@ -330,7 +331,7 @@ static void write_item(
 enum ggml_status berth_plan_write_json(
     const struct berth_plan_set *set, const uint64_t *offsets, const struct berth_plan_report *report, FILE *file) {
     if (set == NULL || file == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "writing JSON: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "writing JSON: set or file is NULL");
     }
     struct berth_json_writer w = {.file = file};
     berth_json_begin(&w, NULL, '{');

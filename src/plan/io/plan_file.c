@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_file.c: a plan from a path, in either format.
+// plan_file.c: reads a plan from a path, as CSV or JSON.
 
 #include "base/base.h"
 
@@ -14,17 +14,17 @@ static bool is_json(const char *text, size_t size) {
     return i < size && text[i] == '{';
 }
 
+// If a file is larger than this, its first line is checked before the rest is read.
 #define PROBE_SIZE ((size_t) 1 << 20)
 
-// The text of a file that is no plan may be endless (a device, a pipe); of one that is long, the first line is looked at before
-// the rest is read.
+// Checks the first line. A file that is not a plan may be endless (a device, a pipe), so it must not be read completely.
 static enum ggml_status first_line_check(const char *text, size_t size, const char *name) {
     struct berth_plan_set *set = NULL;
     if (is_json(text, size)) {
         return GGML_STATUS_SUCCESS;
     }
     size_t n = 0;
-    while (n < size && (text[n] == '\n' || text[n] == '\r')) { // blank lines
+    while (n < size && (text[n] == '\n' || text[n] == '\r')) { // skip blank lines
         n++;
     }
     while (n < size && text[n] != '\n' && text[n] != '\r') {
@@ -43,13 +43,13 @@ static enum ggml_status read_all(FILE *file, const char *name, char **text, size
     *size = 0;
     while (status == GGML_STATUS_SUCCESS) {
         if (!BERTH_GROW(text, &n_cap, *size + 65536)) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory behind %zu bytes", name, *size);
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory after %zu bytes", name, *size);
         }
         errno = 0;
         const size_t n = fread(*text + *size, 1, n_cap - *size, file);
         *size += n;
         if (ferror(file)) {
-            return berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", name, strerror(errno));
+            return berth_fail(GGML_STATUS_FAILED, "cannot read %s: %s", name, strerror(errno));
         }
         if (n == 0) {
             break;
@@ -64,7 +64,7 @@ static enum ggml_status read_all(FILE *file, const char *name, char **text, size
 
 enum ggml_status berth_plan_read_file(const char *path, struct berth_plan_set **set) {
     if (path == NULL || set == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "reading a plan: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "reading a plan: path or set is NULL");
     }
     *set = NULL;
     const bool is_stdin = strcmp(path, "-") == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// set.c: items with names and offsets as files hold them: building and freeing. The formats are in csv.c and json_plan.c.
+// set.c: builds and frees plan sets: items with ids and offsets, as files hold them. The formats are in csv.c and json_plan.c.
 
 #include "plan/io/set.h"
 
@@ -163,7 +163,7 @@ static int by_id(const void *a, const void *b) {
     return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-// Graphs may have tensors of one name; a CSV file, which others join by id, may not. O(n log n).
+// Graphs may have tensors with equal names. A CSV file must have unique ids, because other tools join files by id. O(n log n).
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
     const size_t n = set->n_items;
     struct named *names = berth_malloc((n + 1) * sizeof *names);
@@ -178,8 +178,8 @@ size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
     }
     qsort(names, n, sizeof *names, by_id);
     for (size_t i = 1; i < n; i++) {
-        const bool is_again = names[i].id[0] != '\0' && strcmp(names[i].id, names[i - 1].id) == 0;
-        ranks[names[i].item] = is_again ? ranks[names[i - 1].item] + 1 : 0;
+        const bool is_repeated = names[i].id[0] != '\0' && strcmp(names[i].id, names[i - 1].id) == 0;
+        ranks[names[i].item] = is_repeated ? ranks[names[i - 1].item] + 1 : 0;
     }
     berth_free(names);
     return ranks;

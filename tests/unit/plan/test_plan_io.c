@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Plans as CSV and JSON: what is read, what is refused and with which message, that writing and reading agree, and that neither
-// truncation at any byte nor a failing allocation does harm.
+// test_plan_io.c: plans as CSV and JSON. Checks which texts are read and which are refused with which message, that written plans
+// can be read, and that neither truncation at any byte nor a failing allocation causes a crash or a leak.
 
 #include "base/json.h"
 #include "berth.h"
@@ -76,7 +76,7 @@ static void csv_columns_in_any_order(void **state) {
     assert_int_equal(set->items[0].last, 4);
     assert_int_equal(set->items[0].align, 32);
     assert_int_equal(set->items[0].pool, 2);
-    assert_int_equal(set->items[0].alias, 7 + 1); // files count from 0
+    assert_int_equal(set->items[0].alias, 7 + 1); // groups in files count from 0
     assert_false(set->items[0].is_fixed);
     assert_true(set->items[1].is_fixed && set->items[1].fixed == 12);
     assert_int_equal(set->items[1].align, 1);
@@ -102,23 +102,23 @@ static void csv_line_ends(void **state) {
 
 static void csv_faults_name_the_line(void **state) {
     (void) state;
-    csv_refused("", "t:1: empty");
+    csv_refused("", "t:1: the file is empty");
     csv_refused("id,lower,size\n", "t:1: no column 'upper'");
-    csv_refused("id,lower,upper,size,size\n", "t:1: column 'size' stands twice");
-    csv_refused("id,lower,upper,size\na,0,1,2\nb,0,x1,2\n", "t:3: upper 'x1' is not a whole number");
+    csv_refused("id,lower,upper,size,size\n", "t:1: column 'size' occurs twice");
+    csv_refused("id,lower,upper,size\na,0,1,2\nb,0,x1,2\n", "t:3: upper 'x1' is not an integer");
     csv_refused("id,lower,upper,size\na,0,1,4611686018427387905\n", "t:2: size '4611686018427387905'");
     csv_refused("id,lower,upper,size\na,0,1,99999999999999999999999\n", "t:2: size");
     csv_refused("id,lower,upper,size\na,0,1,-1\n", "t:2: size '-1'");
     csv_refused("id,lower,upper,size\na,0,1,\n", "t:2: size ''");
-    csv_refused("id,lower,upper,size\na,0,1\n", "t:2: 3 fields, the header has 4 columns");
-    csv_refused("id,lower,upper,size\na,0,1,2,3\n", "t:2: more than the header's 4 columns");
+    csv_refused("id,lower,upper,size\na,0,1\n", "t:2: the row has 3 fields, but the header has 4 columns");
+    csv_refused("id,lower,upper,size\na,0,1,2,3\n", "t:2: the row has more fields than the 4 columns");
     csv_refused("id,lower,upper,size\n\"a\nb\",3,3,2\n", "t:2: 'a\nb' ends before it begins: lower 3, upper 3");
     csv_refused("id,lower,upper,size\n\"a,0,1,2\n", "t:2: a quoted field has no closing quote");
     csv_refused("id,lower,upper,size\n\"a\"b,0,1,2\n", "t:2: text after the closing quote");
     csv_refused("id,lower,upper,size,pool\na,0,1,2,2147483648\n", "t:2: pool '2147483648'");
     struct berth_plan_set *set;
     assert_int_equal(berth_plan_read_csv("id,lower,upper,size\na\0b,0,1,2\n", 31, "t", &set), GGML_STATUS_FAILED);
-    assert_non_null(strstr(berth_last_error(), "t:2: a NUL byte"));
+    assert_non_null(strstr(berth_last_error(), "t:2: NUL byte found"));
     assert_int_equal(berth_plan_read_csv(NULL, 1, "t", &set), GGML_STATUS_FAILED);
     assert_int_equal(berth_plan_read_csv("x", 1, "t", NULL), GGML_STATUS_FAILED);
 }
@@ -152,7 +152,7 @@ static void json_plain(void **state) {
     berth_plan_set_free(set);
 }
 
-// Any bytes become a JSON string that holds all of them, NUL too; a character that is cut off at the end is no character.
+// Any bytes become a JSON string that holds all of them, including NUL. An incomplete character becomes U+FFFD.
 static void json_strings_of_any_bytes(void **state) {
     (void) state;
     char *text = NULL;
@@ -171,15 +171,15 @@ static void json_faults_name_line_and_column(void **state) {
     (void) state;
     json_refused("", "t:1:1: an object is expected");
     json_refused("{", "t:1:2: ");
-    json_refused("{}", "no \"items\"");
+    json_refused("{}", "\"items\" is missing");
     json_refused("{\"items\": []} x", "t:1:15: text behind the end");
     json_refused("{\"items\": [\n {\"first\": 0,\n  \"last\": 1.5, \"size\": 1}]}", "t:3:11: a whole number");
-    json_refused("{\"items\": [{\"first\": 0, \"last\": 1}]}", "an item without \"size\"");
+    json_refused("{\"items\": [{\"first\": 0, \"last\": 1}]}", "an item has no \"size\"");
     json_refused("{\"items\": [{\"first\": 2, \"last\": 1, \"size\": 1}]}", "ends before it begins");
     json_refused("{\"items\": [{\"first\": 0, \"last\": 1, \"size\": 4611686018427387905}]}", "a whole number from 0 to");
     json_refused("{\"items\": [,]}", "an object is expected");
     json_refused("{\"items\": [] \"peak\": 1}", "',' or '}' is expected");
-    json_refused("{\"items\": [], \"items\": []}", "stands twice");
+    json_refused("{\"items\": [], \"items\": []}", "occurs twice");
     json_refused("{\"items\": [], \"peak\": 01}", "t:1:");
     json_refused("{\"items\": [], \"x\": nul}", "a value is expected");
     json_refused("{\"items\": [], \"x\": \"\\x\"}", "unknown escape");
@@ -263,9 +263,9 @@ static void tensors_and_pools_of_a_graph(void **state) {
     }
 }
 
-static void written_is_read_again(void **state) {
+static void written_plans_can_be_read(void **state) {
     (void) state;
-    struct berth_plan_set *set = json(plan_text), *again = NULL;
+    struct berth_plan_set *set = json(plan_text), *reread = NULL;
     const struct berth_plan_report report = {.peak = 12, .bound = 11};
     for (int as_json = 0; as_json < 2; as_json++) {
         FILE *file = tmpfile();
@@ -275,19 +275,19 @@ static void written_is_read_again(void **state) {
             as_json ? berth_plan_write_json(set, set->offsets, &report, file) : berth_plan_write_csv(set, set->offsets, file),
             GGML_STATUS_SUCCESS);
         char *text = slurp(file, &size);
-        assert_int_equal(as_json ? berth_plan_read_json(text, size, "t", &again) : berth_plan_read_csv(text, size, "t", &again),
+        assert_int_equal(as_json ? berth_plan_read_json(text, size, "t", &reread) : berth_plan_read_csv(text, size, "t", &reread),
             GGML_STATUS_SUCCESS);
-        sets_equal(set, again);
+        sets_equal(set, reread);
         if (as_json) {
-            tensors_equal(set, again);
-            assert_true(again->has_report && !again->proven && again->bound == 11);
+            tensors_equal(set, reread);
+            assert_true(reread->has_report && !reread->proven && reread->bound == 11);
         }
-        berth_plan_set_free(again);
+        berth_plan_set_free(reread);
         free(text);
         fclose(file);
     }
     berth_plan_set_free(set);
-    // bytes that are no UTF-8 still give JSON
+    // Bytes that are not UTF-8 still give valid JSON.
     set = csv("id,lower,upper,size\na\xff\xc0z\x01,0,1,2\n");
     FILE *file = tmpfile();
     size_t size;
@@ -299,7 +299,7 @@ static void written_is_read_again(void **state) {
     berth_plan_set_free(set);
 }
 
-static void a_full_disk_is_told(void **state) {
+static void full_disk_is_reported(void **state) {
     (void) state;
     struct berth_plan_set *set = json(plan_text);
     FILE *file = fopen("/dev/full", "w");
@@ -313,7 +313,7 @@ static void a_full_disk_is_told(void **state) {
     berth_plan_set_free(set);
 }
 
-static void files_are_told_apart(void **state) {
+static void file_formats_are_detected(void **state) {
     (void) state;
     struct berth_plan_set *set;
     assert_int_equal(berth_plan_read_file("tests/data/plan/small.csv", &set), GGML_STATUS_SUCCESS);
@@ -334,7 +334,7 @@ static void truncation_at_every_byte(void **state) {
     static const char text[] = "id,lower,upper,size,alignment,offset\n\"a\"\"b\",0,12,100,4,16\nlong id,3,4,2048,,\n";
     struct berth_plan_set *set;
     for (size_t n = 0; n <= sizeof text - 1; n++) {
-        char *copy = malloc(n == 0 ? 1 : n); // so that a sanitizer sees a read behind the end
+        char *copy = malloc(n == 0 ? 1 : n); // exact size, so that a sanitizer detects a read past the end
         memcpy(copy, text, n);
         berth_plan_read_csv(copy, n, "t", &set);
         berth_plan_set_free(set);
@@ -388,9 +388,9 @@ int main(void) {
         cmocka_unit_test(json_strings_of_any_bytes),
         cmocka_unit_test(json_faults_name_line_and_column),
         cmocka_unit_test(tensors_and_pools_of_a_graph),
-        cmocka_unit_test(written_is_read_again),
-        cmocka_unit_test(a_full_disk_is_told),
-        cmocka_unit_test(files_are_told_apart),
+        cmocka_unit_test(written_plans_can_be_read),
+        cmocka_unit_test(full_disk_is_reported),
+        cmocka_unit_test(file_formats_are_detected),
         cmocka_unit_test(truncation_at_every_byte),
         cmocka_unit_test(every_allocation_may_fail),
     };
