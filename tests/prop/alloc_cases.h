@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc_cases.h: random graphs computed twice: through the graph allocator, where dead tensors' memory is used again, and with
-// every tensor in memory of its own. All results must be the same bytes.
+// alloc_cases.h: random graphs that are computed twice: through the graph allocator, which reuses the memory of dead tensors, and
+// with separate memory for every tensor. All results must have the same bytes.
 #pragma once
 
 #include "support/check.h"
@@ -54,19 +54,19 @@ struct net {
     struct ggml_context *weights, *ctx;
     struct ggml_cgraph *graph;
     ggml_backend_buffer_t weights_buffer;
-    struct ggml_tensor *t[CASES_TENSORS_MAX]; // everything an op may read
+    struct ggml_tensor *t[CASES_TENSORS_MAX]; // all tensors that an op may read
     int n_t;
 };
 
-static inline struct ggml_tensor *net_any(struct net *n, struct check_rng *r) {
-    // recent ones mostly, so that chains form
+static inline struct ggml_tensor *net_pick(struct net *n, struct check_rng *r) {
+    // Mostly recent tensors, so that chains form.
     const int back = check_rng_below(r, 3) == 0 ? n->n_t : n->n_t < 5 ? n->n_t : 5;
     return n->t[n->n_t - 1 - (int) check_rng_below(r, (uint64_t) back)];
 }
 
-static inline struct ggml_tensor *net_like(struct net *n, struct check_rng *r, const struct ggml_tensor *a) {
+static inline struct ggml_tensor *net_pick_like(struct net *n, struct check_rng *r, const struct ggml_tensor *a) {
     for (int k = 0; k < 12; k++) {
-        struct ggml_tensor *b = net_any(n, r);
+        struct ggml_tensor *b = net_pick(n, r);
         if (ggml_are_same_shape(a, b)) {
             return b;
         }
@@ -87,32 +87,32 @@ static inline struct ggml_tensor *net_view(struct ggml_context *ctx, struct chec
     }
 }
 
-// A new leaf that a copy or a fill overwrites, all of it or a part, directly or through a view. Later ops may read it, too.
+// Makes a new leaf that a copy or a fill overwrites, completely or in part, directly or through a view. Later ops may read it too.
 static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng *r, struct ggml_tensor *a) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *leaf = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);
-    struct ggml_tensor *other = check_rng_below(r, 3) == 0 ? net_any(n, r) : leaf;
+    struct ggml_tensor *other = check_rng_below(r, 3) == 0 ? net_pick(n, r) : leaf;
     n->t[n->n_t++] = leaf;
     switch (check_rng_below(r, 8)) {
         case 0: return ggml_fill_inplace(ctx, leaf, 0.5f);
         case 1: return ggml_cpy(ctx, ggml_transpose(ctx, a), ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0]));
-        case 2: { // a part
+        case 2: { // only a part
             struct ggml_tensor *from = ggml_view_2d(ctx, a, a->ne[0], a->ne[1] / 2, a->nb[1], 0);
             return ggml_cpy(ctx, from, ggml_view_2d(ctx, leaf, a->ne[0], a->ne[1] / 2, leaf->nb[1], 0));
         }
         case 3: return ggml_cpy(ctx, a, ggml_transpose(ctx, ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0])));
-        case 4: // the host's bytes are read before
+        case 4: // the leaf's initial bytes are read before
             ggml_build_forward_expand(n->graph, ggml_cont(ctx, other));
             return ggml_cpy(ctx, a, leaf);
         default: return ggml_cpy(ctx, a, leaf);
     }
 }
 
-// NULL where the op does not suit the tensors that were drawn.
+// Returns NULL if the op does not suit the tensors that were drawn.
 static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
     struct ggml_context *ctx = n->ctx;
-    struct ggml_tensor *a = net_any(n, r);
-    struct ggml_tensor *b = net_like(n, r, a);
+    struct ggml_tensor *a = net_pick(n, r);
+    struct ggml_tensor *b = net_pick_like(n, r, a);
     const bool is_plain = ggml_is_contiguous(a) && a->nb[0] == sizeof(float) && a->nb[1] == a->nb[0] * (size_t) a->ne[0];
     switch (check_rng_below(r, 23)) {
         case 0:
@@ -174,7 +174,7 @@ static inline void net_build(struct net *n, uint64_t seed) {
         }
         ggml_format_name(x, "n%d", i);
         n->t[n->n_t++] = x;
-        ggml_build_forward_expand(n->graph, x); // also what nobody is going to read
+        ggml_build_forward_expand(n->graph, x); // also tensors that no op reads
     }
     assert_string_equal(berth_context_error(n->ctx), "");
 }
@@ -185,7 +185,7 @@ static inline void net_free(struct net *n) {
     ggml_free(n->ctx);
 }
 
-// Weights and leafs get the same numbers in both.
+// Fills weights and leafs. Both nets get the same numbers.
 static inline void net_fill(struct net *n, uint64_t seed) {
     for (int i = 0; i < n->n_t; i++) {
         struct check_rng r = check_rng_new(seed ^ 0xF111 ^ (uint64_t) i << 40);
@@ -220,7 +220,7 @@ static inline bool is_compared(struct net *n, int i, bool outputs_only) {
             }
         }
     }
-    return true; // nobody reads it: it stays
+    return true; // no op reads it: it keeps its memory
 }
 
 static inline void compare_nets(struct net *a, struct net *b, bool outputs_only, uint64_t seed, const char *what) {
@@ -258,14 +258,14 @@ static inline void case_run(uint64_t seed, bool checked) {
     net_build(&a, seed);
     net_build(&b, seed);
 
-    // b: every tensor in memory of its own
+    // b: separate memory for every tensor
     ggml_backend_buffer_t own = ggml_backend_alloc_ctx_tensors_from_buft(b.ctx, ggml_backend_cpu_buffer_type());
     net_fill(&b, seed);
     if (ggml_backend_graph_compute(case_cpu, b.graph) != GGML_STATUS_SUCCESS) {
         fail_msg("seed %llu: %s", (unsigned long long) seed, berth_last_error());
     }
 
-    // a: through the allocator
+    // a: memory from the allocator
     ggml_backend_buffer_type_t types[6];
     int node_ids[CASES_TENSORS_MAX], leaf_ids[CASES_TENSORS_MAX];
     const int n_bufs = 1 + (int) check_rng_below(&r, 5);
@@ -284,7 +284,7 @@ static inline void case_run(uint64_t seed, bool checked) {
     if (!berth_gallocr_verify(galloc, a.graph)) {
         fail_msg("seed %llu: %s", (unsigned long long) seed, berth_last_error());
     }
-    for (int k = 0; k < 2; k++) { // once more: the plan is known
+    for (int k = 0; k < 2; k++) { // the second run reuses the plan
         net_fill(&a, seed);
         if (checked && k == 1) {
             if (berth_gallocr_compute_checked(galloc, a.graph, case_cpu, ggml_backend_graph_compute) != GGML_STATUS_SUCCESS) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// alloc_rival.h: random small graphs over several buffer types of random alignments and largest sizes: the graph allocator never
-// takes more bytes than the reference's for the same graph and the same choice of types. Both read the very same graph: layouts
-// are those of the ABI.
+// alloc_rival.h: compares the graph allocator with the reference's on random small graphs, over several buffer types with random
+// alignments and largest sizes. For the same graph and the same choice of types, Berth never takes more bytes. Both read the same
+// graph, because both have the same ABI.
 #pragma once
 
 #include "support/check.h"
@@ -13,7 +13,7 @@
 #define RIVAL_BUFS_MAX 4
 #define RIVAL_NODES_MAX 40
 
-// ---- buffer types: sizes are asked, nothing is allocated ----
+// ---- buffer types: only their sizes are read, no memory is allocated ----
 
 struct rival_type {
     size_t align, max;
@@ -144,7 +144,7 @@ static inline size_t rival_total(
     return total;
 }
 
-// Is Berth larger?
+// Compares one graph. Returns whether Berth's size is larger.
 static inline bool rival_case(const struct rival_api *ggml, uint64_t seed, double *ratio) {
     const struct rival_api berth = {ggml_gallocr_new_n, ggml_gallocr_free, ggml_gallocr_reserve_n_size};
     struct check_rng r = check_rng_new(seed ^ 0x517A1);
@@ -162,7 +162,7 @@ static inline bool rival_case(const struct rival_api *ggml, uint64_t seed, doubl
     const size_t rival = rival_total(ggml, &n, n_bufs, node_ids, leaf_ids, b);
     bool is_larger = ours > rival;
     if (is_larger) {
-        printf("seed %llu: %zu bytes, the reference takes %zu:", (unsigned long long) seed, ours, rival);
+        printf("seed %llu: Berth takes %zu bytes, the reference %zu:", (unsigned long long) seed, ours, rival);
         for (int i = 0; i < n_bufs; i++) {
             printf(" [align %zu max %lld] %zu, %zu;", rival_types[i].align, (long long) rival_types[i].max, a[i], b[i]);
         }
@@ -185,6 +185,7 @@ static inline void rival_cases(uint64_t seed, int count) {
     for (int i = 0; i < count; i++) {
         n_larger += rival_case(&ggml, seed + (uint64_t) i, &ratio);
     }
-    printf("%d graphs, %.4f of the reference's bytes in the mean, %d larger\n", count, ratio / count, n_larger);
+    printf(
+        "%d graphs: Berth takes %.4f of the reference's bytes on average, more for %d graphs\n", count, ratio / count, n_larger);
     assert_int_equal(n_larger, 0);
 }

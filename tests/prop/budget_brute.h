@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force, which has nothing in common
-// with the solver but the statement of the problem: every state of memory, every op, every value thrown away at any time.
+// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force. Brute force tries every state of
+// memory, every op, and discarding every value at any time. It shares no code with the solver.
 #pragma once
 
 #include "plan_brute.h"
@@ -21,7 +21,8 @@ static inline uint32_t case_roll(uint32_t n) {
     return (uint32_t) brute_random(n);
 }
 
-// There and back, as in training: an op of the second half reads the one before it and its mirror image, or near it.
+// Makes a graph like a training step: an op of the second half reads the op before it and its mirror image in the first half, or a
+// neighbour of it.
 static inline void case_mirror(struct budget_case *c, uint32_t every) {
     for (int32_t i = 0; i < c->n; i++) {
         struct berth_budget_op *op = &c->ops[i];
@@ -44,7 +45,7 @@ static inline void case_mirror(struct budget_case *c, uint32_t every) {
 static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
     *c = (struct budget_case){.n = n, .n_pools = 1};
     const bool is_mirror = case_roll(3) != 0, has_ends = case_roll(3) == 0;
-    const uint32_t every = has_ends ? 4 : is_mirror ? 24 : 10; // op that runs once
+    const uint32_t every = has_ends ? 4 : is_mirror ? 24 : 10; // one in `every` ops runs only once
     if (is_mirror) {
         case_mirror(c, every);
     }
@@ -65,11 +66,11 @@ static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
         op->flags |= op->flags == 0 && case_roll(10) == 0 ? BERTH_BUDGET_OUTPUT : 0;
         op->flags |= op->flags == 0 && case_roll(every) == 0 ? BERTH_BUDGET_ONCE : 0;
     }
-    for (int32_t i = 0; i + 1 < n && has_ends; i++) { // some run until another that runs once
+    for (int32_t i = 0; i + 1 < n && has_ends; i++) { // some ops must not run after a once op
         const int32_t end = i + 1 + (int32_t) case_roll((uint32_t) (n - i - 1));
-        const bool is_end =
+        const bool is_once =
             (c->ops[end].flags & BERTH_BUDGET_INPUT) == 0 && (c->ops[end].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
-        c->ops[i].until = is_end && (c->ops[i].flags & BERTH_BUDGET_INPUT) == 0 ? end : 0;
+        c->ops[i].until = is_once && (c->ops[i].flags & BERTH_BUDGET_INPUT) == 0 ? end : 0;
     }
     if (has_spill) {
         c->pools[0].may_spill = true;
@@ -118,7 +119,7 @@ static inline uint64_t case_bytes(const struct budget_case *c, uint32_t set) {
     return sum;
 }
 
-// May op i write over source j while it runs?
+// Returns whether op i may overwrite source j while it runs.
 static inline bool case_may_take(const struct case_brute *b, int32_t i, int32_t j) {
     const struct berth_budget_op *op = &b->c->ops[i];
     int n_reads = 0;
@@ -130,7 +131,7 @@ static inline bool case_may_take(const struct case_brute *b, int32_t i, int32_t 
     return may && n_reads == 1 && op->size == b->c->ops[j].size && op->size > 0 && (b->keep >> j & 1) == 0;
 }
 
-// States by rising cost: lists of those that a cost reaches. A state: live | out << 8 | done << 16.
+// Lists of states by cost, visited by rising cost. A state is live | spilled << 8 | done << 16.
 #define CASE_COSTS 512
 #define CASE_STATES (1u << 24)
 
@@ -154,31 +155,31 @@ static inline void case_push(struct case_queue *q, uint32_t cost, uint32_t state
     q->list[cost][q->n[cost]++] = state;
 }
 
-static inline void case_spread(struct case_queue *q, const struct case_brute *b, uint64_t budget, uint32_t cost, uint32_t state) {
+static inline void case_expand(struct case_queue *q, const struct case_brute *b, uint64_t budget, uint32_t cost, uint32_t state) {
     const struct budget_case *c = b->c;
     const uint32_t live = state & 255, out = state >> 8 & 255, done = state >> 16;
-    const uint64_t bytes = case_bytes(c, live), away = case_bytes(c, out);
+    const uint64_t bytes = case_bytes(c, live), spilled = case_bytes(c, out);
     for (int32_t i = 0; i < c->n; i++) {
         const uint32_t me = 1u << i;
         const bool may_go = (b->keep & me) == 0 || (out & me) != 0;
-        if ((live & me) != 0 && may_go) { // throw it away
+        if ((live & me) != 0 && may_go) { // discard the value
             case_push(q, cost, (live & ~me) | out << 8 | done << 16);
         }
         if ((out & me) != 0 && ((b->keep & me) == 0 || (live & me) != 0)) {
             case_push(q, cost, live | (out & ~me) << 8 | done << 16);
         }
-        if (b->has_spill && c->ops[i].size > 0 && (live & me) != 0 && away + c->ops[i].size <= c->pools[1].bytes) {
+        if (b->has_spill && c->ops[i].size > 0 && (live & me) != 0 && spilled + c->ops[i].size <= c->pools[1].bytes) {
             case_push(q, cost + b->spill[i], live | (out | me) << 8 | done << 16);
         }
         if ((out & me) != 0 && (live & me) == 0 && bytes + c->ops[i].size <= budget) {
             case_push(q, cost + b->spill[i], live | me | out << 8 | done << 16);
         }
-        bool is_turn = (done & b->once & me) == 0 && (b->srcs[i] & ~live) == 0 && (live & me) == 0;
-        is_turn = is_turn && (c->ops[i].until == 0 || (done >> c->ops[i].until & 1) == 0);
+        bool can_run = (done & b->once & me) == 0 && (b->srcs[i] & ~live) == 0 && (live & me) == 0;
+        can_run = can_run && (c->ops[i].until == 0 || (done >> c->ops[i].until & 1) == 0);
         for (int32_t j = 0; j < i && (c->ops[i].flags & BERTH_BUDGET_ONCE) != 0; j++) {
-            is_turn = is_turn && ((c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (done >> j & 1) != 0);
+            can_run = can_run && ((c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (done >> j & 1) != 0);
         }
-        if (!is_turn) {
+        if (!can_run) {
             continue;
         }
         const uint32_t then = done | (me & b->once);
@@ -193,7 +194,7 @@ static inline void case_spread(struct case_queue *q, const struct case_brute *b,
     }
 }
 
-// BUDGET_NEVER: no schedule keeps this budget of live bytes. q is empty before and after.
+// Returns the least cost; BUDGET_NEVER: no schedule has live bytes within the budget. q is empty before and after.
 static inline uint32_t case_least(struct case_queue *q, const struct budget_case *c, uint64_t budget) {
     const struct case_brute b = case_brute_new(c);
     uint32_t found = BUDGET_NEVER;
@@ -216,7 +217,7 @@ static inline uint32_t case_least(struct case_queue *q, const struct budget_case
             if ((b.once & ~(state >> 16)) == 0 && (b.keep & ~state) == 0) {
                 found = cost;
             } else {
-                case_spread(q, &b, budget, cost, state);
+                case_expand(q, &b, budget, cost, state);
             }
         }
         q->n[cost] = 0;
@@ -254,7 +255,7 @@ static inline void case_print(const struct budget_case *c, uint64_t budget) {
     }
 }
 
-// The solver at one budget of live bytes: as cheap as brute force, proven, its bound not above.
+// Checks the solver at one limit on live bytes: same cost as brute force, proven, bound not above the cost.
 static inline void case_compare(struct case_queue *q, struct budget_case *c, uint64_t budget) {
     const uint32_t least = case_least(q, c, budget);
     struct berth_budget_result *r = NULL;
@@ -267,7 +268,7 @@ static inline void case_compare(struct case_queue *q, struct budget_case *c, uin
             (unsigned long long) r->cost, (unsigned long long) r->cost_bound, r->proven ? "proven" : "not proven", r->method);
         fail();
     }
-    if (r->fits) { // and a heuristic alone is never below, nor above its budget
+    if (r->fits) { // the heuristics alone are not below the least cost and not above the limit
         struct berth_budget_params rough = params;
         rough.max_nodes = -1;
         struct berth_budget_result *h = NULL;
@@ -292,10 +293,10 @@ struct case_listing {
     int32_t steps[32];
     int32_t n;
     uint64_t budget;
-    int64_t left; // sequences to look at
+    int64_t left; // sequences until the search gives up
 };
 
-// The packed peak of a sequence of runs, by brute force; no op works in place.
+// Returns the packed peak of a sequence of runs, by brute force. No op works in place.
 static inline uint64_t case_packed(const struct case_listing *l) {
     struct berth_plan_item items[BRUTE_MAX];
     int64_t n = 0;
@@ -318,7 +319,7 @@ static inline uint64_t case_packed(const struct case_listing *l) {
     return brute_live(items, n) > l->budget ? UINT64_MAX : brute_optimum(items, n);
 }
 
-// Is there a sequence that packs into the budget and costs at most `most`?
+// Returns whether a sequence packs into the limit at a cost of at most `most`.
 static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t most) {
     if (l->n == 32 || --l->left < 0) {
         return false;
@@ -327,16 +328,16 @@ static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t mo
         return true;
     }
     for (int32_t i = 0; i < l->c->n; i++) {
-        const bool may_again = (l->b.once >> i & 1) == 0, is_done = (have >> i & 1) != 0;
-        bool is_turn = (l->b.srcs[i] & ~have) == 0 && (!is_done || may_again) && l->c->ops[i].cost <= most;
-        is_turn = is_turn && (l->b.inputs >> i & 1) == 0;
-        is_turn = is_turn && (l->c->ops[i].until == 0 || (have >> l->c->ops[i].until & 1) == 0);
+        const bool may_recompute = (l->b.once >> i & 1) == 0, is_done = (have >> i & 1) != 0;
+        bool can_run = (l->b.srcs[i] & ~have) == 0 && (!is_done || may_recompute) && l->c->ops[i].cost <= most;
+        can_run = can_run && (l->b.inputs >> i & 1) == 0;
+        can_run = can_run && (l->c->ops[i].until == 0 || (have >> l->c->ops[i].until & 1) == 0);
         for (int32_t j = 0; j < i && (l->c->ops[i].flags & BERTH_BUDGET_ONCE) != 0; j++) {
-            is_turn = is_turn && ((l->c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (have >> j & 1) != 0);
+            can_run = can_run && ((l->c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (have >> j & 1) != 0);
         }
         l->steps[l->n] = i;
         l->n++;
-        const bool found = is_turn && case_packs(l, have | 1u << i, most - l->c->ops[i].cost);
+        const bool found = can_run && case_packs(l, have | 1u << i, most - l->c->ops[i].cost);
         l->n--;
         if (found) {
             return true;
@@ -351,7 +352,7 @@ static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
     const struct berth_budget_params params = {.pools = c->pools, .n_pools = 1, .max_nodes = 20000};
     struct case_listing l = {.c = c, .b = case_brute_new(c), .budget = budget, .left = 300000};
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
-    const uint64_t below = r->fits ? r->cost - 1 : r->cost_once + 6; // what nothing may cost
+    const uint64_t below = r->fits ? r->cost - 1 : r->cost_once + 6; // no schedule may cost at most this
     if (r->fits && r->cost == r->cost_once) {
         assert_true(r->proven);
     } else if (case_packs(&l, l.b.inputs, below) || (r->fits && !r->proven)) {
@@ -366,7 +367,7 @@ static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
 
 // ---- many cases ----
 
-// n random graphs at every budget; of every n_spill-th one the values may move out (0: of none).
+// Checks n random graphs at every limit. In every n_spill-th graph values may be spilled; 0: in none.
 static inline void cases_compare(uint64_t seed, int n, int n_spill) {
     brute_seed = check_seed(seed);
     struct case_queue *q = case_queue_new();
@@ -381,7 +382,7 @@ static inline void cases_compare(uint64_t seed, int n, int n_spill) {
     case_queue_free(q);
 }
 
-// n random graphs of up to 6 ops at every budget of packed memory.
+// Checks n random graphs of up to 6 ops at every limit on packed memory.
 static inline void cases_compare_packed(uint64_t seed, int n) {
     brute_seed = check_seed(seed);
     struct budget_case c;

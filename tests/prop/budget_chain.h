@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// budget_chain.h: chains there and back for tests of the budget solver, and what is known of them: the closed form for equal
-// costs, and the recurrence for others.
+// budget_chain.h: chains of ops with their backward pass, for tests of the budget solver, and their known least costs: a closed
+// form for equal costs, a recurrence for other costs.
 #pragma once
 
 #include "support/check.h"
 
-// Of size 1 each: x1 .. xl, a turn that reads xl, and the way back, which reads xl-1 .. x1.
+// All values have size 1: x1 .. xl, then an op that reads xl, then the backward pass, which reads xl-1 .. x1.
 struct chain_case {
     struct berth_budget_op *ops;
     int32_t (*srcs)[2];
@@ -34,8 +34,8 @@ static inline void chain_free(struct chain_case *c) {
     free(c->srcs);
 }
 
-// Runs on the way there to reverse l of them with c checkpoints: r l - beta(c + 1, r - 1), beta(c, r) = (c + r)! / (c! r!), for
-// the least r with beta(c, r) >= l.
+// Returns the number of forward runs to reverse l ops with c checkpoints: r l - beta(c + 1, r - 1), with beta(c, r) = (c + r)! /
+// (c! r!) and the least r with beta(c, r) >= l.
 static inline uint64_t chain_runs(int32_t l, int32_t c) {
     double beta = 1, before = 0; // beta(c, r); the sum of beta(c, 0 .. r - 1), which is beta(c + 1, r - 1)
     int32_t r = 0;
@@ -47,7 +47,7 @@ static inline uint64_t chain_runs(int32_t l, int32_t c) {
     return (uint64_t) ((double) r * (double) l - before + 0.5);
 }
 
-// The solver's extra cost at a budget; asserts that it fits and is proven.
+// Returns the solver's extra cost at a limit. Asserts that the schedule fits and is proven.
 static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) {
     const struct berth_budget_pool pool = {.bytes = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .max_nodes = -1};
@@ -61,20 +61,21 @@ static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) 
     return extra;
 }
 
-static inline void chain_compare_even(int32_t l, uint64_t budget) {
+static inline void chain_compare_equal(int32_t l, uint64_t budget) {
     struct chain_case c = chain_make(l, NULL);
     const int32_t slots = (int32_t) budget - 2;
     const uint64_t runs = slots >= l ? (uint64_t) l - 1 : chain_runs(l, slots);
     const uint64_t extra = chain_extra(&c, budget);
     if (extra != runs - (uint64_t) (l - 1)) {
-        printf("a chain of %d with %d slots: %llu runs again, the optimum is %llu\n", l, slots, (unsigned long long) extra,
+        printf("a chain of %d with %d slots: %llu recomputations, the optimum is %llu\n", l, slots, (unsigned long long) extra,
             (unsigned long long) (runs - (uint64_t) (l - 1)));
         fail();
     }
     chain_free(&c);
 }
 
-// The least cost of running x[s + 1] .. x[t] so often that each is there once for the way back, x[s] being kept, with m slots.
+// Returns the least cost of runs such that each of x[s + 1] .. x[t] is in memory once for the backward pass, if x[s] is kept and m
+// more values fit.
 static inline uint64_t chain_least(const uint64_t *sum, uint64_t *known_cost, int32_t n, int32_t s, int32_t t, int32_t m) {
     if (t <= s) {
         return 0;
@@ -95,7 +96,7 @@ static inline uint64_t chain_least(const uint64_t *sum, uint64_t *known_cost, in
     return *known;
 }
 
-// Random costs at every budget.
+// Compares the costs for random op costs at every limit.
 static inline void chain_compare_costs(int32_t l, struct check_rng *rng) {
     struct chain_case c = chain_make(l, rng);
     uint64_t *sum = calloc((size_t) l + 1, sizeof *sum);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// budget_deep.h: random graphs whose values wait long for their readers, and the same graphs under budgets, for tests.
+// budget_deep.h: random graphs whose values wait long for their readers, and the same graphs under memory limits, for tests.
 #pragma once
 
 #include "support/device_graph.h"
 
 enum { N_WEIGHTS = 3, MAX_DEPTH = 14, WIDTH = 32, MAX_RESULT = MAX_DEPTH * 64 * 4 };
 
-// A graph whose values wait long for their next reader, as those of a training step do, and what it computes with.
+// A graph whose values wait long for their next reader, as in a training step, with its weights and input.
 struct deep {
     struct ggml_context *weights, *ctx;
     struct ggml_tensor *w[N_WEIGHTS], *x, *out[MAX_DEPTH];
@@ -16,7 +16,7 @@ struct deep {
 };
 
 struct tally {
-    size_t n_kept, n_out, n_in, n_again, n_over;
+    size_t n_kept, n_out, n_in, n_recomputed, n_over;
 };
 
 static char expected[MAX_RESULT], got[MAX_RESULT];
@@ -38,7 +38,7 @@ static inline struct ggml_tensor *deep_op(struct deep *d, struct check_rng *rng,
     }
 }
 
-// Weights and an empty graph.
+// Allocates the weights and makes an empty graph.
 static inline void deep_weights(struct deep *d, ggml_backend_t backend) {
     *d = (struct deep){0};
     d->weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
@@ -56,12 +56,12 @@ static inline void deep_init(struct deep *d, uint64_t seed, int depth, ggml_back
     ggml_backend_buffer_set_usage(d->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 2 + 2 * (int64_t) check_rng_below(&rng, 12));
     ggml_set_input(d->x);
-    struct ggml_tensor *there[MAX_DEPTH] = {ggml_tanh(d->ctx, d->x)}, *t = there[0];
+    struct ggml_tensor *forward[MAX_DEPTH] = {ggml_tanh(d->ctx, d->x)}, *t = forward[0];
     for (int i = 1; i < depth; i++) {
-        t = there[i] = deep_op(d, &rng, t, there[check_rng_below(&rng, (uint64_t) i)]);
+        t = forward[i] = deep_op(d, &rng, t, forward[check_rng_below(&rng, (uint64_t) i)]);
     }
-    for (int i = depth - 1; i >= 0; i--) { // and back
-        t = deep_op(d, &rng, t, there[i]);
+    for (int i = depth - 1; i >= 0; i--) { // the second half reads the values of the first half in reverse order
+        t = deep_op(d, &rng, t, forward[i]);
         if (i == 0 || check_rng_below(&rng, 4) == 0) {
             d->out[d->n_out] = ggml_sum_rows(d->ctx, t);
             ggml_set_output(d->out[d->n_out]);
@@ -94,7 +94,7 @@ static inline size_t deep_results(struct deep *d, char *bytes) {
     return n;
 }
 
-// The graph as it is built, on the backend: results into `expected`, and the bytes that it takes.
+// Runs the graph without a limit on the backend. Copies the results to `expected` and returns the size of the compute buffer.
 static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend, size_t *size) {
     struct deep d;
     deep_init(&d, seed, depth, backend);
@@ -109,20 +109,22 @@ static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend,
     return whole;
 }
 
-// ---- budgets ----
+// ---- memory limits ----
 
-struct under {
+// A graph under a memory limit.
+struct limited {
     struct ggml_context *ctx;
-    struct ggml_cgraph *graph; // NULL: the budget was not kept
+    struct ggml_cgraph *graph; // NULL: no schedule within the limit was found
     struct berth_budget_result *r;
     struct berth_graph_budget_params params;
 };
 
-// A budget between the least there is and all; moving costs little or much, so that both ways are taken.
-static inline void under_init(struct under *u, struct ggml_cgraph *graph, uint64_t seed, size_t whole,
+// Draws a limit between the least bytes of any schedule and the bytes without a limit. Spilling is cheap in some cases and
+// expensive in others, so that both spills and recomputations occur.
+static inline void limited_init(struct limited *u, struct ggml_cgraph *graph, uint64_t seed, size_t whole,
     ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     struct check_rng rng = check_rng_new(seed ^ 0xB0D6E7);
-    *u = (struct under){.params = {.buft = own, .spill_buft = other, .seed = seed}};
+    *u = (struct limited){.params = {.buft = own, .spill_buft = other, .seed = seed}};
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
     assert_true(!u->r->fits && u->r->proven && u->graph == NULL);
     const uint64_t least = u->r->uses[0].least;
@@ -135,24 +137,25 @@ static inline void under_init(struct under *u, struct ggml_cgraph *graph, uint64
     assert_int_equal(u->r->fits, u->graph != NULL);
 }
 
-static inline void under_fini(struct under *u, struct tally *t) {
+static inline void limited_fini(struct limited *u, struct tally *t) {
     t->n_kept += u->r->fits;
     t->n_out += u->r->fits ? u->r->n_out : 0;
     t->n_in += u->r->fits ? u->r->n_in : 0;
-    t->n_again += u->r->fits ? u->r->n_again : 0;
+    t->n_recomputed += u->r->fits ? u->r->n_again : 0;
     berth_budget_free(u->r);
     ggml_free(u->ctx);
 }
 
-static inline void same_check(uint64_t seed, int depth, size_t size, size_t got_size) {
+static inline void results_compare(uint64_t seed, int depth, size_t size, size_t got_size) {
     if (size != got_size || memcmp(expected, got, size) != 0) {
-        fail_msg("seed %llu, depth %d: other results", (unsigned long long) seed, depth);
+        fail_msg("seed %llu, depth %d: results differ", (unsigned long long) seed, depth);
     }
 }
 
-// Puts all on the own backend and moves to the other; inputs are the caller's to write then.
+// Assigns all nodes to the backend own and the copies of spilled values to the backend other, and allocates. The caller then writes
+// the inputs.
 static inline void sched_begin(
-    ggml_backend_sched_t sched, struct under *u, ggml_backend_t own, ggml_backend_t other, uint64_t seed) {
+    ggml_backend_sched_t sched, struct limited *u, ggml_backend_t own, ggml_backend_t other, uint64_t seed) {
     ggml_backend_sched_reset(sched);
     for (int i = 0; i < ggml_graph_n_nodes(u->graph); i++) {
         ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(u->graph, i), own);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// budget_lp.h: the budget problem as an integer programme, for a solver that has nothing in common with ours. Ops have their
-// first runs in the given order; stage t begins when t ops have had theirs and ends with that of op t. In a stage each op runs at
-// most once, in the given order. Our solver may change the order and so be cheaper, never the other way round.
+// budget_lp.h: the budget problem as an integer programme, for a solver that has nothing in common with Berth's. In the programme
+// the ops have their first runs in the given order. Stage t begins when t ops have had their first run and ends with the first run
+// of op t. In a stage each op runs at most once, in the given order. Berth may change the order, so its cost can be lower than that
+// of the programme.
 //
-//   r t i   op i runs in stage t (i <= t)               s t i   value i is there when stage t begins (i < t)
-//   l t i m value i is there from its own run, or the stage's begin, to its m-th reader and up to that; rising m needs it longer
+//   r t i     op i runs in stage t (i <= t)
+//   s t i     value i is in memory when stage t begins (i < t)
+//   l t i m   value i is in memory in stage t until its m-th reader; a larger m needs it longer
 //
 //   r t j <= r t i + s t i      for each source i of j      s t i <= r t-1 i + s t-1 i
-//   l t i m >= r t u(m),  l t i m >= l t i m+1,  the last >= s t+1 i
-//   for each t, k: the bytes that are there while op k runs or would run in stage t <= budget
+//   l t i m >= r t u(m),  l t i m >= l t i m+1,  the last l t i m >= s t+1 i
+//   for each t, k: the bytes in memory at the position of op k in stage t <= limit
 #pragma once
 
 #include "support/check.h"
@@ -23,7 +25,7 @@ struct lp_case {
     int32_t srcs[LP_MAX][4];
     int32_t n;
     int32_t readers[LP_MAX][LP_MAX], n_readers[LP_MAX];
-    bool keep[LP_MAX], again[LP_MAX];
+    bool keep[LP_MAX], can_recompute[LP_MAX];
 };
 
 static inline bool lp_src_add(struct lp_case *c, int32_t i, int32_t src) {
@@ -37,7 +39,7 @@ static inline bool lp_src_add(struct lp_case *c, int32_t i, int32_t src) {
     return true;
 }
 
-// Three kinds: there and back as in training, the same with skips, and anything.
+// Makes one of three kinds of graphs: a chain with its backward pass, the same with skips, or a random graph.
 static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *rng) {
     const uint64_t kind = check_rng_below(rng, 3);
     *c = (struct lp_case){.n = n};
@@ -57,13 +59,13 @@ static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *
     }
     for (int32_t i = 0; i < n; i++) {
         c->keep[i] = c->n_readers[i] == 0;
-        c->again[i] = !c->keep[i] && c->ops[i].flags == 0;
+        c->can_recompute[i] = !c->keep[i] && c->ops[i].flags == 0;
     }
 }
 
 // ---- the file ----
 
-// A term of the row of bytes: value i at step k of stage t. Returns what it has in any case.
+// Writes the term of value i in the row of bytes for step k of stage t. Returns the constant part of the bytes.
 static inline uint64_t lp_bytes_write(FILE *f, const struct lp_case *c, int32_t t, int32_t k, int32_t i) {
     const uint64_t size = c->ops[i].size;
     if (k <= i) {
@@ -75,7 +77,7 @@ static inline uint64_t lp_bytes_write(FILE *f, const struct lp_case *c, int32_t 
         }
         return 0;
     }
-    for (int32_t m = 0; m < c->n_readers[i]; m++) { // the first reader from k on, in this stage
+    for (int32_t m = 0; m < c->n_readers[i]; m++) { // the first reader from k on in this stage
         if (c->readers[i][m] >= k && c->readers[i][m] <= t) {
             fprintf(f, " + %" PRIu64 " l%d_%d_%d", size, t, i, m);
             return 0;
@@ -97,7 +99,7 @@ static inline void lp_stage_write(FILE *f, const struct lp_case *c, int32_t t, u
             fprintf(f, " - s%d_%d", before, i);
         }
         fprintf(f, " <= 0\n");
-        if (c->again[i]) {
+        if (c->can_recompute[i]) {
             fprintf(f, " s%d_%d + r%d_%d <= 1\n", t, i, t, i);
         } else {
             fprintf(f, " r%d_%d = 0\n", t, i);
@@ -113,7 +115,7 @@ static inline void lp_stage_write(FILE *f, const struct lp_case *c, int32_t t, u
         }
     }
     for (int32_t i = 0; i < t; i++) {
-        int32_t n = 0; // readers that can run in this stage
+        int32_t n = 0; // number of readers that can run in this stage
         for (; n < c->n_readers[i] && c->readers[i][n] <= t; n++) {
             fprintf(f, " l%d_%d_%d - r%d_%d >= 0\n", t, i, n, t, c->readers[i][n]);
             if (n > 0) {
@@ -133,7 +135,7 @@ static inline void lp_stage_write(FILE *f, const struct lp_case *c, int32_t t, u
     }
 }
 
-// most: the cost that is to be kept or lowered; UINT64_MAX: any.
+// most: upper limit of the cost; UINT64_MAX: none.
 static inline void lp_write(const char *path, const struct lp_case *c, uint64_t budget, uint64_t most) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -168,11 +170,11 @@ static inline void lp_write(const char *path, const struct lp_case *c, uint64_t 
     fclose(f);
 }
 
-// ---- the judge ----
+// ---- solving ----
 
 enum lp_answer { LP_OPTIMAL, LP_NONE, LP_OPEN };
 
-// *cost: of what was found, if anything was (LP_OPTIMAL, or LP_OPEN with *cost < INFINITY).
+// *cost: cost of the solution that was found; INFINITY: none. LP_OPEN: cbc did not finish.
 static inline enum lp_answer lp_solve(const char *path, int seconds, double *cost) {
     char command[512], line[256] = "";
     snprintf(command, sizeof command, "cbc %s ratio 0 allow 0 sec %d solve solu %s.out > %s.log 2>&1", path, seconds, path, path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// long_alloc.c: prop_alloc.c at full length.
+// long_alloc.c: runs the cases of prop_alloc.c with 10,000 graphs.
 
 #include "alloc_cases.h"
 

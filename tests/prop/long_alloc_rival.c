@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// long_alloc_rival.c: prop_alloc_rival.c at full length.
+// long_alloc_rival.c: runs the cases of prop_alloc_rival.c with 20,000 graphs.
 
 #include "alloc_rival.h"
 
@@ -10,5 +10,5 @@ static void never_larger(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(never_larger)};
-    return cmocka_run_group_tests_name("alloc beside the reference", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("alloc compared with the reference", tests, NULL, NULL);
 }

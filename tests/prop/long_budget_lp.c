@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The budget solver judged by an integer programme: 60 graphs of 20 to 40 ops at random budgets of live bytes. cbc is asked for
-// the cheapest that costs as much as ours at most: the optimum, or the proof that ours, which may change the order, is cheaper.
-// BERTH_SECONDS=n: for each graph (30); BERTH_GRAPHS=n: of these (60).
+// long_budget_lp.c: compares the budget solver with an integer programme on 60 graphs of 20 to 40 ops, at random limits on live
+// bytes. cbc is asked for the cheapest schedule that costs at most as much as Berth's. It finds the optimum, or it proves that the
+// programme has no such schedule, because Berth may change the order of ops.
+// BERTH_SECONDS=n sets the time limit per graph (30), BERTH_GRAPHS=n the number of graphs (60).
 
 #include "budget_lp.h"
 
@@ -9,7 +10,7 @@
 
 struct tally {
     int n_proven, n_open, n_equal, n_below, n_none;
-    double gap, worst; // sum over n_proven
+    double gap, worst; // gap: sum over n_proven
 };
 
 static int number_of(const char *name, int otherwise) {
@@ -17,7 +18,7 @@ static int number_of(const char *name, int otherwise) {
     return text == NULL || atoi(text) <= 0 ? otherwise : atoi(text);
 }
 
-// What the solver finds.
+// Runs Berth's solver.
 static struct berth_budget_result *solve(const struct lp_case *c, uint64_t budget) {
     const struct berth_budget_pool pool = {.bytes = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .time_us = 300000, .seed = 1};
@@ -26,7 +27,7 @@ static struct berth_budget_result *solve(const struct lp_case *c, uint64_t budge
     return r;
 }
 
-static uint64_t budget_roll(const struct lp_case *c, struct check_rng *rng) {
+static uint64_t limit_draw(const struct lp_case *c, struct check_rng *rng) {
     const struct berth_budget_params params = {.live_only = true};
     struct berth_budget_result *r = NULL;
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
@@ -35,22 +36,22 @@ static uint64_t budget_roll(const struct lp_case *c, struct check_rng *rng) {
     return least + (most - least) * (15 + check_rng_below(rng, 75)) / 100;
 }
 
-static void judge(const struct lp_case *c, uint64_t budget, const char *path, int seconds, int at, struct tally *sum) {
+static void case_compare(const struct lp_case *c, uint64_t budget, const char *path, int seconds, int at, struct tally *sum) {
     struct berth_budget_result *r = solve(c, budget);
     double cost;
     lp_write(path, c, budget, r->fits ? r->cost : UINT64_MAX);
     const enum lp_answer answer = lp_solve(path, seconds, &cost);
     if (!r->fits) {
-        assert_true(answer == LP_NONE || (answer == LP_OPEN && isinf(cost))); // never infeasible where it is feasible
+        assert_true(answer == LP_NONE || (answer == LP_OPEN && isinf(cost))); // cbc must not find a schedule if Berth finds none
         sum->n_none += answer == LP_NONE;
     }
     const bool is_proven = answer == LP_NONE || answer == LP_OPTIMAL;
     const double gap = answer == LP_OPTIMAL ? ((double) r->cost - cost) / cost : 0;
-    printf("%2d: %d ops, budget %llu: ours %s %llu of %llu (%s%s), ", at, c->n, (unsigned long long) budget,
+    printf("%2d: %d ops, limit %llu: Berth %s %llu of %llu (%s%s), ", at, c->n, (unsigned long long) budget,
         r->fits ? "costs" : "does not fit,", (unsigned long long) r->cost, (unsigned long long) r->cost_once, r->method,
         r->proven ? ", proven" : "");
     if (answer == LP_NONE) {
-        printf("the programme has nothing so cheap, proven\n");
+        printf("the programme has no schedule as cheap, proven\n");
     } else {
         printf("%s%.0f\n", answer == LP_OPEN ? "open, found " : "the optimum is ", cost);
     }
@@ -64,10 +65,10 @@ static void judge(const struct lp_case *c, uint64_t budget, const char *path, in
     berth_budget_free(r);
 }
 
-static void test_judged(void **state) {
+static void test_compared(void **state) {
     (void) state;
     if (system("command -v cbc > /dev/null 2>&1") != 0) {
-        printf("skipped: there is no cbc here (Debian: coinor-cbc)\n");
+        printf("skipped: cbc is not installed (Debian: coinor-cbc)\n");
         skip();
     }
     const int seconds = number_of("BERTH_SECONDS", 30), n = number_of("BERTH_GRAPHS", 60);
@@ -78,9 +79,9 @@ static void test_judged(void **state) {
     struct lp_case c;
     for (int i = 0; i < n; i++) {
         lp_case_make(&c, 20 + (int32_t) check_rng_below(&rng, 21), &rng);
-        judge(&c, budget_roll(&c, &rng), path, seconds, i, &sum);
+        case_compare(&c, limit_draw(&c, &rng), path, seconds, i, &sum);
     }
-    printf("%d graphs: %d optima proven, ours equal to %d and below %d; %d cannot fit, %d open; above the optimum by %.3f%% on "
+    printf("%d graphs: %d optima proven, Berth equal to %d and below %d; %d cannot fit, %d open; above the optimum by %.3f%% on "
            "average, "
            "%.2f%% at most\n",
         n, sum.n_proven, sum.n_equal, sum.n_below, sum.n_none, sum.n_open, sum.n_proven == 0 ? 0 : 100 * sum.gap / sum.n_proven,
@@ -96,6 +97,6 @@ static void test_judged(void **state) {
 
 int main(void) {
     check_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_judged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_compared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

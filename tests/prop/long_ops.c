@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// long_ops.c: a million random ops between walls (op_cases.h). BERTH_SEED sets the seed.
+// long_ops.c: runs a million random ops between guard pages (op_cases.h). BERTH_SEED sets the seed.
 
 #include "op_cases.h"
 

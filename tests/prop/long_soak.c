@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// long_soak.c: contexts, graphs, schedulers, thread pools, and devices that fail at random, over and over in one process: results
-// stay right, memory, descriptors and threads stay flat. BERTH_SOAK_MINUTES says how long, 1 if it is not set (`make soak`).
+// long_soak.c: creates and frees contexts, graphs, schedulers, thread pools and devices that fail at random, in one process. Checks
+// that results stay correct and that memory, file descriptors and threads do not grow. BERTH_SOAK_MINUTES sets the duration, 1 by
+// default (`make soak`).
 
 #include "support/device_graph.h"
 
@@ -12,10 +13,10 @@
 #include <math.h>
 #include <time.h>
 
-// ---- what the process holds ----
+// ---- resources of the process ----
 
-struct holding {
-    long kib; // resident
+struct resources {
+    long kib; // resident memory
     int n_files, n_threads;
 };
 
@@ -30,8 +31,8 @@ static int entries_of(const char *path) {
     return n;
 }
 
-static struct holding held(void) {
-    struct holding h = {0};
+static struct resources resources_measure(void) {
+    struct resources h = {0};
     malloc_trim(0);
     FILE *file = fopen("/proc/self/status", "r");
     char line[256];
@@ -56,13 +57,13 @@ static struct rg_params any_params(struct check_rng *rng, uint64_t seed) {
         .n_runs = 5};
 }
 
-static void fail_somewhere(struct rg_world *w, struct check_rng *rng) {
+static void failure_set(struct rg_world *w, struct check_rng *rng) {
     struct device *dev = &w->devices[check_rng_below(rng, (uint64_t) w->n_devices)];
     atomic_int *at[] = {&dev->fail_alloc_at, &dev->fail_compute_at, &dev->fail_set_at, &dev->fail_copy_at};
     atomic_store(at[check_rng_below(rng, 4)], 1 + (int) check_rng_below(rng, 6));
 }
 
-static void fail_no_more(struct rg_world *w) {
+static void failures_clear(struct rg_world *w) {
     for (int i = 0; i < w->n_devices; i++) {
         struct device *dev = &w->devices[i];
         atomic_store(&dev->fail_alloc_at, 0);
@@ -72,7 +73,8 @@ static void fail_no_more(struct rg_world *w) {
     }
 }
 
-// Devices and Berth's own allocations fail while graphs run: any answer will do, but one must come. Returns how many failed.
+// Devices and Berth's own allocations fail while graphs run. Any status is allowed, but calls must return. Returns the number of
+// failures.
 static int round_of_failures(struct check_rng *rng, uint64_t seed) {
     static struct rg_world world;
     const struct rg_params p = any_params(rng, seed);
@@ -83,7 +85,7 @@ static int round_of_failures(struct check_rng *rng, uint64_t seed) {
     for (int i = 0; i < 6; i++) {
         struct rg_graph g;
         rg_graph_init(&g, &world, &p, seed);
-        fail_somewhere(&world, rng);
+        failure_set(&world, rng);
         berth_alloc_fail_at(check_rng_below(rng, 2) == 0 ? 1 + (int64_t) check_rng_below(rng, 40) : 0);
         ggml_backend_sched_reset(sched);
         bool ok = ggml_backend_sched_alloc_graph(sched, g.graph);
@@ -96,13 +98,13 @@ static int round_of_failures(struct check_rng *rng, uint64_t seed) {
         (void) berth_sched_synchronize(sched);
         ggml_free(g.ctx);
     }
-    fail_no_more(&world);
+    failures_clear(&world);
     ggml_backend_sched_free(sched);
     rg_world_fini(&world);
     return n_failed;
 }
 
-// A thread pool of any size, made and given back, and a graph that counts on it.
+// Makes and frees a thread pool of random size, and computes a graph with it.
 static void round_of_threads(struct check_rng *rng) {
     const int n_threads = 1 + (int) check_rng_below(rng, 4), n = 1 + (int) check_rng_below(rng, 300);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 22});
@@ -135,22 +137,22 @@ static void round_of_files(struct check_rng *rng) {
     char *bytes = malloc(size);
     assert_non_null(bytes);
     gguf_get_meta_data(g, bytes);
-    struct gguf_context *again = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){0});
-    assert_non_null(again);
-    assert_int_equal(gguf_get_n_kv(again), n);
-    gguf_free(again);
+    struct gguf_context *reread = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){0});
+    assert_non_null(reread);
+    assert_int_equal(gguf_get_n_kv(reread), n);
+    gguf_free(reread);
     gguf_free(g);
     free(bytes);
 }
 
-static void everything_stays_flat(void **state) {
+static void resources_do_not_grow(void **state) {
     (void) state;
     const char *text = getenv("BERTH_SOAK_MINUTES");
     const double seconds = 60.0 * (text != NULL ? strtod(text, NULL) : 1.0);
     const uint64_t seed = check_seed(1);
     struct check_rng rng = check_rng_new(seed);
     const time_t begin = time(NULL);
-    struct holding early = {0};
+    struct resources early = {0};
     int64_t n = 0, n_failed = 0;
     bool is_warm = false;
     for (; difftime(time(NULL), begin) < seconds; n++) {
@@ -160,21 +162,21 @@ static void everything_stays_flat(void **state) {
         round_of_threads(&rng);
         round_of_files(&rng);
         if (!is_warm && difftime(time(NULL), begin) >= seconds / 4) {
-            early = held();
+            early = resources_measure();
             is_warm = true;
         }
     }
-    const struct holding late = held();
-    print_message("%lld rounds, %lld calls failed as told; resident %ld KiB then %ld, files %d then %d, threads %d then %d\n",
+    const struct resources late = resources_measure();
+    print_message("%lld rounds, %lld calls failed as intended; resident %ld KiB then %ld, files %d then %d, threads %d then %d\n",
         (long long) n, (long long) n_failed, early.kib, late.kib, early.n_files, late.n_files, early.n_threads, late.n_threads);
     assert_true(n > 10 && n_failed > 0);
     assert_int_equal(late.n_files, early.n_files);
-    assert_true(late.n_threads <= early.n_threads + 4); // a spare pool may be larger than it was then
+    assert_true(late.n_threads <= early.n_threads + 4); // a spare pool may be larger than at the earlier measurement
     assert_true(late.kib <= early.kib + early.kib / 20 + 2048);
 }
 
 int main(void) {
     check_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_stays_flat)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(resources_do_not_grow)};
     return cmocka_run_group_tests_name("long_soak", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan_brute.h: what the planner's property tests share: random numbers, small instances, and an optimum by brute force that has
-// nothing in common with the solver but the statement of the problem.
+// plan_brute.h: helpers of the planner's property tests: random numbers, small instances, and the optimum by brute force. Brute
+// force has nothing in common with the solver except the definition of the problem.
 #pragma once
 
 #include "berth.h"
@@ -29,7 +29,7 @@ static inline bool brute_meet(const struct berth_plan_item *x, const struct bert
     return x->first <= y->last && y->first <= x->last;
 }
 
-// Every pair, by the definition.
+// Checks every pair of items by the definition of a valid plan.
 static inline bool brute_is_valid(const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, const uint64_t *off) {
     for (int64_t i = 0; i < n; i++) {
         uint64_t in = max_chunk > 0 ? off[i] % max_chunk : off[i];
@@ -71,8 +71,8 @@ struct brute {
     uint64_t best, live;
 };
 
-// Places what is left in the order of rising offsets, each item at the lowest place that what lies below allows.
-static inline void brute_go(struct brute *b, int64_t n_left, uint64_t at, uint64_t peak) {
+// Places the unplaced items by rising offset, each at the lowest offset that the items below it allow.
+static inline void brute_place(struct brute *b, int64_t n_left, uint64_t at, uint64_t peak) {
     if (n_left == 0) {
         b->best = peak < b->best ? peak : b->best;
         return;
@@ -93,19 +93,19 @@ static inline void brute_go(struct brute *b, int64_t n_left, uint64_t at, uint64
         }
         b->placed[i] = true;
         b->off[i] = off;
-        brute_go(b, n_left - 1, off, end > peak ? end : peak);
+        brute_place(b, n_left - 1, off, end > peak ? end : peak);
         b->placed[i] = false;
     }
 }
 
-// The least peak of plain items; n <= BRUTE_MAX.
+// Returns the least peak of plain items; n <= BRUTE_MAX.
 static inline uint64_t brute_optimum(const struct berth_plan_item *items, int64_t n) {
     struct brute b = {.items = items, .n = n, .live = brute_live(items, n)};
     b.best = 1;
     for (int64_t i = 0; i < n; i++) {
         b.best += items[i].size;
     }
-    brute_go(&b, n, 0, 0);
+    brute_place(&b, n, 0, 0);
     return b.best;
 }
 

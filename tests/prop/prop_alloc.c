@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// prop_alloc.c: random graphs through the allocator give the same results as without sharing memory. long_alloc.c has more.
+// prop_alloc.c: random graphs give the same results with the allocator as without shared memory. long_alloc.c runs more.
 
 #include "alloc_cases.h"
 

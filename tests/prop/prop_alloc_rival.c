@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// prop_alloc_rival.c: the allocator beside the reference's on random graphs; long_alloc_rival.c has more.
+// prop_alloc_rival.c: compares the allocator with the reference's on random graphs; long_alloc_rival.c runs more.
 
 #include "alloc_rival.h"
 
@@ -10,5 +10,5 @@ static void never_larger(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(never_larger)};
-    return cmocka_run_group_tests_name("alloc beside the reference", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("alloc compared with the reference", tests, NULL, NULL);
 }

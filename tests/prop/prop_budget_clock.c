@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the budget solver finds does not depend on the clock: random graphs at tight budgets of packed memory are solved and
-// checked while time stands still, and while it flies as on a machine that does everything but this; so are plans whose search is
-// counted. Whatever the solver returns, with local search by the clock or without, the checker takes for what it is.
-// BERTH_SEED=n repeats one run.
+// prop_budget_clock.c: the results of the budget solver do not depend on the clock. Random graphs with tight limits on packed
+// memory are solved and checked with a clock that stands still, and with a clock that advances two hours per reading, as on a busy
+// machine. The same holds for plans whose search counts work. The checker confirms every result, with local search by the clock and
+// without. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"
 
@@ -11,7 +11,7 @@
 // ---- the clock of this program ----
 
 static int64_t clock_ns = 1000000000000;
-static int64_t clock_step = 0; // nanoseconds from one look to the next
+static int64_t clock_step = 0; // nanoseconds per reading
 
 int clock_gettime(clockid_t id, struct timespec *t) {
     (void) id;
@@ -22,8 +22,8 @@ int clock_gettime(clockid_t id, struct timespec *t) {
 }
 
 #define STILL 0
-#define BUSY 2000             // a look at the clock every two microseconds
-#define FLIES 7200000000000LL // two hours from one look to the next
+#define TWO_US 2000               // the clock advances by two microseconds per reading
+#define TWO_HOURS 7200000000000LL // the clock advances by two hours per reading
 
 // ---- random graphs ----
 
@@ -37,7 +37,8 @@ struct problem {
     struct berth_budget_params params;
 };
 
-// There and back: the second half reads its mirror image. Sizes have little in common, so that packing is a question.
+// Makes a graph like a training step: the second half reads its mirror image in the first half. The sizes have few common divisors,
+// so that packing is difficult.
 static void problem_make(struct check_rng *rng, struct problem *p) {
     const bool is_aligned = check_rng_below(rng, 4) == 0, may_spill = check_rng_below(rng, 3) == 0;
     *p = (struct problem){.n = 12 + check_rng_below(rng, OPS_MAX - 11), .params = {.pools = p->pools, .max_nodes = 300}};
@@ -63,7 +64,7 @@ static void problem_make(struct check_rng *rng, struct problem *p) {
     p->pools[1] = (struct berth_budget_pool){.pool = 1, .bytes = 1000 + check_rng_below(rng, 3000)};
 }
 
-// A budget between what no schedule is below and what the given order takes.
+// Draws a limit between the least bytes of any schedule and the bytes of the given order.
 static void problem_limit(struct check_rng *rng, struct problem *p) {
     struct berth_budget_result *r = NULL;
     p->pools[0].bytes = UINT64_MAX;
@@ -73,7 +74,7 @@ static void problem_limit(struct check_rng *rng, struct problem *p) {
     berth_budget_free(r);
 }
 
-// ---- the same by every clock ----
+// ---- the same results with every clock ----
 
 static struct berth_budget_result *solve_by(const struct problem *p, int64_t step) {
     struct berth_budget_result *r = NULL;
@@ -96,18 +97,18 @@ static void result_same(const struct berth_budget_result *a, const struct berth_
 }
 
 static void check_same(const struct problem *p, const struct berth_budget_result *r, int64_t step) {
-    struct berth_budget_result *again = NULL;
+    struct berth_budget_result *checked = NULL;
     clock_step = step;
-    assert_int_equal(berth_budget_check(p->ops, p->n, &p->params, r->steps, r->n_steps, &again), GGML_STATUS_SUCCESS);
-    result_same(r, again);
-    berth_budget_free(again);
+    assert_int_equal(berth_budget_check(p->ops, p->n, &p->params, r->steps, r->n_steps, &checked), GGML_STATUS_SUCCESS);
+    result_same(r, checked);
+    berth_budget_free(checked);
 }
 
 static void test_clock(void **state) {
     (void) state;
-    clock_step = FLIES;
+    clock_step = TWO_HOURS;
     const int64_t begin = ggml_time_us();
-    assert_true(ggml_time_us() - begin >= FLIES / 1000); // it is ours
+    assert_true(ggml_time_us() - begin >= TWO_HOURS / 1000); // this program's clock is in use
 }
 
 static void test_solve(void **state) {
@@ -118,10 +119,10 @@ static void test_solve(void **state) {
     for (int i = 0; i < check_cases(200); i++) {
         problem_make(&rng, &p);
         problem_limit(&rng, &p);
-        struct berth_budget_result *r = solve_by(&p, STILL), *late = solve_by(&p, FLIES);
+        struct berth_budget_result *r = solve_by(&p, STILL), *late = solve_by(&p, TWO_HOURS);
         result_same(r, late);
         check_same(&p, r, STILL);
-        check_same(&p, r, FLIES);
+        check_same(&p, r, TWO_HOURS);
         n_fit += r->fits;
         berth_budget_free(late);
         berth_budget_free(r);
@@ -129,7 +130,7 @@ static void test_solve(void **state) {
     assert_true(n_fit >= check_cases(50));
 }
 
-// Local search ends by the clock, and so may find another; what it finds fits by every clock.
+// Local search ends by the clock, so it may find different schedules. They must fit with every clock.
 static void test_local_search(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(check_seed(7));
@@ -139,14 +140,14 @@ static void test_local_search(void **state) {
         problem_limit(&rng, &p);
         p.params.time_us = 200;
         p.params.seed = (uint64_t) i;
-        struct berth_budget_result *r = solve_by(&p, BUSY);
-        check_same(&p, r, FLIES);
+        struct berth_budget_result *r = solve_by(&p, TWO_US);
+        check_same(&p, r, TWO_HOURS);
         check_same(&p, r, STILL);
         berth_budget_free(r);
     }
 }
 
-// Counted work ends a search that time would not, on plain and aligned blocks and on chunks, and with several threads asked for.
+// Counted work ends a search independently of time: for plain blocks, aligned blocks, chunks and several threads.
 static void test_planner(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(check_seed(8));
@@ -166,7 +167,7 @@ static void test_planner(void **state) {
         struct berth_plan_report a, b;
         clock_step = STILL;
         assert_int_equal(berth_plan_solve(items, n, &params, one, &a), GGML_STATUS_SUCCESS);
-        clock_step = FLIES;
+        clock_step = TWO_HOURS;
         params.n_threads = 4;
         assert_int_equal(berth_plan_solve(items, n, &params, other, &b), GGML_STATUS_SUCCESS);
         assert_true(a.peak == b.peak && a.bound == b.bound && a.n_nodes == b.n_nodes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Spills under the scheduler: between the CPU's memory and files, a device's memory and the host's, and the memories of two
-// devices. The same bits as without a budget; nothing is allocated after reserve; each allocation and copy fails once.
-// BERTH_SEED=n repeats one run.
+// prop_budget_moves.c: spills with the scheduler: between CPU memory and files, between device and host memory, and between the
+// memories of two devices. The results have the same bits as without a limit. Nothing is allocated after reserve. Each allocation
+// and each copy fails once. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 
@@ -15,54 +15,55 @@ static void test_files(void **state) {
     ggml_backend_cpu_set_n_threads(backends[0], 1);
     for (uint64_t s = seed; s < seed + 24; s += (uint64_t) check_step()) {
         struct deep d;
-        struct under u;
+        struct limited u;
         size_t size;
         const int depth = 2 + (int) (s % (MAX_DEPTH - 1));
         const size_t whole = plain_run(s, depth, backends[0], &size);
         deep_init(&d, s, depth, backends[0]);
-        under_init(&u, d.graph, s, whole, bufts[0], files);
+        limited_init(&u, d.graph, s, whole, bufts[0], files);
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, bufts, 2, 4096, false, false);
         for (int run = 0; run < 2 && u.graph != NULL; run++) {
             sched_begin(sched, &u, backends[0], backends[1], s);
             deep_fill(&d, s);
             assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
-            same_check(s, depth, size, deep_results(&d, got));
+            results_compare(s, depth, size, deep_results(&d, got));
             t.n_over += ggml_backend_sched_get_buffer_size(sched, backends[0]) > u.params.bytes ||
                         ggml_backend_sched_get_buffer_size(sched, backends[1]) > u.params.spill_bytes;
         }
         ggml_backend_sched_free(sched);
-        under_fini(&u, &t);
+        limited_fini(&u, &t);
         deep_fini(&d);
     }
     berth_file_buffer_type_free(files);
     ggml_backend_free(backends[0]);
     ggml_backend_free(backends[1]);
-    printf("%zu kept, %zu out, %zu in, %zu again, %zu above\n", t.n_kept, t.n_out, t.n_in, t.n_again, t.n_over);
-    const size_t part = check_step() == 1 ? 1 : 12; // of few any may be of one kind
+    printf("%zu within the limit, %zu spilled, %zu read back, %zu recomputed, %zu above the limit\n", t.n_kept, t.n_out, t.n_in,
+        t.n_recomputed, t.n_over);
+    const size_t part = check_step() == 1 ? 1 : 12; // with few cases, all may be of one kind
     assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out);
     assert_int_equal(t.n_over, 0);
 }
 
 enum { N_FAR = 24 };
 
-// Values that are wanted again in the opposite order, with much to compute between.
+// Makes a graph whose values are read again in reverse order, after much other computation.
 static void far_init(struct deep *d, ggml_backend_t backend) {
     deep_weights(d, backend);
     d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
     ggml_set_input(d->x);
-    struct ggml_tensor *there[N_FAR] = {d->x}, *t = d->x;
+    struct ggml_tensor *forward[N_FAR] = {d->x}, *t = d->x;
     for (int i = 1; i < N_FAR; i++) {
-        t = there[i] = ggml_tanh(d->ctx, ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], t));
+        t = forward[i] = ggml_tanh(d->ctx, ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], t));
     }
     for (int i = N_FAR - 1; i > 0; i--) {
-        t = ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], ggml_add(d->ctx, t, there[i]));
+        t = ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], ggml_add(d->ctx, t, forward[i]));
     }
     d->out[d->n_out++] = ggml_sum_rows(d->ctx, ggml_view_2d(d->ctx, t, WIDTH, 1, t->nb[1], 0));
     ggml_set_output(d->out[0]);
     ggml_build_forward_expand(d->graph, d->out[0]);
 }
 
-// Half the memory; a move costs less than two products.
+// Limits the graph to half of its memory. A spill costs less than two products.
 static struct berth_graph_budget_params far_params(
     const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     ggml_gallocr_t galloc = ggml_gallocr_new(own);
@@ -73,11 +74,12 @@ static struct berth_graph_budget_params far_params(
         .bytes = whole / 2, .buft = own, .spill_buft = other, .spill_bytes = whole, .spill_cost = 8};
 }
 
-// ---- what it takes ----
+// ---- allocations and failures ----
 
-// Spills from the CPU to files, from a device to the host, or from a device to another.
+// Spills from the CPU to files, from a device to the host, or from one device to another.
 enum rig_kind { RIG_FILES, RIG_HOST, RIG_PAIR, RIG_N };
 
+// The backends, the graph and its memory limit for one kind.
 struct rig {
     enum rig_kind kind;
     struct device dev, other;
@@ -85,7 +87,7 @@ struct rig {
     ggml_backend_buffer_type_t bufts[3];
     int n_backends;
     struct deep d;
-    struct under u;
+    struct limited u;
 };
 
 static ggml_backend_t rig_device(struct device *dev, const char *name, bool copies_async) {
@@ -133,7 +135,7 @@ static ggml_backend_sched_t rig_sched(struct rig *r) {
     return ggml_backend_sched_new(r->backends, r->bufts, r->n_backends, 4096, false, false);
 }
 
-// Splits, reserves and computes a step; false: somebody had no memory.
+// Reserves or computes a step. False: an allocation failed.
 static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, char *result) {
     ggml_backend_sched_reset(sched);
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
@@ -154,15 +156,15 @@ static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, ch
     return true;
 }
 
-// A graph that was reserved is computed with no allocation at all.
-static void promise_check(enum rig_kind kind) {
+// A reserved graph is computed without any allocation.
+static void no_alloc_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
     const int n_steps = (kind == RIG_PAIR ? 200 : 1000) / CHECK_PART;
     rig_init(&r, kind);
     ggml_backend_sched_t sched = rig_sched(&r);
     assert_true(rig_step(&r, sched, true, NULL));
-    assert_true(rig_step(&r, sched, false, results[0])); // the program's own choices take room once
+    assert_true(rig_step(&r, sched, false, results[0])); // storing the assignment of nodes to backends allocates once
     berth_alloc_watch(true);
     for (int i = 0; i < n_steps; i++) {
         berth_alloc_fail_at(1);
@@ -179,11 +181,11 @@ static void promise_check(enum rig_kind kind) {
 static void test_no_alloc(void **state) {
     (void) state;
     for (int kind = 0; kind < RIG_N; kind++) {
-        promise_check((enum rig_kind) kind);
+        no_alloc_check((enum rig_kind) kind);
     }
 }
 
-// Memory of a scheduler that is gone is nobody's.
+// Clears the pointers into memory of a scheduler that was freed.
 static void rig_forget(struct rig *r) {
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
         ggml_graph_node(r->u.graph, i)->data = NULL;
@@ -193,7 +195,7 @@ static void rig_forget(struct rig *r) {
     r->d.x->buffer = NULL;
 }
 
-// Each allocation fails once: a status, or the same bits; and nothing is lost.
+// Each allocation fails once: the step fails with a status or gives the same bits, and nothing leaks.
 static void memory_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
@@ -227,7 +229,7 @@ static void test_no_memory(void **state) {
     }
 }
 
-// A copy that a device loses fails the computation, and the next one is sound.
+// If a device loses a copy, the computation fails, and the next one is correct.
 static void test_lost(void **state) {
     (void) state;
     static struct rig r;
@@ -247,18 +249,19 @@ static void test_lost(void **state) {
     rig_fini(&r);
 }
 
-// ---- several graphs, several pairs ----
+// ---- several graphs, several pairs of pools ----
 
 enum { N_LANES = 5 };
 
-// Two devices and the host; a graph on one of them whose values move to another.
+// A graph on one backend whose values are spilled to another.
 struct lane {
     struct deep d;
-    struct under u;
-    int own, other; // of the yard's backends
+    struct limited u;
+    int own, other; // indices of backends in struct yard
     char want[64];
 };
 
+// Two devices, the host, and all graphs.
 struct yard {
     struct device devices[2];
     ggml_backend_t backends[3];
@@ -271,13 +274,13 @@ static void lane_init(struct lane *l, struct yard *y, int own, int other, int pa
     *l = (struct lane){.own = own, .other = other};
     far_init(&l->d, y->backends[own]);
     l->u.params = far_params(&l->d, from, to);
-    l->u.params.bytes -= l->u.params.bytes / 8 * (uint64_t) part; // less room, more moves
+    l->u.params.bytes -= l->u.params.bytes / 8 * (uint64_t) part; // a lower limit requires more spills
     assert_int_equal(berth_graph_budget(l->d.graph, &l->u.params, &l->u.ctx, &l->u.graph, &l->u.r), GGML_STATUS_SUCCESS);
     assert_true(l->u.r->fits && l->u.r->n_out >= 5);
 }
 
-// What the graph is without a budget, on the CPU.
-static void lane_want(struct lane *l, uint64_t seed) {
+// Computes the expected results on the CPU, without a limit.
+static void lane_expect(struct lane *l, uint64_t seed) {
     struct deep d;
     ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
@@ -307,7 +310,7 @@ static void yard_init(struct yard *y, bool is_async, bool copies_async) {
     lane_init(&y->lanes[3], y, 0, 1, 1);
     lane_init(&y->lanes[4], y, 1, 0, 0);
     for (int i = 0; i < N_LANES; i++) {
-        lane_want(&y->lanes[i], 9 + (uint64_t) i);
+        lane_expect(&y->lanes[i], 9 + (uint64_t) i);
     }
 }
 
@@ -342,8 +345,9 @@ static bool lane_step(struct yard *y, int i, ggml_backend_sched_t sched) {
     return true;
 }
 
-// Graphs take turns in one scheduler: with as many moves as before, with more, over another pair. Each gives its own results.
-static void test_turns(void **state) {
+// Different graphs alternate in one scheduler: with as many spills as before, with more, over another pair of pools. Each gives its
+// own results.
+static void test_alternating_graphs(void **state) {
     (void) state;
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
     static struct yard y;
@@ -359,12 +363,12 @@ static void test_turns(void **state) {
     yard_fini(&y);
 }
 
-// From a device's memory to another device's and back, by devices of every kind: within both budgets, and a copy that is lost is
-// an error after which the next step is sound.
+// Spills from one device to another and back, with devices of every kind. The memory stays within both limits. A lost copy is an
+// error, and the next step is correct.
 static void test_two_devices(void **state) {
     (void) state;
     static struct yard y;
-    for (int kind = 0; kind < 3; kind++) { // done when it returns; a queue; a queue that copies between devices too
+    for (int kind = 0; kind < 3; kind++) { // synchronous; a queue; a queue that also copies between devices
         yard_init(&y, kind > 0, kind > 1);
         for (int i = 3; i < N_LANES; i++) {
             const struct lane *l = &y.lanes[i];
@@ -396,7 +400,7 @@ int main(void) {
         cmocka_unit_test(test_no_alloc),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_alternating_graphs),
         cmocka_unit_test(test_two_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

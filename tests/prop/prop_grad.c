@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// prop_grad.c: every gradient rule on random shapes and numbers (grad_cases.h) against central differences in double.
-// The op's result is computed once more in double (wide.h), and must be Berth's own but for the rounding of f32. The loss is a
-// weighted sum of it; what it changes by when one element of a parameter moves is measured at four points, which is exact to
-// 1e-10 and better: what is left is the rounding of the f32 gradients, a few parts in a million of the largest one. All elements
-// of all parameters are measured, and the same gradients must come out, bit for bit, where the graph lies in planned memory, in
-// place where the plan says so. At the end every op with a rule must have been there, with each source that its rule serves.
-// BERTH_SEED sets the seed, BERTH_WORST=1 prints how far off each case was.
+// prop_grad.c: compares every gradient rule, on random shapes and numbers (grad_cases.h), with central differences in double.
+// The result of the op is also computed in double (wide.h) and must equal Berth's result up to the rounding of f32. The loss is a
+// weighted sum of the result. Its change with one element of a parameter is measured at four points, which is exact to 1e-10 or
+// better. The remaining difference is the rounding of the f32 gradients: a few millionths of the largest gradient. All elements of
+// all parameters are measured. The same gradients must result, bit for bit, if the graph is in planned memory, including ops in
+// place. At the end, every op with a rule must have occurred, with each source for which its rule computes a gradient.
+// BERTH_SEED sets the seed, BERTH_WORST=1 prints the largest error of each case.
 
 #include "support/grad_cases.h"
 #include "support/wide.h"
@@ -18,9 +18,9 @@
 #include "core/graph.h"
 
 #define STEP 1e-4
-#define TOLERANCE 3e-6         // of the largest gradient
-#define FORWARD_TOLERANCE 3e-6 // of the largest result
-#define SMALLEST 0.25          // what counts as largest where all are smaller
+#define TOLERANCE 3e-6         // relative to the largest gradient
+#define FORWARD_TOLERANCE 3e-6 // relative to the largest result
+#define SMALLEST 0.25          // lower limit of the largest number in relative errors
 #define ROUNDS 8
 
 static struct ggml_context *context(void) {
@@ -38,7 +38,7 @@ static double largest(const struct ggml_tensor *t) {
 // ---- one case ----
 
 struct worst {
-    double result, gradient; // the largest differences so far, as parts of the largest number
+    double result, gradient; // the largest relative errors so far
 };
 
 static void compare_result(const struct grad_rule *rule, const struct grad_graph *g, const struct wide *w, struct worst *worst) {
@@ -81,14 +81,14 @@ static void compare_gradient(const struct grad_rule *rule, const struct grad_gra
     for (int64_t i = 0; i < ggml_nelements(param); i++) {
         const double want = slope_at(g, w, wide_of(w, param) + i), got = grad_element(grad, i), off = fabs(got - want) / most;
         if (!(off <= tol)) {
-            fail_msg("%s: gradient %.9g by element %lld of a parameter, differences say %.9g; the largest is %.4g", rule->name,
-                got, (long long) i, want, most);
+            fail_msg("%s: gradient %.9g for element %lld of a parameter, %.9g by central differences; the largest is %.4g",
+                rule->name, got, (long long) i, want, most);
         }
         worst->gradient = fmax(worst->gradient, off);
     }
 }
 
-// The same in memory that a plan gave. The loss's own gradient is a leaf without memory until then.
+// Compares the gradients with those in planned memory. The gradient of the loss is a leaf, which has no memory before allocation.
 static void compare_planned(
     const struct grad_rule *rule, uint64_t seed, const struct grad_case *plain, struct ggml_cgraph *plain_graph) {
     const struct grad_api api = grad_api_own();
@@ -99,7 +99,7 @@ static void compare_planned(
     struct ggml_cgraph *graph = ggml_new_graph_custom(data, 512, true);
     ggml_build_forward_expand(graph, g.loss);
     ggml_build_backward_expand(data, graph, NULL);
-    for (int i = 0; i < graph->n_nodes; i++) { // nodes lose the memory they have
+    for (int i = 0; i < graph->n_nodes; i++) { // clear the memory of the nodes
         struct ggml_tensor *t = graph->nodes[i];
         if (t->op != GGML_OP_NONE && (t->view_src == NULL || t->view_src->op != GGML_OP_NONE)) {
             t->data = NULL;
@@ -120,8 +120,8 @@ static void compare_planned(
         for (int64_t k = 0; k < ggml_nelements(here); k++) {
             const float x = grad_element(here, k), y = grad_element(there, k);
             if (memcmp(&x, &y, sizeof x) != 0) {
-                fail_msg("%s: parameter %d, element %lld: %.9g in planned memory, %.9g in its own", rule->name, i, (long long) k,
-                    (double) x, (double) y);
+                fail_msg("%s: parameter %d, element %lld: %.9g in planned memory, %.9g in separate memory", rule->name, i,
+                    (long long) k, (double) x, (double) y);
             }
         }
     }
@@ -130,9 +130,9 @@ static void compare_planned(
     ggml_free(data);
 }
 
-// ---- which rules have been there ----
+// ---- the ops and sources that have occurred ----
 
-static unsigned seen[GGML_OP_COUNT]; // by op: bit i: source i led to a parameter
+static unsigned seen[GGML_OP_COUNT]; // by op: bit i: in some case, source i depends on a parameter
 static bool seen_unary[GGML_UNARY_OP_COUNT], seen_glu[GGML_GLU_OP_COUNT];
 
 static bool leads_to_param(const struct ggml_tensor *t) {
@@ -208,14 +208,15 @@ static void test_rules(void **state) {
     }
 }
 
-// A rule without a case, or with a source that no case learns, is one that nobody has measured.
+// Every rule must have a case, and every source with a gradient must lead to a parameter in some case.
 static void test_all_rules_seen(void **state) {
     (void) state;
     for (int op = 0; op < GGML_OP_COUNT; op++) {
         const struct berth_op_info *info = berth_op_info((enum ggml_op) op);
         const unsigned missing = info->grad != NULL ? info->grad_srcs & ~seen[op] : 0;
         if (missing != 0) {
-            fail_msg("%s: its rule serves sources %#x, cases have %#x of them", info->name, info->grad_srcs, seen[op]);
+            fail_msg("%s: its rule computes gradients of sources %#x, but the cases have only %#x", info->name, info->grad_srcs,
+                seen[op]);
         }
     }
     for (int op = 0; op < GGML_UNARY_OP_COUNT; op++) {

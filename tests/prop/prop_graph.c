@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_graph.c: what holds for every graph, on random ones: sources come before their users, nothing is there twice, nothing
-// that is needed is missing, use counts are right. A chain of a million nodes builds on a small stack, and a graph that is
-// full fails with a message. BERTH_SEED=N repeats a run.
+// prop_graph.c: checks the invariants of graphs on random ones: sources come before their users, no tensor occurs twice, no needed
+// tensor is missing, use counts are correct. A chain of a million nodes builds with a small stack. A full graph fails with a
+// message. BERTH_SEED=N repeats a run.
 #include "support/check.h"
 
 #include "core/graph.h"
@@ -32,7 +32,7 @@ struct net {
     int n;
 };
 
-static struct ggml_tensor *any_of(const struct net *net) {
+static struct ggml_tensor *pick_recent(const struct net *net) {
     const int back = below(4) > 0 ? below(net->n < 6 ? net->n : 6) : below(net->n);
     return net->tensors[net->n - 1 - back];
 }
@@ -43,17 +43,17 @@ static void no_work(struct ggml_tensor *dst, const struct ggml_tensor *a, const 
 }
 
 static struct ggml_tensor *random_op(struct ggml_context *ctx, const struct net *net) {
-    struct ggml_tensor *a = any_of(net);
+    struct ggml_tensor *a = pick_recent(net);
     switch (below(9)) {
-        case 0: return ggml_add(ctx, a, any_of(net));
-        case 1: return ggml_mul(ctx, a, any_of(net));
-        case 2: return ggml_mul_mat(ctx, a, any_of(net));
+        case 0: return ggml_add(ctx, a, pick_recent(net));
+        case 1: return ggml_mul(ctx, a, pick_recent(net));
+        case 2: return ggml_mul_mat(ctx, a, pick_recent(net));
         case 3: return ggml_silu(ctx, a);
         case 4: return ggml_reshape_2d(ctx, a, 8, 8);
         case 5: return ggml_view_tensor(ctx, a);
-        case 6: return ggml_cpy(ctx, a, any_of(net));
-        case 7: return ggml_add_inplace(ctx, a, any_of(net));
-        default: return ggml_map_custom3(ctx, a, any_of(net), any_of(net), no_work, 1, NULL);
+        case 6: return ggml_cpy(ctx, a, pick_recent(net));
+        case 7: return ggml_add_inplace(ctx, a, pick_recent(net));
+        default: return ggml_map_custom3(ctx, a, pick_recent(net), pick_recent(net), no_work, 1, NULL);
     }
 }
 
@@ -80,7 +80,8 @@ static size_t slot_of(const struct ggml_cgraph *g, const struct ggml_tensor *t) 
     return slot != BERTH_HASH_NONE && berth_bit_get(g->visited_hash_set.used, slot) ? slot : BERTH_HASH_NONE;
 }
 
-// One tensor of the graph: it is new, its sources are not. seen and uses go by slot of the hash set.
+// Checks one tensor of the graph: it occurs for the first time, its sources have occurred before. seen and uses are indexed by slot
+// of the hash set.
 static void check_member(const struct ggml_cgraph *g, const struct ggml_tensor *t, bool *seen, int32_t *uses) {
     const size_t slot = slot_of(g, t);
     assert_int_not_equal(slot, BERTH_HASH_NONE);
@@ -141,7 +142,7 @@ static void random_graphs_keep_the_invariants(void **unused) {
             assert_int_not_equal(slot_of(g, root), BERTH_HASH_NONE);
             check_graph(g);
             const int n_nodes = g->n_nodes, n_leafs = g->n_leafs;
-            ggml_build_forward_expand(g, root); // once is enough
+            ggml_build_forward_expand(g, root); // a second call adds nothing
             assert_int_equal(g->n_nodes, n_nodes);
             assert_int_equal(g->n_leafs, n_leafs);
         }
@@ -187,7 +188,7 @@ static void full_graphs_fail_with_a_message(void **unused) {
             assert_int_equal(berth_graph_check(narrow), GGML_STATUS_SUCCESS);
             check_graph(narrow);
         }
-        ggml_graph_clear(narrow); // and it is sound again
+        ggml_graph_clear(narrow); // a cleared graph is valid
         assert_int_equal(berth_graph_check(narrow), GGML_STATUS_SUCCESS);
         ggml_free(ctx);
     }
@@ -197,7 +198,7 @@ static void full_graphs_fail_with_a_message(void **unused) {
 
 #define CHAIN 1000000
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#    define STACK_SIZE ((size_t) 1 << 20) // their frames are larger; a million nested calls would still not fit
+#    define STACK_SIZE ((size_t) 1 << 20) // sanitizers use larger stack frames; a million nested calls would still not fit
 #else
 #    define STACK_SIZE ((size_t) 64 << 10)
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Products and attention of random shapes and types, with batches that are shared, sources that are permuted or have gaps, and
-// results in larger tensors: the same bits for every number of threads, near what the portable kernels give, nothing written
-// beside the result. Sources, results and work memory end at a page that cannot be touched.
+// prop_matmul.c: products and attention of random shapes and types, with shared batches, permuted sources, sources with gaps, and
+// results in larger tensors. The results have the same bits for every number of threads and are close to those of the portable
+// kernels. Nothing is written outside the result: sources, results and work memory end directly before a page that cannot be
+// accessed.
 
 #include "support/walled.h"
 
@@ -39,7 +40,7 @@ static int64_t pick(struct check_rng *r, int64_t low, int64_t high) {
 
 // ---- tensors ----
 
-// Numbers for a whole tensor of the type: it may have gaps, which hold NaN.
+// Fills a tensor of any type with numbers. Gaps between rows keep NaN.
 static void fill(struct check_rng *r, struct ggml_tensor *t) {
     float row[4096];
     for (int64_t i = 0; i < ggml_nrows(t); i++) {
@@ -57,7 +58,7 @@ static void fill(struct check_rng *r, struct ggml_tensor *t) {
     }
 }
 
-// A tensor in walled memory, with gaps between its rows or dimensions 1 and 2 swapped in memory, or 0 and 1.
+// Makes a tensor in guarded memory: dense, with gaps between its rows, with dimensions 1 and 2 swapped in memory, or 0 and 1.
 static struct ggml_tensor *tensor(struct check_rng *r, struct ggml_context *ctx, enum ggml_type type, const int64_t *ne) {
     struct ggml_tensor *t = ggml_new_tensor_4d(ctx, type, ne[0], ne[1], ne[2], ne[3]);
     const size_t row = ggml_row_size(type, ne[0]), unit = ggml_type_size(type);
@@ -81,8 +82,8 @@ static struct ggml_tensor *tensor(struct check_rng *r, struct ggml_context *ctx,
     return t;
 }
 
-// Gaps between the rows of a result; they hold NaN and must keep it.
-static void loosen(struct check_rng *r, struct ggml_tensor *t) {
+// Adds gaps between the rows of a result. They hold NaN and must keep it.
+static void rows_add_gaps(struct check_rng *r, struct ggml_tensor *t) {
     t->nb[1] += sizeof(float) * check_rng_below(r, 4);
     t->nb[2] = t->nb[1] * (size_t) t->ne[1] + sizeof(float) * check_rng_below(r, 2);
     t->nb[3] = t->nb[2] * (size_t) t->ne[2];
@@ -90,8 +91,8 @@ static void loosen(struct check_rng *r, struct ggml_tensor *t) {
 
 // ---- one op ----
 
-// The result's bytes for so many threads. Work memory begins on a line and has the lines that ops ask for: what a plan has more,
-// for memory of any alignment, lies behind the wall.
+// Computes op with n_threads threads and returns the bytes of the result. The work memory begins at a cache line and has only the
+// lines that ops request. The plan's additional bytes, for memory of any alignment, would be in the inaccessible page.
 static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     graph->nodes[0] = op;
@@ -159,14 +160,14 @@ static void product(struct check_rng *r, uint64_t seed) {
         ggml_type_name(a), (int) n, (int) ne_a[1], ggml_type_name(b), (int) ne_b[1], (int) batch2, (int) batch3, (int) many2,
         (int) many3);
     struct ggml_tensor *x = tensor(r, ctx, a, ne_a);
-    if (x->nb[0] != ggml_type_size(a)) { // what the op takes has dense rows
+    if (x->nb[0] != ggml_type_size(a)) { // the op requires dense rows
         ggml_free(ctx);
         list_free();
         return;
     }
     struct ggml_tensor *op = ggml_mul_mat(ctx, x, tensor(r, ctx, b, ne_b));
-    loosen(r, op);
-    // numbers are below 1; halves and bytes keep 8 to 11 bits of them
+    rows_add_gaps(r, op);
+    // The numbers are below 1; f16 and 8-bit values keep 8 to 11 bits of them.
     check(ctx, op, 0.02 * sqrt((double) n) + 1e-3, what);
     ggml_free(ctx);
 }
@@ -198,13 +199,13 @@ static void attention(struct check_rng *r, uint64_t seed) {
         }
     }
     struct ggml_tensor *op = ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f / sqrtf((float) d), 0.0f, 0.0f);
-    loosen(r, op);
+    rows_add_gaps(r, op);
     check(ctx, op, 0.02, what);
     ggml_free(ctx);
 }
 
-// More columns than one round of panels has room for, in one batch and over several: those that share rows, and those that do
-// not.
+// More columns than fit into the panels of one round, in one batch and in several, with rows that are shared between batches and
+// rows that are not.
 static void rounds(struct check_rng *r, uint64_t seed) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};
@@ -252,7 +253,7 @@ static void random_attention(void **state) {
     run(attention, check_cases(60));
 }
 
-// An argument names one of them.
+// An argument selects one of the tests.
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_products), cmocka_unit_test(several_rounds), cmocka_unit_test(random_attention)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_meta.c: random graphs on devices made of 2, 3 and 4 CPUs, their weights and caches split at random: the results are those
-// of one CPU. A graph is built twice from one seed, so that both have the same tensors.
+// prop_meta.c: random graphs on composite devices of 2, 3 and 4 CPUs, with weights and caches split at random. The results must
+// equal those of one CPU. A graph is built twice from one seed, so that both have the same tensors.
 
 #include "support/meta_split.h"
 
@@ -10,7 +10,7 @@
 #define N_POOL 64
 
 struct made {
-    struct ggml_context *fixed, *ctx; // weights, inputs and caches; the graph
+    struct ggml_context *fixed, *ctx; // fixed: weights, inputs and caches; ctx: the graph
     struct ggml_cgraph *graph;
     struct ggml_tensor *pool[N_POOL];
     int n;
@@ -34,14 +34,14 @@ static void put(struct made *m, struct ggml_tensor *t) {
     }
 }
 
-static struct ggml_tensor *any(struct made *m) {
+static struct ggml_tensor *pick(struct made *m) {
     return m->pool[below(m, (uint64_t) m->n)];
 }
 
-// One of the pool with the shape of t, or a new weight that is added to it.
-static struct ggml_tensor *like(struct made *m, struct ggml_tensor *t) {
+// Returns a tensor of the pool with the shape of t, or a new weight with that shape.
+static struct ggml_tensor *pick_like(struct made *m, struct ggml_tensor *t) {
     for (int tries = 0; tries < 8; tries++) {
-        struct ggml_tensor *o = any(m);
+        struct ggml_tensor *o = pick(m);
         if (ggml_are_same_shape(o, t)) {
             return o;
         }
@@ -59,7 +59,7 @@ typedef struct ggml_tensor *(*build_fn)(struct made *m);
 
 static struct ggml_tensor *build_product(struct made *m) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
-    struct ggml_tensor *x = dense(m, any(m));
+    struct ggml_tensor *x = dense(m, pick(m));
     enum ggml_type type = types[below(m, 4)];
     type = x->ne[0] % ggml_blck_size(type) == 0 ? type : GGML_TYPE_F32;
     static const int64_t outs[] = {32, 64, 96, 128};
@@ -68,7 +68,7 @@ static struct ggml_tensor *build_product(struct made *m) {
 }
 
 static struct ggml_tensor *build_pair(struct made *m) {
-    struct ggml_tensor *a = any(m), *b = like(m, a);
+    struct ggml_tensor *a = pick(m), *b = pick_like(m, a);
     const uint64_t kind = below(m, 4);
     return kind == 0   ? ggml_add(m->ctx, a, b)
            : kind == 1 ? ggml_mul(m->ctx, a, b)
@@ -77,24 +77,24 @@ static struct ggml_tensor *build_pair(struct made *m) {
 }
 
 static struct ggml_tensor *build_broadcast(struct made *m) {
-    struct ggml_tensor *a = any(m);
+    struct ggml_tensor *a = pick(m);
     struct ggml_tensor *w = fixed_new(m, GGML_TYPE_F32, a->ne[0], below(m, 2) == 0 ? 1 : a->ne[1], 1, "w");
     return below(m, 2) == 0 ? ggml_mul(m->ctx, a, w) : ggml_add(m->ctx, a, w);
 }
 
 static struct ggml_tensor *build_norm(struct made *m) {
-    struct ggml_tensor *a = any(m);
+    struct ggml_tensor *a = pick(m);
     return below(m, 2) == 0 ? ggml_rms_norm(m->ctx, a, 1e-5f) : ggml_norm(m->ctx, a, 1e-5f);
 }
 
 static struct ggml_tensor *build_soft_max(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *mask = below(m, 2) == 0 ? fixed_new(m, GGML_TYPE_F32, a->ne[0], a->ne[1], 1, "mask") : NULL;
     return ggml_soft_max_ext(m->ctx, a, mask, 0.5f, 0.0f);
 }
 
 static struct ggml_tensor *build_unary(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     const uint64_t kind = below(m, 4);
     return kind == 0   ? ggml_silu(m->ctx, a)
            : kind == 1 ? ggml_scale(m->ctx, a, 0.7f)
@@ -103,12 +103,12 @@ static struct ggml_tensor *build_unary(struct made *m) {
 }
 
 static struct ggml_tensor *build_glu(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     return a->ne[0] % 2 == 0 ? ggml_swiglu(m->ctx, a) : ggml_silu(m->ctx, a);
 }
 
 static struct ggml_tensor *build_shape(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     const int64_t n = ggml_nelements(a);
     switch (below(m, 5)) {
         case 0: return ggml_reshape_3d(m->ctx, a, 8, a->ne[0] / 8, n / a->ne[0]);
@@ -120,11 +120,11 @@ static struct ggml_tensor *build_shape(struct made *m) {
 }
 
 static struct ggml_tensor *build_view(struct made *m) {
-    struct ggml_tensor *a = any(m);
+    struct ggml_tensor *a = pick(m);
     if (a->ne[1] < 2 || a->ne[0] < 16) {
         return ggml_cont(m->ctx, a);
     }
-    if (below(m, 2) == 0) { // some rows
+    if (below(m, 2) == 0) { // a range of rows
         const int64_t from = (int64_t) below(m, (uint64_t) a->ne[1] / 2);
         return ggml_view_3d(m->ctx, a, a->ne[0], a->ne[1] - from, a->ne[2], a->nb[1], a->nb[2], (size_t) from * a->nb[1]);
     }
@@ -132,19 +132,19 @@ static struct ggml_tensor *build_view(struct made *m) {
 }
 
 static struct ggml_tensor *build_concat(struct made *m) {
-    struct ggml_tensor *a = any(m);
-    return ggml_nelements(a) < 20000 ? ggml_concat(m->ctx, a, like(m, a), (int) below(m, 3))
+    struct ggml_tensor *a = pick(m);
+    return ggml_nelements(a) < 20000 ? ggml_concat(m->ctx, a, pick_like(m, a), (int) below(m, 3))
                                      : ggml_scale(m->ctx, dense(m, a), 1.1f);
 }
 
 static struct ggml_tensor *build_rope(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_3d(m->ctx, a, 8, ggml_nelements(a) / 8 / a->ne[2], a->ne[2]);
     return ggml_rope(m->ctx, x, fixed_new(m, GGML_TYPE_I32, a->ne[2], 1, 1, "pos"), 8, 0);
 }
 
 static struct ggml_tensor *build_rows(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
     if (x->ne[1] < 6) {
         return ggml_scale(m->ctx, x, 2.0f);
@@ -152,9 +152,9 @@ static struct ggml_tensor *build_rows(struct made *m) {
     return ggml_get_rows(m->ctx, x, fixed_new(m, GGML_TYPE_I32, 8, 1, 1, "ids"));
 }
 
-// Into a cache, by rows or by a copy, and from there again.
+// Writes into a cache, by rows or by a copy, and reads it.
 static struct ggml_tensor *build_cache(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
     const enum ggml_type type = below(m, 2) == 0 ? GGML_TYPE_F32 : GGML_TYPE_F16;
     struct ggml_tensor *cache = fixed_new(m, type, x->ne[0], x->ne[1] + 8, 1, "cache");
@@ -166,16 +166,16 @@ static struct ggml_tensor *build_cache(struct made *m) {
 }
 
 static struct ggml_tensor *build_sum(struct made *m) {
-    struct ggml_tensor *a = dense(m, any(m));
+    struct ggml_tensor *a = dense(m, pick(m));
     return ggml_add(m->ctx, a, ggml_sum_rows(m->ctx, a));
 }
 
 static struct ggml_tensor *build_in_place(struct made *m) {
-    struct ggml_tensor *a = ggml_scale(m->ctx, dense(m, any(m)), 0.9f);
-    return ggml_add_inplace(m->ctx, a, like(m, a));
+    struct ggml_tensor *a = ggml_scale(m->ctx, dense(m, pick(m)), 0.9f);
+    return ggml_add_inplace(m->ctx, a, pick_like(m, a));
 }
 
-// Heads of 8, the keys' fewer.
+// Heads of size 32, with fewer heads of keys than of queries.
 static struct ggml_tensor *build_attention(struct made *m) {
     struct ggml_tensor *q = fixed_new(m, GGML_TYPE_F32, 32, 4, 4, "q"), *k = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv"),
                        *v = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv");
@@ -196,7 +196,7 @@ static struct made make(uint64_t seed) {
     const int n_ops = 3 + (int) below(&m, 15);
     for (int i = 0; i < n_ops; i++) {
         struct ggml_tensor *t = builders[below(&m, sizeof builders / sizeof builders[0])](&m);
-        if (berth_is_poison(t) || ggml_nelements(t) > 60000 || t->ne[3] > 1) { // shapes that the op does not take
+        if (berth_is_poison(t) || ggml_nelements(t) > 60000 || t->ne[3] > 1) { // the op refuses these shapes
             continue;
         }
         put(&m, t);
@@ -219,7 +219,7 @@ static void free_made(struct made *m) {
     ggml_free(m->fixed);
 }
 
-// Numbers that depend on the name alone.
+// Fills a tensor with numbers that depend only on its name.
 static void fill(struct ggml_tensor *t) {
     struct check_rng rng = check_rng_new(meta_split_hash(&(struct meta_split){.seed = 7}, t->name));
     const int64_t n = ggml_nelements(t);
@@ -267,7 +267,7 @@ static void read_into(const struct ggml_tensor *t, struct result *r) {
     free(raw);
 }
 
-// Computes twice and reads the last of the pool.
+// Computes the graph twice and reads the last three tensors of the pool.
 static void run(struct made *m, ggml_backend_t backend, struct result *out) {
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
     ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(m->fixed, buft);
@@ -315,7 +315,7 @@ static bool is_rounded(const struct made *m) {
 }
 
 static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
-    struct meta_split *split = calloc(1, sizeof *split); // devices live as long as the process
+    struct meta_split *split = calloc(1, sizeof *split); // not freed: devices live as long as the process
     *split = (struct meta_split){.seed = seed, .n = n_devices, .only_axis = -1, .may_be_sum = true};
     struct result want[3] = {{0}}, is[3] = {{0}};
     struct made plain = make(seed), parts = make(seed);
@@ -330,7 +330,7 @@ static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
     struct berth_meta_stats stats;
     assert_true(berth_meta_stats(meta, &stats));
     assert_int_equal(stats.n_built, 1);
-    assert_int_equal(stats.n_grown, 0); // planned for what it is
+    assert_int_equal(stats.n_grown, 0); // the plan fitted the first graph and did not grow
     if (is_verbose) {
         for (int i = 0; i < ggml_graph_n_nodes(plain.graph); i++) {
             const struct ggml_tensor *t = ggml_graph_node(plain.graph, i);
@@ -355,7 +355,7 @@ static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
         }
         berth_meta_explain(meta, stdout);
     }
-    // Halves and quantised rows are rounded after sums whose order is free.
+    // f16 and quantised rows are rounded after sums whose order may differ.
     const double most = is_rounded(&plain) ? 1e-4 : 1e-9;
     for (int i = 0; i < 3; i++) {
         const double error = want[i].values != NULL ? error_of(&is[i], &want[i]) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Models with bytes changed by chance: opening, tokenizing, planning and computing them ends with a result or an error, never
-// otherwise.
+// prop_model.c: models with random changes in their bytes. Opening, tokenizing, planning and computing them must end with a result
+// or an error message.
 
 #include "support/model_sample.h"
 #include "support/vocab_sample.h"
@@ -10,7 +10,7 @@
 #define N_CASES check_cases(3000)
 #define N_ARCH_CASES check_cases(100)
 
-// The keys of a tokenizer into a model's.
+// Copies the tokenizer's keys into the keys of a model.
 static void vocab_put(struct gguf_context *g, void *keys) {
     const struct gguf_context *from = keys;
     for (int64_t i = 0; i < gguf_get_n_kv(from); i++) {
@@ -60,8 +60,8 @@ static bool tokenize(const struct model *model, struct check_rng *r) {
     return true;
 }
 
-// Planned, or for real: then some tokens are computed, whatever comes out.
-static bool use(struct model *model, const struct model_devices *devices, bool plan_only) {
+// Plans the model, or loads it and computes some tokens; the results do not matter. Returns whether that succeeded.
+static bool model_try(struct model *model, const struct model_devices *devices, bool plan_only) {
     static const int32_t tokens[] = {1, 0, 2, 3, 2, 1, 0, 0, 3, 1, 2};
     struct model_error error = {""};
     const struct session_params params = {
@@ -75,15 +75,16 @@ static bool use(struct model *model, const struct model_devices *devices, bool p
     return ok;
 }
 
-static bool use_file(const char *path, const struct model_devices *devices) {
+static bool file_try(const char *path, const struct model_devices *devices) {
     struct model_error error = {""};
     struct model *model = model_open(path, &error);
-    const bool ok = model != NULL && use(model, devices, false);
+    const bool ok = model != NULL && model_try(model, devices, false);
     model_free(model);
     return ok;
 }
 
-// Cases of changes among the first n_first bytes of the header; 0: all of it. Returns how many models could be used.
+// Runs n_cases cases with changes in the first n_first bytes of the header; 0: in the complete header. Returns the number of models
+// that could be used.
 static int file_mutate(const char *path, int n_cases, size_t n_first, uint64_t seed, bool has_vocab) {
     struct model_error error = {""};
     struct model_devices devices;
@@ -101,7 +102,7 @@ static int file_mutate(const char *path, int n_cases, size_t n_first, uint64_t s
     assert_int_equal(pread(fd, header, n_header, 0), n_header);
     for (int i = 0; i < n_cases; i++) {
         size_t at[4];
-        const size_t n = check_rng_below(&r, 4); // 0: as it is
+        const size_t n = check_rng_below(&r, 4); // 0: no change
         for (size_t k = 0; k < n; k++) {
             at[k] = check_rng_below(&r, n_range);
             const uint8_t was = header[at[k]],
@@ -112,11 +113,11 @@ static int file_mutate(const char *path, int n_cases, size_t n_first, uint64_t s
         struct model *model = model_open(path, &error);
         assert_true(model != NULL || error.text[0] != '\0');
         if (model != NULL) {
-            const bool can_plan = use(model, &devices, true);
+            const bool can_plan = model_try(model, &devices, true);
             n_opened++;
             n_planned += can_plan;
             n_tokenized += has_vocab && tokenize(model, &r);
-            n_used += can_plan && use_file(path, &devices);
+            n_used += can_plan && file_try(path, &devices);
             model_free(model);
         }
         for (size_t k = 0; k < n; k++) {
@@ -152,7 +153,7 @@ static void test_mutants(void **state) {
     sample_vocab_fini(&v);
 }
 
-// Without a tokenizer most of the header is what decides the graph.
+// Without a tokenizer, most of the header decides the graph.
 static void test_small_mutants(void **state) {
     (void) state;
     struct sample_model m = sample_model_default();
@@ -166,7 +167,7 @@ static void test_small_mutants(void **state) {
     mutate(&m, check_seed(13), false);
 }
 
-// The keys of every architecture, which decide its graph.
+// Changes the keys of every architecture, which decide its graph.
 static void test_archs(void **state) {
     (void) state;
     static const char *const archs[] = {

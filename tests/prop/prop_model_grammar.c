@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// prop_model_grammar.c: random small grammars, recursive and ambiguous ones among them, against a naive reference. Texts of a and
-// b of at most MAX_LEN bytes are the bits of a number; the reference computes the language of every rule as the least solution of
-// the rules' equations over these numbers, and shares no code and no idea with the matcher. Each text must be accepted by the
-// guide exactly if its bit is set.
+// prop_model_grammar.c: compares random small grammars, including recursive and ambiguous ones, with a naive reference. A language
+// is a set of texts of the letters a and b with at most MAX_LEN bytes, stored as the bits of a number. The reference computes the
+// language of each rule as the least solution of the rules' equations over these numbers. It shares no code with the matcher. The
+// guide must accept a text exactly if its bit is set.
 
 #include "support/vocab_sample.h"
 
@@ -11,11 +11,11 @@
 #include <math.h>
 
 #define MAX_LEN 5
-#define N_TEXTS 63 // of 0 to MAX_LEN bytes
+#define N_TEXTS 63 // number of texts of 0 to MAX_LEN bytes
 #define N_RULES 3
 #define N_GRAMMARS 1600
 
-// ---- texts as bits: bit 2^n - 1 + x is the text of n bytes that x spells, the first byte highest ----
+// ---- texts as bits: bit 2^n - 1 + x is the text of n bytes with the bits of x (0: a, 1: b), first byte in the highest bit ----
 
 static int length_of(int text) {
     int n = 0;
@@ -25,7 +25,7 @@ static int length_of(int text) {
     return n;
 }
 
-static int text_join(int a, int b) { // -1: too long
+static int text_join(int a, int b) { // returns -1 if the result is too long
     const int n = length_of(a), m = length_of(b);
     const int x = a - ((1 << n) - 1), y = b - ((1 << m) - 1);
     return n + m > MAX_LEN ? -1 : (1 << (n + m)) - 1 + (x << m | y);
@@ -48,10 +48,10 @@ enum kind { LETTERS, CALL, GROUP };
 
 struct item {
     enum kind kind;
-    uint64_t letters; // language of LETTERS
+    uint64_t letters; // language of a LETTERS item
     const char *gbnf;
     int rule, group;
-    int least, most; // most -1: any number
+    int least, most; // number of repetitions; most == -1: no limit
 };
 
 struct expression {
@@ -61,7 +61,7 @@ struct expression {
 };
 
 struct made {
-    struct expression all[N_RULES + 12]; // the rules, then groups
+    struct expression all[N_RULES + 12]; // the rules, then the groups
     int n;
 };
 
@@ -125,14 +125,15 @@ static size_t expression_print(const struct made *m, int at, char *out, size_t c
 static uint64_t item_language(const struct item *x, const uint64_t *known) {
     const uint64_t one = x->kind == LETTERS ? x->letters : known[x->kind == CALL ? x->rule : x->group];
     uint64_t power = 1, out = x->least == 0 ? 1 : 0;
-    for (int i = 1; i <= (x->most < 0 ? x->least + MAX_LEN : x->most); i++) { // more of them are too long, or empty
+    for (int i = 1; i <= (x->most < 0 ? x->least + MAX_LEN : x->most);
+         i++) { // more repetitions are too long or add only empty texts
         power = language_join(power, one);
         out |= i >= x->least ? power : 0;
     }
     return out;
 }
 
-// The least solution: from nothing on, until nothing is added.
+// Computes the least solution: starts with empty languages and repeats until nothing is added.
 static uint64_t language_of(const struct made *m) {
     uint64_t known[N_RULES + 12] = {0};
     for (bool is_changed = true; is_changed;) {
@@ -218,7 +219,7 @@ static void test_languages(void **state) {
         grammar_free(g);
         n_tried++;
     }
-    printf("%d grammars, %d texts of them\n", n_tried, n_texts);
+    printf("%d grammars, %d accepted texts\n", n_tried, n_texts);
     assert_true(n_tried > n_grammars / 8 && n_texts > n_tried);
     vocab_free(v);
     gguf_free(keys);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A layer with a window keeps a ring of rows: whatever window, batches, steps and context, what it says is what a session says
-// that keeps every row; what was kept in a file goes on in a session of another ring.
+// prop_model_window.c: a layer with a sliding window keeps its rows in a ring. For any window, batches, steps and context, the
+// logits equal those of a session that keeps every row. A saved session continues correctly with a ring of another size.
 
 #include "support/model_sample.h"
 
 #define N_CASES check_cases(8)
 #define N_ARCHS check_cases(3)
-#define N_CTX (CHECK_PART > 1 ? 700 : 1500) // several times around the smallest ring, 256 rows
+#define N_CTX (CHECK_PART > 1 ? 700 : 1500) // several times the smallest ring, 256 rows
 #define N_VOCAB 512
-#define MAX_ERROR 1e-7 // gemma's GELU is a table of halves; a position too many or too few is far more
+#define MAX_ERROR 1e-7 // gemma's GELU uses a table of f16; a wrong position gives a far larger error
 
 struct shared {
     struct model_devices devices;
@@ -19,7 +19,7 @@ static void window_put(struct gguf_context *g, void *window) {
     gguf_set_val_u32(g, "mistral.attention.sliding_window", *(uint32_t *) window);
 }
 
-// mistral: every layer has the window; gemma2, gemma3, gpt-oss: some.
+// Makes a model. In mistral every layer has the window; in gemma2, gemma3 and gpt-oss some layers have it.
 static struct shared shared_open(const char *arch, uint32_t window) {
     struct shared x = {0};
     struct model_error error = {""};
@@ -65,7 +65,7 @@ static struct session *session_open(const struct shared *x, int64_t n_ctx, int64
     return s;
 }
 
-static void same(const struct session *a, const struct session *b, const char *what) {
+static void logits_compare(const struct session *a, const struct session *b, const char *what) {
     double wrong = 0, size = 0;
     for (int i = 0; i < N_VOCAB; i++) {
         const double d = (double) a->logits[i] - (double) b->logits[i];
@@ -79,7 +79,7 @@ static void same(const struct session *a, const struct session *b, const char *w
     }
 }
 
-// Both read the tokens up to `to` in the same steps, and say the same behind each.
+// Both sessions decode the tokens up to `to` in the same steps. Their logits must be equal after each step.
 static void read_both(struct session *all, struct session *ring, const int32_t *tokens, int64_t to, struct check_rng *r) {
     struct model_error error = {""};
     while (ring->n_past < to) {
@@ -88,12 +88,13 @@ static void read_both(struct session *all, struct session *ring, const int32_t *
         const int64_t n = step < left ? step : left;
         assert_true(session_decode(ring, tokens + past, n, &error));
         assert_true(session_decode(all, tokens + past, n, &error));
-        same(all, ring, "reading");
+        logits_compare(all, ring, "reading");
     }
 }
 
-// What `from` has read of the tokens, as a file, into another session, whose text is n long and the same up to `equal`.
-static int64_t hand_over(
+// Saves `from` to a file and loads it into another session. The text of that session has n tokens, which equal the saved ones up to
+// `equal`. Returns the number of positions that were kept.
+static int64_t session_transfer(
     const struct session *from, const int32_t *tokens, struct session *to, int64_t n, int64_t equal, struct model_error *error) {
     int32_t *text = malloc((size_t) n * sizeof *text);
     FILE *file = tmpfile();
@@ -106,7 +107,7 @@ static int64_t hand_over(
     bool is_old;
     assert_true(session_load(to, text, n, file, &is_old, error));
     const int64_t kept = to->n_past;
-    assert_int_equal(fgetc(file) == EOF, kept > 0); // all of it was read, or no row
+    assert_int_equal(fgetc(file) == EOF, kept > 0); // the file was read completely, or no row was
     fclose(file);
     free(text);
     return kept;
@@ -118,31 +119,32 @@ static void case_try(const char *arch, struct check_rng *r) {
     const int64_t n_batch = 1 + (int64_t) check_rng_below(r, 300), n_ctx = 300 + (int64_t) check_rng_below(r, N_CTX - 300);
     const bool no_flash = check_rng_below(r, 3) == 0;
     struct shared x = shared_open(arch, window);
-    struct session *all = session_open(&x, n_ctx, n_ctx, no_flash); // a batch of all leaves no row out
+    struct session *all = session_open(&x, n_ctx, n_ctx, no_flash); // a batch of the complete context leaves no row out
     struct session *ring = session_open(&x, n_ctx, n_batch, no_flash);
     int32_t tokens[1500];
     for (int i = 0; i < N_CTX; i++) {
         tokens[i] = 10 + (int32_t) check_rng_below(r, N_VOCAB - 10);
     }
-    const int64_t room = window + n_batch - 1;
+    const int64_t ring_least = window + n_batch - 1;
     assert_int_equal(all->n_ring, n_ctx);
-    assert_true(ring->n_ring == n_ctx || (ring->n_ring >= room && ring->n_ring <= room + KV_STEP));
+    assert_true(ring->n_ring == n_ctx || (ring->n_ring >= ring_least && ring->n_ring <= ring_least + KV_STEP));
     assert_true(ring->caches[0].size <= all->caches[0].size);
     assert_int_equal(ring->caches[0].size < all->caches[0].size, ring->n_ring < n_ctx);
     const int64_t half = 1 + (int64_t) check_rng_below(r, (uint64_t) n_ctx - 1);
     read_both(all, ring, tokens, half, r);
 
-    // Into a session of another batch, and so of another ring: it goes on as if it had read all by itself.
+    // Load into a session with another batch size, and therefore another ring. It must continue with the same logits.
     struct session *next = session_open(&x, n_ctx, 1 + (int64_t) check_rng_below(r, 300), no_flash);
-    assert_int_equal(hand_over(ring, tokens, next, half + 1, half + 1, &error), half);
+    assert_int_equal(session_transfer(ring, tokens, next, half + 1, half + 1, &error), half);
     read_both(all, next, tokens, n_ctx, r);
 
-    // A text that differs from some token on: what is common, unless the window looks further than the rows reach.
+    // Load with a text that differs from some token on. The common part is kept, unless the window reaches back beyond the rows of
+    // the ring.
     const int64_t equal = (int64_t) check_rng_below(r, (uint64_t) half);
     const bool is_far = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
     session_reset(next);
     session_reset(all);
-    assert_int_equal(hand_over(ring, tokens, next, half, equal, &error), is_far ? 0 : equal);
+    assert_int_equal(session_transfer(ring, tokens, next, half, equal, &error), is_far ? 0 : equal);
     if (!is_far && equal > 0) {
         assert_true(session_decode(all, tokens, equal, &error));
         read_both(all, next, tokens, n_ctx, r);
@@ -169,7 +171,7 @@ static void test_some_layers(void **state) {
     (void) state;
     static const char *const archs[] = {"gemma2", "gemma3", "gpt-oss"};
     if (getenv("BERTH_MAKE_MODEL") == NULL) {
-        printf("skipped: BERTH_MAKE_MODEL names no maker of models\n");
+        printf("skipped: BERTH_MAKE_MODEL is not set\n");
         skip();
     }
     for (int i = 0; i < N_ARCHS; i++) {
@@ -177,7 +179,7 @@ static void test_some_layers(void **state) {
     }
 }
 
-// Planned and for real, the cache has the bytes of its rows: a window's layers have fewer.
+// Planned or allocated, the cache has the size of its rows. Layers with a window have fewer rows.
 static void test_bytes(void **state) {
     (void) state;
     struct shared x = shared_open("mistral", 100);

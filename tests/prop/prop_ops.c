@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// prop_ops.c: random ops between walls (op_cases.h), the short part. BERTH_SEED sets the seed, BERTH_CASE runs that case alone.
+// prop_ops.c: runs 50,000 random ops between guard pages (op_cases.h). BERTH_SEED sets the seed, BERTH_CASE runs only that case.
 
 #include "op_cases.h"
 

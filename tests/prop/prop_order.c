@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The order pass on random graphs with views, writes, effects and results in place: valid, never higher, measured the same way by
-// its items, repeatable; and on small ones equal to the optimum over all orders.
-// BERTH_SEED=n repeats one run.
+// prop_order.c: the order pass on random graphs with views, writes, effects and results in place. The new order is valid. Its peak
+// is never higher than that of the given order and equals the peak of its items. Another run gives the same order. On small graphs
+// the peak equals the optimum over all orders. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"
 
@@ -48,7 +48,7 @@ static void graph_make(struct random_graph *g, size_t n, bool one_pool) {
     }
 }
 
-// Peak of live bytes, added up over pools; UINT64_MAX if the order is refused.
+// Returns the sum over pools of the peaks of live bytes; UINT64_MAX: the order is invalid.
 static uint64_t order_peak(const struct random_graph *g, const int32_t *order) {
     struct berth_plan_item items[MAX_OPS];
     size_t n_items;
@@ -94,7 +94,7 @@ static void never_higher_and_valid(void **state) {
     int n_changed = 0;
     for (int i = 0; i < check_cases(1500); i++) {
         graph_make(&g, 1 + roll(i % 10 == 0 ? MAX_OPS : 40), i % 3 != 0);
-        int32_t order[MAX_OPS], again[MAX_OPS];
+        int32_t order[MAX_OPS], second[MAX_OPS];
         struct berth_order_report r;
         assert_int_equal(berth_plan_order(g.ops, g.n, NULL, order, &r), GGML_STATUS_SUCCESS);
         sources_come_first(&g, order);
@@ -104,8 +104,8 @@ static void never_higher_and_valid(void **state) {
         assert_true(r.changed ? found < given : found == given);
         assert_true(r.live_bound <= r.live);
         n_changed += r.changed;
-        assert_int_equal(berth_plan_order(g.ops, g.n, NULL, again, NULL), GGML_STATUS_SUCCESS);
-        assert_memory_equal(order, again, g.n * sizeof *order);
+        assert_int_equal(berth_plan_order(g.ops, g.n, NULL, second, NULL), GGML_STATUS_SUCCESS);
+        assert_memory_equal(order, second, g.n * sizeof *order);
     }
     assert_true(n_changed > check_cases(100));
 }
@@ -128,7 +128,7 @@ static void solved_peaks_never_rise(void **state) {
 
 struct brute {
     const struct random_graph *g;
-    int32_t slots[MAX_OPS]; // those of ops that are no inputs
+    int32_t slots[MAX_OPS]; // positions of ops that are not inputs
     int32_t n_slots;
     int32_t order[MAX_OPS];
     uint64_t best;
@@ -138,7 +138,7 @@ struct brute {
 static void brute_run(struct brute *b, int32_t at) {
     const struct random_graph *g = b->g;
     if (at == b->n_slots) {
-        const uint64_t peak = order_peak(g, b->order); // refuses orders that break an edge it knows of
+        const uint64_t peak = order_peak(g, b->order); // UINT64_MAX for orders that violate an edge
         b->best = peak < b->best ? peak : b->best;
         b->n_tries++;
         return;

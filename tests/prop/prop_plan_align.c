@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_align.c: few items with mixed alignments, at random, without a search: plans are valid, the bound is never above the
-// optimum by exhaustion, what is called proven is the optimum, and so are all plans of as few items as the fast path exhausts.
+// prop_plan_align.c: a few random items with mixed alignments, planned without a search. The plans are valid, the bound is never
+// above the optimum, and every plan is proven and optimal: the fast path tries all plans of so few items. The optimum comes from an
+// exhaustive search over all offsets.
 
 #include "plan_brute.h"
 #include "support/check.h"
@@ -11,10 +12,10 @@ struct aligned {
     const struct berth_plan_item *items;
     int64_t n;
     uint64_t off[N_MAX];
-    uint64_t best; // a plan below this is looked for
+    uint64_t best; // the search looks for plans below this peak
 };
 
-// Every offset that ends below the best plan so far.
+// Tries every offset at which the item ends below the best plan so far.
 static void try_all(struct aligned *a, int64_t i, uint64_t peak) {
     if (i == a->n) {
         a->best = peak;
@@ -70,7 +71,7 @@ int main(int argc, char **argv) {
         sum += r.peak;
         sum_best += a.best;
     }
-    printf("%d plans: %d optimal, %d proven, bound above live bytes in %d; bytes over the optimum's %.4f\n", n_runs, n_optimal,
-        n_proven, n_raised, (double) sum / (double) sum_best);
+    printf("%d plans: %d optimal, %d proven, %d with a bound above the live bytes; sum of peaks / sum of optima %.4f\n", n_runs,
+        n_optimal, n_proven, n_raised, (double) sum / (double) sum_best);
     return n_optimal == n_runs && n_proven == n_runs ? 0 : 1;
 }

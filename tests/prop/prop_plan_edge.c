@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_edge.c: items with alignments, fixed offsets, alias groups, pools and chunks, at random: plans are valid by the
-// definition, the bound is never above the true optimum (all offsets tried), and what is called proven is the optimum.
+// prop_plan_edge.c: random items with alignments, fixed offsets, alias groups, pools and chunks. The plans are valid
+// (brute_is_valid), the bound is never above the optimum, and proven plans are optimal. The optimum comes from a search over all
+// offsets.
 
 #include "plan_brute.h"
 #include "support/check.h"
@@ -8,7 +9,7 @@
 #define N_MAX 4
 #define OFF_MAX 64
 
-struct odd {
+struct exhaustive {
     const struct berth_plan_item *items;
     int64_t n;
     uint64_t max_chunk;
@@ -16,8 +17,8 @@ struct odd {
     uint64_t best;
 };
 
-// Bytes needed, the sum over pools and chunks.
-static uint64_t need(const struct odd *o, int64_t n, const uint64_t *off) {
+// Returns the required bytes: the sum over pools and chunks.
+static uint64_t need(const struct exhaustive *o, int64_t n, const uint64_t *off) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t chunk = o->max_chunk > 0 ? off[i] / o->max_chunk : 0;
@@ -37,7 +38,7 @@ static uint64_t need(const struct odd *o, int64_t n, const uint64_t *off) {
     return sum;
 }
 
-static void try_all(struct odd *o, int64_t i) {
+static void try_all(struct exhaustive *o, int64_t i) {
     if (i == o->n) {
         o->best = need(o, i, o->off);
         return;
@@ -95,7 +96,7 @@ int main(int argc, char **argv) {
         int64_t step;
         struct berth_plan_report r;
         struct berth_plan_params params = {.max_chunk = max_chunk, .budget_us = 2000};
-        struct odd o = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
+        struct exhaustive o = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
         try_all(&o, 0);
         enum ggml_status status = berth_plan_solve(items, n, &params, off, &r);
         if (status != GGML_STATUS_SUCCESS) {
@@ -126,7 +127,7 @@ int main(int argc, char **argv) {
         n_optimal += r.peak == o.best;
         n_raised += r.bound > brute_live(items, n);
     }
-    printf("%d solved: %d optimal, %d proven, bound above live bytes in %d; %d contradict themselves\n", n_solved, n_optimal,
-        n_proven, n_raised, n_refused);
+    printf("%d solved: %d optimal, %d proven, %d with a bound above the live bytes; %d inputs refused as contradictory\n",
+        n_solved, n_optimal, n_proven, n_raised, n_refused);
     return n_solved > n_runs / 2 ? 0 : 1;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// prop_sched.c: random graphs over random devices give what one CPU backend alone gives, bit for bit. long_sched.c does the
-// same with more and larger graphs.
+// prop_sched.c: random graphs over random devices give the same bits as one CPU backend. long_sched.c runs more and larger graphs.
 
 #include "support/device_graph.h"
 
@@ -35,12 +34,12 @@ static void devices_compute_what_the_cpu_does(void **state) {
     check_many(false, false, N_SEEDS, MOST_NODES);
 }
 
-static void so_do_devices_with_threads(void **state) {
+static void async_devices_compute_what_the_cpu_does(void **state) {
     (void) state;
     check_many(true, false, N_SEEDS / 4, MOST_NODES);
 }
 
-static void and_pipelines_of_them(void **state) {
+static void pipelined_devices_compute_what_the_cpu_does(void **state) {
     (void) state;
     check_many(true, true, N_SEEDS / 4, MOST_NODES);
 }
@@ -49,8 +48,8 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_compute_what_the_cpu_does),
-        cmocka_unit_test(so_do_devices_with_threads),
-        cmocka_unit_test(and_pipelines_of_them),
+        cmocka_unit_test(async_devices_compute_what_the_cpu_does),
+        cmocka_unit_test(pipelined_devices_compute_what_the_cpu_does),
     };
     return cmocka_run_group_tests_name("prop_sched", tests, NULL, NULL);
 }

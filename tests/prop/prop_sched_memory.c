@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_memory.c: what a scheduler holds depends on the graphs it has seen, not on how often or in which order they come.
-// Random orders of reserve, measure, split, alloc, compute and reset over graphs of 1 to 120 nodes: after a while no more memory.
+// prop_sched_memory.c: the memory of a scheduler depends on the graphs that it has seen, not on their number of runs or their
+// order. Random sequences of reserve, measure, split, alloc, compute and reset over graphs of 1 to 120 nodes: after the warm-up
+// memory does not grow.
 
 #include "support/device_net.h"
 
@@ -11,7 +12,7 @@ enum { N_GRAPHS = 30, N_ROUNDS = 10000, N_WARM = 2000, SLACK = 256 << 10 };
 static struct ggml_context *ctxs[N_GRAPHS];
 static struct ggml_cgraph *graphs[N_GRAPHS];
 
-// Bytes of the C library's allocator that are in use. A sanitizer has its own: then nothing is compared.
+// Returns the bytes in use of the C library's allocator. A sanitizer has its own allocator; the result is then always 0.
 static size_t bytes_in_use(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return 0;
@@ -21,7 +22,7 @@ static size_t bytes_in_use(void) {
 #endif
 }
 
-// A chain over the weights of the backends that a scheduler has, some of it read again at the end.
+// Makes a chain of ops over the weights of the scheduler's backends. The last op also reads the first result.
 static void graph_make(struct net *n, int i, int n_nodes, int n_backends) {
     ctxs[i] = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     graphs[i] = ggml_new_graph_custom(ctxs[i], 512, false);
@@ -76,25 +77,25 @@ static void stays_flat(struct net *n, int n_backends, bool parallel) {
             warm = most;
         }
     }
-    print_message("%zu bytes at most in %d rounds, %zu in all\n", warm, N_WARM, most);
+    print_message("at most %zu bytes in the first %d rounds, %zu in all rounds\n", warm, N_WARM, most);
     assert_in_range(most, 0, warm + SLACK);
     ggml_backend_sched_free(sched);
     graphs_free();
 }
 
-static void on_one_backend(void **state) {
+static void one_backend_stays_flat(void **state) {
     stays_flat(*state, 1, false);
 }
 
-static void on_three(void **state) {
+static void three_backends_stay_flat(void **state) {
     stays_flat(*state, 3, false);
 }
 
-static void with_graphs_in_flight(void **state) {
+static void graphs_in_flight_stay_flat(void **state) {
     stays_flat(*state, 3, true);
 }
 
-// Two graphs that the scheduler keeps, then smaller ones that are reserved.
+// The scheduler keeps two large graphs; then smaller ones are reserved.
 static void small_reserves_after_large_graphs(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 512, false, true);
@@ -118,9 +119,9 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         NET_TEST(small_reserves_after_large_graphs),
-        NET_TEST(on_one_backend),
-        NET_TEST(on_three),
-        NET_TEST(with_graphs_in_flight),
+        NET_TEST(one_backend_stays_flat),
+        NET_TEST(three_backends_stay_flat),
+        NET_TEST(graphs_in_flight_stay_flat),
     };
     return cmocka_run_group_tests_name("prop_sched_memory", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_rival.c: the scheduler beside the reference's on random graphs over random devices, with weights on all of them and
-// views of weights: the bytes that both reserve.
+// prop_sched_rival.c: compares the bytes that the scheduler and the reference's scheduler reserve, on random graphs over random
+// devices with weights on all of them and views of weights.
 
 #include "support/check.h"
 #include "support/device_plain.h"
@@ -35,16 +35,16 @@ struct net {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *weights[N_WEIGHTS];
-    struct ggml_tensor *t[N_NODES + 4]; // WIDTH columns each
+    struct ggml_tensor *t[N_NODES + 4]; // with WIDTH columns each
     int n;
 };
 
-static struct ggml_tensor *any(const struct net *net, struct check_rng *r) {
+static struct ggml_tensor *pick(const struct net *net, struct check_rng *r) {
     const int back = check_rng_below(r, 3) == 0 || net->n < 4 ? net->n : 4;
     return net->t[net->n - 1 - (int) check_rng_below(r, (uint64_t) back)];
 }
 
-// A weight, or some rows of one.
+// Returns a weight or a view of some of its rows.
 static struct ggml_tensor *weight(const struct net *net, struct check_rng *r, int64_t n_rows) {
     struct ggml_tensor *w = net->weights[check_rng_below(r, N_WEIGHTS)];
     if (n_rows == 0 && check_rng_below(r, 2) == 0) {
@@ -55,13 +55,13 @@ static struct ggml_tensor *weight(const struct net *net, struct check_rng *r, in
 }
 
 static struct ggml_tensor *op(const struct net *net, struct check_rng *r) {
-    struct ggml_tensor *a = any(net, r), *b = any(net, r), *w = NULL;
+    struct ggml_tensor *a = pick(net, r), *b = pick(net, r), *w = NULL;
     switch (check_rng_below(r, 8)) {
         case 0: return ggml_scale(net->ctx, a, 2.0f);
         case 1: return ggml_rms_norm(net->ctx, a, 1e-5f);
         case 2: return ggml_can_repeat(b, a) ? ggml_add(net->ctx, a, b) : NULL;
         case 3: return a->ne[1] + b->ne[1] < 256 ? ggml_concat(net->ctx, a, b, 1) : NULL;
-        case 4: // a product with all or a part of a weight, back at WIDTH columns
+        case 4: // a product with a complete weight or a part of it, reshaped to WIDTH columns
             w = weight(net, r, check_rng_below(r, 2) == 0 ? WIDTH : 0);
             a = ggml_mul_mat(net->ctx, w, a);
             return ggml_reshape_2d(net->ctx, a, WIDTH, ggml_nelements(a) / WIDTH);
@@ -142,7 +142,7 @@ static bool sides_load(struct side *own, struct side *reference) {
     return all;
 }
 
-static void smaller_on_the_whole(void **state) {
+static void smaller_on_average(void **state) {
     (void) state;
     struct side own, reference;
     if (!sides_load(&own, &reference)) {
@@ -159,14 +159,14 @@ static void smaller_on_the_whole(void **state) {
         sum += ratio;
         worst = ratio > worst ? ratio : worst;
     }
-    printf("%llu graphs, %.4f of the reference's bytes in the mean, %.3f at worst, %d larger\n", (unsigned long long) count,
-        sum / (double) count, worst, n_larger);
+    printf("%llu graphs: Berth reserves %.4f of the reference's bytes on average, %.3f at worst; more for %d graphs\n",
+        (unsigned long long) count, sum / (double) count, worst, n_larger);
     assert_true(sum / (double) count < 0.9);
     assert_true(worst < 1.5);
 }
 
 int main(void) {
     check_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(smaller_on_the_whole)};
-    return cmocka_run_group_tests_name("sched beside the reference", tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(smaller_on_average)};
+    return cmocka_run_group_tests_name("sched compared with the reference", tests, NULL, NULL);
 }
