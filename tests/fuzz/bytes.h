@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bytes.h: numbers out of a fuzzer's bytes, for targets that build something of them. Bytes that are not there are 0.
+// bytes.h: reads numbers from a fuzzer's bytes, for targets that build structures from them. Missing bytes count as 0.
 #pragma once
 
 #include "fuzz/fuzz.h"
@@ -16,7 +16,7 @@ static inline uint64_t get(struct bytes *b, int n) {
     return x;
 }
 
-// Most numbers are small, so that items meet; some are anything.
+// Returns a small number in most cases, so that lifetimes of items overlap; sometimes any number.
 static inline uint64_t some_size(struct bytes *b) {
     const uint64_t kind = get(b, 1);
     return kind < 224 ? kind % 32 : kind < 250 ? get(b, 2) : get(b, 8) >> (2 + kind % 4 * 12);

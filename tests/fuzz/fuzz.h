@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz.h: what every fuzz target needs: silence, and an end when something that must hold does not.
+// fuzz.h: helpers of all fuzz targets: a silent log, and an abort if a condition does not hold.
 #pragma once
 
 #include "berth.h"

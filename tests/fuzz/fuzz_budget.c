@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_budget.c: any bytes as ops and pools for the budget solver, and as steps for its checker: no crash, no schedule that the
-// checker refuses or that is above its budget, no cost below the bound, none above that of an order that fits, and no end of
-// time.
+// fuzz_budget.c: any bytes as ops and pools for the budget solver, and as steps for its checker. There must be no crash, no
+// schedule that the checker refuses or that exceeds its limit, no cost below the bound, and the solver must end in time.
 
 #include "fuzz/bytes.h"
 
@@ -9,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS 20 // of one input in 64
-#define FEW_OPS 7  // of the others: what exact search answers at once
+#define MAX_OPS 20 // in one input of 64
+#define FEW_OPS 7  // in the others: the exact search answers at once
 #define MAX_NODES 300
 #define MAX_SRCS 4
 #define MAX_STEPS 64
-#define PATIENCE_US 15000000 // sanitizers are slow
+#define PATIENCE_US 15000000 // limit for one solve; sanitizers are slow
 
 struct problem {
     struct berth_budget_op ops[MAX_OPS];
@@ -24,7 +23,7 @@ struct problem {
     struct berth_budget_params params;
 };
 
-// What the ops of one input may have, so that most inputs are free of contradictions.
+// Features that the ops of one input may have. Few features per input make contradictions rare.
 enum { RAW = 1, FLAGS = 2, INPLACE = 4, POOLS = 8, UNTIL = 16, ALIGNED = 32 };
 
 static void read_op(struct bytes *b, struct problem *p, uint64_t features) {
@@ -55,7 +54,7 @@ static void read_problem(struct bytes *b, struct problem *p) {
     p->pools[0].spill_per_byte = (double) get(b, 1) / 16;
     p->params.pools = p->pools;
     p->params.n_pools = (shape & 4) != 0 ? 2 : 1;
-    p->params.live_only = (shape & 40) != 0; // packing takes most of the time
+    p->params.live_only = (shape & 40) != 0; // packing takes most of the time, so many inputs skip it
     p->params.max_nodes = (shape & 0x50) == 0x50 ? -1 : MAX_NODES;
     p->params.seed = shape;
     const size_t n_most = (shape & 0xDE) == 0xC0 ? MAX_OPS : FEW_OPS;
@@ -65,22 +64,24 @@ static void read_problem(struct bytes *b, struct problem *p) {
 }
 
 static void check_found(const struct problem *p, const struct berth_budget_result *r) {
-    struct berth_budget_result *again = NULL;
-    expect(berth_budget_check(p->ops, p->n, &p->params, r->steps, r->n_steps, &again) == GGML_STATUS_SUCCESS, "a wrong schedule");
-    expect(again->fits == r->fits && again->cost == r->cost && again->n_again == r->n_again, "the checker finds another");
-    expect(!r->fits || r->cost_bound <= r->cost, "a bound above the cost");
-    expect(r->cost >= r->cost_once || r->n_steps == 0, "cheaper than every op once");
+    struct berth_budget_result *checked = NULL;
+    expect(berth_budget_check(p->ops, p->n, &p->params, r->steps, r->n_steps, &checked) == GGML_STATUS_SUCCESS,
+        "the checker refuses a schedule");
+    expect(checked->fits == r->fits && checked->cost == r->cost && checked->n_again == r->n_again,
+        "the checker finds another result");
+    expect(!r->fits || r->cost_bound <= r->cost, "the bound is above the cost");
+    expect(r->cost >= r->cost_once || r->n_steps == 0, "cheaper than running every op once");
     for (size_t k = 0; r->fits && k < r->n_uses; k++) {
-        expect((p->params.live_only ? r->uses[k].live : r->uses[k].peak) <= r->uses[k].bytes, "above its budget");
-        expect(r->uses[k].least <= r->uses[k].live, "less than the least");
+        expect((p->params.live_only ? r->uses[k].live : r->uses[k].peak) <= r->uses[k].bytes, "above its limit");
+        expect(r->uses[k].least <= r->uses[k].live, "live bytes below the least of every schedule");
     }
-    expect(!(r->fits && r->proven) || r->cost == r->cost_bound, "proven, and not at the bound");
-    berth_budget_free(again);
+    expect(!(r->fits && r->proven) || r->cost == r->cost_bound, "proven, but not at the bound");
+    berth_budget_free(checked);
     struct berth_plan_item *items = calloc(p->n + r->n_steps + 1, sizeof *items);
     size_t n_items = 0;
     expect(items != NULL &&
                berth_budget_items(p->ops, p->n, &p->params, r->steps, r->n_steps, items, &n_items, NULL) == GGML_STATUS_SUCCESS,
-        "no items");
+        "no items for a valid schedule");
     free(items);
 }
 
@@ -94,14 +95,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const enum ggml_status status = berth_budget_solve(p.ops, p.n, &p.params, &r);
     expect(status == GGML_STATUS_SUCCESS || status == GGML_STATUS_FAILED, "out of memory");
     expect((status == GGML_STATUS_SUCCESS) == (r != NULL), "a result without success");
-    expect(ggml_time_us() - begin_us < PATIENCE_US, "no end of time");
+    expect(ggml_time_us() - begin_us < PATIENCE_US, "the solver took too long");
     if (r != NULL) {
         check_found(&p, r);
         berth_budget_free(r);
     }
     struct berth_budget_step steps[MAX_STEPS];
     size_t n_steps = 0;
-    for (size_t k = 0; k < size && n_steps < MAX_STEPS; k++) { // the same bytes as steps, most of them wrong
+    for (size_t k = 0; k < size && n_steps < MAX_STEPS; k++) { // the same bytes as steps, most of them invalid
         steps[n_steps++] = (struct berth_budget_step){data[k] % 32 - 1, (enum berth_budget_kind)(data[k] / 32 % 4)};
     }
     r = NULL;

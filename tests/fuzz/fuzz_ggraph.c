@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_ggraph.c: any bytes for the reader of captured graphs and the allocator behind it: no crash, a message for every refusal,
-// and items that are read can be planned or are refused with a reason.
+// fuzz_ggraph.c: any bytes for the reader of captured graphs and the allocator. There must be no crash, and a message for every
+// refusal. Items that were read are planned, or planning is refused with a message.
 
 #include "fuzz/fuzz.h"
 #include "view/plan.h"
@@ -26,7 +26,7 @@ static void plan(const struct berth_plan_set *set) {
     free(offsets);
 }
 
-// One file, written anew each time: in memory, since a disk would be most of the time.
+// One file in memory that is rewritten for each input, because a disk would take most of the time.
 static char path[64];
 
 static int file_make(void) {
@@ -40,10 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ggml_log_set(quiet, NULL);
     if (fd < 0) {
         fd = file_make();
-        expect(fd >= 0, "no file");
+        expect(fd >= 0, "cannot create a file in memory");
     }
-    expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "not written");
-    struct view_plan read = {0}; // without a budget: all that it gets is a set
+    expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "cannot write the file in memory");
+    struct view_plan read = {0}; // without a memory limit only the set is filled in
     berth_clear_error();
     const enum ggml_status status = view_plan_read_graph(path, &read);
     expect((status == GGML_STATUS_SUCCESS) == (read.set != NULL), "status and set disagree");

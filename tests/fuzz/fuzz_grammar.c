@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_grammar.c: any bytes as a grammar, and the rest of them as a text: refused with a message, or tokens are allowed as their
-// bytes are, within the limits. The last byte says how many of those before it are the text, at most MAX_TEXT.
+// fuzz_grammar.c: the first bytes as a grammar, the rest as a text. The grammar is refused with a message, or a token is allowed
+// exactly if its bytes are, within the limits. The last byte is the length of the text before it, at most MAX_TEXT.
 
 #include "fuzz/guided.h"
 
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (size_t i = 0; i < n_text && allowed[text[i]] && guided_take(guide, text[i], allowed); i++) {
         }
     }
-    expect(guide != NULL || error.text[0] != '\0', "refused without a word");
+    expect(guide != NULL || error.text[0] != '\0', "refused without a message");
     guide_free(guide);
     grammar_free(g);
     return 0;

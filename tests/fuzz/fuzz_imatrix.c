@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_imatrix.c: an importance matrix with some bytes changed, in either of its forms: refused with a message, or read, and then
-// every value of a known tensor can be had.
+// fuzz_imatrix.c: an importance matrix with some bytes changed, in both file formats. It is refused with a message, or read; then
+// every value of a known tensor must be readable.
 
 #include "fuzz/patched.h"
 #include "gguf.h"
@@ -22,18 +22,18 @@ static void sample_gguf(const char *path) {
     gguf_set_val_u32(g, "imatrix.chunk_size", 8);
     gguf_add_tensor(g, sums);
     gguf_add_tensor(g, counts);
-    expect(gguf_write_to_file(g, path, false), "no sample");
+    expect(gguf_write_to_file(g, path, false), "cannot write the sample");
     gguf_free(g);
     ggml_free(ctx);
 }
 
-// The older form: entries, each a name with its length before it, calls, values.
+// Writes the older format: entries, each with the length of its name, its name, the number of calls and the values.
 static void sample_dat(const char *path) {
     FILE *file = fopen(path, "wb");
     const char name[] = "blk.0.ffn_up.weight";
     const int32_t head[] = {1, (int32_t) strlen(name)}, numbers[] = {2, 16};
     const float values[16] = {1.0f, 2.0f, 3.0f};
-    expect(file != NULL, "no sample");
+    expect(file != NULL, "cannot write the sample");
     fwrite(head, 4, 2, file);
     fwrite(name, 1, strlen(name), file);
     fwrite(numbers, 4, 2, file);
@@ -44,7 +44,7 @@ static void sample_dat(const char *path) {
 static void sample_open(struct patched *p, void (*make)(const char *)) {
     char path[] = "/tmp/fuzz-imatrix-XXXXXX";
     const int fd = mkstemp(path);
-    expect(fd >= 0, "no sample");
+    expect(fd >= 0, "cannot create the sample");
     close(fd);
     make(path);
     patched_open(p, path);
@@ -54,7 +54,7 @@ static void sample_open(struct patched *p, void (*make)(const char *)) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct patched samples[2];
     static struct ggml_tensor weight = {.ne = {8, 4, 2, 1}, .name = "blk.0.ffn_up.weight"};
-    if (samples[0].whole == NULL) {
+    if (samples[0].original == NULL) {
         ggml_log_set(quiet, NULL);
         sample_open(&samples[0], sample_gguf);
         sample_open(&samples[1], sample_dat);
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const float *row = m != NULL ? imatrix_find(m, &weight, &is_wrong) : NULL;
     static float copy[16];
     if (row != NULL) {
-        memcpy(copy, row, sizeof copy); // all of them can be read
+        memcpy(copy, row, sizeof copy); // all values must be readable
     }
     imatrix_free(m);
     return 0;

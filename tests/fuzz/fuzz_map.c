@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz_map.c: any plan as a memory map: no crash, an end in finite time, pictures that are plain ASCII, and data that cannot
+// fuzz_map.c: any plan as a memory map. There must be no crash, drawing must end, pictures must be plain ASCII, and data must not
 // leave its script element.
 
 #include "fuzz/fuzz.h"
@@ -13,15 +13,15 @@
 
 static void check_svg(const char *text, size_t size) {
     static const char end[] = "</svg>\n";
-    expect(size > sizeof end && strcmp(text + size - sizeof end + 1, end) == 0, "no end of the picture");
+    expect(size > sizeof end && strcmp(text + size - sizeof end + 1, end) == 0, "the picture has no end tag");
     for (size_t i = 0; i < size; i++) {
-        expect(text[i] == '\n' || (text[i] >= 0x20 && text[i] < 0x7f), "a picture with other bytes than ASCII");
+        expect(text[i] == '\n' || (text[i] >= 0x20 && text[i] < 0x7f), "the picture has bytes that are not ASCII");
     }
 }
 
 static void check_html(const char *text) {
     const char *data = strstr(text, "id=\"data\">");
-    expect(data != NULL, "no data");
+    expect(data != NULL, "the page has no data");
     const char *end = strchr(data, '<');
     expect(end != NULL && strncmp(end, "</script>", 9) == 0 && end[-1] == '}', "the data ends early");
 }
@@ -38,7 +38,7 @@ static void draw(const struct map_plan *plan) {
             size_t size = 0;
             FILE *file = open_memstream(&text, &size);
             if (file != NULL) {
-                expect((as_html ? map_html_write : map_svg_write)(views, n, file), "not written");
+                expect((as_html ? map_html_write : map_svg_write)(views, n, file), "the picture cannot be written");
                 fclose(file);
                 as_html ? check_html(text) : check_svg(text, size);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_model.c: a small model's file with some bytes changed, from the file to the logits: refused with a message, or loaded,
-// placed, planned and computed.
+// fuzz_model.c: the file of a small model with some bytes changed. The model is refused with a message, or it is loaded, placed,
+// planned and computed.
 
 #include "fuzz/patched.h"
 #include "support/model_sample.h"
@@ -12,7 +12,7 @@ static void decode(const struct model *model, const struct model_devices *device
     const int32_t tokens[] = {0, 1, 2};
     if (s != NULL && session_reserve(s, &error)) {
         const bool is_done = session_decode(s, tokens, model->params.n_vocab > 3 ? 3 : 1, &error);
-        expect(is_done == (error.text[0] == '\0'), "failed without a word, or done with one");
+        expect(is_done == (error.text[0] == '\0'), "failed without a message, or succeeded with one");
     }
     session_free(s);
 }
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct patched sample;
     static struct model_devices devices;
     struct model_error error = {""};
-    if (sample.whole == NULL) {
+    if (sample.original == NULL) {
         char path[] = "/tmp/fuzz-model-XXXXXX";
         struct sample_model m = sample_model_default();
         m.n_layer = 1, m.n_expert = 2, m.has_bias = true;
@@ -29,10 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         patched_open(&sample, path);
         unlink(path);
         ggml_log_set(quiet, NULL);
-        expect(model_devices_open(&devices, NULL, 1, &error), "no device");
+        expect(model_devices_open(&devices, NULL, 1, &error), "cannot open a device");
     }
     struct model *model = model_open(patched_write(&sample, data, size), &error);
-    expect((model != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
+    expect((model != NULL) == (error.text[0] == '\0'), "refused without a message, or accepted with one");
     if (model != NULL && model_place(model, &devices, false, NULL, NULL, &error)) {
         decode(model, &devices);
     }

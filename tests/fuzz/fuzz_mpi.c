@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_mpi.c: a worker's reader of messages, and all that it does with them: the input is a row of commands, each with its length
-// before it. Buffers are small, so that what is outside of them is soon reached. The worker is kept from input to input, emptied:
-// opening its device would be most of the time.
+// fuzz_mpi.c: a worker's message reader and the commands that it runs. The input is a sequence of commands, each preceded by its
+// length. Buffers are small, so that accesses outside are frequent. The worker is emptied and reused for each input, because
+// opening its device would take most of the time.
 
 #include "fuzz/fuzz.h"
 
@@ -12,18 +12,18 @@
 
 #include <string.h>
 
-// What waits for another rank, which there is none of, would wait for ever.
+// Returns whether a command waits for another rank. There is no other rank, so it would wait forever.
 static bool waits(uint32_t kind) {
     return kind == MPI_COPY_IN || kind == MPI_AWAIT || kind == MPI_GROUP_SUM;
 }
 
 static void command(struct mpi_worker *w, const uint8_t *bytes, size_t size) {
-    struct mpi_queue_item item = {.message = {.size = size, .bytes = malloc(size)}}; // its own end, which sanitizers watch
+    struct mpi_queue_item item = {.message = {.size = size, .bytes = malloc(size)}}; // exact size: sanitizers detect overreads
     struct mpi_head head;
     memcpy(item.message.bytes, bytes, size);
     memcpy(&head, bytes, sizeof head);
     head.kind = head.kind < 256 ? MPI_COMMAND + head.kind % (MPI_COMMAND_END - MPI_COMMAND + 1) : head.kind;
-    // Numbers of things are small, or too large: a long table is empty, and takes its time to go through.
+    // Ids are small or too large. With ids between, tables would be long and empty, and walking them would be slow.
     head.id = head.id < 1 << 12 ? head.id % 32 : head.id | (uint32_t) 1 << 20;
     memcpy(item.message.bytes, &head, sizeof head);
     if (!waits(head.kind)) {
@@ -37,7 +37,7 @@ static void command_of(struct mpi_worker *w, uint32_t kind, size_t id, uint64_t 
     command(w, (const uint8_t *) &head, sizeof head);
 }
 
-// As it was when it was new.
+// Frees all objects, so that the worker is as after mpi_worker_init.
 static void worker_empty(struct mpi_worker *w) {
     for (size_t i = 0; i < w->n_graphs; i++) {
         command_of(w, MPI_GRAPH_FREE, i, 0);
@@ -50,7 +50,7 @@ static void worker_empty(struct mpi_worker *w) {
             command_of(w, MPI_BUFFER_FREE, i, 0);
         }
     }
-    expect(w->devices[0].used == 0, "memory is used by no buffer");
+    expect(w->devices[0].used == 0, "memory is in use, but there is no buffer");
     shim_free(w->graphs);
     shim_free(w->groups);
     shim_free(w->buffers);
@@ -75,16 +75,16 @@ static void commands_do(struct mpi_worker *w, const uint8_t *data, size_t size) 
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static struct mpi_queue queue; // its address is the worker's for good
+    static struct mpi_queue queue; // the worker keeps its address
     static struct mpi_worker w;
     struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
     struct mpi_loop *loop = mpi_loop_new(2);
-    expect(loop != NULL && mpi_loop_open(loop, 1, &t) && mpi_queue_init(&queue, &t), "no mail");
+    expect(loop != NULL && mpi_loop_open(loop, 1, &t) && mpi_queue_init(&queue, &t), "cannot open the message queue");
     if (w.queue == NULL) {
         ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
         struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = 1 << 16};
         ggml_log_set(quiet, NULL);
-        expect(mpi_worker_init(&w, &queue, 0, &params), "no worker");
+        expect(mpi_worker_init(&w, &queue, 0, &params), "cannot start the worker");
     }
     commands_do(&w, data, size);
     worker_empty(&w);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_op.c: kernels through ops: the input chooses an op, types, extents, strides, parameters and numbers (prop/op_cases.h), on
-// memory between walls.
+// fuzz_op.c: kernels through ops. The input chooses an op, types, extents, strides and parameters (prop/op_cases.h). Memory is
+// between guard pages.
 
 #include "fuzz/fuzz.h"
 #include "prop/op_cases.h"
@@ -9,9 +9,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct op_cases cases;
     if (cases.cpu == NULL) {
         op_cases_open(&cases, 1);
-        cases.max_elements = 2048; // more of them say nothing new, and a thread is dear
+        cases.max_elements = 2048; // larger tensors test nothing new, and starting a thread is slow
         cases.threads_chance = 256;
-        signal(SIGSEGV, SIG_DFL); // the fuzzer keeps the input of a crash only if the process dies of it
+        signal(SIGSEGV, SIG_DFL); // libFuzzer stores the input of a crash only if the signal kills the process
         signal(SIGBUS, SIG_DFL);
         signal(SIGFPE, SIG_DFL);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_plan.c: any bytes as items and params for the solver: no crash, no plan that the checker refuses, no peak below the bound,
-// and no end of time. The same bytes solve twice to the same plan unless time ran out, which it does at some look at the clock.
+// fuzz_plan.c: any bytes as items and params for the solver. There must be no crash, no plan that the checker refuses, no peak
+// below the bound, and the solver must end in time. Without a time limit, the same input gives the same plan twice. With one, the
+// clock jumps at a reading that the input chooses (clock.h).
 
 #include "fuzz/bytes.h"
 #include "fuzz/clock.h"
@@ -11,17 +12,17 @@
 #include <time.h>
 
 #define MAX_ITEMS 64
-#define CHUNKED_ITEMS 10 // in chunks: each more is another 400 orders to try
+#define CHUNKED_ITEMS 10 // with chunks: each further item adds 400 orders to try
 #define BUDGET_US 300
-#define JUMPS 12
-#define PATIENCE_S 2 // of the processor: sanitizers are slow, and the machine may have other work
+#define JUMP_LIMIT 12 // the clock jumps before its JUMP_LIMIT-th reading
+#define PATIENCE_S 2  // processor time: sanitizers are slow, and the machine may be busy
 
 static int64_t some_step(struct bytes *b) {
     const uint64_t kind = get(b, 1);
     return kind < 250 ? (int64_t) (kind % 32) : (int64_t) get(b, 8) >> 2;
 }
 
-// What items of one input may have, so that most inputs are free of contradictions.
+// Features that the items of one input may have. Few features per input make contradictions rare.
 enum { RAW = 1, ALIGNED = 2, FIXED = 4, ALIASES = 8, POOLS = 16 };
 
 static int64_t read_items(struct bytes *b, struct berth_plan_item *items, int64_t n_most) {
@@ -45,7 +46,7 @@ static int64_t read_items(struct bytes *b, struct berth_plan_item *items, int64_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct berth_plan_item items[MAX_ITEMS];
-    uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
+    uint64_t offsets[MAX_ITEMS + 1], offsets_2[MAX_ITEMS + 1];
     struct berth_plan_report report, second;
     struct berth_plan_fault fault;
     struct bytes b = {data, data + size};
@@ -59,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     params.n_threads = (shape & 0xe0) == 0xe0 ? 2 : 0;
     const int64_t n = read_items(&b, items, params.max_chunk != 0 ? CHUNKED_ITEMS : MAX_ITEMS);
 
-    clock_jump_at(params.budget_us > 0 ? clock_number(data, size, JUMPS) : 0);
+    clock_jump_at(params.budget_us > 0 ? clock_input_hash(data, size, JUMP_LIMIT) : 0);
     const clock_t start = clock();
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
     expect(clock() - start < PATIENCE_S * CLOCKS_PER_SEC, "took too long");
@@ -71,15 +72,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(report.peak >= report.bound, "peak below the bound");
     expect(params.capacity != 0 || !report.proven || report.peak == report.bound, "proven without proof");
     uint64_t bound;
-    expect(berth_plan_bound(items, n, &params, &bound, NULL) == GGML_STATUS_SUCCESS && bound <= report.bound, "the bound fell");
+    expect(berth_plan_bound(items, n, &params, &bound, NULL) == GGML_STATUS_SUCCESS && bound <= report.bound,
+        "the search lowered the bound");
     if (params.budget_us == 0) {
-        expect(berth_plan_solve(items, n, &params, again, &second) == GGML_STATUS_SUCCESS && second.peak == report.peak &&
-                   (n == 0 || memcmp(offsets, again, (size_t) n * sizeof *offsets) == 0),
-            "two answers");
+        expect(berth_plan_solve(items, n, &params, offsets_2, &second) == GGML_STATUS_SUCCESS && second.peak == report.peak &&
+                   (n == 0 || memcmp(offsets, offsets_2, (size_t) n * sizeof *offsets) == 0),
+            "the same input gives two different plans");
     }
     params.start = offsets;
     clock_jump_at(0);
-    expect(berth_plan_solve(items, n, &params, again, &second) == GGML_STATUS_SUCCESS && second.peak <= report.peak,
-        "worse than its start");
+    expect(berth_plan_solve(items, n, &params, offsets_2, &second) == GGML_STATUS_SUCCESS && second.peak <= report.peak,
+        "the plan is worse than its start plan");
     return 0;
 }

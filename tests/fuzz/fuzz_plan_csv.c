@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_plan_csv.c: any bytes for the readers of plans, as CSV and as JSON: no crash, a message for every refusal, and what was
-// read is written and read again the same.
+// fuzz_plan_csv.c: any bytes for the readers of plans, as CSV and as JSON. There must be no crash, and a message for every refusal.
+// Plans that were read can be written and read back unchanged.
 
 #include "fuzz/fuzz.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// In CSV, where ids are all different, one that JSON had twice is "id (2)".
+// CSV requires unique ids. The second item with the id "id" in JSON has the id "id (2)" in CSV.
 static bool is_same_id(const char *now, const char *was) {
     const size_t n = strlen(was);
     return strcmp(now, was) == 0 || (strncmp(now, was, n) == 0 && strncmp(now + n, " (", 2) == 0);
@@ -25,15 +25,15 @@ static void round_trip(const struct berth_plan_set *set, bool as_json) {
     const enum ggml_status status =
         as_json ? berth_plan_write_json(set, set->offsets, NULL, file) : berth_plan_write_csv(set, set->offsets, file);
     fclose(file);
-    expect(status == GGML_STATUS_SUCCESS, "not written");
+    expect(status == GGML_STATUS_SUCCESS, "the plan cannot be written");
     expect((as_json ? berth_plan_read_json(text, size, "again", &two) : berth_plan_read_csv(text, size, "again", &two)) ==
                GGML_STATUS_SUCCESS,
-        "not read again");
+        "the written plan cannot be read");
     expect(two->n_items == set->n_items, "items lost");
     for (size_t i = 0; i < set->n_items; i++) {
         expect(memcmp(&two->items[i], &set->items[i], sizeof set->items[i]) == 0 && two->offsets[i] == set->offsets[i],
             "items changed");
-        expect(as_json || is_same_id(two->ids[i], set->ids[i]), "ids changed"); // JSON mends what is no UTF-8
+        expect(as_json || is_same_id(two->ids[i], set->ids[i]), "ids changed"); // JSON replaces bytes that are not UTF-8
     }
     expect(!as_json || (two->n_tensors == set->n_tensors && two->n_pools == set->n_pools), "tensors or pools lost");
     for (size_t i = 0; i < two->n_tensors; i++) {
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const enum ggml_status status = as_json ? berth_plan_read_json((const char *) data, size, "in", &set)
                                                 : berth_plan_read_csv((const char *) data, size, "in", &set);
         expect((status == GGML_STATUS_SUCCESS) == (set != NULL), "status and set disagree");
-        expect(set != NULL || strncmp(berth_last_error(), "in:", 3) == 0, "no place in the message");
+        expect(set != NULL || strncmp(berth_last_error(), "in:", 3) == 0, "the message has no line number");
         if (set != NULL) {
             round_trip(set, true);
             round_trip(set, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fuzz_schema.c: any bytes as a JSON schema: refused with a message, or it becomes a grammar whose texts are JSON.
+// fuzz_schema.c: any bytes as a JSON schema. The schema is refused with a message, or it becomes a grammar that accepts only JSON.
 
 #include "base/json.h"
 #include "fuzz/guided.h"
@@ -10,11 +10,12 @@
 static void text_check(const char *text, size_t size) {
     struct berth_json r;
     berth_json_init(&r, text, size, "text");
-    expect(memmem(text, size, "\\u", 2) != NULL || (berth_json_skip(&r) && berth_json_done(&r)), "a text that is not JSON");
+    expect(memmem(text, size, "\\u", 2) != NULL || (berth_json_skip(&r) && berth_json_done(&r)),
+        "the grammar accepts a text that is not JSON");
     berth_json_fini(&r);
 }
 
-// A walk by chance.
+// Follows a random path through the grammar and checks each text that may end.
 static void walk(struct guide *guide, uint32_t seed) {
     char text[MAX_TEXT];
     bool allowed[GUIDED_TOKENS];
@@ -40,17 +41,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     struct model_error error = {""};
     char *text = schema_to_grammar(&(struct guide_source){.text = (const char *) data, .size = size, .name = "schema"}, &error);
-    expect((text != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
+    expect((text != NULL) == (error.text[0] == '\0'), "refused without a message, or accepted with one");
     if (text == NULL) {
         return 0;
     }
     struct grammar *g = guided_grammar(text, strlen(text));
-    expect(g != NULL, "a schema became no grammar");
+    expect(g != NULL, "the grammar of a schema is invalid");
     struct guide *guide = guide_new(g, vocab, &error);
     if (guide != NULL) {
         walk(guide, (uint32_t) size * 2654435761u + data[size / 2]);
     }
-    expect(guide != NULL || error.text[0] != '\0', "refused without a word");
+    expect(guide != NULL || error.text[0] != '\0', "refused without a message");
     guide_free(guide);
     grammar_free(g);
     berth_free(text);

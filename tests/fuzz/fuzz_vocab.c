@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_vocab.c: any bytes as a model file's keys, and the rest of them as a text: the tokenizer refuses with a message, or it
-// works: all tokens are of the vocabulary, and their pieces are bounded.
+// fuzz_vocab.c: the first bytes as the keys of a model file, the rest as a text. The tokenizer is refused with a message, or it
+// works: all tokens are in the vocabulary, and the sizes of their pieces are bounded.
 
 #include "fuzz/fuzz.h"
 #include "model/vocab.h"
@@ -18,7 +18,7 @@ static void encode(const struct vocab *v, const char *text, size_t size, bool sp
     expect(vocab_encode(v, text, size, special ? ENCODE_ADD | ENCODE_PARSE : ENCODE_PLAIN, &list, &error), "a text is refused");
     expect(list.n <= 4 * size + 8, "more tokens than bytes");
     for (size_t i = 0; i < list.n; i++) {
-        expect(list.ids[i] >= 0 && list.ids[i] < v->n_tokens, "a token that is none");
+        expect(list.ids[i] >= 0 && list.ids[i] < v->n_tokens, "a token is not in the vocabulary");
         const size_t n = vocab_piece(v, list.ids[i], piece, v->max_size + 8);
         expect(n <= v->max_size + 8, "a piece longer than the longest token");
         expect(utf8_stream_put(&stream, piece, n, chars) <= 3 * (n + 4), "more characters than bytes");
@@ -30,7 +30,7 @@ static void encode(const struct vocab *v, const char *text, size_t size, bool sp
     free(chars);
 }
 
-// The last byte says how many of those before it are the text.
+// The last byte is the length of the text before it.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ggml_log_set(quiet, NULL);
     const size_t n_text = size > 0 ? data[size - 1] % size : 0;
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY) {
         struct model_error error = {""};
         struct vocab *v = vocab_new(g, (int64_t) gguf_get_arr_n(g, id), &error);
-        expect((v != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
+        expect((v != NULL) == (error.text[0] == '\0'), "refused without a message, or accepted with one");
         if (v != NULL) {
             encode(v, (const char *) data + n_file, n_text, true);
             encode(v, (const char *) data + n_file, n_text, false);

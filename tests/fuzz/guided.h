@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// guided.h: a vocabulary of all bytes, some pairs of them and an end, and what must hold for any grammar over it.
+// guided.h: a vocabulary of all bytes, some pairs of bytes and an end token, and properties that hold for any grammar over it.
 #pragma once
 
 #include "fuzz/fuzz.h"
@@ -15,7 +15,7 @@
 static const char guided_letters[] = "ab{\"x]\n1";
 
 static inline struct vocab *guided_vocab(void) {
-    static struct gguf_context *keys; // the vocabulary borrows its texts
+    static struct gguf_context *keys; // not freed: the vocabulary refers to its texts
     static char texts[GUIDED_TOKENS][8];
     const char *tokens[GUIDED_TOKENS], *merge = "a b";
     int32_t types[GUIDED_TOKENS];
@@ -46,7 +46,7 @@ static inline struct vocab *guided_vocab(void) {
     return v;
 }
 
-// Which tokens may follow. False: a limit was reached, with an error.
+// Finds the tokens that may follow. False: a limit was reached, with an error message.
 static inline bool guided_mask(struct guide *guide, bool allowed[GUIDED_TOKENS]) {
     struct model_error error = {""};
     float logits[GUIDED_TOKENS] = {0};
@@ -56,12 +56,12 @@ static inline bool guided_mask(struct guide *guide, bool allowed[GUIDED_TOKENS])
         allowed[i] = logits[i] == 0;
         n_allowed += allowed[i];
     }
-    expect((n < 0) == (error.text[0] != '\0'), "refused without a word, or allowed with one");
-    expect(n < 0 || n == n_allowed, "another number of tokens is left than is said");
+    expect((n < 0) == (error.text[0] != '\0'), "refused without a message, or allowed with one");
+    expect(n < 0 || n == n_allowed, "the number of allowed tokens is wrong");
     return n >= 0;
 }
 
-// Takes a byte that is allowed: pairs that begin with it were allowed exactly if their second byte is now.
+// Accepts a byte that is allowed. Pairs that begin with this byte were allowed before exactly if their second byte is allowed now.
 static inline bool guided_take(struct guide *guide, uint8_t byte, bool allowed[GUIDED_TOKENS]) {
     struct model_error error = {""};
     bool before[GUIDED_TOKENS];
@@ -71,19 +71,19 @@ static inline bool guided_take(struct guide *guide, uint8_t byte, bool allowed[G
     }
     for (int i = 0; i < GUIDED_PAIRS; i++) {
         if ((uint8_t) guided_letters[i / 8] == byte) {
-            expect(before[256 + i] == allowed[(uint8_t) guided_letters[i % 8]], "a pair is not allowed as its bytes are");
+            expect(before[256 + i] == allowed[(uint8_t) guided_letters[i % 8]], "a pair and its bytes are not allowed alike");
         }
     }
     return true;
 }
 
-// A grammar with limits that a fuzzer reaches.
+// Makes a grammar with limits that a fuzzer can reach.
 static inline struct grammar *guided_grammar(const char *text, size_t size) {
     struct model_error error = {""};
     struct grammar *g = grammar_new(text, size, NULL, NULL, &error);
-    expect((g != NULL) == (error.text[0] == '\0'), "refused without a word, or accepted with one");
+    expect((g != NULL) == (error.text[0] == '\0'), "refused without a message, or accepted with one");
     if (g != NULL) {
-        // '.' and [^x] are the parts of UTF-8's range, of up to five elements each.
+        // '.' and [^x] become ranges of UTF-8, of up to five elements each.
         expect(g->n_elems <= 64 * size + 64 && g->n_rules <= 2 * size + 8, "more elements than the text can have");
         g->max_stack_size = 1 << 20;
         g->max_steps = 20000;

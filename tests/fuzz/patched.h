@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// patched.h: a whole file with a few of its bytes changed, since bytes out of nowhere seldom pass the first check of a large
-// format. The input is a list of changes, 6 bytes each: where (3), how (1), what (2); an input that is no multiple of 6 cuts the
-// file too.
+// patched.h: makes a complete file with a few bytes changed, because random bytes seldom pass the first check of a large format.
+// The input is a list of changes of 6 bytes each: position (3), kind (1), value (2). An input whose size is not a multiple of 6
+// also truncates the file.
 #pragma once
 
 #include "fuzz/fuzz.h"
@@ -13,25 +13,25 @@
 #include <unistd.h>
 
 struct patched {
-    uint8_t *whole; // the file as it should be
+    uint8_t *original; // the unchanged file
     size_t size;
-    uint8_t *bytes; // changed
+    uint8_t *bytes; // the changed file
     int fd;
     char path[64];
 };
 
-// Reads the sample from path; its changed twin is a file in memory.
+// Reads the sample from path. The changed file is in memory.
 static inline void patched_open(struct patched *p, const char *path) {
     FILE *file = fopen(path, "rb");
-    expect(file != NULL && fseek(file, 0, SEEK_END) == 0, "no sample");
+    expect(file != NULL && fseek(file, 0, SEEK_END) == 0, "cannot open the sample");
     p->size = (size_t) ftell(file);
-    p->whole = malloc(p->size);
+    p->original = malloc(p->size);
     p->bytes = malloc(p->size);
-    expect(p->whole != NULL && p->bytes != NULL && fseek(file, 0, SEEK_SET) == 0, "no sample");
-    expect(fread(p->whole, 1, p->size, file) == p->size, "no sample");
+    expect(p->original != NULL && p->bytes != NULL && fseek(file, 0, SEEK_SET) == 0, "cannot load the sample");
+    expect(fread(p->original, 1, p->size, file) == p->size, "cannot read the sample");
     fclose(file);
     p->fd = (int) memfd_create("patched", 0);
-    expect(p->fd >= 0, "no file in memory");
+    expect(p->fd >= 0, "cannot create a file in memory");
     snprintf(p->path, sizeof p->path, "/proc/self/fd/%d", p->fd);
 }
 
@@ -40,12 +40,12 @@ static inline void patch(uint8_t *at, size_t room, uint8_t how, uint16_t what) {
         0, 1, 2, 255, 256, 65535, 65536, UINT32_MAX, (uint64_t) 1 << 32, INT64_MAX, (uint64_t) 1 << 63, UINT64_MAX};
     const uint64_t value = how < 128 ? what : odd[what % (sizeof odd / sizeof *odd)];
     const size_t n = (size_t) 1 << (how % 4);
-    memcpy(at, &value, n < room ? n : room); // little endian, as the formats are
+    memcpy(at, &value, n < room ? n : room); // little endian, as in the formats
 }
 
 static inline const char *patched_write(struct patched *p, const uint8_t *data, size_t size) {
     size_t n_bytes = p->size;
-    memcpy(p->bytes, p->whole, p->size);
+    memcpy(p->bytes, p->original, p->size);
     for (size_t i = 0; i + 6 <= size; i += 6) {
         const uint8_t *d = data + i;
         const size_t where = ((size_t) d[0] | (size_t) d[1] << 8 | (size_t) d[2] << 16) % p->size;
@@ -54,7 +54,7 @@ static inline const char *patched_write(struct patched *p, const uint8_t *data, 
     if (size % 6 != 0) {
         n_bytes = p->size / 6 * (size % 6);
     }
-    expect(ftruncate(p->fd, 0) == 0 && pwrite(p->fd, p->bytes, n_bytes, 0) == (ssize_t) n_bytes,
-        "the file in memory is not written");
+    expect(
+        ftruncate(p->fd, 0) == 0 && pwrite(p->fd, p->bytes, n_bytes, 0) == (ssize_t) n_bytes, "cannot write the file in memory");
     return p->path;
 }

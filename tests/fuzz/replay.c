@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// replay.c: runs a fuzz target on files, folders of files, and each file cut off at every eighth byte; without libFuzzer.
+// replay.c: runs a fuzz target without libFuzzer, on files and folders of files; each file is also truncated at every eighth byte.
 
 #include <dirent.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ static int replay_file(const char *path) {
     uint8_t *data = malloc(1 << 20);
     const size_t size = data == NULL ? 0 : fread(data, 1, 1 << 20, file);
     for (size_t n = 0; n <= size; n += n + 8 <= size ? 8 : n < size ? size - n : 1) {
-        uint8_t *copy = malloc(n == 0 ? 1 : n); // its end is the end of the data
+        uint8_t *copy = malloc(n == 0 ? 1 : n); // exact size, so that sanitizers detect a read past the end
         if (copy == NULL) {
             break;
         }
