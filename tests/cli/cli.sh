@@ -64,7 +64,7 @@ expect 3 "Is a directory" plan "$tmp"
 expect 3 "broken.csv:3: upper 'two'" plan "$tmp/broken.csv"
 expect 3 "broken.json:3:12: a number is expected" plan "$tmp/broken.json"
 expect 3 "noise:" plan "$tmp/noise"
-expect 3 "standard input:1: empty" plan -
+expect 3 "standard input:1: the file is empty" plan -
 expect 3 "cannot be written" plan $small -o "$tmp/no/such/folder.csv"
 expect 3 "cannot be written: Is a directory" plan $small -o "$tmp"
 expect 3 "cannot be written: No such file" plan $small -o ""

@@ -238,7 +238,7 @@ enum ggml_status berth_budget_check(const struct berth_budget_op *ops, size_t n_
         params = &no_params;
     }
     if (result == NULL || (steps == NULL && n_steps > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "budget: result or steps is NULL");
     }
     *result = NULL;
     enum ggml_status status = budget_graph_init(&g, ops, n_ops, params);
@@ -258,7 +258,7 @@ enum ggml_status berth_budget_items(const struct berth_budget_op *ops, size_t n_
         params = &no_params;
     }
     if (items == NULL || n_items == NULL || (steps == NULL && n_steps > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "budget: items, n_items or steps is NULL");
     }
     enum ggml_status status = budget_graph_init(&g, ops, n_ops, params);
     if (status != GGML_STATUS_SUCCESS) {

@@ -17,12 +17,12 @@
 struct walk {
     const struct budget_graph *g;
     struct budget_steps *out;
-    bool *is_there;    // [n] the value is in memory
-    int32_t *n_locks;  // [n] number of running ops that need the value in memory
-    int32_t *hold;     // [n] the last op of the order that may need the value, directly or to recompute other values
-    int32_t *there;    // [n_there] values in memory that have bytes, in no order
-    int32_t *there_at; // [n] index of the value in there
-    int32_t n_there;
+    bool *is_resident;    // [n] the value is in memory
+    int32_t *n_locks;     // [n] number of running ops that need the value in memory
+    int32_t *last_need;   // [n] the last op of the order that may need the value, directly or to recompute other values
+    int32_t *resident;    // [n_resident] values in memory that have bytes, in no order
+    int32_t *resident_at; // [n] index of the value in resident
+    int32_t n_resident;
     int32_t *seen; // [n] stamp of the last visit
     int32_t stamp;
     uint64_t *bytes; // [n_pools]
@@ -34,39 +34,40 @@ struct walk {
 };
 
 // If op i is recomputed for op `last` of the order, it runs before the op `until` that forbids it.
-static int32_t hold_most(const struct budget_graph *g, int32_t i, int32_t last) {
+static int32_t last_need_limit(const struct budget_graph *g, int32_t i, int32_t last) {
     return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
 }
 
-static void hold_find(struct walk *w) {
+static void last_needs_find(struct walk *w) {
     const struct budget_graph *g = w->g;
     for (int pass = 0; pass < 2; pass++) { // two passes, because inputs may be after their readers
         for (int32_t i = g->n; i-- > 0;) {
             int32_t last = g->keep[i] ? g->n : -1;
             for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1]; k++) {
-                const int32_t r = g->readers.at[k], at = g->can_recompute[r] && w->hold[r] > r ? hold_most(g, r, w->hold[r]) : r;
+                const int32_t r = g->readers.at[k],
+                              at = g->can_recompute[r] && w->last_need[r] > r ? last_need_limit(g, r, w->last_need[r]) : r;
                 last = max_i32(at, last);
             }
-            w->hold[i] = last;
+            w->last_need[i] = last;
         }
     }
 }
 
-static void there_put(struct walk *w, int32_t i) {
-    w->is_there[i] = true;
+static void resident_add(struct walk *w, int32_t i) {
+    w->is_resident[i] = true;
     if (w->g->size[i] > 0) {
-        w->there_at[i] = w->n_there;
-        w->there[w->n_there++] = i;
+        w->resident_at[i] = w->n_resident;
+        w->resident[w->n_resident++] = i;
         w->bytes[w->g->pool[i]] += w->g->size[i];
     }
 }
 
-static void there_drop(struct walk *w, int32_t i) {
-    w->is_there[i] = false;
+static void resident_remove(struct walk *w, int32_t i) {
+    w->is_resident[i] = false;
     if (w->g->size[i] > 0) {
-        const int32_t other = w->there[--w->n_there];
-        w->there[w->there_at[i]] = other;
-        w->there_at[other] = w->there_at[i];
+        const int32_t other = w->resident[--w->n_resident];
+        w->resident[w->resident_at[i]] = other;
+        w->resident_at[other] = w->resident_at[i];
         w->bytes[w->g->pool[i]] -= w->g->size[i];
     }
 }
@@ -85,7 +86,7 @@ static int32_t next_use(const struct walk *w, int32_t i) {
     if (lo < g->readers.start[i + 1]) {
         return g->readers.at[lo];
     }
-    return w->hold[i] > w->pos ? (w->hold[i] + 3 * g->n) / 4 : g->n;
+    return w->last_need[i] > w->pos ? (w->last_need[i] + 3 * g->n) / 4 : g->n;
 }
 
 // Estimates the cost of recomputing the value now, with its missing sources. Inspects LOOK_MAX ops at most.
@@ -101,7 +102,7 @@ static double recompute_cost(struct walk *w, int32_t value) {
         cost += (double) g->cost[list[at]];
         for (int32_t k = g->srcs.start[list[at]]; k < g->srcs.start[list[at] + 1] && n < LOOK_MAX; k++) {
             const int32_t src = g->srcs.at[k];
-            if (!w->is_there[src] && w->seen[src] != w->stamp) {
+            if (!w->is_resident[src] && w->seen[src] != w->stamp) {
                 w->seen[src] = w->stamp;
                 list[n++] = src;
             }
@@ -115,9 +116,9 @@ static bool pool_evict(struct walk *w, int32_t pool) {
     const struct budget_graph *g = w->g;
     int32_t best = -1;
     double best_score = INFINITY;
-    *g->work += 4 * (int64_t) w->n_there;
-    for (int32_t k = 0; k < w->n_there; k++) {
-        const int32_t i = w->there[k];
+    *g->work += 4 * (int64_t) w->n_resident;
+    for (int32_t k = 0; k < w->n_resident; k++) {
+        const int32_t i = w->resident[k];
         if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->can_recompute[i] ||
             (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
             continue;
@@ -130,18 +131,18 @@ static bool pool_evict(struct walk *w, int32_t pool) {
         }
     }
     if (best >= 0) {
-        there_drop(w, best);
+        resident_remove(w, best);
     }
     return best >= 0;
 }
 
-static void srcs_leave(struct walk *w, int32_t i) {
+static void srcs_release(struct walk *w, int32_t i) {
     const struct budget_graph *g = w->g;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
         const int32_t src = g->srcs.at[k];
         w->n_locks[src]--;
-        if (w->is_there[src] && w->n_locks[src] == 0 && !g->keep[src] && w->hold[src] <= w->pos) {
-            there_drop(w, src);
+        if (w->is_resident[src] && w->n_locks[src] == 0 && !g->keep[src] && w->last_need[src] <= w->pos) {
+            resident_remove(w, src);
         }
     }
 }
@@ -150,14 +151,14 @@ static bool takes_over(const struct walk *w, int32_t i) {
     const struct budget_graph *g = w->g;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && k - g->srcs.start[i] < 64; k++) {
         const int32_t src = g->srcs.at[k];
-        if ((g->takeover[i] >> (k - g->srcs.start[i]) & 1) != 0 && w->n_locks[src] == 1 && w->hold[src] <= w->pos) {
+        if ((g->takeover[i] >> (k - g->srcs.start[i]) & 1) != 0 && w->n_locks[src] == 1 && w->last_need[src] <= w->pos) {
             return true;
         }
     }
     return false;
 }
 
-static void value_make(struct walk *w, int32_t i, int32_t depth) {
+static void value_compute(struct walk *w, int32_t i, int32_t depth) {
     const struct budget_graph *g = w->g;
     const uint64_t limit = g->pools[g->pool[i]].limit;
     if (depth > DEPTH_MAX || w->out->n > w->max_steps || budget_is_over(g, w->end) ||
@@ -169,8 +170,8 @@ static void value_make(struct walk *w, int32_t i, int32_t depth) {
         w->n_locks[g->srcs.at[k]]++;
     }
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && w->answer == BUDGET_NONE; k++) {
-        if (!w->is_there[g->srcs.at[k]]) {
-            value_make(w, g->srcs.at[k], depth + 1);
+        if (!w->is_resident[g->srcs.at[k]]) {
+            value_compute(w, g->srcs.at[k], depth + 1);
         }
     }
     const uint64_t size = takes_over(w, i) ? 0 : g->size[i];
@@ -181,9 +182,9 @@ static void value_make(struct walk *w, int32_t i, int32_t depth) {
         w->answer = BUDGET_OUT_OF_MEMORY;
     }
     if (w->answer == BUDGET_NONE) {
-        there_put(w, i);
-        w->n_locks[i]++; // keeps srcs_leave from discarding the result
-        srcs_leave(w, i);
+        resident_add(w, i);
+        w->n_locks[i]++; // keeps srcs_release from discarding the result
+        srcs_release(w, i);
         w->n_locks[i]--;
     }
 }
@@ -192,13 +193,13 @@ static void walk_all(struct walk *w) {
     const struct budget_graph *g = w->g;
     for (int32_t i = 0; i < g->n; i++) {
         if (budget_is_input(g, i)) {
-            there_put(w, i);
+            resident_add(w, i);
         }
     }
     for (int32_t i = 0; i < g->n && w->answer == BUDGET_NONE; i++) {
         w->pos = i;
-        if (!budget_is_input(g, i) && !w->is_there[i]) {
-            value_make(w, i, 0);
+        if (!budget_is_input(g, i) && !w->is_resident[i]) {
+            value_compute(w, i, 0);
         }
     }
 }
@@ -208,18 +209,18 @@ enum budget_answer budget_walk(
     const size_t n = (size_t) g->n;
     struct berth_arrays mem = {0};
     struct walk w = {.g = g, .out = out, .power = power, .end = end, .max_steps = GROW_MAX * n + 64};
-    w.is_there = berth_arrays_new(&mem, n, sizeof *w.is_there);
+    w.is_resident = berth_arrays_new(&mem, n, sizeof *w.is_resident);
     w.n_locks = berth_arrays_new(&mem, n, sizeof *w.n_locks);
-    w.hold = berth_arrays_new(&mem, n, sizeof *w.hold);
-    w.there = berth_arrays_new(&mem, n, sizeof *w.there);
-    w.there_at = berth_arrays_new(&mem, n, sizeof *w.there_at);
+    w.last_need = berth_arrays_new(&mem, n, sizeof *w.last_need);
+    w.resident = berth_arrays_new(&mem, n, sizeof *w.resident);
+    w.resident_at = berth_arrays_new(&mem, n, sizeof *w.resident_at);
     w.seen = berth_arrays_new(&mem, n, sizeof *w.seen);
     w.bytes = berth_arrays_new(&mem, (size_t) g->n_pools, sizeof *w.bytes);
     w.answer = BUDGET_OUT_OF_MEMORY;
     out->n = 0;
     if (!mem.has_failed) {
         w.answer = BUDGET_NONE;
-        hold_find(&w);
+        last_needs_find(&w);
         walk_all(&w);
         if (w.answer == BUDGET_NONE) {
             w.answer = BUDGET_FOUND;

@@ -49,7 +49,7 @@ static enum ggml_status read_all(FILE *file, const char *name, char **text, size
         const size_t n = fread(*text + *size, 1, n_cap - *size, file);
         *size += n;
         if (ferror(file)) {
-            return berth_fail(GGML_STATUS_FAILED, "cannot read %s: %s", name, strerror(errno));
+            return berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", name, strerror(errno));
         }
         if (n == 0) {
             break;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// beam.c: answers an ask of the exact search breadth first. Of all states with k placed blocks it keeps only the best ones. In each
-// state it tries every next block of the first valley. Each state gets all conclusions of the exact search, so many wrong choices
-// fail early. The others reduce the slack of the sections. The best states have the least sum of 1 / slack^2 over the sections.
-// Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the bound
-// after a minute. If no state was dropped, the answer "no" is a proof, as in the depth-first search.
+// beam.c: answers an ask of the exact search (exact.h) breadth first. Of all states with k placed blocks it keeps only the best
+// ones. In each state it tries every next block of the first valley. Each state gets all conclusions of the exact search, so many
+// wrong choices fail early. The others reduce the slack of the sections. The best states have the least sum of 1 / slack^2 over the
+// sections. Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the
+// bound after a minute. If no state was dropped, the answer "no" is a proof, as in the depth-first search.
 
 #include "plan/solve/exact_state.h"
 

@@ -193,7 +193,7 @@ bool berth_exact_try(struct exact *x, int32_t i, bool is_through, struct exact_p
 }
 
 bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct exact_part part) {
-    return !is_through && (!(x->ask->rules & EXACT_LONELY) || can_be_higher(x, i)) && berth_exact_raise(x, i, x->sky[i] + 1) &&
+    return !is_through && (!(x->ask->rules & EXACT_SKY_ONLY) || can_be_higher(x, i)) && berth_exact_raise(x, i, x->sky[i] + 1) &&
            berth_exact_settle(x, part);
 }
 

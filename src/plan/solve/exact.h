@@ -15,12 +15,12 @@ enum exact_answer {
 // Pruning rules. The sky of a block is the highest end of its placed neighbours. Tests switch off single rules.
 enum exact_rule {
     EXACT_DOMINANCE = 1, // a block is at its sky if no other block keeps it from sliding down to it
-    EXACT_LONELY = 2,    // a candidate is tried only at its sky if no unplaced neighbour can be below it
+    EXACT_SKY_ONLY = 2,  // a candidate is tried only at its sky if no unplaced neighbour can be below it
     EXACT_SPLIT = 4,     // parts of time that no unplaced block connects are searched separately
     EXACT_NOT_FIRST = 8, // a block that cannot be the lowest of a section is above a block that can
-    EXACT_STRAND = 16,   // a block that cannot be at its sky rests on an unplaced neighbour
+    EXACT_RESTING = 16,  // a block that cannot be at its sky rests on an unplaced neighbour
     EXACT_THROUGH = 32,  // a block that is alive in all sections of its part is at the bottom
-    EXACT_HEADS = 64,    // any subset of a section's blocks must fit between the lowest of them and C
+    EXACT_SUBSETS = 64,  // any subset of a section's blocks must fit between the lowest of them and C
     EXACT_TWINS = 128,   // of equal blocks, the one with the lower number is lower
     EXACT_SORTED = 256,  // of two blocks with one lifetime, one directly on the other, the larger is below
     EXACT_BORDERS =
@@ -47,10 +47,10 @@ void berth_exact_free(struct exact *x);
 enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_BLAMED, EXACT_N_VALLEYS };
 
 struct exact_ask {
-    int64_t cap; // units
-    enum plan_priority preorder;
-    enum exact_valley valley; // the valley that is filled first
-    unsigned rules;           // EXACT_ALL, or fewer rules in tests
+    int64_t cap;                 // units
+    enum plan_priority preorder; // decides among the candidates of a valley
+    enum exact_valley valley;    // the valley that is filled first
+    unsigned rules;              // EXACT_ALL, or fewer rules in tests
     // Blame counts failures. If a section cannot hold its unplaced blocks, the blame of these blocks and of the section grows by 1.
     float *blame;             // [n + n_sec] blame of blocks, then of sections; grows; NULL: not counted
     float weight;             // in the preorder, the size of the block with the most blame is multiplied by 1 + weight

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// exact_section.c: derives conclusions about the unplaced blocks of one section. A section is a one-machine scheduling problem:
-// each block is a job with release time low and length size, and C is the common deadline. A second rule looks at borders between
-// sections: if a section is full or nearly full, the blocks that begin at its border must take the addresses of the blocks that end
-// there. A section of n blocks costs O(n) if few lows have changed since the last check. A border costs O(blocks at it).
+// exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low and C. A section is a
+// one-machine scheduling problem: each block is a job with release time low and length size, and C is the common deadline. A second
+// rule looks at borders between sections: if a section is full or nearly full, the blocks that begin at its border must take the
+// addresses of the blocks that end there. A section of n blocks costs O(n) if few lows have changed since the last check. A border
+// costs O(blocks at it).
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -57,8 +58,8 @@ static void section_sort(struct section c) {
 }
 
 // For each k, the blocks from k on must fit between low[k] and C. rest: sum of the sizes of all blocks of the section.
-static bool section_heads(struct exact *x, struct section c, int64_t rest) {
-    for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_HEADS); k++) {
+static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest) {
+    for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_SUBSETS); k++) {
         if (!exact_holds(x, c.low[k] + rest)) {
             return false;
         }
@@ -249,7 +250,7 @@ static bool section_look(struct exact *x, int32_t s) {
         return true; // any block may be the lowest, and all fit
     }
     section_sort(c);
-    return section_heads(x, c, rest) && (!(x->ask->rules & EXACT_NOT_FIRST) || section_not_first(x, c, rest));
+    return section_subsets_fit(x, c, rest) && (!(x->ask->rules & EXACT_NOT_FIRST) || section_not_first(x, c, rest));
 }
 
 // Adds 1 to the blame of section s and of its unplaced blocks, because s cannot hold them.

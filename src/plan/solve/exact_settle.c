@@ -235,7 +235,7 @@ static bool settle_once(struct exact *x, struct exact_part part, bool *has_moved
         if (x->twin[i] >= 0 && (x->ask->rules & EXACT_TWINS) && !above_twin(x, i)) {
             return false;
         }
-        if (x->low[i] > x->sky[i] && (x->ask->rules & EXACT_STRAND) && !rest_on(x, i)) {
+        if (x->low[i] > x->sky[i] && (x->ask->rules & EXACT_RESTING) && !rest_on(x, i)) {
             return false;
         }
     }

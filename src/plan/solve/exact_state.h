@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact_state.h: the state of the exact search. exact_new.c allocates it, exact_settle.c and exact_section.c derive conclusions
-// from it, exact.c and beam.c walk the search tree. Neighbours are blocks that are alive together.
+// exact_state.h: the state of the exact search; C is the capacity in units. exact_new.c allocates it, exact_settle.c and
+// exact_section.c derive conclusions from it, exact.c and beam.c walk the search tree. Neighbours are blocks with a common section.
 //
 //   sky[i]     the highest end of a placed neighbour of block i: its offset if it is placed now
 //   low[i]     a lower bound of the offset of block i in all plans below this node; low[i] >= sky[i]

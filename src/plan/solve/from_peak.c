@@ -34,13 +34,13 @@ struct walk {
     int32_t n_gaps;
     int64_t work;
     int32_t failed_section; // the section where a walk found no gap, -1: none
-    bool is_back;           // the walk goes from later to earlier sections
+    bool is_backward;       // the walk goes from later to earlier sections
     bool is_by_size;        // the size of a gap decides before the neighbours
 };
 
 // Returns the end of a block's lifetime in the direction of the walk.
 static inline int64_t lifetime_end(const struct walk *w, int32_t i) {
-    return w->is_back ? -(int64_t) w->p->a[i] : w->p->b[i];
+    return w->is_backward ? -(int64_t) w->p->a[i] : w->p->b[i];
 }
 
 // ---- gaps ----
@@ -199,7 +199,7 @@ static void link_peak(struct walk *w, const int32_t *order, int32_t n) {
 static bool walk_forward(struct walk *w, int32_t s) {
     const struct plan_prob *p = w->p;
     int32_t i_end = 0;
-    w->is_back = false;
+    w->is_backward = false;
     while (i_end < p->n && p->b[w->by_end[i_end]] <= s) {
         i_end++;
     }
@@ -219,10 +219,10 @@ static bool walk_forward(struct walk *w, int32_t s) {
     return true;
 }
 
-static bool walk_back(struct walk *w, int32_t s) {
+static bool walk_backward(struct walk *w, int32_t s) {
     const struct plan_prob *p = w->p;
     int32_t i_first = p->n - 1;
-    w->is_back = true;
+    w->is_backward = true;
     while (i_first >= 0 && p->a[w->by_first[i_first]] > s) {
         i_first--;
     }
@@ -264,13 +264,13 @@ static void sort_ends(struct walk *w, int32_t *count) {
 }
 
 // Runs one walk, by the first rule and, if that fails, by the second.
-static bool peak_walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak, bool (*go)(struct walk *w, int32_t s)) {
+static bool peak_walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak, bool (*run)(struct walk *w, int32_t s)) {
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {
         w->is_by_size = rule == 1;
         w->work = 0;
         link_peak(w, order, n_peak);
-        ok = go(w, s);
+        ok = run(w, s);
     }
     return ok;
 }
@@ -278,7 +278,7 @@ static bool peak_walk(struct walk *w, int32_t s, const int32_t *order, int32_t n
 static bool walk_both(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
     w->work = 0;
     const int32_t n_peak = stack_peak(w, s, by, order);
-    return n_peak >= 0 && peak_walk(w, s, order, n_peak, walk_forward) && peak_walk(w, s, order, n_peak, walk_back);
+    return n_peak >= 0 && peak_walk(w, s, order, n_peak, walk_forward) && peak_walk(w, s, order, n_peak, walk_backward);
 }
 
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
@@ -359,7 +359,7 @@ static bool link_section(struct walk *w, int32_t s, int64_t cap) {
     return true;
 }
 
-static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct walk *w, int32_t s)) {
+static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*run)(struct walk *w, int32_t s)) {
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {
         w->is_by_size = rule == 1;
@@ -368,7 +368,7 @@ static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct wa
             w->failed_section = -2;
             return false;
         }
-        ok = go(w, s);
+        ok = run(w, s);
     }
     return ok;
 }
@@ -385,7 +385,7 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
         w.prev = w.by_end + n;
         w.next = w.prev + n;
         sort_ends(&w, w.next + n);
-        if (walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_back)) {
+        if (walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_backward)) {
             w.failed_section = -1;
         }
     }

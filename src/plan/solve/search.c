@@ -6,9 +6,9 @@
 // Question 1 comes first: the bound is nearly always the optimum, and a smaller capacity is often easier to search. Question 2 gets
 // a share of the nodes. If the caller gave a capacity, question 1 is asked for it, and there is no question 2.
 // A question goes to a portfolio of members: fixed orders of valleys and blocks. Then it goes to chains. A chain is a sequence of
-// short asks (links). Blocks with blame from earlier links count as larger and so are placed earlier. Chains often succeed where
-// every fixed order fails. The asks form a list. The first conclusive answer in the order of the list counts, whichever thread
-// finds it. So threads change the time, not the result.
+// short asks (links). Blocks with blame (exact.h) from earlier links count as larger, so they are placed earlier. Chains often
+// succeed where every fixed order fails. The asks form a list. The first conclusive answer in the order of the list counts,
+// whichever thread finds it. So threads change the time, not the result.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"

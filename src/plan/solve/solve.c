@@ -20,7 +20,7 @@ struct solve {
     int64_t start_us;
     int64_t searched_us;     // time or counted work that searches have used
     struct plan_work work;   // counted work of searches, if params.is_counted
-    uint64_t most;           // bytes; the highest peak of a pool so far
+    uint64_t peak_max;       // bytes; the highest peak of a pool so far
     int32_t n_left;          // pools that are not planned yet
     struct plan_watch watch; // ask == NULL: there is no callback
     struct berth_scratch scratch;
@@ -252,8 +252,8 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     r->fits &= fits;
     r->n_nodes += out.n_nodes;
     r->n_peak += out.n_peak;
-    if (out.peak > s->most || s->most == 0) {
-        s->most = out.peak;
+    if (out.peak > s->peak_max || s->peak_max == 0) {
+        s->peak_max = out.peak;
         r->method = out.method;
         r->bound_step = out.bound_step;
     }
@@ -369,7 +369,7 @@ enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, i
     s.start_us = is_timed ? ggml_time_us() : 0;
     s.searched_us = 0;
     s.work = (struct plan_work){0};
-    s.most = 0;
+    s.peak_max = 0;
     s.n_left = 0;
     s.watch = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};
     berth_scratch_init(&s.scratch);
