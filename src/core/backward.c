@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// backward.c: ggml_build_backward_expand: from the losses of a graph back to its parameters.
-// 1. A walk forward marks what needs a gradient: parameters of a float type, and what is computed from them by ops that let one
-//    through (optable.h: is_flat, grad_srcs).
-// 2. Losses get an accumulator of one element, which ggml_graph_reset sets to 1; other nodes those that the caller gives.
-// 3. A walk back over the forward nodes: each node that has a gradient hands it to its op's rule. All users of a node come before
-//    it, so that its gradient is complete by then.
-// A contribution is added in place only into accumulators: any other gradient may be that of a second tensor too. Where the first
-// contribution is the last reader of its memory, the graph allocator runs the sum in place anyway.
+// backward.c: ggml_build_backward_expand builds the backward pass from the losses of a graph to its parameters.
+// 1. A forward walk marks the tensors that need a gradient: parameters of a float type, and the results of ops on them that pass a
+// gradient on (optable.h: is_flat, grad_srcs).
+// 2. Each loss gets an accumulator of one element, which ggml_graph_reset sets to 1. Other nodes get the accumulators that the
+// caller passes.
+// 3. A walk over the forward nodes in reverse order passes the gradient of each node to the gradient rule of its op. All users of a
+// node come before it in this walk, so that its gradient is complete when the rule runs.
+// A contribution is added in place only into accumulators, because any other gradient tensor may also be the gradient of a second
+// tensor. The graph allocator runs the addition in place anyway if it is the last reader of the first contribution.
 
 #include "base/base.h"
 #include "core/grad.h"
@@ -21,7 +22,7 @@ static bool is_float(enum ggml_type type) {
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
 }
 
-// The slot that holds t, or BERTH_HASH_NONE.
+// Returns the slot that holds t, or BERTH_HASH_NONE.
 static size_t slot_of(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
     const size_t i = berth_hash_find(&graph->visited_hash_set, t);
     return i != BERTH_HASH_NONE && berth_bit_get(graph->visited_hash_set.used, i) ? i : BERTH_HASH_NONE;
@@ -32,17 +33,17 @@ static bool is_needed(const struct berth_grad *g, const struct ggml_tensor *t) {
     return i != BERTH_HASH_NONE && g->needed[i];
 }
 
-// Bits of the sources that a gradient of node goes to.
-static unsigned open_srcs(const struct ggml_tensor *node) {
+// Returns the bits of the sources to which the node's gradient passes.
+static unsigned srcs_with_grad(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
     if (info == NULL || berth_op_is_flat(node)) {
         return 0;
     }
-    return info->grad != NULL ? info->grad_srcs : ~0u; // no rule: found when a gradient gets there
+    return info->grad != NULL ? info->grad_srcs : ~0u; // an op without a rule is refused later, when a gradient reaches it
 }
 
-bool berth_grad_wants(const struct berth_grad *g, int i) {
-    return (open_srcs(g->node) >> i & 1) != 0 && is_needed(g, g->node->src[i]);
+bool berth_grad_needed(const struct berth_grad *g, int i) {
+    return (srcs_with_grad(g->node) >> i & 1) != 0 && is_needed(g, g->node->src[i]);
 }
 
 // ---- contributions ----
@@ -60,38 +61,39 @@ static void grad_put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, 
 
 typedef struct ggml_tensor *(*binary_t)(struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *);
 
-struct way {
-    binary_t apart, inplace; // to what is there already
+struct combine_ops {
+    binary_t apart, inplace; // how a contribution is combined with the present gradient
 };
 
-// What source i has so far joined with t; false: nothing yet, or nothing wanted.
-static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct way *way) {
+// Combines the present gradient of source i with t. Returns false if there is none yet.
+static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct combine_ops *combine_ops) {
     const size_t slot = slot_of(g->graph, g->node->src[i]);
     struct ggml_tensor *present = g->graph->grads[slot];
     if (present == NULL) {
         return false;
     }
-    grad_put(g, slot, g->node->src[i], (g->graph->grad_accs[slot] != NULL ? way->inplace : way->apart)(g->ctx, present, t));
+    grad_put(g, slot, g->node->src[i],
+        (g->graph->grad_accs[slot] != NULL ? combine_ops->inplace : combine_ops->apart)(g->ctx, present, t));
     return true;
 }
 
 void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t) {
-    static const struct way way = {ggml_add, ggml_add_inplace};
-    if (berth_grad_wants(g, i) && !grad_join(g, i, t, &way)) {
+    static const struct combine_ops combine_ops = {ggml_add, ggml_add_inplace};
+    if (berth_grad_needed(g, i) && !grad_join(g, i, t, &combine_ops)) {
         grad_put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], t);
     }
 }
 
 void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t) {
-    static const struct way way = {ggml_sub, ggml_sub_inplace};
-    if (berth_grad_wants(g, i) && !grad_join(g, i, t, &way)) {
+    static const struct combine_ops combine_ops = {ggml_sub, ggml_sub_inplace};
+    if (berth_grad_needed(g, i) && !grad_join(g, i, t, &combine_ops)) {
         grad_put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_neg(g->ctx, t));
     }
 }
 
 void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t) {
-    static const struct way one = {ggml_add1, ggml_add1_inplace}, rows = {ggml_add, ggml_add_inplace};
-    if (berth_grad_wants(g, i) && !grad_join(g, i, t, ggml_is_scalar(t) ? &one : &rows)) {
+    static const struct combine_ops one = {ggml_add1, ggml_add1_inplace}, rows = {ggml_add, ggml_add_inplace};
+    if (berth_grad_needed(g, i) && !grad_join(g, i, t, ggml_is_scalar(t) ? &one : &rows)) {
         grad_put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_repeat(g->ctx, t, g->node->src[i]));
     }
 }
@@ -118,7 +120,7 @@ void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggm
 static void graph_refuse(struct ggml_context *ctx, struct ggml_cgraph *graph, const char *text) {
     struct ggml_tensor *poison = berth_poison(ctx, func, "%s", text);
     if (poison != NULL) {
-        ggml_build_forward_expand(graph, poison); // so that nobody computes half a backward pass
+        ggml_build_forward_expand(graph, poison); // so that no one computes an incomplete backward pass
     }
 }
 
@@ -140,7 +142,7 @@ static bool *mark_needed(const struct ggml_cgraph *graph) {
     for (int i = 0; needed != NULL && i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
         const size_t slot = slot_of(graph, node);
-        const unsigned open = open_srcs(node);
+        const unsigned open = srcs_with_grad(node);
         if (slot == BERTH_HASH_NONE || !is_float(node->type)) {
             continue;
         }
@@ -154,7 +156,7 @@ static bool *mark_needed(const struct ggml_cgraph *graph) {
     return needed;
 }
 
-// The gradients that are there before any rule ran.
+// Sets the gradients that exist before any rule runs.
 static void set_accumulators(struct berth_grad *g, struct ggml_tensor **accs) {
     for (int i = 0; i < g->graph->n_nodes; i++) {
         struct ggml_tensor *node = g->graph->nodes[i], *acc = accs != NULL ? accs[i] : NULL;
@@ -174,28 +176,28 @@ static void set_accumulators(struct berth_grad *g, struct ggml_tensor **accs) {
     }
 }
 
-static bool wants_any(const struct berth_grad *g) {
+static bool any_src_needed(const struct berth_grad *g) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (berth_grad_wants(g, i)) {
+        if (berth_grad_needed(g, i)) {
             return true;
         }
     }
     return false;
 }
 
-// An op that took over its source's memory: what the rules of others read there is gone.
+// Whether the op overwrote the memory of its source, which the rules of other ops may need.
 static bool is_inplace(const struct ggml_tensor *node) {
     return node->view_src != NULL && !berth_op_info(node->op)->is_view && node->op != GGML_OP_CPY && node->op != GGML_OP_SET_ROWS;
 }
 
-static void back_through(struct berth_grad *g) {
+static void node_backward(struct berth_grad *g) {
     const struct berth_op_info *info = berth_op_info(g->node->op);
     g->grad = ggml_graph_get_grad(g->graph, g->node);
-    if (g->grad == NULL || info == NULL || info->is_flat || g->node->op == GGML_OP_NONE || !wants_any(g)) {
+    if (g->grad == NULL || info == NULL || info->is_flat || g->node->op == GGML_OP_NONE || !any_src_needed(g)) {
         return;
     }
     if (is_inplace(g->node)) {
-        berth_grad_refuse(g, "an op in place has no gradient: its source is overwritten");
+        berth_grad_refuse(g, "an in-place op has no gradient, because its source is overwritten");
     } else if (info->grad == NULL) {
         berth_grad_refuse(g, "the op has no gradient rule");
     } else {
@@ -221,7 +223,7 @@ void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cg
     if (cgraph->n_nodes == 0) {
         why = "the graph has no nodes";
     } else if (cgraph->grads == NULL) {
-        why = "the graph has no room for gradients (ggml_new_graph_custom)";
+        why = "the graph was created without gradients (pass grads = true to ggml_new_graph_custom)";
     } else if (!any_flag(cgraph, GGML_TENSOR_FLAG_PARAM)) {
         why = "no node is a parameter (ggml_set_param)";
     } else if (!any_flag(cgraph, GGML_TENSOR_FLAG_LOSS)) {
@@ -240,7 +242,7 @@ void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cg
     set_accumulators(&g, grad_accs);
     for (int i = cgraph->n_nodes - 1; i >= 0; i--) {
         g.node = cgraph->nodes[i];
-        back_through(&g);
+        node_backward(&g);
     }
     berth_free(needed);
 }

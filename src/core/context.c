@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// context.c: arenas for tensors and graphs, and the poison tensor that carries an arena's first error.
-// Objects follow each other without gaps: used memory = offs + size of the last object. O(1) an object.
+// context.c: arenas for tensors and graphs, and the poison tensor that carries the first error of an arena.
+// Objects follow each other without gaps, so that used memory = offs + size of the last object. Adding an object takes O(1) time.
 
 #include "core/context.h"
 
@@ -33,8 +33,8 @@ const char *berth_poison_error(const struct ggml_tensor *tensor) {
     return berth_is_poison(tensor) ? (const char *) tensor->extra : "";
 }
 
-// The first error stays; every error becomes the thread's last one.
-static struct ggml_tensor *poison_with(struct ggml_context *ctx, const char *text) {
+// Stores text as the context's error unless the context has one already. The thread's last error is always set to text.
+static struct ggml_tensor *poison_record(struct ggml_context *ctx, const char *text) {
     if (ctx == NULL) {
         berth_set_error("%s", text);
         return NULL;
@@ -55,7 +55,7 @@ struct ggml_tensor *berth_poison(struct ggml_context *ctx, const char *func, con
     va_start(args, fmt);
     vsnprintf(text + n, sizeof text - (size_t) n, fmt, args);
     va_end(args);
-    return poison_with(ctx, text);
+    return poison_record(ctx, text);
 }
 
 struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *func, const struct ggml_tensor *bad) {
@@ -66,7 +66,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
         return berth_poison(ctx, func, "a source tensor is NULL");
     }
     if (ctx->error[0] == '\0') {
-        return poison_with(ctx, berth_poison_error(bad));
+        return poison_record(ctx, berth_poison_error(bad));
     }
     return &ctx->poison;
 }
@@ -77,8 +77,7 @@ struct ggml_context *ggml_init(struct ggml_init_params params) {
     const bool owned = params.mem_buffer == NULL;
     size_t size = params.mem_size == 0 ? GGML_MEM_ALIGN : params.mem_size;
     if (owned && !berth_pad_ok(size, GGML_MEM_ALIGN, &size)) {
-        return BERTH_FAIL_NULL(
-            GGML_STATUS_ALLOC_FAILED, "ggml_init: %zu bytes are more than the address space holds", params.mem_size);
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "ggml_init: %zu bytes exceed the address space", params.mem_size);
     }
     struct ggml_context *ctx = berth_malloc(sizeof *ctx);
     void *given = owned ? berth_aligned_alloc(64, size) : params.mem_buffer;
@@ -90,7 +89,7 @@ struct ggml_context *ggml_init(struct ggml_init_params params) {
         berth_free(ctx);
         return NULL;
     }
-    // A caller's memory may start anywhere: objects start at its first aligned byte.
+    // A caller's memory may start at any address. The first object starts at the first aligned byte.
     const size_t skip = (size_t) (-(uintptr_t) given & (GGML_MEM_ALIGN - 1));
     const size_t have = owned ? size : params.mem_size;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// custom.h: what the custom ops keep in op_params. Backends read it, so the layout is part of the ABI.
+// custom.h: the op_params of custom ops. Backends read these structs, so their layout is part of the ABI.
 #pragma once
 
 #include "ggml.h"

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// expand.c: a tensor and all it depends on become part of a graph, each once, sources before users.
-// A walk in depth with a stack of its own: a chain of a million nodes needs no deep recursion. Leafs are tensors without an op
-// that are no parameters. use_counts[slot] = how many sources of visited nodes name the tensor.
-// GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed; ggml_build_forward_select adds branches without it.
-// Threads may build graphs over the same tensors at once. What the walk writes into a tensor is its name, if it has none, and its
-// compute flag: both without a lock, and such that a thread which has built its graph may read both.
+// expand.c: adds a tensor and all tensors that it depends on to a graph, each once, sources before users.
+// The walk is depth-first with its own stack, so that a chain of a million nodes does not overflow the call stack. Leaves are
+// tensors without an op that are not parameters. use_counts[slot] is the number of sources of visited nodes that refer to the
+// tensor. GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed. ggml_build_forward_select adds the other branches without this
+// flag.
+// Several threads may build graphs over the same tensors concurrently. The walk writes two fields of a tensor: its name, if it has
+// none, and its compute flag. It uses atomic operations instead of a lock. A thread that has finished its graph may read both
+// fields.
 
 #include "core/graph.h"
 
@@ -22,7 +24,7 @@ static char full_text[] = "the graph is full: make it with a larger size (ggml_n
 static char no_memory_text[] = "out of memory while the graph was built";
 static char cycle_text[] = "the graph has a cycle: a tensor is a source of itself, directly or through others";
 
-// Nothing writes to these: every function of Berth leaves poison alone.
+// Never written: every function of Berth leaves poison unchanged.
 static struct ggml_tensor failed_tensors[BERTH_GRAPH_N_FAILURES] = {
     [BERTH_GRAPH_FULL] = FAILED_TENSOR(full_text),
     [BERTH_GRAPH_NO_MEMORY] = FAILED_TENSOR(no_memory_text),
@@ -35,15 +37,15 @@ static bool has_failed(const struct ggml_cgraph *g) {
 
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want) {
     if (why == BERTH_GRAPH_FULL) {
-        berth_fail(GGML_STATUS_FAILED, "graph is full: room for %d nodes and as many leafs, at least %lld needed", g->size,
-            (long long) n_want);
+        berth_fail(GGML_STATUS_FAILED, "graph is full: it has %d slots for nodes and as many for leafs, at least %lld are needed",
+            g->size, (long long) n_want);
     } else if (why == BERTH_GRAPH_CYCLE) {
-        berth_fail(GGML_STATUS_FAILED, "%s; %d nodes were added before it was met", cycle_text, g->n_nodes);
+        berth_fail(GGML_STATUS_FAILED, "%s; %d nodes were added before the cycle was found", cycle_text, g->n_nodes);
     } else {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory while building a graph of %d nodes so far", g->n_nodes);
     }
     if (g->size == 0) {
-        return; // a view of another graph, or nothing at all: there is no slot to mark
+        return; // a view of another graph, or a graph of size 0, has no slot for poison
     }
     for (int i = g->n_nodes; i < g->size; i++) {
         g->nodes[i] = &failed_tensors[why];
@@ -75,20 +77,20 @@ enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
 
 // ---- the walk ----
 
-// In use_counts while the walk is below a tensor: who meets it there has gone in a circle.
+// Set in use_counts while a tensor is on the stack. A visit of a tensor with this bit means that the graph has a cycle.
 #define USES_OPEN (1 << 30)
 
 struct frame {
     struct ggml_tensor *node;
-    size_t slot; // of the hash set
-    int n_done;  // sources already looked at
-    bool mark;   // node is in the graph: only pass the compute flag on
+    size_t slot; // index in the hash set
+    int n_done;  // sources already visited
+    bool mark;   // node is in the graph already: only pass the compute flag on
 };
 
 struct walk {
     struct ggml_cgraph *g;
     bool compute;
-    struct frame *frames; // few, or heap memory when the graph is deep
+    struct frame *frames; // few, or heap memory if the graph is deep
     size_t n_frames;
     size_t n_cap;
     struct frame few[64];
@@ -111,20 +113,22 @@ static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, boo
     return true;
 }
 
-// The last byte of a name is always 0, so that a thread can claim the name there; the first byte comes last, and who reads it has
-// the whole name. False: another thread has named the tensor, or is about to.
+// Claims the right to name t. The last byte of a name is always 0 otherwise, so that a thread claims the name by setting it to 1.
+// The first byte of the name is written last, so that a reader that sees it sees the complete name. Returns false if another thread
+// has named the tensor or is naming it.
 static bool name_claim(struct ggml_tensor *t) {
     char *first = &t->name[0], *claim = &t->name[GGML_MAX_NAME - 1], free_claim = '\0';
     if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') {
         return false;
     }
     if (!__atomic_compare_exchange_n(claim, &free_claim, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-        for (int i = 0; i < 10000 && __atomic_load_n(first, __ATOMIC_ACQUIRE) == '\0'; i++) { // a few instructions, or a turn
+        for (int i = 0; i < 10000 && __atomic_load_n(first, __ATOMIC_ACQUIRE) == '\0';
+             i++) { // the other thread is about to write it
             sched_yield();
         }
         return false;
     }
-    if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') { // between the two looks
+    if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') { // another thread finished between the first check and the claim
         __atomic_store_n(claim, '\0', __ATOMIC_RELEASE);
         return false;
     }
@@ -154,7 +158,7 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
     __atomic_store_n(&t->name[0], first, __ATOMIC_RELEASE);
 }
 
-// All sources of node are in: node follows. False: no room.
+// Appends node to the graph. All its sources are in the graph already. Returns false if the graph is full.
 static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
     if (node->op == GGML_OP_NONE && (berth_flags(node) & GGML_TENSOR_FLAG_PARAM) == 0) {
         if (g->n_leafs >= g->size) {
@@ -176,8 +180,8 @@ static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
 
 enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 
-// Looks at t, a source of from that is named n_uses times more: new ones go onto the stack, known ones only if the compute flag
-// has to travel.
+// Visits t, a source of from, and adds n_uses to its use count. A new tensor is pushed onto the stack. A known tensor is pushed
+// only to pass the compute flag on to its sources.
 static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
     const size_t slot = berth_hash_find(set, t);
@@ -187,7 +191,8 @@ static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const stru
     }
     const bool known = berth_bit_get(set->used, slot);
     if (known) {
-        if (BERTH_UNLIKELY((w->g->use_counts[slot] & USES_OPEN) != 0) && (t != from || t->op != GGML_OP_CPY)) { // a cast may
+        if (BERTH_UNLIKELY((w->g->use_counts[slot] & USES_OPEN) != 0) &&
+            (t != from || t->op != GGML_OP_CPY)) { // a cast is its own source
             berth_graph_fail(w->g, BERTH_GRAPH_CYCLE, 0);
             return VISIT_FAILED;
         }
@@ -201,11 +206,11 @@ static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const stru
             w->g->grad_accs[slot] = NULL;
         }
     }
-    const bool travels = w->compute && t->op != GGML_OP_NONE && (berth_flags(t) & GGML_TENSOR_FLAG_COMPUTE) == 0;
-    if (travels) {
+    const bool passes_flag = w->compute && t->op != GGML_OP_NONE && (berth_flags(t) & GGML_TENSOR_FLAG_COMPUTE) == 0;
+    if (passes_flag) {
         __atomic_fetch_or(&t->flags, GGML_TENSOR_FLAG_COMPUTE, __ATOMIC_RELAXED);
     }
-    if (known && !travels) {
+    if (known && !passes_flag) {
         return VISIT_KNOWN;
     }
     if (BERTH_UNLIKELY(!walk_push(w, t, slot, known))) {
@@ -238,7 +243,7 @@ static bool walk_from(struct walk *w, struct ggml_tensor *root) {
             v = VISIT_FAILED;
         }
     }
-    for (; w->n_frames > 0; w->n_frames--) { // of a walk that failed
+    for (; w->n_frames > 0; w->n_frames--) { // after a failed walk
         w->g->use_counts[w->frames[w->n_frames - 1].slot] &= ~USES_OPEN;
     }
     return v != VISIT_FAILED;
@@ -270,10 +275,10 @@ void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *t
     graph_expand(__func__, cgraph, tensor, true);
 }
 
-// All branches become part of the graph, only the one chosen is computed.
+// Adds all branches to the graph, but only the branch idx is computed.
 struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph, struct ggml_tensor **tensors, int n_tensors, int idx) {
     if (cgraph == NULL || tensors == NULL || idx < 0 || idx >= n_tensors) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_build_forward_select: branch %d of %d", idx, n_tensors);
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_build_forward_select: there is no branch %d among %d", idx, n_tensors);
     }
     for (int i = 0; i < n_tensors; i++) {
         graph_expand(__func__, cgraph, tensors[i], i == idx);
@@ -285,7 +290,7 @@ void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *te
     graph_expand(__func__, cgraph, tensor, false);
 }
 
-// As it is: no sources followed, nothing counted.
+// Appends the tensor without its sources and without counting uses.
 void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
     if (cgraph == NULL || tensor == NULL) {
         berth_set_error("ggml_graph_add_node: the %s is NULL", cgraph == NULL ? "graph" : "tensor");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// graph.c: graphs in a context's arena: making, copying, viewing, asking. expand.c fills them.
-// Memory of a graph: the struct, nodes[size], leafs[size], use_counts[n_slots], keys[n_slots], with gradients grads[n_slots] and
-// grad_accs[n_slots], then the bitset; n_slots = ggml_hash_size(2 * size). One object, no heap.
+// graph.c: creates, copies, views and queries graphs in a context's arena. expand.c adds nodes to them.
+// A graph is one object in the arena and uses no heap memory. Its memory is: the struct, nodes[size], leafs[size],
+// use_counts[n_slots], keys[n_slots], with gradients grads[n_slots] and grad_accs[n_slots], then the bitset, where n_slots =
+// ggml_hash_size(2 * size).
 
 #include "core/graph.h"
 
@@ -10,16 +11,16 @@
 
 #include <stdatomic.h>
 
-// ---- making ----
+// ---- creating graphs ----
 
 struct graph_layout {
     size_t leafs, use_counts, keys, grads, grad_accs, used; // byte offsets from the struct
-    size_t size;                                            // of all, in bytes
+    size_t size;                                            // total bytes
     size_t n_slots;
 };
 
-// Appends n elements of elem bytes, aligned to their size, and returns where. A graph's nodes are counted in 31 bits: its bytes
-// do not pass 64.
+// Appends n elements of elem bytes, aligned to their size, and returns their offset. A graph has fewer than 2^31 nodes, so the sum
+// cannot overflow 64 bits.
 static size_t layout_add(size_t *end, size_t n, size_t elem) {
     const size_t off = GGML_PAD(*end, elem);
     *end = off + n * elem;
@@ -46,7 +47,7 @@ static bool layout_of(size_t size, bool grads, struct graph_layout *l) {
 size_t ggml_graph_overhead_custom(size_t size, bool grads) {
     struct graph_layout l;
     if (!layout_of(size, grads, &l)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_graph_overhead_custom: a graph of %zu nodes cannot be", size);
+        berth_fail(GGML_STATUS_FAILED, "ggml_graph_overhead_custom: a graph of %zu nodes is too large", size);
         return SIZE_MAX;
     }
     return GGML_OBJECT_SIZE + GGML_PAD(l.size, (size_t) GGML_MEM_ALIGN);
@@ -63,7 +64,7 @@ struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t size,
         return NULL;
     }
     if (!layout_of(size, grads, &l)) {
-        berth_poison(ctx, __func__, "a graph of %zu nodes cannot be, %d is the most", size, INT32_MAX);
+        berth_poison(ctx, __func__, "a graph of %zu nodes is too large, the limit is %d", size, INT32_MAX);
         return NULL;
     }
     struct ggml_object *obj = berth_object_new(ctx, GGML_OBJECT_TYPE_GRAPH, l.size);
@@ -95,10 +96,11 @@ struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx) {
     return ggml_new_graph_custom(ctx, GGML_DEFAULT_GRAPH_SIZE, false);
 }
 
-// Nodes i0 to i1 - 1 of a graph, sharing everything with it. Nothing can be added to a view.
+// Returns a graph of nodes i0 to i1 - 1 that shares all memory with cgraph. Nothing can be added to such a view.
 struct ggml_cgraph ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1) {
     if (cgraph == NULL || i0 < 0 || i0 > i1 || i1 > cgraph->n_nodes) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_graph_view: nodes %d to %d of %d", i0, i1, cgraph != NULL ? cgraph->n_nodes : 0);
+        berth_fail(GGML_STATUS_FAILED, "ggml_graph_view: nodes %d to %d are not a range of %d nodes", i0, i1,
+            cgraph != NULL ? cgraph->n_nodes : 0);
         return (struct ggml_cgraph){0};
     }
     return (struct ggml_cgraph){
@@ -117,7 +119,7 @@ uint64_t ggml_graph_next_uid(void) {
 
 // ---- copying ----
 
-// dst's slot for a key of src; grows nothing. False: dst is full.
+// Copies slot i of src, with its key, to the slot of that key in dst. Returns false if dst is full.
 static bool slot_copy(const struct ggml_cgraph *src, size_t i, struct ggml_cgraph *dst) {
     struct ggml_tensor *key = src->visited_hash_set.keys[i];
     const size_t j = berth_hash_find(&dst->visited_hash_set, key);
@@ -136,7 +138,7 @@ static bool slot_copy(const struct ggml_cgraph *src, size_t i, struct ggml_cgrap
 
 void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst) {
     if (src == NULL || dst == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_graph_cpy: a graph is NULL");
+        berth_fail(GGML_STATUS_FAILED, "ggml_graph_cpy: the source or destination graph is NULL");
         return;
     }
     if (src == dst) {
@@ -146,7 +148,7 @@ void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst) {
         berth_graph_fail(dst, BERTH_GRAPH_FULL, max_int(src->n_nodes, src->n_leafs));
         return;
     }
-    if (dst->size > 0) { // a view's set is the set of the graph it looks at
+    if (dst->size > 0) { // a view uses the hash set of another graph, which must not be cleared
         ggml_hash_set_reset(&dst->visited_hash_set);
     }
     dst->n_nodes = src->n_nodes;
@@ -191,7 +193,7 @@ void ggml_graph_clear(struct ggml_cgraph *cgraph) {
     ggml_hash_set_reset(&cgraph->visited_hash_set);
 }
 
-// ---- asking ----
+// ---- queries ----
 
 int ggml_graph_size(struct ggml_cgraph *cgraph) {
     return cgraph != NULL ? cgraph->size : 0;
@@ -202,7 +204,7 @@ struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i) {
     const int n = cgraph != NULL ? cgraph->n_nodes : 0;
     const int at = i < 0 ? n + i : i;
     if (at < 0 || at >= n) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_graph_node: node %d of %d", i, n);
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_graph_node: there is no node %d among %d nodes", i, n);
     }
     return cgraph->nodes[at];
 }
@@ -249,7 +251,7 @@ struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, co
     return cgraph != NULL ? by_slot(cgraph, cgraph->grad_accs, node) : NULL;
 }
 
-// Gradients to 0, that of the loss to 1, the optimiser's moments to 0.
+// Sets the gradient accumulators to 0, that of the loss to 1, and the moments of AdamW to 0.
 void ggml_graph_reset(struct ggml_cgraph *cgraph) {
     if (cgraph == NULL) {
         return;
@@ -273,7 +275,7 @@ void ggml_graph_reset(struct ggml_cgraph *cgraph) {
     }
 }
 
-// ---- fusing ----
+// ---- fusion ----
 
 static bool is_among(const int *list, int n, int x) {
     for (int i = 0; i < n; i++) {
@@ -293,7 +295,7 @@ static bool is_in_subgraph(const struct ggml_cgraph *g, const int *idxs, int cou
     return false;
 }
 
-// How often nodes i + 1 to count - 1 of the subgraph read t.
+// Returns how often nodes i + 1 to count - 1 of the subgraph read t.
 static int uses_after(const struct ggml_cgraph *g, const int *idxs, int i, int count, const struct ggml_tensor *t) {
     int n = 0;
     for (int j = i + 1; j < count; j++) {
@@ -304,7 +306,8 @@ static int uses_after(const struct ggml_cgraph *g, const int *idxs, int i, int c
     return n;
 }
 
-// Whether the nodes node_idxs[] (of ops[]) can run as one: nothing outside reads what is not among outputs[].
+// Whether the nodes node_idxs[], which must have the ops ops[], can run as one kernel. No node outside may read a result that is
+// not in outputs[].
 bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *node_idxs, int count, const enum ggml_op *ops,
     const int *outputs, int num_outputs) {
     if (cgraph == NULL || node_idxs == NULL || ops == NULL || outputs == NULL || num_outputs <= 0) {

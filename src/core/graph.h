@@ -6,7 +6,8 @@
 
 typedef uint32_t ggml_bitset_t;
 
-// Open addressing, linear probing: slot = (address >> 4) % size. keys[i] is defined only where bit i of used is set.
+// A hash set with open addressing and linear probing: slot = (address >> 4) % size. keys[i] is defined only if bit i of used is
+// set.
 struct ggml_hash_set {
     size_t size;
     ggml_bitset_t *used;
@@ -19,22 +20,22 @@ enum ggml_cgraph_eval_order {
     GGML_CGRAPH_EVAL_ORDER_COUNT = 2,
 };
 
-// n_nodes <= size, n_leafs <= size. A graph that was full has poison in nodes[size - 1].
+// n_nodes <= size, n_leafs <= size. A graph that became full has poison in nodes[size - 1].
 struct ggml_cgraph {
     int size;
     int n_nodes;
     int n_leafs;
     struct ggml_tensor **nodes;     // in execution order
-    struct ggml_tensor **grads;     // by slot of the hash set, NULL without gradients
-    struct ggml_tensor **grad_accs; // likewise
+    struct ggml_tensor **grads;     // by slot of the hash set; NULL: the graph has no gradients
+    struct ggml_tensor **grad_accs; // by slot of the hash set; NULL: the graph has no gradients
     struct ggml_tensor **leafs;
-    int32_t *use_counts; // how many sources and views name the tensor, by slot of the hash set
+    int32_t *use_counts; // by slot of the hash set: number of sources of nodes that refer to the tensor
     struct ggml_hash_set visited_hash_set;
     enum ggml_cgraph_eval_order order;
     uint64_t uid;
 };
 
-#define BERTH_HASH_NONE SIZE_MAX // full, or not there
+#define BERTH_HASH_NONE SIZE_MAX // the set is full, or does not contain the tensor
 
 static inline size_t berth_hash_slot(const struct ggml_hash_set *set, const struct ggml_tensor *key) {
     return ((uintptr_t) key >> 4) % set->size;
@@ -48,7 +49,7 @@ static inline void berth_bit_set(ggml_bitset_t *bits, size_t i) {
     bits[i / 32] |= (ggml_bitset_t) 1 << (i % 32);
 }
 
-// The slot that holds key, or the free slot where it belongs; BERTH_HASH_NONE if the set is full of others.
+// Returns the slot that holds key, or the free slot for it. BERTH_HASH_NONE: all slots hold other keys.
 static inline size_t berth_hash_find(const struct ggml_hash_set *set, const struct ggml_tensor *key) {
     if (set->size == 0) {
         return BERTH_HASH_NONE;
@@ -63,7 +64,7 @@ static inline size_t berth_hash_find(const struct ggml_hash_set *set, const stru
     return BERTH_HASH_NONE;
 }
 
-// Cross the libraries, though no public header has them.
+// These functions are exported to other libraries although no public header declares them.
 GGML_API struct ggml_hash_set ggml_hash_set_new(size_t size);
 GGML_API void ggml_hash_set_free(struct ggml_hash_set *hash_set);
 GGML_API size_t ggml_hash_size(size_t min_sz);
@@ -74,17 +75,17 @@ GGML_API bool ggml_op_can_inplace(enum ggml_op op);
 GGML_API bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *node_idxs, int count,
     const enum ggml_op *ops, const int *outputs, int num_outputs);
 
-// ---- filling graphs, and what a graph that failed holds (expand.c) ----
+// ---- adding nodes; failed graphs (expand.c) ----
 
 enum berth_graph_failure {
-    BERTH_GRAPH_FULL,      // more nodes or leafs than it has room for
-    BERTH_GRAPH_NO_MEMORY, // no memory for the walk
+    BERTH_GRAPH_FULL,      // more nodes or leaves than the graph has slots for
+    BERTH_GRAPH_NO_MEMORY, // no memory for the stack of the walk
     BERTH_GRAPH_CYCLE,     // a tensor depends on itself
     BERTH_GRAPH_N_FAILURES,
 };
 
-// Makes g a failed graph: its last slot holds poison from now on, and nothing is added any more. n_want: slots needed at least.
+// Makes g a failed graph: its last slot holds poison, and nothing can be added to it. n_want: lower bound of the slots needed.
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want);
 
-// t = 1.0 for an F32 scalar, wherever its memory is.
+// Sets t, an f32 scalar in any memory, to 1.0.
 void berth_set_one(struct ggml_tensor *t);

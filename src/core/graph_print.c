@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph_print.c: a graph for people: as log lines, and as a file for Graphviz's dot.
+// graph_print.c: prints a graph as log lines, or writes it as a file for Graphviz's dot.
 
 #include "core/graph.h"
 #include "core/op.h"
@@ -29,7 +29,7 @@ void ggml_graph_print(const struct ggml_cgraph *cgraph) {
     }
 }
 
-// A name as text in a dot label: what would end the string or a record field is escaped.
+// Writes a name as text of a dot label. Characters that would end the string or a field of the record are escaped.
 static void dot_text(FILE *f, const char *text) {
     for (; *text != '\0'; text++) {
         if (strchr("\\\"<>|{}", *text) != NULL) {
@@ -66,7 +66,7 @@ static void dot_edges(FILE *f, const struct ggml_tensor *t) {
     }
 }
 
-// gb may be NULL, or a graph with gradients: cgraph's tensors that have one there are drawn so.
+// gb may be NULL or a graph with gradients. Tensors of cgraph that have a gradient in gb get their own colour.
 void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggml_cgraph *cgraph, const char *filename) {
     const struct ggml_cgraph *g = cgraph != NULL ? cgraph : gb;
     if (g == NULL || filename == NULL) {
@@ -91,6 +91,6 @@ void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggml_cgraph 
     fputs("}\n", f);
     const bool bad = ferror(f) != 0;
     if (fclose(f) != 0 || bad) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_graph_dump_dot: %s could not be written whole", filename);
+        berth_fail(GGML_STATUS_FAILED, "ggml_graph_dump_dot: %s could not be written completely", filename);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// op.h: what op constructors are made of. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
+// op.h: the building blocks of op constructors. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
 // lines, and a result that BERTH_OP completes:
 //
 //     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
@@ -8,7 +8,8 @@
 //         return BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b);
 //     }
 //
-// Poison in, poison out; a broken rule makes poison with a message that names the function and the numbers.
+// If a source is poison, the constructor returns poison. A broken rule makes poison with a message that contains the function's
+// name and the numbers.
 #pragma once
 
 #include "core/context.h"
@@ -19,7 +20,7 @@
 
 #define BERTH_FLAG_POISON (1 << 30)
 
-// Another thread may be building a graph with the tensor, which sets its compute flag (expand.c).
+// Reads the flags atomically, because another thread that builds a graph with the tensor may set its compute flag (expand.c).
 static inline int32_t berth_flags(const struct ggml_tensor *t) {
     return __atomic_load_n(&t->flags, __ATOMIC_RELAXED);
 }
@@ -28,10 +29,10 @@ static inline bool berth_poisoned(const struct ggml_tensor *t) {
     return (berth_flags(t) & BERTH_FLAG_POISON) != 0;
 }
 
-// Records the first error of ctx ("func: text"), logs it, keeps it as the last error, and returns the context's poison.
-// NULL for a NULL ctx.
+// If ctx has no error yet, stores "func: text" as its error and logs it. Sets the thread's last error. Returns the context's
+// poison, or NULL if ctx is NULL.
 struct ggml_tensor *berth_poison(struct ggml_context *ctx, const char *func, const char *fmt, ...) BERTH_PRINTF(3, 4);
-// Lets the error that bad carries spread to ctx. bad may be NULL: a missing source.
+// Copies the error of bad to ctx and returns the poison of ctx. bad may be NULL, which means that a source is missing.
 struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *func, const struct ggml_tensor *bad);
 
 #define BERTH_SHAPE "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]"
@@ -39,15 +40,15 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 #define BERTH_STRIDE "[%zu, %zu, %zu, %zu]"
 #define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
 
-// One source that must be there, where a context is: poison or NULL ends the constructor. The _AS forms are for helpers that
-// several constructors share: func is the public name that messages carry.
+// A required source, for a context that is not NULL. If the source is poison or NULL, the constructor returns poison. Helpers that
+// several constructors share use the _AS forms: func is the public name that messages contain.
 #define BERTH_SOURCE_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) == NULL || berth_poisoned(t))) { \
             return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
-// A source that may be NULL but not poison.
+// An optional source: it may be NULL but not poison.
 #define BERTH_SOURCE_OPT_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) != NULL && berth_poisoned(t))) { \
@@ -75,7 +76,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     BERTH_SOURCE_AS(ctx, func, a); \
     BERTH_SOURCES_6(ctx, func, __VA_ARGS__)
 #define BERTH_PICK_8(a, b, c, d, e, f, g, name, ...) name
-// A context, and all sources that must be there, one to seven of them. What may be NULL comes after.
+// Checks the context and one to seven required sources. Checks of optional sources come after this macro.
 #define BERTH_SOURCES_AS(ctx, func, ...) \
     do { \
         if (BERTH_UNLIKELY((ctx) == NULL)) { \
@@ -87,7 +88,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     (ctx, func, __VA_ARGS__)
 #define BERTH_SOURCES(ctx, ...) BERTH_SOURCES_AS(ctx, __func__, __VA_ARGS__)
 
-// A rule of the op: cond holds, or the constructor ends with poison and this message.
+// A rule of the op. If cond is false, the constructor returns poison with this message.
 #define BERTH_REQUIRE_AS(ctx, func, cond, ...) \
     do { \
         if (BERTH_UNLIKELY(!(cond))) { \
@@ -96,7 +97,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     } while (0)
 #define BERTH_REQUIRE(ctx, cond, ...) BERTH_REQUIRE_AS(ctx, __func__, cond, __VA_ARGS__)
 
-// Completes a fresh result: op, op_params (params may be NULL), sources. Poison passes through.
+// Completes a new result: sets op, op_params (params may be NULL) and the sources. Returns poison unchanged.
 static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params,
     size_t params_size, struct ggml_tensor *const *srcs, size_t n_srcs) {
     if (BERTH_UNLIKELY(result == NULL || berth_poisoned(result))) {
@@ -112,48 +113,50 @@ static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum 
     }
     return result;
 }
-// The same with the sources as arguments; _WITH: params is an object whose bytes become the op_params.
+// berth_op_set with the sources as arguments. BERTH_OP_WITH copies the bytes of the object params to op_params.
 #define BERTH_SRCS(...) \
     (struct ggml_tensor *const[]){__VA_ARGS__}, sizeof((struct ggml_tensor *const[]){__VA_ARGS__}) / sizeof(struct ggml_tensor *)
 #define BERTH_OP(result, op, ...) berth_op_set(result, op, NULL, 0, BERTH_SRCS(__VA_ARGS__))
 #define BERTH_OP_WITH(result, op, params, ...) berth_op_set(result, op, &(params), sizeof(params), BERTH_SRCS(__VA_ARGS__))
 
-// For setters, which have no context: the op would now compute something else than was asked, so it becomes poison itself. text
-// lives as long as the program; the log has the numbers.
+// For setters, which have no context. After a refused setting, the op would compute something else than requested, so the op
+// becomes poison itself. text must stay valid as long as the program runs. The log has the numbers.
 static inline void berth_poison_self(struct ggml_tensor *a, char *text) {
     a->flags |= BERTH_FLAG_POISON;
     a->extra = text;
 }
 
-// A tensor of its own, and a view of a at offset bytes. The one place where tensors are made (tensor.c).
+// The only functions that create tensors (tensor.c). berth_tensor_new creates a tensor with its own memory, berth_view_new a view
+// of a at offset bytes.
 struct ggml_tensor *berth_tensor_new(
     struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne);
 struct ggml_tensor *berth_view_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset);
 
-// name = src's name and a suffix, cut to what fits. No-op on poison.
+// Sets t's name to src's name and a suffix, truncated to the size of the name. Does nothing if t is poison.
 void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);
 
-// A new tensor of a's type and shape.
+// Returns a new tensor with a's type and shape.
 static inline struct ggml_tensor *berth_like(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a) {
     return berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, a->ne);
 }
 
-// The same, or a view of a for the inplace form.
+// Returns a new tensor with a's type and shape, or for the inplace form a view of a.
 static inline struct ggml_tensor *berth_like_or_view(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, bool inplace) {
     return inplace ? ggml_view_tensor(ctx, a) : berth_like(ctx, func, a);
 }
 
-// The part of a tensor that starts at offset bytes and has strides nb[1..3]; the result is a view of the tensor or a copy.
+// A part of a tensor: it starts at offset bytes and has strides nb[1..3]. If inplace, the result of the op is a view of the tensor,
+// else a copy.
 struct berth_part {
     const size_t *nb; // [GGML_MAX_DIMS]
     size_t offset;
     bool inplace;
 };
 
-// The result of ops that write b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each. A stride that b
-// does not use may be cut, as ggml does it.
+// Creates the result of an op that writes b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each. The stride
+// of a dimension in which b has one element is not used and may be truncated, as in ggml.
 static inline struct ggml_tensor *berth_op_set_part(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
     struct ggml_tensor *b, enum ggml_op op, const struct berth_part *part) {
     const size_t *nb = part->nb, offset = part->offset;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// op_params.h: readers of op_params, which has 32-bit values of either type.
+// op_params.h: readers of op_params, an array of 32-bit values that are integers or floats.
 #pragma once
 
 #include "ggml.h"

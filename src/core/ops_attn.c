@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-// ops_attn.c: attention in one op, and the indexer that picks what a sparse attention looks at.
+// ops_attn.c: constructors of the fused attention op, and of the indexer that scores keys for sparse attention.
 
 #include "core/grad.h"
 #include "core/op.h"
 #include "core/sample.h"
 
-// Batches of small go evenly into those of large along dimension i.
+// Whether large->ne[i] is a multiple of small->ne[i].
 static bool dim_divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
     return small->ne[i] != 0 && (small->ne[i] == large->ne[i] || large->ne[i] % small->ne[i] == 0);
 }
 
-// q: [d_k, n_token, n_head, n_seq], k: [d_k, n_kv, n_head_kv, n_seq], v: [d_v, n_kv, n_head_kv, n_seq], mask: [n_kv, n_token,
-// ...] f16 or NULL. The result is [d_v, n_head, n_token, n_seq], permuted against q. op_params: scale, max_bias, softcap,
-// precision, n_kv_max.
+// q: [d_k, n_token, n_head, n_seq], k: [d_k, n_kv, n_head_kv, n_seq], v: [d_v, n_kv, n_head_kv, n_seq], mask: [n_kv, n_token, ...]
+// f16 or NULL. The result is [d_v, n_head, n_token, n_seq]: heads and tokens are exchanged relative to q. op_params: scale,
+// max_bias, softcap, precision, n_kv_max.
 struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap) {
     BERTH_SOURCES(ctx, q, k, v);
     BERTH_SOURCE_OPT(ctx, mask);
     BERTH_REQUIRE(ctx, k->ne[0] == q->ne[0] && dim_divides(k, q, 2) && dim_divides(k, q, 3),
-        "k " BERTH_SHAPE " does not go with q " BERTH_SHAPE ": same ne[0], ne[2] and ne[3] of q multiples of those of k",
+        "k " BERTH_SHAPE " does not match q " BERTH_SHAPE ": ne[0] must be equal, ne[2] and ne[3] of q multiples of those of k",
         BERTH_NE(k), BERTH_NE(q));
     BERTH_REQUIRE(ctx, q->ne[3] == k->ne[3] && q->ne[3] == v->ne[3],
         "q has %" PRId64 " sequences, k %" PRId64 ", v %" PRId64 " (ne[3])", q->ne[3], k->ne[3], v->ne[3]);
@@ -26,7 +26,7 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_te
         BERTH_REQUIRE(ctx, mask->type == GGML_TYPE_F16, "mask is %s, must be f16", ggml_type_name(mask->type));
         BERTH_REQUIRE(ctx, ggml_is_contiguous(mask), "mask is not contiguous: strides " BERTH_STRIDE, BERTH_NB(mask));
         BERTH_REQUIRE(ctx, dim_divides(mask, q, 2) && dim_divides(mask, q, 3),
-            "ne[2] and ne[3] of q " BERTH_SHAPE " are no multiples of those of the mask " BERTH_SHAPE, BERTH_NE(q),
+            "ne[2] and ne[3] of q " BERTH_SHAPE " are not multiples of those of the mask " BERTH_SHAPE, BERTH_NE(q),
             BERTH_NE(mask));
     }
     BERTH_REQUIRE(ctx, mask != NULL || !(max_bias > 0.0f), "max_bias is %g, but there is no mask", (double) max_bias);
@@ -35,10 +35,10 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_FLASH_ATTN_EXT, params, q, k, v, mask);
 }
 
-// The functions below work on a made tensor and have no context to poison.
+// The functions below change an existing tensor and have no context to poison.
 static bool is_flash_attn(const struct ggml_tensor *a, const char *func) {
     if (a == NULL || berth_poisoned(a)) {
-        return false; // reported where it was made
+        return false; // the constructor reported the error
     }
     if (a->op != GGML_OP_FLASH_ATTN_EXT) {
         return BERTH_FAIL_FALSE(
@@ -53,13 +53,13 @@ void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
     }
 }
 
-// Only makes backends faster, so that a number without a meaning is not taken.
+// n_kv_max only makes backends faster, so that an invalid number is ignored instead of poisoning the tensor.
 void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max) {
     if (!is_flash_attn(a, __func__)) {
         return;
     }
     if (n_kv_max < 0) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s: n_kv_max is %d", __func__, a->name, (int) n_kv_max);
+        berth_fail(GGML_STATUS_FAILED, "%s: %s: n_kv_max is %d, must not be negative", __func__, a->name, (int) n_kv_max);
         return;
     }
     a->op_params[4] = n_kv_max;
@@ -74,7 +74,7 @@ static void sinks_refuse(struct ggml_tensor *a) {
     berth_poison_self(a, text);
 }
 
-// sinks: one f32 a head, or NULL to take them away.
+// sinks: one f32 per head, or NULL to remove the sinks.
 void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
     if (!is_flash_attn(a, __func__)) {
         return;
@@ -98,16 +98,16 @@ void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *si
     a->src[4] = sinks;
 }
 
-// The ABI has the name, the reference refuses every call.
+// The function is part of the ABI, but the reference refuses every call.
 struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *d, bool masked) {
     BERTH_SOURCES(ctx, q, k, v, d);
     return berth_poison(
-        ctx, __func__, "there is no backward pass of attention (q " BERTH_SHAPE ", masked %d)", BERTH_NE(q), masked);
+        ctx, __func__, "the backward pass of attention is not implemented (q " BERTH_SHAPE ", masked %d)", BERTH_NE(q), masked);
 }
 
-// q: [d, n_head, n_token, n_seq], k: [d, 1, n_kv, n_seq], weights: [n_head, n_token, 1, n_seq], mask: [n_kv, n_token, 1, n].
-// The result is a score for each pair of key and token: [n_kv, n_token, 1, n_seq].
+// q: [d, n_head, n_token, n_seq], k: [d, 1, n_kv, n_seq], weights: [n_head, n_token, 1, n_seq], mask: [n_kv, n_token, 1, n]. The
+// result has a score for each pair of key and token: [n_kv, n_token, 1, n_seq].
 struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *weights, struct ggml_tensor *mask) {
     BERTH_SOURCES(ctx, q, k, weights, mask);
@@ -118,9 +118,9 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
         "k is " BERTH_SHAPE ", must have ne[0] and ne[3] of q " BERTH_SHAPE " and one head", BERTH_NE(k), BERTH_NE(q));
     BERTH_REQUIRE(ctx,
         weights->ne[0] == q->ne[1] && weights->ne[1] == q->ne[2] && weights->ne[2] == 1 && weights->ne[3] == q->ne[3],
-        "weights are " BERTH_SHAPE ", q " BERTH_SHAPE " takes one for each head and token", BERTH_NE(weights), BERTH_NE(q));
+        "weights are " BERTH_SHAPE ", must be one per head and token of q " BERTH_SHAPE, BERTH_NE(weights), BERTH_NE(q));
     BERTH_REQUIRE(ctx, mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && mask->ne[2] == 1 && dim_divides(mask, weights, 3),
-        "mask is " BERTH_SHAPE ", k " BERTH_SHAPE " and q " BERTH_SHAPE " take [n_kv, n_token, 1, a divisor of n_seq]",
+        "mask is " BERTH_SHAPE ", k " BERTH_SHAPE " and q " BERTH_SHAPE " require [n_kv, n_token, 1, a divisor of n_seq]",
         BERTH_NE(mask), BERTH_NE(k), BERTH_NE(q));
     const int64_t ne[] = {k->ne[2], q->ne[2], 1, q->ne[3]};
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_LIGHTNING_INDEXER, q, k, weights, mask);
@@ -140,19 +140,19 @@ static bool shape_flash_attn_ext(const struct ggml_tensor *r) {
 }
 
 // ---- gradients ----
-// The op keeps no probabilities, so they are computed again, as plain attention does:
+// The op does not store probabilities, so its gradient rule recomputes them by plain attention:
 //     s = k q, p = softmax(scale s + slope mask, sinks), out = v p
-// One score matrix of all heads at a time is what that takes; activations of the forward pass are q, k, v and mask only.
+// This requires memory for one score matrix of all heads. The forward pass keeps only q, k, v and mask.
 
 static struct ggml_tensor *as_f32(struct berth_grad *g, struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F32 ? t : ggml_cast(g->ctx, t, GGML_TYPE_F32);
 }
 
-// What the probabilities are made of.
+// The recomputed probabilities and the values that lead to them.
 struct scores {
-    struct ggml_tensor *bent; // tanh(scale s / cap), NULL without a cap
+    struct ggml_tensor *capped; // tanh(scale s / cap); NULL without a cap
     struct ggml_tensor *p;
-    float scale, cap; // of s before the cap, and the cap
+    float scale, cap; // factor of s before the cap; softcap, 0: none
 };
 
 static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, struct ggml_tensor *k) {
@@ -161,8 +161,8 @@ static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, stru
     struct ggml_tensor *x = ggml_mul_mat(ctx, k, q);
     float scale = s.scale;
     if (s.cap != 0.0f) {
-        s.bent = ggml_tanh(ctx, ggml_scale(ctx, x, s.scale / s.cap));
-        x = s.bent;
+        s.capped = ggml_tanh(ctx, ggml_scale(ctx, x, s.scale / s.cap));
+        x = s.capped;
         scale = s.cap;
     }
     s.p = ggml_soft_max_ext(ctx, x, g->node->src[3], scale, param_f32(g->node, 1));
@@ -170,14 +170,14 @@ static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, stru
     return s;
 }
 
-// From the gradient of p to that of s.
+// Returns the gradient with respect to s from the gradient with respect to p.
 static struct ggml_tensor *scores_back(struct berth_grad *g, const struct scores *s, struct ggml_tensor *grad) {
-    if (s->bent == NULL) {
+    if (s->capped == NULL) {
         return ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
     }
-    // scale of the softmax and slope of the cap make one factor: cap (1 - bent^2) scale / cap
-    struct ggml_tensor *by_bent = ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
-    return ggml_mul(g->ctx, by_bent, berth_grad_one_minus(g, ggml_sqr(g->ctx, s->bent)));
+    // The scale of the softmax and the slope of the cap combine to one factor: cap (1 - capped^2) scale / cap.
+    struct ggml_tensor *by_capped = ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
+    return ggml_mul(g->ctx, by_capped, berth_grad_one_minus(g, ggml_sqr(g->ctx, s->capped)));
 }
 
 static void grad_flash_attn_ext(struct berth_grad *g) {
@@ -185,27 +185,27 @@ static void grad_flash_attn_ext(struct berth_grad *g) {
     struct ggml_tensor *q = berth_grad_dense(g, as_f32(g, g->node->src[0])), *k = as_f32(g, g->node->src[1]);
     struct ggml_tensor *v = as_f32(g, g->node->src[2]);
     const struct scores s = scores_of(g, q, k);
-    struct ggml_tensor *out = ggml_permute(ctx, g->grad, 0, 2, 1, 3); // of [d_v, n_token, n_head, n_seq]
+    struct ggml_tensor *out = ggml_permute(ctx, g->grad, 0, 2, 1, 3); // [d_v, n_token, n_head, n_seq]
     out = ggml_cont(ctx, out);
     struct ggml_tensor *by_p = ggml_mul_mat(ctx, v, out);
     struct ggml_tensor *by_s = scores_back(g, &s, by_p);
-    if (berth_grad_wants(g, 0)) {
+    if (berth_grad_needed(g, 0)) {
         berth_grad_put_add(g, 0, ggml_out_prod(ctx, k, ggml_transpose(ctx, by_s)));
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, berth_grad_fold_batches(g, ggml_out_prod(ctx, q, by_s), g->node->src[1]));
     }
-    if (berth_grad_wants(g, 2)) {
+    if (berth_grad_needed(g, 2)) {
         berth_grad_put_add(g, 2, berth_grad_fold_batches(g, ggml_out_prod(ctx, out, s.p), g->node->src[2]));
     }
-    if (berth_grad_wants(g, 4)) {
+    if (berth_grad_needed(g, 4)) {
         berth_grad_put_sub(g, 4, berth_grad_of_sinks(g, s.p, by_p, g->node->src[4]));
     }
 }
 
 // ---- costs ----
 
-// Each query is multiplied with every key, its weights with every value.
+// Each query is multiplied with every key, and each probability with every value.
 static void cost_flash_attn_ext(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *q = node->src[0], *k = node->src[1];
     c->flops = 2 * ((double) ggml_nelements(q) + (double) ggml_nelements(node)) * (double) k->ne[1];

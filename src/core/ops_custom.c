@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// ops_custom.c: constructors of ops whose computation is a function of the caller. op_params hold the structs of custom.h,
-// padding bytes zero. A function that is NULL is refused here: computing the graph would jump to address 0.
+// ops_custom.c: constructors of ops that call a function of the caller. op_params hold the structs of custom.h, with padding bytes
+// set to 0. NULL functions are refused here, because computing the graph would jump to address 0.
 
 #include "core/custom.h"
 #include "core/op.h"
 #include "core/sample.h"
 
-// One layout for the four structs of custom.h, so that what differs is the type of the function alone.
+// One struct with the layout of the four structs of custom.h, which differ only in the type of the function.
 struct custom {
     void (*fun)(void);
     int n_tasks;
@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct ggml_map_custom1_op_params) == sizeof(struct custom
                    sizeof(struct ggml_custom_op_params) == sizeof(struct custom),
     "custom ops share one layout of op_params");
 
-// op_params: padding bytes zero. Poison passes through.
+// Sets op_params, with padding bytes set to 0. Leaves poison unchanged.
 static void custom_put(struct ggml_tensor *result, const struct custom *custom) {
     if (result != NULL && !berth_poisoned(result)) {
         struct custom params;
@@ -30,7 +30,7 @@ static void custom_put(struct ggml_tensor *result, const struct custom *custom) 
     }
 }
 
-// srcs: three, of which the first must be there; the function is given NULL for the others that are.
+// srcs has three entries. The first must be set. The function gets NULL for those of the others that are NULL.
 static struct ggml_tensor *map_custom(struct ggml_context *ctx, const char *func, enum ggml_op op,
     struct ggml_tensor *const *srcs, const struct custom *custom, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, srcs[0]);
@@ -79,7 +79,7 @@ struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct gg
 
 // ---- any number of sources ----
 
-// Completes result with the function and its sources: a, unless that is NULL, and n_args more.
+// Completes result with the function and its sources: a, unless it is NULL, and n_args more.
 static struct ggml_tensor *custom_set(
     struct ggml_tensor *result, struct ggml_tensor *a, struct ggml_tensor **args, int n_args, const struct custom *custom) {
     if (result == NULL || berth_poisoned(result)) {
@@ -94,11 +94,11 @@ static struct ggml_tensor *custom_set(
     return result;
 }
 
-// Poison among the sources, or an argument list that cannot be; returns NULL when all is well.
+// Returns poison if a source is poison or the argument list is invalid, else NULL.
 static struct ggml_tensor *custom_refuse(
     struct ggml_context *ctx, const char *func, struct ggml_tensor **args, int n_args, int n_max, ggml_custom_op_t fun) {
     BERTH_REQUIRE_AS(ctx, func, ctx != NULL, "the context is NULL");
-    BERTH_REQUIRE_AS(ctx, func, n_args <= n_max, "%d sources, at most %d can be had", n_args, n_max);
+    BERTH_REQUIRE_AS(ctx, func, n_args <= n_max, "%d sources, must be at most %d", n_args, n_max);
     BERTH_REQUIRE_AS(ctx, func, n_args <= 0 || args != NULL, "%d sources, but the list of them is NULL", n_args);
     BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
     for (int i = 0; i < n_args; i++) {
@@ -118,7 +118,7 @@ struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type
     return custom_set(result, NULL, args, n_args, CUSTOM);
 }
 
-// The result is a view of a, which is also its first source.
+// The result is a view of a. a is also the first source.
 struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor **args, int n_args,
     ggml_custom_op_t fun, int n_tasks, void *userdata) {
     BERTH_SOURCES(ctx, a);

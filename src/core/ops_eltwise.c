@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ops_eltwise.c: constructors of ops that compute each element from those at the same place: copies, sums and products of two
-// tensors, scaling, clamping, filling. Functions that only apply one formula are in ops_unary.c.
-// op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind],
-// xielu [XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the others have none.
+// ops_eltwise.c: constructors of elementwise ops: copies, sums and products of two tensors, scaling, clamping, filling. Functions
+// that apply one formula are in ops_unary.c.
+// op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind], xielu
+// [XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the others have none.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <math.h>
 
-// Rows without holes one after the other; between rows there may be padding.
+// Whether the rows are dense and evenly spaced. There may be padding between rows.
 static bool is_padded_1d(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[2] == t->nb[1] * (size_t) t->ne[1] &&
            t->nb[3] == t->nb[2] * (size_t) t->ne[2];
@@ -75,10 +75,10 @@ struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx, struct ggml_tensor *
 // result[:, i, j] = a[:, i, j] + b[:, ids[i, j]]
 struct ggml_tensor *ggml_add_id(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *ids) {
     BERTH_SOURCES(ctx, a, b, ids);
-    BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0], "rows of a have %" PRId64 " elements, those of b %" PRId64, a->ne[0], b->ne[0]);
+    BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0], "rows of a have %" PRId64 " elements, rows of b have %" PRId64, a->ne[0], b->ne[0]);
     BERTH_REQUIRE(ctx, ids->type == GGML_TYPE_I32, "ids are %s, they must be i32", ggml_type_name(ids->type));
     BERTH_REQUIRE(ctx, a->ne[1] == ids->ne[0] && a->ne[2] == ids->ne[1],
-        "ids " BERTH_SHAPE " do not name a row for each row of a " BERTH_SHAPE, BERTH_NE(ids), BERTH_NE(a));
+        "ids " BERTH_SHAPE " must have one index per row of a " BERTH_SHAPE, BERTH_NE(ids), BERTH_NE(a));
     return BERTH_OP(berth_like(ctx, __func__, a), GGML_OP_ADD_ID, a, b, ids);
 }
 
@@ -99,7 +99,7 @@ struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tens
     return add1_new(ctx, __func__, a, b, true);
 }
 
-// a with b added to the part of it that starts at offset and has strides nb1, nb2, nb3.
+// Returns a with b added to the part that starts at offset and has strides nb1, nb2, nb3.
 static struct ggml_tensor *acc_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct berth_part *part) {
     BERTH_SOURCES_AS(ctx, func, a, b);
@@ -122,7 +122,7 @@ struct ggml_tensor *ggml_acc_inplace(
     return acc_new(ctx, __func__, a, b, &(struct berth_part){(size_t[]){0, nb1, nb2, nb3}, offset, true});
 }
 
-// ---- one source and numbers ----
+// ---- one source and parameters ----
 
 static struct ggml_tensor *scale_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float s, float b, bool inplace) {
@@ -192,7 +192,7 @@ struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, en
     BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous", BERTH_NE(a),
         BERTH_NB(a));
     BERTH_REQUIRE(ctx, a->ne[0] == a->ne[1], "a " BERTH_SHAPE " is not square", BERTH_NE(a));
-    BERTH_REQUIRE(ctx, (unsigned) type <= GGML_TRI_TYPE_LOWER, "%d is no kind of triangle", (int) type);
+    BERTH_REQUIRE(ctx, (unsigned) type <= GGML_TRI_TYPE_LOWER, "%d is not a ggml_tri_type", (int) type);
     const int32_t param = (int32_t) type;
     return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_TRI, param, a);
 }
@@ -230,9 +230,9 @@ static bool shape_add_id(const struct ggml_tensor *r) {
 }
 
 // ---- gradients ----
-// Where a source was repeated, its gradient is the sum over the repetitions.
+// The gradient of a repeated source is the sum over its repetitions.
 
-// a times b, both of one shape, as f32: the type is the first one's.
+// Returns the product of a and b, which have the same shape, as f32. A product has the type of its first factor.
 static struct ggml_tensor *mul_f32(struct berth_grad *g, struct ggml_tensor *a, struct ggml_tensor *b) {
     return a->type == GGML_TYPE_F32 ? ggml_mul(g->ctx, a, b) : ggml_mul(g->ctx, b, a);
 }
@@ -243,15 +243,15 @@ static void grad_dup(struct berth_grad *g) {
 
 static void grad_add(struct berth_grad *g) {
     berth_grad_put_add(g, 0, g->grad);
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, berth_grad_fold(g, g->grad, g->node->src[1]));
     }
 }
 
-// The bias of an expert is summed over all rows that took it.
+// The gradient of an expert's bias is the sum over all rows that used the bias.
 static void grad_add_id(struct berth_grad *g) {
     berth_grad_put_add(g, 0, g->grad);
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         struct ggml_tensor *ids = g->node->src[2], *grad = berth_grad_dense(g, g->grad);
         struct ggml_tensor *rows = ggml_reshape_2d(g->ctx, grad, grad->ne[0], ggml_nrows(grad));
         struct ggml_tensor *flat = ggml_reshape_1d(g->ctx, berth_grad_dense(g, ids), ggml_nelements(ids));
@@ -261,41 +261,41 @@ static void grad_add_id(struct berth_grad *g) {
 
 static void grad_add1(struct berth_grad *g) {
     berth_grad_put_add(g, 0, g->grad);
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, ggml_sum(g->ctx, g->grad));
     }
 }
 
 static void grad_acc(struct berth_grad *g) {
     berth_grad_put_add(g, 0, g->grad);
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, berth_grad_shape(g, ggml_cont(g->ctx, berth_grad_part(g)), g->node->src[1]));
     }
 }
 
 static void grad_sub(struct berth_grad *g) {
     berth_grad_put_add(g, 0, g->grad);
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_sub(g, 1, berth_grad_fold(g, g->grad, g->node->src[1]));
     }
 }
 
 static void grad_mul(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0], *b = g->node->src[1];
-    if (berth_grad_wants(g, 0)) {
+    if (berth_grad_needed(g, 0)) {
         berth_grad_put_add(g, 0, ggml_mul(g->ctx, g->grad, b));
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, berth_grad_fold(g, mul_f32(g, a, g->grad), b));
     }
 }
 
 static void grad_div(struct berth_grad *g) {
     struct ggml_tensor *b = g->node->src[1];
-    if (berth_grad_wants(g, 0)) {
+    if (berth_grad_needed(g, 0)) {
         berth_grad_put_add(g, 0, ggml_div(g->ctx, g->grad, b));
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         struct ggml_tensor *all = ggml_mul(g->ctx, g->grad, ggml_div(g->ctx, g->node, b));
         berth_grad_put_sub(g, 1, berth_grad_fold(g, all, b));
     }
@@ -326,7 +326,7 @@ static void grad_scale(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_scale(g->ctx, even ? g->grad : ggml_cont(g->ctx, g->grad), param_f32(g->node, 0)));
 }
 
-// 1 strictly within the bounds, 0 outside of them.
+// The derivative is 1 strictly within the bounds and 0 outside.
 static void grad_clamp(struct berth_grad *g) {
     const float lo = param_f32(g->node, 0), hi = param_f32(g->node, 1);
     struct ggml_tensor *x = berth_grad_dense(g, g->node->src[0]);
@@ -348,7 +348,7 @@ static void grad_tri(struct berth_grad *g) {
 
 // ---- costs ----
 
-// In place only the part is read and written.
+// An op in place reads and writes only the part.
 static void cost_acc(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
         c->flops = (double) ggml_nelements(node->src[1]);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// ops_matmul.c: products of matrices, and the triangular solve. Results are F32 whatever the sources are.
-// Rows of a and rows of b run along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. Batches (ne[2], ne[3]) of a
-// are repeated over those of b. op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
+// ops_matmul.c: constructors of matrix products and of the triangular solve. Results are f32 for all types of sources.
+// Rows of a and of b extend along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. Batches (ne[2], ne[3]) of a are
+// repeated over those of b. op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
 
 #include "core/grad.h"
 #include "core/op.h"
 #include "core/sample.h"
 
-// a's batches go evenly into b's.
+// Whether the numbers of b's batches are multiples of a's.
 static bool batches_fit(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     for (int i = 2; i < GGML_MAX_DIMS; i++) {
-        // Most often equal, which saves the division.
+        // The extents are usually equal. Then no division is needed.
         if (BERTH_UNLIKELY(a->ne[i] == 0 || (a->ne[i] != b->ne[i] && b->ne[i] % a->ne[i] != 0))) {
             return false;
         }
@@ -21,17 +21,17 @@ static bool batches_fit(const struct ggml_tensor *a, const struct ggml_tensor *b
 struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0], "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[0]", BERTH_NE(a), BERTH_NE(b));
-    BERTH_REQUIRE(ctx, batches_fit(a, b), "ne[2] and ne[3] of b " BERTH_SHAPE " are no multiples of those of a " BERTH_SHAPE,
+    BERTH_REQUIRE(ctx, batches_fit(a, b), "ne[2] and ne[3] of b " BERTH_SHAPE " are not multiples of those of a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE(ctx, !ggml_is_transposed(a), "a is transposed: strides " BERTH_STRIDE, BERTH_NB(a));
     const int64_t ne[] = {a->ne[1], b->ne[1], b->ne[2], b->ne[3]};
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_MUL_MAT, a, b);
 }
 
-// The setters have no context to poison: they report and leave the tensor as it was.
+// The setters have no context to poison. They report an error and leave the tensor unchanged.
 static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
     if (a == NULL || berth_poisoned(a)) {
-        return false; // reported where it was made
+        return false; // the constructor reported the error
     }
     if (a->op != GGML_OP_MUL_MAT) {
         return BERTH_FAIL_FALSE(
@@ -40,7 +40,7 @@ static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
     return true;
 }
 
-// ---- precision: the slot of op_params that holds it, or none ----
+// ---- precision: set_slot stores it in a slot of op_params; slot -1: the op has none ----
 
 static bool is_product(const struct ggml_tensor *a) {
     return a->op == GGML_OP_MUL_MAT || a->op == GGML_OP_MUL_MAT_ID;
@@ -55,7 +55,7 @@ static bool set_slot(struct ggml_tensor *a, int slot, enum ggml_prec prec) {
 
 bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec) {
     if (a == NULL || berth_poisoned(a)) {
-        return false; // reported where it was made
+        return false; // the constructor reported the error
     }
     if (a->op == GGML_OP_FLASH_ATTN_EXT) {
         return set_slot(a, 3, prec);
@@ -69,7 +69,7 @@ bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx) {
     }
     if (idx < 0 || idx >= GGML_MAX_SRC) {
         return BERTH_FAIL_FALSE(
-            GGML_STATUS_FAILED, "%s: %s: source %d, there are 0 to %d", __func__, a->name, idx, GGML_MAX_SRC - 1);
+            GGML_STATUS_FAILED, "%s: %s: there is no source %d, only 0 to %d", __func__, a->name, idx, GGML_MAX_SRC - 1);
     }
     return set_slot(a, is_product(a) && idx == 1 ? 3 : -1, prec);
 }
@@ -86,7 +86,8 @@ void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint) {
     }
 }
 
-// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]: token t's rows go through the experts ids[:, t].
+// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]. The rows of token t are multiplied with the experts ids[:,
+// t].
 struct ggml_tensor *ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *as, struct ggml_tensor *b, struct ggml_tensor *ids) {
     BERTH_SOURCES(ctx, as, b, ids);
@@ -95,12 +96,12 @@ struct ggml_tensor *ggml_mul_mat_id(
     BERTH_REQUIRE(ctx, as->ne[3] == 1 && b->ne[3] == 1, "as " BERTH_SHAPE " and b " BERTH_SHAPE " must have three dimensions",
         BERTH_NE(as), BERTH_NE(b));
     BERTH_REQUIRE(ctx, ggml_is_matrix(ids), "ids " BERTH_SHAPE " must be a matrix", BERTH_NE(ids));
-    BERTH_REQUIRE(ctx, ids->ne[1] == b->ne[2], "ids " BERTH_SHAPE " has not one row for each of the %" PRId64 " tokens of b",
+    BERTH_REQUIRE(ctx, ids->ne[1] == b->ne[2], "ids " BERTH_SHAPE " must have one row for each of the %" PRId64 " tokens of b",
         BERTH_NE(ids), b->ne[2]);
     BERTH_REQUIRE(
         ctx, as->ne[0] == b->ne[0], "as " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[0]", BERTH_NE(as), BERTH_NE(b));
     BERTH_REQUIRE(ctx, b->ne[1] != 0 && ids->ne[0] % b->ne[1] == 0,
-        "ids->ne[0] is %" PRId64 ", no multiple of b->ne[1], which is %" PRId64, ids->ne[0], b->ne[1]);
+        "ids->ne[0] is %" PRId64 ", must be a multiple of b->ne[1], which is %" PRId64, ids->ne[0], b->ne[1]);
     const int64_t ne[] = {as->ne[1], ids->ne[0], b->ne[2], 1};
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_MUL_MAT_ID, as, b, ids);
 }
@@ -108,14 +109,14 @@ struct ggml_tensor *ggml_mul_mat_id(
 struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, a->ne[1] == b->ne[1], "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[1]", BERTH_NE(a), BERTH_NE(b));
-    BERTH_REQUIRE(ctx, batches_fit(a, b), "ne[2] and ne[3] of b " BERTH_SHAPE " are no multiples of those of a " BERTH_SHAPE,
+    BERTH_REQUIRE(ctx, batches_fit(a, b), "ne[2] and ne[3] of b " BERTH_SHAPE " are not multiples of those of a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE(ctx, !ggml_is_transposed(a), "a is transposed: strides " BERTH_STRIDE, BERTH_NB(a));
     const int64_t ne[] = {a->ne[0], b->ne[0], b->ne[2], b->ne[3]};
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_OUT_PROD, a, b);
 }
 
-// Solves a x = b for the lower triangular a. The flags name cases that the op does not have yet.
+// Solves a x = b for a lower triangular a. Other values of the flags are not implemented.
 struct ggml_tensor *ggml_solve_tri(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, bool left, bool lower, bool uni) {
     BERTH_SOURCES(ctx, a, b);
@@ -126,7 +127,8 @@ struct ggml_tensor *ggml_solve_tri(
         "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[1], ne[2] or ne[3]", BERTH_NE(a), BERTH_NE(b));
     BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a is not contiguous: strides " BERTH_STRIDE, BERTH_NB(a));
     BERTH_REQUIRE(ctx, ggml_is_contiguous(b), "b is not contiguous: strides " BERTH_STRIDE, BERTH_NB(b));
-    BERTH_REQUIRE(ctx, left && lower && !uni, "left %d, lower %d, uni %d: only left, lower, not uni is there", left, lower, uni);
+    BERTH_REQUIRE(
+        ctx, left && lower && !uni, "left %d, lower %d, uni %d: only left 1, lower 1, uni 0 is implemented", left, lower, uni);
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne), GGML_OP_SOLVE_TRI, a, b);
 }
 
@@ -148,15 +150,15 @@ static bool shape_mul_mat_id(const struct ggml_tensor *r) {
 // ---- gradients ----
 // With c[i, j] = sum over k of a[k, i] b[k, j] and its gradient d[i, j]:
 //     by a[k, i]: sum over j of b[k, j] d[i, j]          by b[k, j]: sum over i of a[k, i] d[i, j]
-// both outer products (OUT_PROD), which take a quantised first source as it is.
+// Both are outer products (OUT_PROD), which accept a quantised first source.
 
-// A tensor that OUT_PROD and MUL_MAT take as their first source.
-static struct ggml_tensor *straight_of(struct berth_grad *g, struct ggml_tensor *t) {
+// Returns t, copied if OUT_PROD and MUL_MAT do not accept it as their first source.
+static struct ggml_tensor *make_straight(struct berth_grad *g, struct ggml_tensor *t) {
     return ggml_is_transposed(t) || t->nb[0] != ggml_type_size(t->type) ? ggml_cont(g->ctx, t) : t;
 }
 
-// Batches i2 and i3 of t belong to i2 / r2 and i3 / r3 of a: each run of r2, then of r3, is summed. REPEAT_BACK sums what lies a
-// whole tensor apart, so that a run becomes the last dimension first.
+// Batches i2 and i3 of t belong to batches i2 / r2 and i3 / r3 of a. Each group of r2 and then of r3 adjacent batches is summed.
+// REPEAT_BACK sums along an outer dimension, so the members of a group are made the last dimension first.
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a) {
     if (ggml_are_same_shape(t, a)) {
         return t;
@@ -183,62 +185,63 @@ struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_te
 
 static void grad_mul_mat(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0], *b = g->node->src[1];
-    if (berth_grad_wants(g, 0)) {
-        struct ggml_tensor *all = ggml_out_prod(g->ctx, straight_of(g, b), g->grad);
+    if (berth_grad_needed(g, 0)) {
+        struct ggml_tensor *all = ggml_out_prod(g->ctx, make_straight(g, b), g->grad);
         berth_grad_put_add(g, 0, berth_grad_fold_batches(g, all, a));
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, ggml_out_prod(g->ctx, a, ggml_transpose(g->ctx, g->grad)));
     }
 }
 
-// By expert e the outer product of tokens and gradients, both in the rows that chose it: what others chose is set to 0, so that
-// the experts become batches of one product. That computes as much as if all tokens went through all experts.
-static struct ggml_tensor *by_experts(struct berth_grad *g) {
+// Returns the gradient of the experts. For each expert it is the outer product of tokens and gradients over the rows that selected
+// the expert. The rows of other experts are set to 0, so that the experts become the batches of one product. This costs as much as
+// sending all tokens through all experts.
+static struct ggml_tensor *grad_of_experts(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2], *d = berth_grad_dense(g, g->grad);
     const int64_t n_expert = as->ne[2], n_rows = d->ne[1] * d->ne[2];
     struct ggml_tensor *ones = ggml_fill(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n_expert), 1.0f);
     struct ggml_tensor *flat = ggml_reshape_1d(ctx, berth_grad_dense(g, ids), n_rows);
-    struct ggml_tensor *chosen = ggml_get_rows(ctx, ggml_diag(ctx, ones), flat); // [expert, row]: 1 or 0
+    struct ggml_tensor *chosen = ggml_get_rows(ctx, ggml_diag(ctx, ones), flat); // [expert, row]: 1 if selected, else 0
     chosen = ggml_cont(ctx, ggml_transpose(ctx, chosen));
     chosen = ggml_reshape_3d(ctx, chosen, 1, n_rows, n_expert);
     struct ggml_tensor *parts =
         ggml_mul(ctx, ggml_repeat_4d(ctx, ggml_reshape_2d(ctx, d, d->ne[0], n_rows), d->ne[0], n_rows, n_expert, 1), chosen);
-    if (b->ne[1] != d->ne[1]) { // one token for all that it chose
+    if (b->ne[1] != d->ne[1]) { // all experts of a token share its row of b
         b = ggml_repeat_4d(ctx, b, b->ne[0], d->ne[1], d->ne[2], 1);
     }
     return ggml_out_prod(ctx, ggml_reshape_2d(ctx, berth_grad_dense(g, b), b->ne[0], n_rows), parts);
 }
 
-// Tokens go back through the transposed experts.
+// The gradient of the tokens is their product with the transposed experts.
 static void grad_mul_mat_id(struct berth_grad *g) {
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2];
-    if (berth_grad_wants(g, 0)) {
-        berth_grad_put_add(g, 0, by_experts(g));
+    if (berth_grad_needed(g, 0)) {
+        berth_grad_put_add(g, 0, grad_of_experts(g));
     }
-    if (berth_grad_wants(g, 1)) {
-        struct ggml_tensor *turned = ggml_is_quantized(as->type) ? ggml_cast(g->ctx, as, GGML_TYPE_F32) : as;
-        turned = ggml_cont(g->ctx, ggml_transpose(g->ctx, turned));
-        struct ggml_tensor *each = ggml_mul_mat_id(g->ctx, turned, berth_grad_dense(g, g->grad), ids);
+    if (berth_grad_needed(g, 1)) {
+        struct ggml_tensor *transposed = ggml_is_quantized(as->type) ? ggml_cast(g->ctx, as, GGML_TYPE_F32) : as;
+        transposed = ggml_cont(g->ctx, ggml_transpose(g->ctx, transposed));
+        struct ggml_tensor *each = ggml_mul_mat_id(g->ctx, transposed, berth_grad_dense(g, g->grad), ids);
         berth_grad_put_add(g, 1, berth_grad_fold(g, each, b));
     }
 }
 
-// With c[i, j] = sum over k of a[i, k] b[j, k]: by a[i, k]: sum over j of d[i, j] b[j, k]; by b[j, k]: sum over i of d[i, j] a[i,
-// k].
+// With c[i, j] = sum over k of a[i, k] b[j, k] and its gradient d[i, j]:
+//     by a[i, k]: sum over j of d[i, j] b[j, k]          by b[j, k]: sum over i of d[i, j] a[i, k]
 static void grad_out_prod(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0], *b = g->node->src[1];
-    if (berth_grad_wants(g, 0)) {
-        struct ggml_tensor *turned = ggml_cont(g->ctx, ggml_transpose(g->ctx, g->grad));
-        berth_grad_put_add(g, 0, berth_grad_fold_batches(g, ggml_mul_mat(g->ctx, turned, straight_of(g, b)), a));
+    if (berth_grad_needed(g, 0)) {
+        struct ggml_tensor *transposed = ggml_cont(g->ctx, ggml_transpose(g->ctx, g->grad));
+        berth_grad_put_add(g, 0, berth_grad_fold_batches(g, ggml_mul_mat(g->ctx, transposed, make_straight(g, b)), a));
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         if (a->ne[2] != b->ne[2] || a->ne[3] != b->ne[3]) {
-            berth_grad_refuse(g, "the second source has more batches than the first one");
+            berth_grad_refuse(g, "not supported if the second source has more batches than the first");
             return;
         }
-        berth_grad_put_add(g, 1, ggml_mul_mat(g->ctx, straight_of(g, g->grad), straight_of(g, a)));
+        berth_grad_put_add(g, 1, ggml_mul_mat(g->ctx, make_straight(g, g->grad), make_straight(g, a)));
     }
 }
 
@@ -248,7 +251,7 @@ static void cost_mul_mat(const struct ggml_tensor *node, struct berth_op_cost *c
     c->flops = 2 * (double) ggml_nelements(node) * (double) node->src[0]->ne[0];
 }
 
-// Of the experts no more are read than are chosen.
+// Only the selected experts are read.
 static void cost_mul_mat_id(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *as = node->src[0], *ids = node->src[2];
     cost_mul_mat(node, c);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_norm.c: normalisation along rows or groups of channels. Any type and shape is taken; backends say what they run.
+// ops_norm.c: constructors of normalisations of rows or of groups of channels. Any type and shape is accepted here; backends report
+// which ones they support.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -7,7 +8,7 @@
 
 #include <math.h>
 
-// All but group_norm keep one float, eps.
+// All norms but group_norm have one parameter, eps.
 static struct ggml_tensor *norm_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, float eps, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a);
@@ -50,31 +51,31 @@ struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, struct ggm
 }
 
 // ---- gradients ----
-// All lead to RMS_NORM_BACK: norm(x) is rms_norm(x - mean(x)), and the length of a row its
-// rms times the root of its elements.
+// All gradients are built from RMS_NORM_BACK. norm(x) is rms_norm(x - mean(x)). The l2 length of a row is its rms times the square
+// root of the number of its elements.
 
 static void grad_rms_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_rms_norm_back(g->ctx, g->grad, g->node->src[0], param_f32(g->node, 0)));
 }
 
-static struct ggml_tensor *less_mean(struct berth_grad *g, struct ggml_tensor *t) {
+static struct ggml_tensor *subtract_mean(struct berth_grad *g, struct ggml_tensor *t) {
     return ggml_sub(g->ctx, t, ggml_mean(g->ctx, t));
 }
 
 static struct ggml_tensor *norm_back(struct berth_grad *g, struct ggml_tensor *grad, struct ggml_tensor *x, float eps) {
-    return less_mean(g, ggml_rms_norm_back(g->ctx, grad, less_mean(g, x), eps));
+    return subtract_mean(g, ggml_rms_norm_back(g->ctx, grad, subtract_mean(g, x), eps));
 }
 
 static void grad_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, norm_back(g, g->grad, g->node->src[0], param_f32(g->node, 0)));
 }
 
-// A group of channels is one row.
+// Each group of channels is normalised as one row.
 static void grad_group_norm(struct berth_grad *g) {
     struct ggml_tensor *x = g->node->src[0];
     const int32_t n_groups = g->node->op_params[0];
     if (n_groups <= 0 || x->ne[2] % n_groups != 0) {
-        berth_grad_refuse(g, "%" PRId64 " channels in %d groups are not even", x->ne[2], n_groups);
+        berth_grad_refuse(g, "%" PRId64 " channels are not divisible into %d groups", x->ne[2], n_groups);
         return;
     }
     const int64_t n = x->ne[0] * x->ne[1] * (x->ne[2] / n_groups);
@@ -83,19 +84,20 @@ static void grad_group_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, param_f32(g->node, 1)), x));
 }
 
-// Rows shorter than eps are divided by eps, and by nothing that depends on them.
+// A row whose length is below eps is divided by eps instead of its length, so that its gradient is the gradient of a division by a
+// constant.
 static void grad_l2_norm(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *x = g->node->src[0];
     const float eps = param_f32(g->node, 0);
-    struct ggml_tensor *whole = ggml_scale(ctx, ggml_rms_norm_back(ctx, g->grad, x, 1e-30f), 1.0f / sqrtf((float) x->ne[0]));
+    struct ggml_tensor *grad_x = ggml_scale(ctx, ggml_rms_norm_back(ctx, g->grad, x, 1e-30f), 1.0f / sqrtf((float) x->ne[0]));
     if (eps > 0.0f) {
         struct ggml_tensor *length = ggml_sqrt(ctx, ggml_sum_rows(ctx, ggml_sqr(ctx, x)));
         struct ggml_tensor *is_long = ggml_step(ctx, ggml_scale_bias(ctx, length, 1.0f, -eps));
-        struct ggml_tensor *is_short = ggml_scale_bias(ctx, is_long, -1.0f / eps, 1.0f / eps);
-        whole = ggml_add(ctx, ggml_mul(ctx, whole, is_long), ggml_mul(ctx, g->grad, is_short));
+        struct ggml_tensor *short_factor = ggml_scale_bias(ctx, is_long, -1.0f / eps, 1.0f / eps);
+        grad_x = ggml_add(ctx, ggml_mul(ctx, grad_x, is_long), ggml_mul(ctx, g->grad, short_factor));
     }
-    berth_grad_put_add(g, 0, whole);
+    berth_grad_put_add(g, 0, grad_x);
 }
 
 // ---- rows ----

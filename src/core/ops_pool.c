@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ops_pool.c: pooling, window partition, and the relative positions that go with it.
+// ops_pool.c: constructors for pooling, window partition, and the relative positions of windowed attention.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -9,8 +9,8 @@
 
 // ---- pooling ----
 
-// Windows of k that fit into n padded by pad. In float, as pad may have a fraction: extents past 2^24 round, and are part of the
-// ABI so. False where there is none or the number is no int64.
+// Computes how many windows of k fit into n padded by pad. Uses float arithmetic, because pad may have a fraction. Extents above
+// 2^24 are rounded, which is part of the ABI. Returns false if no window fits or the number exceeds int64.
 static bool pool_extent(int64_t n, int k, int stride, float pad, int64_t *out) {
     const float windows = ((float) n + 2 * pad - (float) k) / (float) stride + 1;
     if (!(windows >= 1.0f && windows < 0x1p63f)) {
@@ -30,7 +30,7 @@ static bool is_int32(float x) {
 
 struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int s0, int p0) {
     BERTH_SOURCES(ctx, a);
-    BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
+    BERTH_REQUIRE(ctx, is_pool(op), "%d is not a ggml_op_pool", (int) op);
     int64_t ne[] = {0, a->ne[1], a->ne[2], a->ne[3]};
     BERTH_REQUIRE(ctx, pool_extent(a->ne[0], k0, s0, (float) p0, &ne[0]),
         "no window of %d fits into a width of %" PRId64 " (stride %d, pad %d)", k0, a->ne[0], s0, p0);
@@ -41,8 +41,8 @@ struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx, struct ggml_tensor *a
 struct ggml_tensor *ggml_pool_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1) {
     BERTH_SOURCES(ctx, a);
-    BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
-    BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g", (double) p0, (double) p1);
+    BERTH_REQUIRE(ctx, is_pool(op), "%d is not a ggml_op_pool", (int) op);
+    BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g, must fit 32 bits", (double) p0, (double) p1);
     int64_t ne[] = {0, 0, a->ne[2], a->ne[3]};
     BERTH_REQUIRE(ctx, pool_extent(a->ne[0], k0, s0, p0, &ne[0]),
         "no window of %d fits into a width of %" PRId64 " (stride %d, pad %g)", k0, a->ne[0], s0, (double) p0);
@@ -52,24 +52,24 @@ struct ggml_tensor *ggml_pool_2d(
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_POOL_2D, params, a);
 }
 
-// a: the gradient of the pooled picture, af: the picture.
+// a: the gradient of the pooled image, af: the image.
 struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *af,
     enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1) {
     BERTH_SOURCES(ctx, a, af);
-    BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
-    BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g", (double) p0, (double) p1);
+    BERTH_REQUIRE(ctx, is_pool(op), "%d is not a ggml_op_pool", (int) op);
+    BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g, must fit 32 bits", (double) p0, (double) p1);
     const int32_t params[] = {(int32_t) op, k0, k1, s0, s1, (int32_t) p0, (int32_t) p1};
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, af->ne), GGML_OP_POOL_2D_BACK, params, a, af);
 }
 
 // ---- windows ----
 
-// a: [channels, width, height]; the last windows are padded.
+// a: [channels, width, height]. The last windows are padded.
 struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, ggml_is_3d(a), "a " BERTH_SHAPE " must have three dimensions", BERTH_NE(a));
     BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, must be f32", ggml_type_name(a->type));
-    BERTH_REQUIRE(ctx, w > 0, "windows of %d", w);
+    BERTH_REQUIRE(ctx, w > 0, "windows of %d, must be positive", w);
     const int64_t n_x = a->ne[1] / w + (a->ne[1] % w != 0);
     const int64_t n_y = a->ne[2] / w + (a->ne[2] % w != 0);
     BERTH_REQUIRE(ctx, n_x <= INT_MAX && n_y <= INT_MAX && n_x * n_y <= INT_MAX, "%" PRId64 " x %" PRId64 " windows are too many",
@@ -89,16 +89,16 @@ struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor
 
 // ---- relative positions ----
 
-// a: one row for each distance from -(qh - 1) to qh - 1.
+// a: one row per distance from -(qh - 1) to qh - 1.
 struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, qh == kh, "qh %d and kh %d must be the same", qh, kh);
-    BERTH_REQUIRE(ctx, 2 * (int64_t) qh - 1 == a->ne[1], "%" PRId64 " rows for distances within %d", a->ne[1], qh);
+    BERTH_REQUIRE(ctx, 2 * (int64_t) qh - 1 == a->ne[1], "a has %" PRId64 " rows, must have 2 * %d - 1", a->ne[1], qh);
     const int64_t ne[] = {a->ne[0], kh, qh};
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F16, 3, ne), GGML_OP_GET_REL_POS, a);
 }
 
-// a: [w * w, ...] scores; pw, ph: what the two directions add.
+// a: [w * w, ...] scores; pw, ph: the terms that are added for the horizontal and the vertical distance.
 static struct ggml_tensor *add_rel_pos_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
     struct ggml_tensor *pw, struct ggml_tensor *ph, bool inplace) {
     BERTH_REQUIRE_AS(
@@ -112,7 +112,7 @@ static struct ggml_tensor *add_rel_pos_new(struct ggml_context *ctx, const char 
     const bool fits = pw->ne[3] == a->ne[2] && berth_mul_i64_ok(pw->ne[0], pw->ne[0], &square) && square == a->ne[0] &&
                       berth_mul_i64_ok(pw->ne[1], pw->ne[2], &rows) && rows == a->ne[1];
     BERTH_REQUIRE_AS(ctx, func, fits,
-        "a is " BERTH_SHAPE ", pw " BERTH_SHAPE " goes with [w * w, y * x, batch] for [w, x, y, batch]", BERTH_NE(a),
+        "a is " BERTH_SHAPE ", pw is " BERTH_SHAPE ", must be [w * w, y * x, batch] and [w, x, y, batch]", BERTH_NE(a),
         BERTH_NE(pw));
     const int32_t params[] = {inplace};
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD_REL_POS, params, a, pw, ph);
@@ -139,8 +139,8 @@ static void grad_pool_2d(struct berth_grad *g) {
             (float) p[5], (float) p[6]));
 }
 
-// Pools of rows are pools of pictures one pixel high, but their means are over what of a window lies inside: that part of it is
-// the mean of ones as pictures take it.
+// Pooling of rows is pooling of images that are one pixel high, with one exception: the mean of a row's window counts only the
+// elements inside the row. Pooling an image of ones gives the fraction of each window that is inside.
 static void grad_pool_1d(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     const int32_t *p = g->node->op_params;

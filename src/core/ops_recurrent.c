@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ops_recurrent.c: layers that carry a state from token to token (state spaces, RWKV, gated linear attention, delta nets), and
-// the hyper-connections that mix residual streams. Results hold the outputs, then the new states, in one F32 tensor.
+// ops_recurrent.c: constructors of layers that carry a state from token to token (state spaces, RWKV, gated linear attention, delta
+// nets), and of hyper-connections, which mix residual streams. A result is one f32 tensor that contains the outputs, then the new
+// states.
 
 #include "core/op.h"
 #include "core/sample.h"
@@ -22,15 +23,16 @@ struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_SSM_CONV, sx, c);
 }
 
-// Rows lie dense and follow each other.
+// Whether rows are dense and follow each other without padding.
 static bool rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
 }
 
-#define SCAN_LIKELY_STATES 256 // more than a client keeps to go back some tokens
+#define SCAN_LIKELY_STATES 256 // a client keeps fewer states to go back some tokens
 
-// Callers built for ggml before 0.25 pass no K: what lies in its place is anything. Where the caller is not known, a number that
-// cannot be meant is 1. One that is taken by mistake costs memory alone: what K = 1 has lies at the same place.
+// Returns the valid number of states. Callers built for ggml before 0.25 pass no K, so that its register or stack slot holds an
+// arbitrary value. If the release of the caller is unknown, an implausible K counts as 1. A wrong K only costs memory, because the
+// final states have the same offset for every K.
 static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
     const int minor = berth_client_minor();
     if (minor != 0) {
@@ -39,9 +41,9 @@ static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
     return A->ne[0] == 1 && K >= 1 && K <= SCAN_LIKELY_STATES ? K : 1;
 }
 
-// s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq],
-// A: [d_state or 1, n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq], which state a sequence starts from.
-// The result is all of y, then K slabs [d_state, d_head, n_head, n_seq]: the final states, then those 1 to K - 1 tokens before.
+// s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq], A: [d_state or 1,
+// n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq], the index of each sequence's initial state. The result is y,
+// then K slabs [d_state, d_head, n_head, n_seq]: the final states, then the states 1 to K - 1 tokens earlier.
 struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x, struct ggml_tensor *dt,
     struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids, int64_t K) {
     BERTH_SOURCES(ctx, s, x, dt, A, B, C, ids);
@@ -62,16 +64,15 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *
         "ids is %s " BERTH_SHAPE ", must be i32, one for each of %" PRId64 " sequences", ggml_type_name(ids->type), BERTH_NE(ids),
         n_seq);
     BERTH_REQUIRE(ctx, dt->ne[0] == n_head && dt->ne[1] == n_token && dt->ne[2] == n_seq && dt->ne[3] == 1,
-        "dt " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(dt), BERTH_NE(x));
-    BERTH_REQUIRE(ctx, s->ne[1] == d_head && s->ne[2] == n_head, "s " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(s),
+        "dt " BERTH_SHAPE " does not match x " BERTH_SHAPE, BERTH_NE(dt), BERTH_NE(x));
+    BERTH_REQUIRE(ctx, s->ne[1] == d_head && s->ne[2] == n_head, "s " BERTH_SHAPE " does not match x " BERTH_SHAPE, BERTH_NE(s),
         BERTH_NE(x));
     BERTH_REQUIRE(ctx, B->ne[0] == d_state && B->ne[2] == n_token && B->ne[3] == n_seq,
-        "B " BERTH_SHAPE " does not go with x " BERTH_SHAPE " and s " BERTH_SHAPE, BERTH_NE(B), BERTH_NE(x), BERTH_NE(s));
+        "B " BERTH_SHAPE " does not match x " BERTH_SHAPE " and s " BERTH_SHAPE, BERTH_NE(B), BERTH_NE(x), BERTH_NE(s));
     BERTH_REQUIRE(ctx, ggml_is_matrix(A) && A->ne[1] == n_head && (A->ne[0] == 1 || A->ne[0] == d_state),
         "A is " BERTH_SHAPE ", must be [1 or %" PRId64 ", %" PRId64 "]", BERTH_NE(A), d_state, n_head);
-    BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64, K);
-    BERTH_REQUIRE(
-        ctx, K == 1 || A->ne[0] == 1, "K is %" PRId64 ", must be 1 where A has %" PRId64 " numbers a head", K, A->ne[0]);
+    BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64 ", must be 1 to 2^31 - 1", K);
+    BERTH_REQUIRE(ctx, K == 1 || A->ne[0] == 1, "K is %" PRId64 ", must be 1 if A has %" PRId64 " values per head", K, A->ne[0]);
     int64_t state, n;
     const bool fits = berth_mul_i64_ok(s->ne[0], s->ne[1], &state) && berth_mul_i64_ok(state, s->ne[2], &state) &&
                       berth_mul_i64_ok(state, n_seq, &state) && berth_mul_i64_ok(state, K, &state) &&
@@ -83,7 +84,7 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *
     return BERTH_OP_WITH(result, GGML_OP_SSM_SCAN, params, s, x, dt, A, B, C, ids);
 }
 
-// ---- linear attention with a state of d x d a head ----
+// ---- linear attention with a state of d x d per head ----
 
 static bool same_3d(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     return a->ne[0] == b->ne[0] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2];
@@ -91,14 +92,14 @@ static bool same_3d(const struct ggml_tensor *a, const struct ggml_tensor *b) {
 
 struct wkv {
     enum ggml_op op;
-    const char *names[7]; // of the sources
-    int n;                // sources of [d, n_head, n_token] before the state
-    int like;             // the one that gives these
-    unsigned unlike;      // bit i: source i is taken in any shape
+    const char *names[7]; // names of the sources, for messages
+    int n;                // number of sources of shape [d, n_head, n_token] before the state
+    int like;             // index of the source that defines this shape
+    unsigned any_shape;   // bit i: source i may have any shape
 };
 
-// After src[0..n) comes the state: [d * d * n_head, n_seq] or any shape with the same ne[1] and as many elements. The result is
-// [d * n_head, n_token + d * n_seq].
+// The state follows src[0..n). It is [d * d * n_head, n_seq], or any shape with the same ne[1] and the same number of elements. The
+// result is [d * n_head, n_token + d * n_seq].
 static struct ggml_tensor *wkv_new(
     struct ggml_context *ctx, const char *func, const struct wkv *op, struct ggml_tensor *const *src) {
     const struct ggml_tensor *like = src[op->like], *state = src[op->n];
@@ -108,7 +109,7 @@ static struct ggml_tensor *wkv_new(
         BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(src[i]), STRIDE_TEXT("%s"), names[i], BERTH_NB(src[i]));
     }
     for (int i = 0; i < n; i++) {
-        BERTH_REQUIRE_AS(ctx, func, (op->unlike >> i & 1) != 0 || same_3d(src[i], like),
+        BERTH_REQUIRE_AS(ctx, func, (op->any_shape >> i & 1) != 0 || same_3d(src[i], like),
             "%s is " BERTH_SHAPE ", k is " BERTH_SHAPE ": ne[0] to ne[2] differ", names[i], BERTH_NE(src[i]), BERTH_NE(like));
     }
     const int64_t d = like->ne[0];
@@ -125,7 +126,7 @@ static struct ggml_tensor *wkv_new(
     return berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne), op->op, NULL, 0, src, (size_t) n + 1);
 }
 
-// tf is taken in any shape.
+// tf may have any shape.
 struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *r,
     struct ggml_tensor *tf, struct ggml_tensor *td, struct ggml_tensor *state) {
     BERTH_SOURCES(ctx, k, v, r, tf, td, state);
@@ -133,7 +134,7 @@ struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor 
     return wkv_new(ctx, __func__, &op, (struct ggml_tensor *[]){k, v, r, tf, td, state});
 }
 
-// r is taken in any shape.
+// r may have any shape.
 struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor *r, struct ggml_tensor *w, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *state) {
     BERTH_SOURCES(ctx, r, w, k, v, a, b, state);
@@ -152,8 +153,8 @@ struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml
     return result;
 }
 
-// q, k: [d, ...], v: [d, n_head, n_token, n_seq], g: [1 or d, ...], beta: [1, ...], state: [d, d, n_head, n_seq]. K states are
-// kept, of the last K tokens. The result is [d * n_head, (n_token + K * d) * n_seq].
+// q, k: [d, ...], v: [d, n_head, n_token, n_seq], g: [1 or d, ...], beta: [1, ...], state: [d, d, n_head, n_seq]. The result
+// contains the states after each of the last K tokens. It is [d * n_head, (n_token + K * d) * n_seq].
 struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *g, struct ggml_tensor *beta, struct ggml_tensor *state, int64_t K) {
     BERTH_SOURCES(ctx, q, k, v, g, beta, state);
@@ -170,11 +171,11 @@ struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_t
         ggml_type_name(v->type), ggml_type_name(g->type), ggml_type_name(beta->type), ggml_type_name(state->type));
     const int64_t d = v->ne[0];
     BERTH_REQUIRE(ctx, (g->ne[0] == 1 || g->ne[0] == d) && beta->ne[0] == 1,
-        "g is " BERTH_SHAPE " and beta " BERTH_SHAPE ", must be rows of 1 or %" PRId64 ", and of 1", BERTH_NE(g), BERTH_NE(beta),
-        d);
+        "g is " BERTH_SHAPE " and beta " BERTH_SHAPE ", must have ne[0] of 1 or %" PRId64 ", and of 1", BERTH_NE(g),
+        BERTH_NE(beta), d);
     BERTH_REQUIRE(ctx, state->ne[0] == d && state->ne[1] == d && state->ne[2] == v->ne[1] && state->ne[3] == v->ne[3],
-        "state " BERTH_SHAPE " does not go with v " BERTH_SHAPE, BERTH_NE(state), BERTH_NE(v));
-    BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64, K);
+        "state " BERTH_SHAPE " does not match v " BERTH_SHAPE, BERTH_NE(state), BERTH_NE(v));
+    BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64 ", must be 1 to 2^31 - 1", K);
     int64_t ne[2], kept;
     const bool fits = berth_mul_i64_ok(d, v->ne[1], &ne[0]) && berth_mul_i64_ok(d, K, &kept) &&
                       berth_add_i64_ok(kept, v->ne[2], &ne[1]) && berth_mul_i64_ok(ne[1], v->ne[3], &ne[1]);
@@ -184,10 +185,10 @@ struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_t
     return BERTH_OP_WITH(result, GGML_OP_GATED_DELTA_NET, params, q, k, v, g, beta, state);
 }
 
-// ---- hyper-connections: n streams beside each other ----
+// ---- hyper-connections: n parallel residual streams ----
 
-#define HC_STREAMS 4                                      // what the op is made for
-#define HC_MIX (2 * HC_STREAMS + HC_STREAMS * HC_STREAMS) // in, out, and between all pairs
+#define HC_STREAMS 4                                      // the only number of streams that the op supports
+#define HC_MIX (2 * HC_STREAMS + HC_STREAMS * HC_STREAMS) // weights for input, output, and all pairs of streams
 
 static bool all_f32(struct ggml_tensor *const *t, int n) {
     for (int i = 0; i < n; i++) {
@@ -198,18 +199,18 @@ static bool all_f32(struct ggml_tensor *const *t, int n) {
     return true;
 }
 
-// mixes: [HC_MIX, n_token], scale: [3 or more], base: [HC_MIX]. The result is a matrix a token: [4, 4, n_token].
+// mixes: [HC_MIX, n_token], scale: [3 or more], base: [HC_MIX]. The result is one matrix per token: [4, 4, n_token].
 struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tensor *mixes, struct ggml_tensor *scale,
     struct ggml_tensor *base, float eps, int32_t n_iter) {
     BERTH_SOURCES(ctx, mixes, scale, base);
     struct ggml_tensor *const all[] = {mixes, scale, base};
     BERTH_REQUIRE(ctx, all_f32(all, 3), "mixes, scale, base are %s, %s, %s, all must be f32", ggml_type_name(mixes->type),
         ggml_type_name(scale->type), ggml_type_name(base->type));
-    BERTH_REQUIRE(ctx, n_iter > 0, "%d iterations", (int) n_iter);
+    BERTH_REQUIRE(ctx, n_iter > 0, "n_iter is %d, must be positive", (int) n_iter);
     BERTH_REQUIRE(ctx, mixes->ne[0] == HC_MIX && ggml_is_matrix(mixes), "mixes are " BERTH_SHAPE ", must be [%d, n_token]",
         BERTH_NE(mixes), HC_MIX);
-    BERTH_REQUIRE(
-        ctx, scale->ne[0] >= 3 && ggml_is_vector(scale), "scale is " BERTH_SHAPE ", must be a vector of 3", BERTH_NE(scale));
+    BERTH_REQUIRE(ctx, scale->ne[0] >= 3 && ggml_is_vector(scale), "scale is " BERTH_SHAPE ", must be a vector of at least 3",
+        BERTH_NE(scale));
     BERTH_REQUIRE(ctx, base->ne[0] == HC_MIX && ggml_is_vector(base), "base is " BERTH_SHAPE ", must be a vector of %d",
         BERTH_NE(base), HC_MIX);
     const int64_t ne[] = {HC_STREAMS, HC_STREAMS, mixes->ne[1]};
@@ -220,7 +221,7 @@ struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tens
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_DSV4_HC_COMB, params, mixes, scale, base);
 }
 
-// op_params: scale, gated. A graph of ggml before 0.25 has 0 and 0: scale 1.
+// op_params: scale, gated. A graph built by ggml before 0.25 has 0 and 0, which means scale 1.
 static struct ggml_tensor *hc_pre_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *x, struct ggml_tensor *by, float scale, bool gated) {
     const int64_t ne[] = {x->ne[0], x->ne[2]};
@@ -238,12 +239,12 @@ struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tenso
         ggml_type_name(x->type), ggml_type_name(weights->type));
     BERTH_REQUIRE(ctx, ggml_is_3d(x), "x " BERTH_SHAPE " must have three dimensions", BERTH_NE(x));
     BERTH_REQUIRE(ctx, weights->ne[0] == x->ne[1] && weights->ne[1] == x->ne[2] && ggml_is_matrix(weights),
-        "weights " BERTH_SHAPE " do not go with x " BERTH_SHAPE ": one for each stream and token", BERTH_NE(weights),
+        "weights " BERTH_SHAPE " do not match x " BERTH_SHAPE ": must be one per stream and token", BERTH_NE(weights),
         BERTH_NE(x));
     return hc_pre_new(ctx, __func__, x, weights, 1.0f, false);
 }
 
-// A gate for each element of x in place of a weight a stream.
+// Has a gate for each element of x instead of a weight per stream.
 struct ggml_tensor *ggml_dsv4_hc_pre_gated(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale) {
     BERTH_SOURCES(ctx, x, gate);
@@ -251,12 +252,12 @@ struct ggml_tensor *ggml_dsv4_hc_pre_gated(
         ggml_type_name(x->type), ggml_type_name(gate->type));
     BERTH_REQUIRE(ctx, ggml_is_3d(x), "x " BERTH_SHAPE " must have three dimensions", BERTH_NE(x));
     BERTH_REQUIRE(
-        ctx, ggml_are_same_shape(x, gate), "gate " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(gate), BERTH_NE(x));
+        ctx, ggml_are_same_shape(x, gate), "gate " BERTH_SHAPE " does not match x " BERTH_SHAPE, BERTH_NE(gate), BERTH_NE(x));
     return hc_pre_new(ctx, __func__, x, gate, scale, true);
 }
 
-// x: [n_embd, n_token], residual: [n_embd, n_stream, n_token], post: [n_stream, n_token], comb: [n_stream, n_stream, n_token]
-// or NULL.
+// x: [n_embd, n_token], residual: [n_embd, n_stream, n_token], post: [n_stream, n_token], comb: [n_stream, n_stream, n_token] or
+// NULL.
 struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *residual,
     struct ggml_tensor *post, struct ggml_tensor *comb) {
     BERTH_SOURCES(ctx, x, residual, post);
@@ -269,7 +270,7 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
     const int64_t n_token = x->ne[1];
     BERTH_REQUIRE(ctx, ggml_is_matrix(x), "x " BERTH_SHAPE " must be a matrix", BERTH_NE(x));
     BERTH_REQUIRE(ctx, residual->ne[0] == x->ne[0] && residual->ne[2] == n_token && residual->ne[3] == 1,
-        "residual " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(residual), BERTH_NE(x));
+        "residual " BERTH_SHAPE " does not match x " BERTH_SHAPE, BERTH_NE(residual), BERTH_NE(x));
     BERTH_REQUIRE(ctx, post->ne[0] == n_stream && post->ne[1] == n_token && ggml_is_matrix(post),
         "post is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 "]", BERTH_NE(post), n_stream, n_token);
     if (comb != NULL) {
@@ -283,7 +284,7 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
 
 // ---- rows ----
 
-// Recurrent ones: heads of 64, 2 of them, 4 tokens, 1 sequence.
+// Samples of recurrent ops have 2 heads of 64, 4 tokens and 1 sequence.
 #define HEADS(t) sample_shaped(c, t, 64, 2, 4, 1)
 #define STATE(t) sample_shaped(c, t, 64 * 64 * 2, 1, 1, 1)
 SAMPLE(ssm_conv, ggml_ssm_conv(c, sample_shaped(c, a, N, 8, 1, 1), sample_shaped(c, a, 4, 8, 1, 1)))

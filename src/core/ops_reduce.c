@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_reduce.c: constructors of ops whose result has another extent than their source: sums, extrema, repetition, concatenation,
-// order of elements, and tensors made from numbers alone.
+// ops_reduce.c: constructors of ops whose result has other extents than their source: sums, extrema, repetition, concatenation and
+// sorting, and of ops that create a tensor from parameters.
 // op_params: concat [dim], argsort [order], arange [start, stop, step], timestep_embedding [dim, max_period].
 
 #include "core/grad.h"
@@ -17,8 +17,8 @@ struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a) {
     return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, 1, &one), GGML_OP_SUM, a);
 }
 
-// One number a row.
-static struct ggml_tensor *by_row(
+// Creates an op with one result per row.
+static struct ggml_tensor *row_reduce_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_type type, enum ggml_op op) {
     const int64_t ne[] = {1, a->ne[1], a->ne[2], a->ne[3]};
     return BERTH_OP(berth_tensor_new(ctx, func, type, GGML_MAX_DIMS, ne), op, a);
@@ -26,12 +26,12 @@ static struct ggml_tensor *by_row(
 
 struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
-    return by_row(ctx, __func__, a, a->type, GGML_OP_SUM_ROWS);
+    return row_reduce_new(ctx, __func__, a, a->type, GGML_OP_SUM_ROWS);
 }
 
 struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
-    return by_row(ctx, __func__, a, GGML_TYPE_F32, GGML_OP_MEAN);
+    return row_reduce_new(ctx, __func__, a, GGML_TYPE_F32, GGML_OP_MEAN);
 }
 
 struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a) {
@@ -43,7 +43,7 @@ struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a)
 struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a is " BERTH_SHAPE ", it must be a matrix", BERTH_NE(a));
-    BERTH_REQUIRE(ctx, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
+    BERTH_REQUIRE(ctx, a->ne[0] <= INT32_MAX, "rows have %" PRId64 " elements, their indices must fit i32", a->ne[0]);
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_I32, 1, &a->ne[1]), GGML_OP_ARGMAX, a);
 }
 
@@ -74,13 +74,13 @@ struct ggml_tensor *ggml_repeat_4d(
 
 struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
-    BERTH_REQUIRE(ctx, ggml_can_repeat(b, a), "a " BERTH_SHAPE " is no repetition of " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, ggml_can_repeat(b, a), "a " BERTH_SHAPE " is not a repetition of " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
     return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne), GGML_OP_REPEAT_BACK, a);
 }
 
 struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int dim) {
     BERTH_SOURCES(ctx, a, b);
-    BERTH_REQUIRE(ctx, dim >= 0 && dim < GGML_MAX_DIMS, "there is no dimension %d", dim);
+    BERTH_REQUIRE(ctx, dim >= 0 && dim < GGML_MAX_DIMS, "there is no dimension %d, only 0 to 3", dim);
     BERTH_REQUIRE(ctx, a->type == b->type, "a is %s, b is %s", ggml_type_name(a->type), ggml_type_name(b->type));
     int64_t ne[GGML_MAX_DIMS];
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -88,50 +88,50 @@ struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a,
             "a " BERTH_SHAPE " and b " BERTH_SHAPE " may differ in dimension %d only", BERTH_NE(a), BERTH_NE(b), dim);
         ne[i] = a->ne[i];
     }
-    BERTH_REQUIRE(ctx, berth_add_i64_ok(a->ne[dim], b->ne[dim], &ne[dim]),
-        "%" PRId64 " and %" PRId64 " elements are more than 63 bits count", a->ne[dim], b->ne[dim]);
+    BERTH_REQUIRE(ctx, berth_add_i64_ok(a->ne[dim], b->ne[dim], &ne[dim]), "%" PRId64 " and %" PRId64 " elements exceed 63 bits",
+        a->ne[dim], b->ne[dim]);
     const int32_t param = dim;
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_CONCAT, param, a, b);
 }
 
-// ---- order ----
+// ---- sorting ----
 
 static struct ggml_tensor *argsort_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_sort_order order) {
     BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(ctx, func, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
+    BERTH_REQUIRE_AS(ctx, func, a->ne[0] <= INT32_MAX, "rows have %" PRId64 " elements, their indices must fit i32", a->ne[0]);
     const int32_t param = (int32_t) order;
     return BERTH_OP_WITH(berth_tensor_new(ctx, func, GGML_TYPE_I32, GGML_MAX_DIMS, a->ne), GGML_OP_ARGSORT, param, a);
 }
 
 struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order) {
-    BERTH_REQUIRE(ctx, (unsigned) order <= GGML_SORT_ORDER_DESC, "%d is no order", (int) order);
+    BERTH_REQUIRE(ctx, (unsigned) order <= GGML_SORT_ORDER_DESC, "%d is not a ggml_sort_order", (int) order);
     return argsort_new(ctx, __func__, a, order);
 }
 
-// The k largest of each row, largest first: a full sort and a view of its start.
+// Returns the indices of the k largest elements of each row, largest first: a full sort and a view of its start.
 struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
     BERTH_SOURCES(ctx, a);
-    BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "%d of %" PRId64 " elements a row", k, a->ne[0]);
+    BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "k is %d, must be 0 to %" PRId64 ", the length of a row", k, a->ne[0]);
     struct ggml_tensor *order = argsort_new(ctx, __func__, a, GGML_SORT_ORDER_DESC);
     BERTH_SOURCES(ctx, order);
     return ggml_view_4d(ctx, order, k, order->ne[1], order->ne[2], order->ne[3], order->nb[1], order->nb[2], order->nb[3], 0);
 }
 
-// The k largest of each row, in no order.
+// Returns the indices of the k largest elements of each row, in no particular order.
 struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
     BERTH_SOURCES(ctx, a);
-    BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "%d of %" PRId64 " elements a row", k, a->ne[0]);
+    BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "k is %d, must be 0 to %" PRId64 ", the length of a row", k, a->ne[0]);
     const int64_t ne[] = {k, a->ne[1], a->ne[2], a->ne[3]};
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_I32, GGML_MAX_DIMS, ne), GGML_OP_TOP_K, a);
 }
 
-// ---- made from numbers ----
+// ---- tensors from parameters ----
 
 struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step) {
-    BERTH_REQUIRE(ctx, stop > start, "%g to %g holds nothing", (double) start, (double) stop);
+    BERTH_REQUIRE(ctx, stop > start, "the range from %g to %g is empty", (double) start, (double) stop);
     const float n = ceilf((stop - start) / step);
-    BERTH_REQUIRE(ctx, n >= 0.0f && n < 0x1p62f, "steps of %g from %g to %g are no number of elements", (double) step,
+    BERTH_REQUIRE(ctx, n >= 0.0f && n < 0x1p62f, "steps of %g from %g to %g give no valid number of elements", (double) step,
         (double) start, (double) stop);
     const int64_t ne = (int64_t) n;
     const float params[] = {start, stop, step};
@@ -180,7 +180,7 @@ static bool shape_argsort(const struct ggml_tensor *r) {
 }
 
 // ---- gradients ----
-// What was summed is repeated, and the other way round.
+// The gradient of a sum is repeated, the gradient of a repetition is summed.
 
 static void grad_sum(struct berth_grad *g) {
     berth_grad_put_add1(g, 0, g->grad);
@@ -195,7 +195,7 @@ static void grad_mean(struct berth_grad *g) {
     berth_grad_put_add1(g, 0, ggml_scale(g->ctx, berth_grad_dense(g, g->grad), each));
 }
 
-// Element i is in all sums from i on: the whole row without what came before.
+// Element i is part of the sums from i on. Its gradient is the sum of the row without the elements before i.
 static void grad_cumsum(struct berth_grad *g) {
     struct ggml_tensor *grad = berth_grad_dense(g, g->grad);
     struct ggml_tensor *before = ggml_sub(g->ctx, ggml_cumsum(g->ctx, grad), grad);
@@ -216,7 +216,7 @@ static void grad_concat(struct berth_grad *g) {
     size_t offset = 0;
     for (int i = 0; i < 2; i++) {
         const struct ggml_tensor *src = g->node->src[i];
-        if (berth_grad_wants(g, i)) {
+        if (berth_grad_needed(g, i)) {
             struct ggml_tensor *part = ggml_view_4d(g->ctx, g->grad, src->ne[0], src->ne[1], src->ne[2], src->ne[3],
                 g->grad->nb[1], g->grad->nb[2], g->grad->nb[3], offset);
             berth_grad_put_add(g, i, ggml_cont(g->ctx, part));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_rope.c: rotary position embedding, forward and back. a: [head_dim, n_head, n_token, ...], b: one position a token (four
-// with the M-RoPE modes), c: frequency factors or NULL. All ten entry points fill one parameter record.
+// ops_rope.c: constructors of RoPE, forward and backward. a: [head_dim, n_head, n_token, ...], b: one position per token (four with
+// the M-RoPE modes), c: frequency factors or NULL. All ten public functions fill one parameter struct.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-// op_params of ROPE and ROPE_BACK; n_past and n_ctx are relics that stay 0.
+// op_params of ROPE and ROPE_BACK. n_past and n_ctx are obsolete and always 0.
 struct rope_params {
     int32_t n_past;
     int32_t n_dims;
@@ -22,7 +22,7 @@ struct rope_params {
     float beta_fast;
     float beta_slow;
     int32_t sections[GGML_MROPE_SECTIONS]; // only with the M-RoPE bit in mode
-    int32_t n_offs;                        // the first dimension that is turned; ggml_rope_set_offset
+    int32_t n_offs;                        // the first dimension that is rotated; set by ggml_rope_set_offset
 };
 
 _Static_assert(sizeof(struct rope_params) == 64, "backends read these 16 words");
@@ -30,8 +30,8 @@ _Static_assert(sizeof(struct rope_params) == 64, "backends read these 16 words")
 struct rope {
     enum ggml_op op;
     bool inplace;
-    struct rope_params params; // without its sections
-    const int *sections;       // GGML_MROPE_SECTIONS of them, or NULL
+    struct rope_params params; // sections are not set
+    const int *sections;       // [GGML_MROPE_SECTIONS], or NULL
 };
 
 static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
@@ -39,13 +39,13 @@ static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, 
     struct rope_params *params = &rope.params;
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_SOURCE_OPT_AS(ctx, func, c);
-    BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 has no meaning any more", params->mode);
+    BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 is no longer supported", params->mode);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_vector(b) && b->type == GGML_TYPE_I32,
         "positions are %s " BERTH_SHAPE ", must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
     const bool mrope = (params->mode & GGML_ROPE_TYPE_MROPE) != 0;
     const bool enough =
         mrope ? b->ne[0] % GGML_MROPE_SECTIONS == 0 && b->ne[0] / GGML_MROPE_SECTIONS == a->ne[2] : b->ne[0] == a->ne[2];
-    BERTH_REQUIRE_AS(ctx, func, enough, "%" PRId64 " positions for %" PRId64 " tokens, mode %d takes %d for each", b->ne[0],
+    BERTH_REQUIRE_AS(ctx, func, enough, "%" PRId64 " positions for %" PRId64 " tokens, mode %d requires %d per token", b->ne[0],
         a->ne[2], params->mode, mrope ? GGML_MROPE_SECTIONS : 1);
     BERTH_REQUIRE_AS(ctx, func, c == NULL || (c->type == GGML_TYPE_F32 && c->ne[0] >= params->n_dims / 2),
         "frequency factors are %s, %" PRId64 " of them, must be f32 and at least n_dims / 2 = %d", ggml_type_name(c->type),
@@ -56,7 +56,7 @@ static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, 
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, rope.inplace), rope.op, *params, a, b, c);
 }
 
-// What the entry points get.
+// The parameters of the public functions, from their arguments.
 #define ROPE_PLAIN \
     { .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f }
 #define ROPE_PARAMS \
@@ -121,15 +121,15 @@ struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct gg
 struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
     static char text[] = "ggml_rope_set_offset: the offset does not fit";
     if (a == NULL || berth_poisoned(a)) {
-        return a; // reported where it was made
+        return a; // the constructor reported the error
     }
     struct rope_params params;
     memcpy(&params, a->op_params, sizeof params);
     const bool is_rope = a->op == GGML_OP_ROPE || a->op == GGML_OP_ROPE_BACK;
     if (!is_rope || n_offs < 0 || params.mode == GGML_ROPE_TYPE_VISION) {
         berth_fail(GGML_STATUS_FAILED,
-            "%s: %s: offset %d for %s of mode %d, must be 0 or more for ROPE or ROPE_BACK and no vision", __func__, a->name,
-            n_offs, ggml_op_name(a->op), is_rope ? params.mode : 0);
+            "%s: %s: offset %d for %s of mode %d, must be 0 or more, for ROPE or ROPE_BACK without vision mode", __func__,
+            a->name, n_offs, ggml_op_name(a->op), is_rope ? params.mode : 0);
         berth_poison_self(a, text);
         return a;
     }
@@ -138,7 +138,7 @@ struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
     return a;
 }
 
-// The dimension whose wave turns n_rot times within the original context (YaRN, arXiv 2309.00071, section 3.2).
+// Returns the dimension whose wave completes n_rot periods within the original context (YaRN, arXiv 2309.00071, section 3.2).
 static float yarn_dim(int n_dims, int n_ctx_orig, float n_rot, float base) {
     const float two_pi = 2.0f * 3.14159265358979323846f;
     return (float) n_dims * logf((float) n_ctx_orig / (n_rot * two_pi)) / (2.0f * logf(base));
@@ -151,7 +151,7 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
     const float first = floorf(yarn_dim(n_dims, n_ctx_orig, beta_fast, freq_base));
     const float last = ceilf(yarn_dim(n_dims, n_ctx_orig, beta_slow, freq_base));
     const float limit = (float) (int32_t) ((uint32_t) n_dims - 1u);
-    // NaN stays NaN: comparisons are written so that it is not replaced by a bound.
+    // The comparisons are written so that NaN is kept and not replaced by a bound.
     dims[0] = first < 0.0f ? 0.0f : first;
     dims[1] = last > limit ? limit : last;
 }
@@ -168,21 +168,21 @@ static bool shape_rope(const struct ggml_tensor *r) {
 }
 
 // ---- gradients ----
-// A rotation turns back by the same angles, with all parameters of the op: sections, the
-// offset of the first dimension that is turned, and frequency factors, which get no gradient themselves.
+// The gradient is rotated by the same angles in the opposite direction, with all parameters of the op: sections, the offset of the
+// first rotated dimension, and frequency factors. Frequency factors get no gradient.
 
-static void rope_turned(struct berth_grad *g, enum ggml_op op) {
+static void rope_inverse(struct berth_grad *g, enum ggml_op op) {
     const struct ggml_tensor *node = g->node;
     struct ggml_tensor *result = berth_like(g->ctx, "ggml_build_backward_expand", g->grad);
     berth_grad_put_add(g, 0, BERTH_OP_WITH(result, op, node->op_params, g->grad, node->src[1], node->src[2]));
 }
 
 static void grad_rope(struct berth_grad *g) {
-    rope_turned(g, GGML_OP_ROPE_BACK);
+    rope_inverse(g, GGML_OP_ROPE_BACK);
 }
 
 static void grad_rope_back(struct berth_grad *g) {
-    rope_turned(g, GGML_OP_ROPE);
+    rope_inverse(g, GGML_OP_ROPE);
 }
 
 // ---- rows ----

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_rows.c: constructors of ops that treat rows as a whole: picking and placing rows, diagonals and masks, softmax, and those
-// that stretch or shift rows: roll, pad, interpolate.
+// ops_rows.c: constructors of ops on rows: reading and writing selected rows, diagonals and masks, softmax, and ops that shift or
+// resize: roll, pad, interpolate.
 // op_params: diag_mask [n_past], soft_max and its gradient [scale, max_bias], roll [shift0..3], pad [left0, right0, .., right3,
 // circular], pad_reflect_1d [left, right], interpolate [mode and flags].
 
@@ -8,47 +8,47 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// n is a multiple of d. Nothing is a multiple of 0: dividing by it is not defined.
+// Whether n is a multiple of d. False for d == 0.
 static bool is_multiple(int64_t n, int64_t d) {
     return d != 0 && n % d == 0;
 }
 
-// ---- picking and placing rows ----
+// ---- reading and writing selected rows ----
 
-// Rows come out as f32, or as i32 if that is what they are.
+// The result is f32, or i32 if a is i32.
 struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, a->ne[2] == b->ne[1] && a->ne[3] == b->ne[2] && b->ne[3] == 1,
-        "row numbers " BERTH_SHAPE " do not fit a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
-    BERTH_REQUIRE(ctx, b->type == GGML_TYPE_I32, "row numbers are %s, they must be i32", ggml_type_name(b->type));
+        "row indices " BERTH_SHAPE " do not match a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE(ctx, b->type == GGML_TYPE_I32, "row indices are %s, they must be i32", ggml_type_name(b->type));
     const enum ggml_type type = a->type == GGML_TYPE_I32 ? GGML_TYPE_I32 : GGML_TYPE_F32;
     const int64_t ne[] = {a->ne[0], b->ne[0], b->ne[1], b->ne[2]};
     return BERTH_OP(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne), GGML_OP_GET_ROWS, a, b);
 }
 
-// c gives the shape alone.
+// Only the shape of c is used.
 struct ggml_tensor *ggml_get_rows_back(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c) {
     BERTH_SOURCES(ctx, a, b, c);
     BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a is " BERTH_SHAPE ", it must be a matrix", BERTH_NE(a));
     BERTH_REQUIRE(ctx, ggml_is_vector(b) && b->type == GGML_TYPE_I32,
-        "row numbers are %s " BERTH_SHAPE ", they must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
-    BERTH_REQUIRE(ctx, ggml_is_matrix(c) && a->ne[0] == c->ne[0], "c " BERTH_SHAPE " is no matrix with rows like a " BERTH_SHAPE,
-        BERTH_NE(c), BERTH_NE(a));
+        "row indices are %s " BERTH_SHAPE ", they must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, ggml_is_matrix(c) && a->ne[0] == c->ne[0],
+        "c " BERTH_SHAPE " must be a matrix with rows as long as those of a " BERTH_SHAPE, BERTH_NE(c), BERTH_NE(a));
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, c->ne), GGML_OP_GET_ROWS_BACK, a, b);
 }
 
-// The rows of b go to the places in a that c names; the result is a view of a.
+// Writes the rows of b to the rows of a whose indices are in c. The result is a view of a.
 struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c) {
     BERTH_SOURCES(ctx, a, b, c);
     BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3],
         "a " BERTH_SHAPE " and b " BERTH_SHAPE " may differ in their number of rows only", BERTH_NE(a), BERTH_NE(b));
     BERTH_REQUIRE(ctx,
         b->ne[1] == c->ne[0] && is_multiple(b->ne[2], c->ne[1]) && is_multiple(b->ne[3], c->ne[2]) && c->ne[3] == 1,
-        "row numbers " BERTH_SHAPE " do not fit b " BERTH_SHAPE, BERTH_NE(c), BERTH_NE(b));
+        "row indices " BERTH_SHAPE " do not match b " BERTH_SHAPE, BERTH_NE(c), BERTH_NE(b));
     BERTH_REQUIRE(
         ctx, b->type == GGML_TYPE_F32 || b->type == GGML_TYPE_F16, "b is %s, it must be f32 or f16", ggml_type_name(b->type));
-    BERTH_REQUIRE(ctx, c->type == GGML_TYPE_I64 || c->type == GGML_TYPE_I32, "row numbers are %s, they must be i64 or i32",
+    BERTH_REQUIRE(ctx, c->type == GGML_TYPE_I64 || c->type == GGML_TYPE_I32, "row indices are %s, they must be i64 or i32",
         ggml_type_name(c->type));
     BERTH_REQUIRE(ctx, ggml_is_contiguous_rows(a) && ggml_is_contiguous_rows(b),
         "rows of a (stride %zu) or of b (stride %zu) have holes", a->nb[0], b->nb[0]);
@@ -104,7 +104,8 @@ static struct ggml_tensor *soft_max(struct ggml_context *ctx, const char *func, 
                 is_multiple(a->ne[3], mask->ne[3]),
             "mask " BERTH_SHAPE " does not cover a " BERTH_SHAPE, BERTH_NE(mask), BERTH_NE(a));
     }
-    BERTH_REQUIRE_AS(ctx, func, mask != NULL || !(params.max_bias > 0.0f), "max_bias %g needs a mask", (double) params.max_bias);
+    BERTH_REQUIRE_AS(
+        ctx, func, mask != NULL || !(params.max_bias > 0.0f), "max_bias %g requires a mask", (double) params.max_bias);
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX, params, a, mask);
 }
 
@@ -126,9 +127,9 @@ struct ggml_tensor *ggml_soft_max_ext_inplace(
     return soft_max(ctx, __func__, a, mask, (struct soft_max_params){scale, max_bias}, true);
 }
 
-// There is no context to poison here: a tensor that cannot take its sinks becomes poison itself, so that no graph computes it.
+// There is no context to poison here. A tensor whose sinks are refused becomes poison itself, so that no graph computes it.
 static void sinks_refuse(struct ggml_tensor *a) {
-    static char why[] = "ggml_soft_max_add_sinks: the sinks do not fit the softmax";
+    static char why[] = "ggml_soft_max_add_sinks: the sinks do not match the softmax";
     a->flags |= BERTH_FLAG_POISON;
     a->extra = why;
 }
@@ -142,13 +143,13 @@ void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
         return;
     }
     if (a->op != GGML_OP_SOFT_MAX || a->src[0] == NULL || a->src[2] != NULL) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %.63s is %s%s, sinks are added to a SOFT_MAX once", __func__, a->name,
+        berth_fail(GGML_STATUS_FAILED, "%s: %.63s is %s%s, sinks can be added once to a SOFT_MAX only", __func__, a->name,
             ggml_op_name(a->op), a->src[2] != NULL ? " with a third source" : "");
         sinks_refuse(a);
         return;
     }
     if (berth_poisoned(sinks) || sinks->type != GGML_TYPE_F32 || a->src[0]->ne[2] != sinks->ne[0]) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %" PRId64 " sinks of %s, %" PRId64 " of f32 are needed", __func__, sinks->ne[0],
+        berth_fail(GGML_STATUS_FAILED, "%s: %" PRId64 " sinks of type %s, must be %" PRId64 " of f32", __func__, sinks->ne[0],
             ggml_type_name(sinks->type), a->src[0]->ne[2]);
         sinks_refuse(a);
         return;
@@ -172,7 +173,7 @@ struct ggml_tensor *ggml_soft_max_ext_back_inplace(
     return soft_max_back(ctx, __func__, a, b, (struct soft_max_params){scale, max_bias}, true);
 }
 
-// ---- shifting and stretching ----
+// ---- shifting and resizing ----
 
 struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, int shift0, int shift1, int shift2, int shift3) {
     BERTH_SOURCES(ctx, a);
@@ -180,12 +181,12 @@ struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, i
     BERTH_REQUIRE(ctx, a->nb[0] == ggml_type_size(a->type), "the rows of a have holes: stride %zu", a->nb[0]);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         BERTH_REQUIRE(ctx, shifts[i] < a->ne[i] && -(int64_t) shifts[i] < a->ne[i],
-            "shift%d is %d, it must stay within the %" PRId64 " elements there", i, shifts[i], a->ne[i]);
+            "shift%d is %d, its magnitude must be below the extent %" PRId64, i, shifts[i], a->ne[i]);
     }
     return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_ROLL, shifts, a);
 }
 
-// sides: elements to add at the left and right end of each dimension. Negative ones cut off.
+// sides: elements to add at the left and the right end of each dimension. Negative numbers remove elements.
 static struct ggml_tensor *pad_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int32_t sides[2 * GGML_MAX_DIMS], bool circular) {
     BERTH_SOURCES_AS(ctx, func, a);
@@ -193,7 +194,7 @@ static struct ggml_tensor *pad_new(
     int64_t ne[GGML_MAX_DIMS];
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         BERTH_REQUIRE_AS(ctx, func, berth_add_i64_ok(a->ne[i], (int64_t) sides[2 * i] + sides[2 * i + 1], &ne[i]),
-            "%" PRId64 " elements padded by %d and %d are more than 63 bits count", a->ne[i], sides[2 * i], sides[2 * i + 1]);
+            "%" PRId64 " elements padded by %d and %d exceed 63 bits", a->ne[i], sides[2 * i], sides[2 * i + 1]);
     }
     memcpy(params, sides, 2 * GGML_MAX_DIMS * sizeof params[0]);
     params[2 * GGML_MAX_DIMS] = circular;
@@ -230,11 +231,11 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_PAD_REFLECT_1D, params, a);
 }
 
-// The low byte of mode is a ggml_scale_mode, above it come ggml_scale_flags.
+// The low byte of mode is a ggml_scale_mode, the bits above it are ggml_scale_flags.
 static struct ggml_tensor *interpolate_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS], uint32_t mode) {
     BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(ctx, func, (mode & 0xFF) < GGML_SCALE_MODE_COUNT, "%u is no way to interpolate", (unsigned) (mode & 0xFF));
+    BERTH_REQUIRE_AS(ctx, func, (mode & 0xFF) < GGML_SCALE_MODE_COUNT, "%u is not a ggml_scale_mode", (unsigned) (mode & 0xFF));
     BERTH_REQUIRE_AS(ctx, func, (mode & GGML_SCALE_FLAG_ANTIALIAS) == 0 || (mode & 0xFF) == GGML_SCALE_MODE_BILINEAR,
         "only bilinear interpolation can be antialiased, mode is %u", (unsigned) (mode & 0xFF));
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
@@ -247,7 +248,7 @@ struct ggml_tensor *ggml_upscale(struct ggml_context *ctx, struct ggml_tensor *a
     int64_t ne[] = {0, 0, a->ne[2], a->ne[3]};
     BERTH_REQUIRE(ctx, scale_factor > 1, "the scale factor is %d, it must be 2 or more", scale_factor);
     BERTH_REQUIRE(ctx, berth_mul_i64_ok(a->ne[0], scale_factor, &ne[0]) && berth_mul_i64_ok(a->ne[1], scale_factor, &ne[1]),
-        BERTH_SHAPE " times %d are more elements than 63 bits count", BERTH_NE(a), scale_factor);
+        BERTH_SHAPE " times %d exceeds 63 bits", BERTH_NE(a), scale_factor);
     return interpolate_new(ctx, __func__, a, ne, (uint32_t) mode);
 }
 
@@ -285,14 +286,12 @@ static bool shape_soft_max(const struct ggml_tensor *r) {
            (c == NULL || (c->type == GGML_TYPE_F32 && berth_shape_is(c, a->ne[2], 1, 1, 1)));
 }
 
-// ---- gradients ----
-
-// ---- picking and placing rows ----
+// ---- gradients: reading and writing selected rows ----
 
 static void grad_get_rows(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0];
     if (!ggml_is_matrix(a)) {
-        berth_grad_refuse(g, "rows of a " BERTH_SHAPE " tensor, only those of a matrix have one", BERTH_NE(a));
+        berth_grad_refuse(g, "the source is " BERTH_SHAPE ", the gradient requires a matrix", BERTH_NE(a));
         return;
     }
     berth_grad_put_add(g, 0, ggml_get_rows_back(g->ctx, g->grad, g->node->src[1], a));
@@ -302,25 +301,26 @@ static void grad_get_rows_back(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_get_rows(g->ctx, g->grad, g->node->src[1]));
 }
 
-// Sources: rows, their places, what they are put into. Rows get their places' gradient, what they overwrite gets none there.
+// The sources are the rows, their indices and the target. The rows get the gradient at their indices. The target gets no gradient
+// in the rows that were overwritten.
 static void grad_set_rows(struct berth_grad *g) {
     struct ggml_tensor *rows = g->node->src[0], *ids = g->node->src[1];
-    if (berth_grad_wants(g, 0)) {
+    if (berth_grad_needed(g, 0)) {
         if (rows->ne[2] != ids->ne[1] || rows->ne[3] != ids->ne[2]) {
-            berth_grad_refuse(
-                g, "places " BERTH_SHAPE " are shared by batches of rows " BERTH_SHAPE, BERTH_NE(ids), BERTH_NE(rows));
+            berth_grad_refuse(g, "not supported if indices " BERTH_SHAPE " are shared by batches of rows " BERTH_SHAPE,
+                BERTH_NE(ids), BERTH_NE(rows));
             return;
         }
         struct ggml_tensor *narrow = ids->type == GGML_TYPE_I32 ? ids : ggml_cast(g->ctx, ids, GGML_TYPE_I32);
         berth_grad_put_add(g, 0, ggml_get_rows(g->ctx, g->grad, narrow));
     }
-    if (berth_grad_wants(g, 2)) {
+    if (berth_grad_needed(g, 2)) {
         struct ggml_tensor *none = ggml_fill(g->ctx, rows, 0.0f);
         berth_grad_put_add(g, 2, ggml_set_rows(g->ctx, ggml_cont(g->ctx, g->grad), none, ids));
     }
 }
 
-// ---- diagonals ----
+// ---- gradients: diagonals ----
 
 static void grad_diag(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0], *grad = berth_grad_dense(g, g->grad);
@@ -333,7 +333,7 @@ static void grad_diag_mask(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_diag_mask_zero(g->ctx, g->grad, g->node->op_params[0]));
 }
 
-// ---- softmax ----
+// ---- gradients: softmax ----
 
 struct ggml_tensor *berth_grad_of_sinks(
     struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks) {
@@ -344,35 +344,35 @@ struct ggml_tensor *berth_grad_of_sinks(
     return ggml_reshape(ctx, heads, sinks);
 }
 
-// y = exp(scale x + slope mask) / (sum of those + exp(sink)). A mask, its slopes (ALiBi) and a sink only shift what is summed: by
-// x the gradient is the plain one. A sink takes 1 - sum(y) of each row.
+// y = exp(scale x + slope mask) / (sum of these + exp(sink)). A mask, its slopes (ALiBi) and a sink only add terms to the sum, so
+// that the gradient with respect to x is that of a plain softmax. A sink has the weight 1 - sum(y) in each row.
 static void grad_soft_max(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *y = g->node, *mask = y->src[1], *sinks = y->src[2];
-    if (berth_grad_wants(g, 0)) {
+    if (berth_grad_needed(g, 0)) {
         berth_grad_put_add(g, 0, ggml_soft_max_ext_back(ctx, g->grad, y, param_f32(y, 0), 0.0f));
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         if (param_f32(y, 1) != 0.0f || mask->ne[1] != y->ne[1]) {
-            berth_grad_refuse(g, "the mask's gradient with slopes, or rows to spare, is not there");
+            berth_grad_refuse(g, "the gradient of a mask with slopes (max_bias) or with unused rows is not implemented");
             return;
         }
         struct ggml_tensor *all = ggml_soft_max_ext_back(ctx, g->grad, y, 1.0f, 0.0f);
         berth_grad_put_add(g, 1, berth_grad_fold(g, all, mask));
     }
-    if (berth_grad_wants(g, 2)) {
+    if (berth_grad_needed(g, 2)) {
         berth_grad_put_sub(g, 2, berth_grad_of_sinks(g, y, g->grad, sinks));
     }
 }
 
-// ---- shifting and stretching ----
+// ---- gradients: shifting and resizing ----
 
 static void grad_roll(struct berth_grad *g) {
     const int32_t *s = g->node->op_params;
     berth_grad_put_add(g, 0, ggml_roll(g->ctx, berth_grad_dense(g, g->grad), -s[0], -s[1], -s[2], -s[3]));
 }
 
-// What was added at the ends falls away.
+// The gradient of the added elements is dropped.
 static void grad_pad(struct berth_grad *g) {
     const struct ggml_tensor *a = g->node->src[0];
     const int32_t *sides = g->node->op_params;
@@ -383,7 +383,7 @@ static void grad_pad(struct berth_grad *g) {
         offset += (size_t) sides[2 * i] * g->grad->nb[i];
     }
     if (cut) {
-        berth_grad_refuse(g, "the op has no gradient rule where it cuts or goes round");
+        berth_grad_refuse(g, "padding by a negative number and circular padding have no gradient rule");
         return;
     }
     struct ggml_tensor *inside = ggml_view_4d(
@@ -391,13 +391,13 @@ static void grad_pad(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_cont(g->ctx, inside));
 }
 
-// Each pixel that was repeated gets the sum over its copies: the mean of a pool, times their number.
+// The gradient of a repeated pixel is the sum over its copies: the mean of a pool times the number of copies.
 static void grad_upscale(struct berth_grad *g) {
     const struct ggml_tensor *a = g->node->src[0], *y = g->node;
     const bool whole = a->ne[0] > 0 && a->ne[1] > 0 && y->ne[0] % a->ne[0] == 0 && y->ne[1] % a->ne[1] == 0 &&
                        y->ne[2] == a->ne[2] && y->ne[3] == a->ne[3];
     if (y->op_params[0] != GGML_SCALE_MODE_NEAREST || !whole) {
-        berth_grad_refuse(g, "the op has a gradient rule for the nearest pixel and whole factors only");
+        berth_grad_refuse(g, "only GGML_SCALE_MODE_NEAREST with integer factors has a gradient rule");
         return;
     }
     const int f0 = (int) (y->ne[0] / a->ne[0]), f1 = (int) (y->ne[1] / a->ne[1]);
@@ -407,7 +407,7 @@ static void grad_upscale(struct berth_grad *g) {
 
 // ---- costs ----
 
-// Of a table the rows that are named, however long it is.
+// Only the selected rows of the table are read.
 static void cost_get_rows(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *table = node->src[0];
     c->bytes_read =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_train.c: constructors of the ops that training adds: the loss, its gradient, and optimiser steps, which write their
-// parameter in place. None has op_params: the optimisers take their numbers from a tensor, so that they can change between runs.
+// ops_train.c: constructors of training ops: the loss, its gradient, and optimiser steps, which update their parameter in place.
+// None has op_params. The optimisers read their hyperparameters from a tensor, so that these can change between runs.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -22,14 +22,14 @@ struct ggml_tensor *ggml_cross_entropy_loss_back(
     return BERTH_OP(berth_like(ctx, __func__, b), GGML_OP_CROSS_ENTROPY_LOSS_BACK, a, b, c);
 }
 
-// Rules that all optimisers share; returns NULL when they hold.
+// Checks the rules that all optimisers share. Returns poison if one is broken, else NULL.
 static struct ggml_tensor *step_refuse(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a,
     const struct ggml_tensor *grad, const struct ggml_tensor *params, int64_t n_params) {
     BERTH_REQUIRE_AS(ctx, func, (a->flags & GGML_TENSOR_FLAG_PARAM) != 0, "a (%.63s) is not marked as a parameter", a->name);
     BERTH_REQUIRE_AS(
         ctx, func, ggml_are_same_shape(a, grad), "a is " BERTH_SHAPE ", its gradient " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(grad));
     BERTH_REQUIRE_AS(ctx, func, params->type == GGML_TYPE_F32 && ggml_nelements(params) == n_params,
-        "the optimiser's numbers are %s " BERTH_SHAPE ", %" PRId64 " of f32 are needed", ggml_type_name(params->type),
+        "the optimiser's parameters are %s " BERTH_SHAPE ", must be %" PRId64 " of f32", ggml_type_name(params->type),
         BERTH_NE(params), n_params);
     return NULL;
 }
@@ -58,7 +58,7 @@ struct ggml_tensor *ggml_opt_step_sgd(
 }
 
 // ---- gradients ----
-// Labels are given, not learnt: they get none.
+// Labels are not trainable and get no gradient.
 
 static void grad_cross_entropy_loss(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_cross_entropy_loss_back(g->ctx, g->grad, g->node->src[0], g->node->src[1]));
@@ -66,7 +66,7 @@ static void grad_cross_entropy_loss(struct berth_grad *g) {
 
 // ---- rows ----
 
-// The weights of a step are parameters of a model.
+// An optimiser step requires a tensor that is marked as a parameter.
 static struct ggml_tensor *sample_parameter(struct ggml_context *c, enum ggml_type type) {
     struct ggml_tensor *t = sample_rows(c, type);
     ggml_set_param(t);

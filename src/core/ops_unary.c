@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ops_unary.c: constructors of activation functions: one formula on each element (op UNARY), and gated units, which multiply one
-// half of a row, or one of two tensors, with the activated other (op GLU).
-// op_params: unary [formula], glu [formula, swapped, alpha, limit]; the last two are floats that swiglu_oai sets, swiglu_clamp
-// the last.
+// ops_unary.c: constructors of activation functions. UNARY applies one formula to each element. GLU (gated linear unit) applies a
+// formula to one half of a row, or to one of two tensors, and multiplies the result with the other.
+// op_params: unary [formula], glu [formula, swapped, alpha, limit]; alpha and limit are floats; swiglu_oai sets both, swiglu_clamp
+// sets limit.
 
 #include "base/min.h"
 #include "core/grad.h"
@@ -23,12 +23,12 @@ static struct ggml_tensor *unary_new(
 }
 
 struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op) {
-    BERTH_REQUIRE(ctx, (unsigned) op < GGML_UNARY_OP_COUNT, "%d is no unary op", (int) op);
+    BERTH_REQUIRE(ctx, (unsigned) op < GGML_UNARY_OP_COUNT, "%d is not a ggml_unary_op", (int) op);
     return unary_new(ctx, __func__, a, op, false);
 }
 
 struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op) {
-    BERTH_REQUIRE(ctx, (unsigned) op < GGML_UNARY_OP_COUNT, "%d is no unary op", (int) op);
+    BERTH_REQUIRE(ctx, (unsigned) op < GGML_UNARY_OP_COUNT, "%d is not a ggml_unary_op", (int) op);
     return unary_new(ctx, __func__, a, op, true);
 }
 
@@ -64,7 +64,7 @@ UNARY(ceil, GGML_UNARY_OP_CEIL)
 UNARY(round, GGML_UNARY_OP_ROUND)
 UNARY(trunc, GGML_UNARY_OP_TRUNC)
 
-// The gradient of silu. Shapes are not compared, as in ggml; kernels do.
+// The gradient of silu. The shapes are not compared here, as in ggml; kernels compare them.
 struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     return BERTH_OP(berth_like(ctx, __func__, a), GGML_OP_SILU_BACK, a, b);
@@ -72,17 +72,18 @@ struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor 
 
 // ---- gated units ----
 
-// Without b, a's rows are cut into two halves; swapped: the gate is the second one.
+// Without b, each row of a is divided into two parts. swapped: the gate is the first part.
 static struct ggml_tensor *glu_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op, bool swapped) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_1(a),
-        "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous but for rows", BERTH_NE(a), BERTH_NB(a));
+        "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous within and after its rows", BERTH_NE(a), BERTH_NB(a));
     int64_t ne0 = a->ne[0] / 2;
     if (b != NULL) {
         BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_1(b),
-            "b " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous but for rows", BERTH_NE(b), BERTH_NB(b));
+            "b " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous within and after its rows", BERTH_NE(b),
+            BERTH_NB(b));
         BERTH_REQUIRE_AS(
             ctx, func, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
         BERTH_REQUIRE_AS(ctx, func, a->type == b->type, "a is %s, b is %s", ggml_type_name(a->type), ggml_type_name(b->type));
@@ -94,12 +95,12 @@ static struct ggml_tensor *glu_new(
 }
 
 struct ggml_tensor *ggml_glu(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_glu_op op, bool swapped) {
-    BERTH_REQUIRE(ctx, (unsigned) op < GGML_GLU_OP_COUNT, "%d is no gated unit", (int) op);
+    BERTH_REQUIRE(ctx, (unsigned) op < GGML_GLU_OP_COUNT, "%d is not a ggml_glu_op", (int) op);
     return glu_new(ctx, __func__, a, NULL, op, swapped);
 }
 
 struct ggml_tensor *ggml_glu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op) {
-    BERTH_REQUIRE(ctx, (unsigned) op < GGML_GLU_OP_COUNT, "%d is no gated unit", (int) op);
+    BERTH_REQUIRE(ctx, (unsigned) op < GGML_GLU_OP_COUNT, "%d is not a ggml_glu_op", (int) op);
     return glu_new(ctx, __func__, a, b, op, false);
 }
 
@@ -142,18 +143,18 @@ struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx, struct ggml_tens
 
 static bool shape_glu(const struct ggml_tensor *r) {
     const struct ggml_tensor *a = r->src[0], *b = r->src[1];
-    const bool is_whole = b != NULL;
+    const bool is_split = b != NULL;
     return ggml_is_contiguous_rows(a) &&
-           (!is_whole || (ggml_is_contiguous_rows(b) && ggml_are_same_shape(a, b) && a->type == b->type)) &&
-           (is_whole || a->ne[0] % 2 == 0) && berth_shape_is(r, is_whole ? a->ne[0] : a->ne[0] / 2, a->ne[1], a->ne[2], a->ne[3]);
+           (!is_split || (ggml_is_contiguous_rows(b) && ggml_are_same_shape(a, b) && a->type == b->type)) &&
+           (is_split || a->ne[0] % 2 == 0) && berth_shape_is(r, is_split ? a->ne[0] : a->ne[0] / 2, a->ne[1], a->ne[2], a->ne[3]);
 }
 
 // ---- gradients ----
-// Derivatives are built of ops that every backend has; silu's has an op of its own.
+// Derivatives are built from ops that every backend has. Only the derivative of silu has its own op.
 
 typedef struct ggml_tensor T;
 
-// ---- grad times the derivative at x, where y is the result ----
+// ---- derivatives: each function returns grad times the derivative at x, with y the result of the op ----
 
 static T *of_abs(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
@@ -165,7 +166,7 @@ static T *of_tanh(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_mul(g->ctx, grad, berth_grad_one_minus(g, ggml_sqr(g->ctx, y)));
 }
 
-// exp(x) left of 0, else 1
+// The derivative is exp(x) for x < 0, else 1.
 static T *of_elu(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_mul(g->ctx, grad, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)));
@@ -181,7 +182,7 @@ static T *of_sigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_mul(g->ctx, grad, ggml_mul(g->ctx, y, berth_grad_one_minus(g, y)));
 }
 
-// With v = 2 c (x + a x^3) the op is x s, s = sigmoid(v); its derivative s (1 + (1 - s) x v').
+// The op is x s with s = sigmoid(v) and v = 2 c (x + a x^3). Its derivative is s (1 + (1 - s) x v').
 static T *of_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     struct ggml_context *ctx = g->ctx;
@@ -193,14 +194,15 @@ static T *of_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_mul(ctx, grad, d);
 }
 
-// silu(1.702 x) / 1.702
+// The op is silu(1.702 x) / 1.702.
 static T *of_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_silu_back(g->ctx, grad, ggml_scale(g->ctx, x, 1.702f));
 }
 
-// P(x) + x p(x), p and P the normal density and distribution. There is no op for P, but the op is x P(x): P(z) = gelu(z) / z for
-// z = max(|x|, 0.01), and from there back to |x| by the tangent, which misses P by less than 1e-6.
+// The derivative is P(x) + x p(x), with p and P the density and the distribution function of the normal distribution. There is no
+// op for P, but gelu_erf(x) = x P(x). So P(z) = gelu_erf(z) / z for z = max(|x|, 0.01). From z, the tangent leads to P(|x|) with an
+// error below 1e-6.
 static T *of_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     struct ggml_context *ctx = g->ctx;
@@ -219,7 +221,7 @@ static T *of_silu(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_silu_back(g->ctx, grad, x);
 }
 
-// 1 between -3 and 3
+// Returns 1 between -3 and 3, else 0.
 static T *in_slope(struct berth_grad *g, T *x) {
     T *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, 3.0f));
     return ggml_mul(g->ctx, above, ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, 3.0f)));
@@ -272,7 +274,8 @@ static const derivative_t derivatives[GGML_UNARY_OP_COUNT] = {
 };
 // clang-format on
 
-// x <= 0: alpha_n (exp(min(x, eps)) - 1 - x) + beta x; x > 0: alpha_p x^2 + beta x. eps is not above 0 as models have it.
+// For x <= 0 the op is alpha_n (exp(min(x, eps)) - 1 - x) + beta x, for x > 0 alpha_p x^2 + beta x. In models, eps is never above
+// 0.
 static T *of_xielu(struct berth_grad *g, T *x) {
     const float alpha_n = param_f32(g->node, 1), alpha_p = param_f32(g->node, 2), beta = param_f32(g->node, 3);
     const float eps = param_f32(g->node, 4);
@@ -298,7 +301,7 @@ static void grad_unary(struct berth_grad *g) {
     }
 }
 
-// ---- gated units: act(x) gate ----
+// ---- gated units: act(x) * gate ----
 
 static const enum ggml_unary_op activations[GGML_GLU_OP_COUNT] = {
     [GGML_GLU_OP_REGLU] = GGML_UNARY_OP_RELU,
@@ -310,59 +313,60 @@ static const enum ggml_unary_op activations[GGML_GLU_OP_COUNT] = {
     [GGML_GLU_OP_SWIGLU_CLAMP] = GGML_UNARY_OP_SILU,
 };
 
-// Both sides and what they get.
-struct sides {
+// The two inputs of a gated unit and their gradients.
+struct glu_inputs {
     T *x, *gate;
-    bool want_x, want_gate;
+    bool need_x, need_gate;
     T *to_x, *to_gate;
 };
 
-static void plain_back(struct berth_grad *g, struct sides *s, enum ggml_unary_op op) {
-    if (s->want_x) {
+static void plain_glu_backward(struct berth_grad *g, struct glu_inputs *s, enum ggml_unary_op op) {
+    if (s->need_x) {
         s->to_x = derivatives[op](g, ggml_mul(g->ctx, g->grad, s->gate), s->x, NULL);
     }
-    if (s->want_gate) {
+    if (s->need_gate) {
         s->to_gate = ggml_mul(g->ctx, ggml_unary(g->ctx, s->x, op), g->grad);
     }
 }
 
-// v sigmoid(alpha v) (u + shift), v = min(x, limit), u the gate within -limit .. limit; beyond the limits nothing comes back.
-static void limited_back(struct berth_grad *g, struct sides *s, float alpha, float limit, float shift) {
+// The op is v sigmoid(alpha v) (u + shift) with v = min(x, limit) and u the gate clamped to -limit .. limit. Outside the limits the
+// gradient is 0.
+static void limited_glu_backward(struct berth_grad *g, struct glu_inputs *s, float alpha, float limit, float shift) {
     struct ggml_context *ctx = g->ctx;
     T *v = ggml_clamp(ctx, s->x, -INFINITY, limit);
     T *av = ggml_scale(ctx, v, alpha);
-    if (s->want_x) {
+    if (s->need_x) {
         T *u = ggml_scale_bias(ctx, ggml_clamp(ctx, s->gate, -limit, limit), 1.0f, shift);
         T *inside = ggml_step(ctx, ggml_scale_bias(ctx, s->x, -1.0f, limit));
-        // d(v s(a v)) = s (1 + a v (1 - s)), which is silu's derivative at a v
+        // d(v s(a v)) = s (1 + a v (1 - s)) is the derivative of silu at a v.
         s->to_x = ggml_mul(ctx, ggml_silu_back(ctx, ggml_mul(ctx, g->grad, u), av), inside);
     }
-    if (s->want_gate) {
+    if (s->need_gate) {
         T *inside = ggml_step(ctx, ggml_scale_bias(ctx, ggml_abs(ctx, s->gate), -1.0f, limit));
         s->to_gate = ggml_mul(ctx, ggml_mul(ctx, ggml_scale(ctx, ggml_silu(ctx, av), 1.0f / alpha), inside), g->grad);
     }
 }
 
-static void sides_back(struct berth_grad *g, struct sides *s) {
+static void glu_backward(struct berth_grad *g, struct glu_inputs *s) {
     const enum ggml_glu_op op = (enum ggml_glu_op) g->node->op_params[0];
     if (op == GGML_GLU_OP_SWIGLU_OAI) {
-        limited_back(g, s, param_f32(g->node, 2), param_f32(g->node, 3), 1.0f);
+        limited_glu_backward(g, s, param_f32(g->node, 2), param_f32(g->node, 3), 1.0f);
     } else if (op == GGML_GLU_OP_SWIGLU_CLAMP) {
-        limited_back(g, s, 1.0f, param_f32(g->node, 3), 0.0f);
+        limited_glu_backward(g, s, 1.0f, param_f32(g->node, 3), 0.0f);
     } else {
-        plain_back(g, s, activations[op]);
+        plain_glu_backward(g, s, activations[op]);
     }
 }
 
 static void grad_glu(struct berth_grad *g) {
     T *a = g->node->src[0], *b = g->node->src[1];
     if ((unsigned) g->node->op_params[0] >= GGML_GLU_OP_COUNT) {
-        berth_grad_refuse(g, "there is no such gated unit");
+        berth_grad_refuse(g, "the formula is not a ggml_glu_op");
         return;
     }
     if (b != NULL) {
-        struct sides s = {.x = a, .gate = b, .want_x = berth_grad_wants(g, 0), .want_gate = berth_grad_wants(g, 1)};
-        sides_back(g, &s);
+        struct glu_inputs s = {.x = a, .gate = b, .need_x = berth_grad_needed(g, 0), .need_gate = berth_grad_needed(g, 1)};
+        glu_backward(g, &s);
         berth_grad_put_add(g, 0, s.to_x);
         berth_grad_put_add(g, 1, s.to_gate);
         return;
@@ -374,8 +378,8 @@ static void grad_glu(struct berth_grad *g) {
         half[i] = ggml_cont(g->ctx,
             ggml_view_4d(g->ctx, a, n, a->ne[1], a->ne[2], a->ne[3], a->nb[1], a->nb[2], a->nb[3], (size_t) (i * n) * a->nb[0]));
     }
-    struct sides s = {.x = half[swap], .gate = half[!swap], .want_x = true, .want_gate = true};
-    sides_back(g, &s);
+    struct glu_inputs s = {.x = half[swap], .gate = half[!swap], .need_x = true, .need_gate = true};
+    glu_backward(g, &s);
     berth_grad_put_add(g, 0, ggml_concat(g->ctx, swap ? s.to_gate : s.to_x, swap ? s.to_x : s.to_gate, 0));
 }
 

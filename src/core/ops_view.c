@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_view.c: constructors of ops that look at data in another way (reshape, view, permute, transpose) or move it unchanged (cpy,
-// cast, cont, set). Results are named after their source, with a suffix that says what happened to it.
+// ops_view.c: constructors of ops that view data in another shape (reshape, view, permute, transpose) or copy it unchanged (cpy,
+// cast, cont, set). The name of a result is the name of its source and a suffix for the op.
 // op_params: view [offset, 64 bits], permute [axis0, axis1, axis2, axis3], set [nb1, nb2, nb3, offset, inplace].
 
 #include "core/grad.h"
@@ -8,7 +8,7 @@
 #include "core/sample.h"
 #include "core/span.h"
 
-// ne[0] * ne[1] * ne[2] * ne[3] == n, no overflow and nothing negative on the way.
+// Whether ne[0] * ne[1] * ne[2] * ne[3] == n, with no negative extent and no overflow.
 static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
     int64_t product = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -19,7 +19,7 @@ static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
     return product == n;
 }
 
-// ---- other looks at the same data ----
+// ---- views of the same data ----
 
 static struct ggml_tensor *reshape_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
@@ -27,13 +27,13 @@ static struct ggml_tensor *reshape_new(
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
         BERTH_NE(a), BERTH_NB(a));
     BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
-        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne[0], ne[1], ne[2], ne[3]);
+        "a " BERTH_SHAPE " has not the same number of elements as " BERTH_SHAPE, BERTH_NE(a), ne[0], ne[1], ne[2], ne[3]);
     struct ggml_tensor *result = berth_view_new(ctx, func, a, GGML_MAX_DIMS, ne, 0);
     berth_name_suffix(result, a, " (reshaped)");
     return BERTH_OP(result, GGML_OP_RESHAPE, a);
 }
 
-// b gives the shape alone.
+// Only the shape of b is used.
 struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     return reshape_new(ctx, __func__, a, b->ne);
@@ -56,10 +56,11 @@ struct ggml_tensor *ggml_reshape_4d(
     return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
-// Whether strides nb[1..3] wrap: such a view would look before its source. That they lead past its end is found at compute.
+// Whether strides nb[1..3] overflow, so that the view would start before its source. Views that end after the end of their source
+// are detected when the graph is computed.
 static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t *ne, const size_t nb[GGML_MAX_DIMS]) {
     if (BERTH_LIKELY((nb[1] | nb[2] | nb[3]) >> 34 == 0)) {
-        return false; // and extents are bounded by the source's
+        return false; // the extents are bounded by those of the source
     }
     struct ggml_tensor t = {.type = a->type, .ne = {1, 1, 1, 1}, .nb = {a->nb[0], nb[1], nb[2], nb[3]}};
     for (int i = 0; i < n_dims; i++) {
@@ -72,7 +73,7 @@ static bool is_sound(const struct ggml_tensor *t) {
     return t != NULL && !berth_poisoned(t);
 }
 
-// part->nb NULL: contiguous.
+// If part->nb is NULL, the view is contiguous.
 static struct ggml_tensor *view_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims,
     const int64_t *ne, const struct berth_part *part) {
     const size_t *nb = part->nb, offset = part->offset;
@@ -115,10 +116,10 @@ struct ggml_tensor *ggml_permute(struct ggml_context *ctx, struct ggml_tensor *a
     const int32_t axes[] = {axis0, axis1, axis2, axis3};
     unsigned seen = 0;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        BERTH_REQUIRE(ctx, axes[i] >= 0 && axes[i] < GGML_MAX_DIMS, "axis%d is %d, there are dimensions 0 to 3", i, axes[i]);
+        BERTH_REQUIRE(ctx, axes[i] >= 0 && axes[i] < GGML_MAX_DIMS, "axis%d is %d, must be 0 to 3", i, axes[i]);
         seen |= 1u << axes[i];
     }
-    BERTH_REQUIRE(ctx, seen == 0xF, "axes %d, %d, %d, %d: each dimension must be named once", axis0, axis1, axis2, axis3);
+    BERTH_REQUIRE(ctx, seen == 0xF, "axes %d, %d, %d, %d: each dimension must occur once", axis0, axis1, axis2, axis3);
     struct ggml_tensor *result = berth_view_new(ctx, __func__, a, GGML_MAX_DIMS, a->ne, 0);
     if (is_sound(result)) {
         for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -146,11 +147,11 @@ struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor 
 
 // ---- copies ----
 
-// a's values, converted to b's type, in b's memory: the result is a view of b.
+// Copies a's values, converted to b's type, to b's memory. The result is a view of b.
 struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
-    BERTH_REQUIRE(ctx, ggml_nelements(a) == ggml_nelements(b), "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in elements",
-        BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, ggml_nelements(a) == ggml_nelements(b),
+        "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in their number of elements", BERTH_NE(a), BERTH_NE(b));
     struct ggml_tensor *result = ggml_view_tensor(ctx, b);
     if (b->name[0] != '\0') {
         berth_name_suffix(result, b, " (copy of ");
@@ -162,7 +163,7 @@ struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, st
     return BERTH_OP(result, GGML_OP_CPY, a, b);
 }
 
-// A copy into a tensor of another type; src[1] is the result itself, so that it looks like any CPY.
+// A copy into a tensor of another type. src[1] is the result itself, so that the node looks like any other CPY.
 struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type) {
     BERTH_SOURCES(ctx, a);
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne);
@@ -186,7 +187,7 @@ static struct ggml_tensor *cont_as_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
-        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne[0], ne[1], ne[2], ne[3]);
+        "a " BERTH_SHAPE " has not the same number of elements as " BERTH_SHAPE, BERTH_NE(a), ne[0], ne[1], ne[2], ne[3]);
     return cont_new(ctx, func, a, ne);
 }
 
@@ -207,15 +208,15 @@ struct ggml_tensor *ggml_cont_4d(
     return cont_as_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
-// ---- writing into a part ----
+// ---- writing into a part of a tensor ----
 
-// a with b in the part of it that starts at offset and has strides nb1, nb2, nb3.
+// Returns a with the part that starts at offset and has strides nb1, nb2, nb3 replaced by b.
 static struct ggml_tensor *set_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct berth_part *part) {
     const size_t offset = part->offset;
     BERTH_REQUIRE_AS(ctx, func, ggml_nelements(a) >= ggml_nelements(b), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
-    BERTH_REQUIRE_AS(ctx, func, offset < (size_t) 1 << 30, "offset %zu is not below 2^30", offset);
+    BERTH_REQUIRE_AS(ctx, func, offset < (size_t) 1 << 30, "offset %zu, must be below 2^30", offset);
     return berth_op_set_part(ctx, func, a, b, GGML_OP_SET, part);
 }
 
@@ -240,7 +241,7 @@ SET(, false)
 SET(_inplace, true)
 
 // ---- gradients ----
-// Other looks at the gradient, and parts of it.
+// The gradients are views of the node's gradient, or parts of it.
 
 struct ggml_tensor *berth_grad_part(struct berth_grad *g) {
     const struct ggml_tensor *b = g->node->src[1];
@@ -249,7 +250,7 @@ struct ggml_tensor *berth_grad_part(struct berth_grad *g) {
         (size_t) p[1], (size_t) p[2], (size_t) p[3]);
 }
 
-// What was copied passes its gradient on; what was overwritten has none.
+// The gradient passes to the copied source. The overwritten source gets none.
 static void grad_cpy(struct berth_grad *g) {
     berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
 }
@@ -263,7 +264,8 @@ static void grad_reshape(struct berth_grad *g) {
     berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
 }
 
-// Views of views count from the tensor that is there: between rows of a view there may be elements of others.
+// Adds the gradient to the first contiguous tensor in the chain of views. A view that is not contiguous has elements of other
+// tensors between its rows.
 static void grad_view(struct berth_grad *g) {
     const struct ggml_tensor *node = g->node;
     struct ggml_tensor *to = node->src[0];
@@ -273,8 +275,8 @@ static void grad_view(struct berth_grad *g) {
     const size_t size = ggml_type_size(to->type);
     const size_t offset = node->view_offs - to->view_offs;
     if (!ggml_is_contiguous(to) || ggml_blck_size(to->type) != 1 || (node->nb[0] != size && node->ne[0] > 1)) {
-        berth_grad_refuse(
-            g, "a view with strides " BERTH_STRIDE " of a tensor with strides " BERTH_STRIDE, BERTH_NB(node), BERTH_NB(to));
+        berth_grad_refuse(g, "not supported for a view with strides " BERTH_STRIDE " of a tensor with strides " BERTH_STRIDE,
+            BERTH_NB(node), BERTH_NB(to));
         return;
     }
     const size_t f32 = sizeof(float);
@@ -294,23 +296,23 @@ static void grad_transpose(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_transpose(g->ctx, g->grad));
 }
 
-// The part that was overwritten is the second source's, the rest the first one's.
+// The gradient of the overwritten part belongs to the second source, the rest to the first.
 static void grad_set(struct berth_grad *g) {
     struct ggml_tensor *part = berth_grad_part(g);
     const int32_t *p = g->node->op_params;
-    if (berth_grad_wants(g, 0)) {
+    if (berth_grad_needed(g, 0)) {
         struct ggml_tensor *rest = ggml_acc(g->ctx, berth_grad_dense(g, g->grad), ggml_neg(g->ctx, part), (size_t) p[0],
             (size_t) p[1], (size_t) p[2], (size_t) p[3]);
         berth_grad_put_add(g, 0, rest);
     }
-    if (berth_grad_wants(g, 1)) {
+    if (berth_grad_needed(g, 1)) {
         berth_grad_put_add(g, 1, berth_grad_shape(g, ggml_cont(g->ctx, part), g->node->src[1]));
     }
 }
 
 // ---- costs ----
 
-// In place only the part is written.
+// An op in place writes only the part.
 static void cost_set(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
         c->bytes_read = c->bytes_written = berth_elements_size(node->src[1]);

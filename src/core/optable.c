@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// optable.c: the rows of ops, gathered from the constructors' files (ops_*.c), and the questions they answer. One line a file.
+// optable.c: collects the rows of ops from the files of the constructors (ops_*.c) and answers queries about ops. FAMILIES has one
+// line per file.
 
 #include "core/optable.h"
 
@@ -29,8 +30,8 @@ FAMILIES(DECLARE)
 
 static const struct berth_op_info *ops[GGML_OP_COUNT];
 
-// Before any other constructor of a program that holds Berth, which may call it.
-__attribute__((constructor(101))) static void gather(void) {
+// Runs before all other constructors of a program that contains Berth, because those may call Berth.
+__attribute__((constructor(101))) static void ops_collect(void) {
 #define LIST(name) berth_ops_##name,
     static const struct berth_op_entry *const lists[] = {FAMILIES(LIST)};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -49,7 +50,7 @@ __attribute__((constructor(101))) static void gather(void) {
 static const struct {
     const char *name;
     enum berth_op_family family;
-    bool is_flat; // as of an op
+    bool is_flat; // as in struct berth_op_info
 } unary_rows[GGML_UNARY_OP_COUNT] = {ELT(ABS), FLAT(SGN), ELT(NEG), FLAT(STEP), ACT(TANH), ACT(ELU), ACT(RELU), ACT(SIGMOID),
     ACT(GELU), ACT(GELU_QUICK), ACT(SILU), ACT(HARDSWISH), ACT(HARDSIGMOID), ACT(EXP), ACT(EXPM1), ACT(SOFTPLUS), ACT(GELU_ERF),
     ACT(XIELU), FLAT(FLOOR), FLAT(CEIL), FLAT(ROUND), FLAT(TRUNC)};
@@ -109,7 +110,7 @@ enum berth_op_family berth_op_family(const char *name) {
     if (name == NULL) {
         return BERTH_OP_OTHER;
     }
-    const char *colon = strchr(name, ':'); // UNARY:SILU
+    const char *colon = strchr(name, ':'); // in "UNARY:SILU"
     if (colon != NULL) {
         name = colon + 1;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// params.c: parameters of thread pools. The pool itself is the CPU backend's.
+// params.c: parameters of thread pools. The thread pool itself belongs to the CPU backend.
 
 #include "ggml.h"
 

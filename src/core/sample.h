@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sample.h: what the samples in the rows of ops are made of. Rows are 256 long, a whole number of blocks of every format. Poison
-// where the constructor says no.
+// sample.h: macros for the samples in the rows of ops. Rows of samples have 256 elements, a multiple of the block size of every
+// format. A sample is poison if its constructor refuses the types.
 #pragma once
 
 #include "core/optable.h"
@@ -9,7 +9,7 @@
 #define I32 GGML_TYPE_I32
 #define N 256
 
-// The arguments of every sample; most use a part of them.
+// The arguments of every sample. Most samples use only some of them.
 #define BERTH_SAMPLE_ARGS struct ggml_context *c, enum ggml_type a, enum ggml_type b, int sub
 #define BERTH_SAMPLE_UNUSED (void) c, (void) a, (void) b, (void) sub
 
@@ -26,7 +26,8 @@ static inline struct ggml_tensor *sample_rows(struct ggml_context *c, enum ggml_
         BERTH_SAMPLE_UNUSED; \
         return (expr); \
     }
-// A function of one tensor; A of one tensor and some numbers; of two tensors
+// Samples of ops with one tensor (ONE), one tensor and parameters (ONE_WITH), two tensors of types a and b (TWO), and two tensors
+// of type a (TWICE).
 #define ONE(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a)))
 #define ONE_WITH(name, ...) SAMPLE(name, ggml_##name(c, sample_rows(c, a), __VA_ARGS__))
 #define TWO(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a), sample_rows(c, b)))

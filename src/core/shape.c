@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// shape.c: questions about a tensor's extents and strides. NULL answers 0 or false.
+// shape.c: queries about a tensor's extents and strides. For NULL they return 0 or false.
 
 #include "base/min.h"
 #include "core/optable.h"
 #include "core/span.h"
 #include "core/type.h"
 
-// Extents that were edited by hand may have any product: it wraps, as in the reference.
+// If a program has edited the extents, their product may overflow. It wraps, as in the reference.
 int64_t ggml_nrows(const struct ggml_tensor *tensor) {
     return tensor == NULL ? 0 : (int64_t) ((uint64_t) tensor->ne[1] * (uint64_t) tensor->ne[2] * (uint64_t) tensor->ne[3]);
 }
@@ -15,7 +15,7 @@ int64_t ggml_nelements(const struct ggml_tensor *tensor) {
     return tensor == NULL ? 0 : (int64_t) ((uint64_t) tensor->ne[0] * (uint64_t) ggml_nrows(tensor));
 }
 
-// Strides that lead past 63 bits: 2^63, which nothing has.
+// If the strides lead past 63 bits, returns 2^63, which exceeds any memory.
 size_t ggml_nbytes(const struct ggml_tensor *tensor) {
     const struct berth_type_row *row = tensor != NULL ? berth_type_row(tensor->type) : NULL;
     return row != NULL ? berth_span_of(tensor, row->traits.type_size, row->traits.blck_size) : 0;
@@ -79,8 +79,8 @@ bool ggml_is_permuted(const struct ggml_tensor *tensor) {
     return tensor != NULL && (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
 }
 
-// Dimensions 1 to n_free may have any stride, those from n_free + 1 to n_last follow each other without holes, as dimension 0
-// does; what is above n_last does not matter. Inlined into its callers, which constructors call for each source.
+// Whether dimension 0 is dense and dimensions n_free + 1 to n_last follow without holes. Dimensions 1 to n_free may have any
+// stride, those above n_last are ignored. Inlined into its callers, because constructors call these for each source.
 static inline __attribute__((always_inline)) bool is_contiguous_between(const struct ggml_tensor *t, int n_free, int n_last) {
     const struct berth_type_row *row = t != NULL ? berth_type_row(t->type) : NULL;
     if (row == NULL) {
@@ -118,7 +118,7 @@ CONTIGUOUS(ggml_is_contiguous_to_1, 0, 0)
 CONTIGUOUS(ggml_is_contiguous_to_2, 0, 1)
 CONTIGUOUS(ggml_is_contiguous_to_3, 0, 2)
 
-// Without holes, in whatever order.
+// Whether the elements fill a range without holes, in any order of dimensions.
 bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor) {
     if (tensor == NULL || ggml_blck_size(tensor->type) == 0) {
         return false;
@@ -127,7 +127,7 @@ bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor) {
     return ggml_nbytes(tensor) == (size_t) ggml_nelements(tensor) * ggml_type_size(tensor->type) / blck_size;
 }
 
-// Channels next to each other, as a picture in memory.
+// Whether the channels of a pixel are contiguous (channels-last layout).
 bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor) {
     return tensor != NULL && tensor->nb[0] > tensor->nb[2] && tensor->nb[1] > tensor->nb[0] &&
            tensor->nb[2] == ggml_type_size(tensor->type);
@@ -157,7 +157,7 @@ bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1)
     return t1->ne[0] % t0->ne[0] == 0 && t1->ne[1] % t0->ne[1] == 0 && t1->ne[2] % t0->ne[2] == 0 && t1->ne[3] % t0->ne[3] == 0;
 }
 
-// ---- for rows of ops (optable.h) ----
+// ---- helpers for rows of ops (optable.h) ----
 
 double berth_elements_size(const struct ggml_tensor *t) {
     return min_f64((double) ggml_nbytes(t), (double) ggml_row_size(t->type, t->ne[0]) * (double) ggml_nrows(t));
@@ -167,7 +167,7 @@ bool berth_shape_as_source(const struct ggml_tensor *r) {
     return ggml_are_same_shape(r, r->src[0]);
 }
 
-// Products of extents that fit 63 bits; -1: they do not.
+// Returns the number of elements, or -1 if it exceeds 63 bits.
 static int64_t elements_count(const struct ggml_tensor *t) {
     int64_t n = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {

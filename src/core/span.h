@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// span.h: the one answer to "which bytes are this tensor's?". A span reaches from the first byte to the one after the last, holes
-// of strided views included; it is counted without wrapping, and checked against the tensor that a view looks at and against the
-// buffer both lie in. Whoever touches a tensor's bytes asks here first: set, get, copies, every backend's compute. Kernels rely
-// on it. All inline: libggml-cpu takes it along to other bases.
+// span.h: computes and checks which bytes belong to a tensor. A span reaches from the first byte of a tensor to the byte after its
+// last, including the holes of strided views. It is computed without wrapping. It is checked against the source of a view and
+// against the buffer that holds both. All code that touches the bytes of a tensor checks here first: set, get, copies and the
+// compute function of each backend. Kernels rely on these checks. All functions are inline, because libggml-cpu can also be loaded
+// with another libggml-base.
 #pragma once
 
 #include "base/base.h"
@@ -12,11 +13,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-// Of a tensor whose strides lead past 63 bits, whose extents are negative, or whose type is none: larger than any memory, and
-// padding it to whatever alignment does not wrap.
+// The span of a tensor whose type is invalid, whose extents are negative or whose strides lead past 63 bits. This value exceeds any
+// memory, and padding it to any alignment does not wrap.
 #define BERTH_SPAN_NONE ((size_t) 1 << 63)
 
-// Steps in whole numbers of any size, one after the other.
+// Computes the span with overflow checks at each step, for extents and strides of any size.
 static __attribute__((noinline, cold, unused)) size_t berth_span_far(
     const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
     size_t size = type_size, step;
@@ -35,7 +36,8 @@ static __attribute__((noinline, cold, unused)) size_t berth_span_far(
 }
 
 static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
-    // Numbers so small that no sum of the products passes 2^62: nearly all there are. No elements, or fewer, make large ones.
+    // The fast path: with extents and strides this small, the sum of the products stays below 2^62. Nearly all tensors are this
+    // small. An extent of 0 or less becomes a large unsigned number here and fails the test.
     const uint64_t n0 = (uint64_t) t->ne[0] - 1, n1 = (uint64_t) t->ne[1] - 1;
     const uint64_t n2 = (uint64_t) t->ne[2] - 1, n3 = (uint64_t) t->ne[3] - 1;
     if (BERTH_LIKELY(((n0 | n1 | n2 | n3) >> 26 | (t->nb[0] | t->nb[1] | t->nb[2] | t->nb[3]) >> 34) == 0 && blck_size > 0)) {
@@ -55,21 +57,21 @@ static inline size_t berth_span(const struct ggml_tensor *t) {
                                                   : berth_span_of(t, ggml_type_size(t->type), ggml_blck_size(t->type));
 }
 
-// ---- where it lies ----
+// ---- checks of one tensor ----
 
 enum berth_span_fault {
     BERTH_SPAN_OK,
-    BERTH_SPAN_EMPTY, // no fault: no bytes, wherever they are
+    BERTH_SPAN_EMPTY, // not a fault: the tensor has no bytes
     BERTH_SPAN_NO_MEMORY,
-    BERTH_SPAN_NO_TYPE,     // its type is none
-    BERTH_SPAN_VAST,        // more elements than anybody computes, in however few bytes
-    BERTH_SPAN_TORN,        // rows of blocks that are not whole, or not side by side
-    BERTH_SPAN_TOO_FAR,     // BERTH_SPAN_NONE
-    BERTH_SPAN_PAST_SOURCE, // a view reaches past the tensor it looks at
+    BERTH_SPAN_NO_TYPE,     // the type is invalid
+    BERTH_SPAN_VAST,        // more than BERTH_SPAN_MOST elements, however few bytes they take
+    BERTH_SPAN_TORN,        // rows that end within a block, or blocks that are not contiguous
+    BERTH_SPAN_TOO_FAR,     // the span is BERTH_SPAN_NONE
+    BERTH_SPAN_PAST_SOURCE, // a view that ends after the end of its source
     BERTH_SPAN_PAST_BUFFER,
 };
 
-// The buffer asked last, so that tensors of one buffer ask it once. All zero at first.
+// The last buffer that was asked for its base address. Tensors of one buffer ask it once. Initially all zero.
 struct berth_span_reserve {
     struct ggml_backend_buffer *buffer;
     uintptr_t base; // 0: the buffer has no addresses
@@ -79,8 +81,8 @@ static inline struct ggml_backend_buffer *berth_span_buffer(const struct ggml_te
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// Strides of 0 let a few bytes be any number of elements. Nobody computes so many, and products of this many with element sizes
-// and tasks do not wrap: so kernels multiply the extents of one tensor as they like.
+// With strides of 0, a few bytes can represent any number of elements. No real graph has this many. Products of this limit with
+// element sizes and task counts do not wrap, so that kernels may multiply the extents of one tensor without checks.
 #define BERTH_SPAN_MOST ((int64_t) 1 << 48) // elements
 
 static __attribute__((noinline, cold, unused)) bool berth_span_is_vast_far(const struct ggml_tensor *t) {
@@ -98,7 +100,7 @@ static inline bool berth_span_is_vast(const struct ggml_tensor *t) {
     return BERTH_UNLIKELY(any >> 12 != 0) && berth_span_is_vast_far(t);
 }
 
-// The first size bytes of a tensor's memory, more than 0.
+// Checks the first size bytes of a tensor's memory. size must be more than 0.
 static inline enum berth_span_fault berth_span_part(struct berth_span_reserve *room, const struct ggml_tensor *t, size_t size) {
     const struct ggml_tensor *whole = t->view_src;
     struct ggml_backend_buffer *buffer = t->buffer;
@@ -116,13 +118,13 @@ static inline enum berth_span_fault berth_span_part(struct berth_span_reserve *r
         buffer = whole->buffer;
     }
     if (buffer == NULL) {
-        return BERTH_SPAN_OK; // memory of the context's or of the caller's: nobody knows its end
+        return BERTH_SPAN_OK; // the memory belongs to the context or the caller, so its end is unknown
     }
     if (room->buffer != buffer) {
         room->buffer = buffer;
         room->base = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
     }
-    const size_t off = (uintptr_t) t->data - room->base; // of an address before it: larger than any buffer
+    const size_t off = (uintptr_t) t->data - room->base; // an address before the buffer gives an offset larger than any buffer
     return BERTH_LIKELY(off <= buffer->size && size <= buffer->size - off) || room->base == 0 ? BERTH_SPAN_OK
                                                                                               : BERTH_SPAN_PAST_BUFFER;
 }
@@ -135,7 +137,7 @@ static inline __attribute__((always_inline)) enum berth_span_fault berth_span_ch
         blck_size = (size_t) ggml_blck_size(t->type);
     }
     if (BERTH_UNLIKELY(blck_size == 0)) {
-        return BERTH_SPAN_NO_TYPE; // kernels look types up in tables, also of tensors without elements
+        return BERTH_SPAN_NO_TYPE; // kernels use types as table indices even for tensors without elements
     }
     const size_t size = berth_span_of(t, type_size, (int64_t) blck_size);
     if (size < BERTH_SPAN_NONE && berth_span_is_vast(t)) {
@@ -143,48 +145,50 @@ static inline __attribute__((always_inline)) enum berth_span_fault berth_span_ch
     }
     if (blck_size > 1 && BERTH_UNLIKELY(t->nb[0] != type_size || (uint64_t) t->ne[0] % blck_size != 0) &&
         (size != 0 || (t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0))) {
-        return BERTH_SPAN_TORN; // the span of such a row may round to nothing, though it has elements
+        return BERTH_SPAN_TORN; // the span of such a row can round to 0 bytes although the row has elements
     }
     return BERTH_UNLIKELY(size == 0) ? BERTH_SPAN_EMPTY : berth_span_part(room, t, size);
 }
 
-// Why, with the numbers.
+// Writes the reason of a fault, with the numbers, to text.
 static inline void berth_span_report(enum berth_span_fault fault, const struct ggml_tensor *t, char *text, size_t text_size) {
     const char *name = t->name[0] != '\0' ? t->name : "(unnamed)";
     switch (fault) {
         case BERTH_SPAN_OK: text[0] = '\0'; break;
         case BERTH_SPAN_EMPTY: snprintf(text, text_size, "%s is empty", name); break;
         case BERTH_SPAN_NO_MEMORY: snprintf(text, text_size, "%s has no memory", name); break;
-        case BERTH_SPAN_NO_TYPE: snprintf(text, text_size, "%s is of type %d, which does not exist", name, (int) t->type); break;
+        case BERTH_SPAN_NO_TYPE: snprintf(text, text_size, "%s has type %d, which does not exist", name, (int) t->type); break;
         case BERTH_SPAN_VAST:
             snprintf(text, text_size,
                 "%s, [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], has more than %" PRId64 " elements", name, t->ne[0],
                 t->ne[1], t->ne[2], t->ne[3], BERTH_SPAN_MOST);
             break;
         case BERTH_SPAN_TORN:
-            snprintf(text, text_size, "%s, rows of %" PRId64 " elements of %s %zu bytes apart, tears blocks of %" PRId64, name,
-                t->ne[0], ggml_type_name(t->type), t->nb[0], ggml_blck_size(t->type));
+            snprintf(text, text_size,
+                "%s splits blocks: rows of %" PRId64 " elements of %s, stride %zu bytes, blocks of %" PRId64, name, t->ne[0],
+                ggml_type_name(t->type), t->nb[0], ggml_blck_size(t->type));
             break;
         case BERTH_SPAN_TOO_FAR:
             snprintf(text, text_size,
                 "%s, [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                "] with strides [%zu, %zu, %zu, %zu], is more bytes than 63 bits count",
+                "] with strides [%zu, %zu, %zu, %zu], spans more bytes than 63 bits can count",
                 name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->nb[0], t->nb[1], t->nb[2], t->nb[3]);
             break;
         case BERTH_SPAN_PAST_SOURCE:
-            snprintf(text, text_size, "%s, a view of %zu bytes at %zu, reaches past the %zu bytes of its source", name,
+            snprintf(text, text_size, "%s, a view of %zu bytes at %zu, ends after the %zu bytes of its source", name,
                 berth_span(t), t->view_offs, berth_span(t->view_src));
             break;
         case BERTH_SPAN_PAST_BUFFER:
-            snprintf(text, text_size, "%s, %zu bytes at %p, does not lie in its buffer of %zu bytes", name, berth_span(t),
-                t->data, berth_span_buffer(t)->size);
+            snprintf(text, text_size, "%s, %zu bytes at %p, is not inside its buffer of %zu bytes", name, berth_span(t), t->data,
+                berth_span_buffer(t)->size);
             break;
     }
 }
 
-// ---- all tensors of a graph ----
+// ---- checks of all tensors of a graph ----
 
-// Tensors found sound a moment ago, by address: sources are results of the nodes before, or leafs that many nodes read.
+// A cache of tensors that recently passed the checks, indexed by address. Sources are usually results of recent nodes, or leaves
+// that many nodes read.
 #define BERTH_SPAN_SLOTS 32
 struct berth_span_walk {
     struct berth_span_reserve rooms[4]; // by address of the buffer
@@ -205,7 +209,7 @@ static inline bool berth_span_same_layout(const struct ggml_tensor *a, const str
            ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
 }
 
-// A tensor that has not been looked at, or not lately. In place: where the whole is, it is.
+// Checks a tensor that is not in the cache. A view with the address and layout of its source is valid if the source is.
 static __attribute__((noinline, unused)) enum berth_span_fault berth_span_look(
     struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct ggml_tensor *whole = t->view_src;
@@ -226,8 +230,8 @@ static inline enum berth_span_fault berth_span_walk(struct berth_span_walk *walk
     return *berth_span_slot(walk, t) == t ? BERTH_SPAN_OK : berth_span_look(walk, t);
 }
 
-// The same of a node, which is new most of the time: what most are, floats of their own in the buffer of the node before, is
-// answered without a call.
+// Checks a node, which is usually not in the cache. The most frequent kind of node is handled without a call: f32, not a view, in
+// the same buffer as the node before.
 static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct berth_span_reserve *room = &walk->rooms[((uintptr_t) t->buffer >> 6) % 4];
     if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && room->buffer == t->buffer)) {
@@ -241,7 +245,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
     return berth_span_walk(walk, t);
 }
 
-// The sources of a node that are not NULL lie in its first so many.
+// Returns how many entries of node->src have to be read: all sources that are not NULL are among them.
 static inline int berth_span_n_src(const struct ggml_tensor *node) {
     uintptr_t more = 0;
     for (int s = 2; s < GGML_MAX_SRC; s++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tensor.c: making tensors and asking about their shape and layout. Queries take NULL and answer 0 or false.
+// tensor.c: functions that create tensors and query their shape and layout. Queries accept NULL and return 0 or false for it.
 
 #include "core/graph.h"
 #include "core/op.h"
@@ -8,15 +8,16 @@
 
 #include <stdio.h>
 
-// ---- making ----
+// ---- creating tensors ----
 
 struct layout {
     int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS];
-    size_t size; // bytes in all
+    size_t size; // total bytes
 };
 
-// More elements, or more rows of a tensor without any, than 63 bits count.
+// Whether the product of all extents that are not 0 exceeds 63 bits. A tensor with an extent of 0 has no elements, but its number
+// of rows must also fit.
 static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
     int64_t n = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -27,21 +28,21 @@ static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
     return false;
 }
 
-// Extents and strides of a contiguous tensor of this shape. False if its bytes or its elements pass 63 bits.
+// Computes the extents and strides of a contiguous tensor of this shape. Returns false if its bytes or its elements exceed 63 bits.
 static bool layout_contiguous(struct layout *l, const struct berth_type_row *row, int n_dims, const int64_t *ne) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         l->ne[i] = i < n_dims ? ne[i] : 1;
     }
     const int64_t blck_size = row->traits.blck_size;
     const int64_t n_blocks =
-        BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // a division costs more than all else
+        BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // the division would be the slowest step here
     size_t step = row->traits.type_size;
     l->nb[0] = step;
     if (__builtin_mul_overflow(step, (size_t) n_blocks, &step)) {
         return false;
     }
     size_t size = step;
-    if (BERTH_UNLIKELY(n_blocks * blck_size != l->ne[0])) { // a view that cuts blocks needs the bytes of the cut one, too
+    if (BERTH_UNLIKELY(n_blocks * blck_size != l->ne[0])) { // a view may cut a block; its bytes count, too
         if (__builtin_mul_overflow(row->traits.type_size, (size_t) l->ne[0], &size)) {
             return false;
         }
@@ -54,13 +55,15 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
         }
     }
     l->size = size;
-    // No type holds 128 elements a byte: fewer than 2^56 bytes are fewer than 2^63 elements. No bytes tell nothing.
-    const bool tells = size >> 56 == 0 && size != 0;
-    return size <= (size_t) INT64_MAX && (BERTH_LIKELY(tells) || !has_too_many(l->ne));
+    // No type stores 128 or more elements per byte, so that fewer than 2^56 bytes are fewer than 2^63 elements. With 0 bytes, the
+    // elements must be counted.
+    const bool is_small = size >> 56 == 0 && size != 0;
+    return size <= (size_t) INT64_MAX && (BERTH_LIKELY(is_small) || !has_too_many(l->ne));
 }
 
-// Two pieces below 256 bytes: for more, glibc clears whole cache lines at once on some processors, and reading a field
-// right after that stalls (bench/graph.c: a third of a constructor's time). The barrier keeps the compiler from joining them.
+// Clears the tensor in two pieces below 256 bytes each. For larger pieces, glibc clears whole cache lines on some processors, and a
+// field that is read right after that stalls (bench/graph.c: a third of a constructor's time). The barrier keeps the compiler from
+// joining the two pieces.
 static void tensor_clear(struct ggml_tensor *t) {
     const size_t half = sizeof *t / 2;
     memset(t, 0, half);
@@ -68,26 +71,27 @@ static void tensor_clear(struct ggml_tensor *t) {
     memset((char *) t + half, 0, sizeof *t - half);
 }
 
-// Which of the shape's own rules is broken.
+// Returns poison whose error names the broken rule of the shape.
 static struct ggml_tensor *shape_refuse(
     struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
     const struct berth_type_row *row = berth_type_row(type);
     if (row == NULL) {
-        return berth_poison(ctx, func, "%d is no tensor type", (int) type);
+        return berth_poison(ctx, func, "%d is not a tensor type", (int) type);
     }
     if (n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL) {
-        return berth_poison(ctx, func, "%d dimensions, 1 to %d can be had", n_dims, GGML_MAX_DIMS);
+        return berth_poison(ctx, func, "%d dimensions, must be 1 to %d", n_dims, GGML_MAX_DIMS);
     }
     for (int i = 0; i < n_dims; i++) {
         if (ne[i] < 0) {
-            return berth_poison(ctx, func, "ne[%d] is %" PRId64, i, ne[i]);
+            return berth_poison(ctx, func, "ne[%d] is %" PRId64 ", must not be negative", i, ne[i]);
         }
     }
-    return berth_poison(ctx, func, "rows of %" PRId64 " elements, but %s comes in blocks of %" PRId64, ne[0],
+    return berth_poison(ctx, func, "rows have %" PRId64 " elements, but %s requires a multiple of %" PRId64, ne[0],
         row->traits.type_name, row->traits.blck_size);
 }
 
-// A view may cut blocks, as one of a transposed tensor does; memory of its own comes in whole blocks.
+// Whether the shape is valid. Rows of a view may end within a block, as those of a transposed tensor do. Rows of a tensor with its
+// own memory consist of complete blocks.
 static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne, bool is_view) {
     if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 ||
         (row->traits.blck_size != 1 && !is_view && ne[0] % row->traits.blck_size != 0)) {
@@ -101,17 +105,17 @@ static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const i
     return true;
 }
 
-// What a view looks at; src NULL: a tensor of its own.
-struct look {
+// The memory of a view. src is NULL for a tensor with its own memory.
+struct view_target {
     struct ggml_tensor *src;
     size_t offs; // bytes
 };
 
-// Inlined: one call more takes 2% of the time to build a graph.
-__attribute__((always_inline)) static inline struct ggml_tensor *tensor_make(
-    struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne, struct look look) {
-    struct ggml_tensor *view_src = look.src;
-    size_t view_offs = look.offs;
+// Inlined, because an additional call costs 2% of the time to build a graph.
+__attribute__((always_inline)) static inline struct ggml_tensor *tensor_make(struct ggml_context *ctx, const char *func,
+    enum ggml_type type, int n_dims, const int64_t *ne, struct view_target view_target) {
+    struct ggml_tensor *view_src = view_target.src;
+    size_t view_offs = view_target.offs;
     if (BERTH_UNLIKELY(ctx == NULL)) {
         return berth_poison(ctx, func, "the context is NULL");
     }
@@ -121,14 +125,15 @@ __attribute__((always_inline)) static inline struct ggml_tensor *tensor_make(
     }
     struct layout l;
     if (BERTH_UNLIKELY(!layout_contiguous(&l, row, n_dims, ne))) {
-        return berth_poison(ctx, func, BERTH_SHAPE " elements of %s are more, or more bytes, than 63 bits count", BERTH_NE(&l),
+        return berth_poison(ctx, func, BERTH_SHAPE " of %s has more elements or bytes than 63 bits can count", BERTH_NE(&l),
             row->traits.type_name);
     }
     if (view_src != NULL) {
-        // Views of views look at the one tensor that has the data.
+        // A view of a view refers to the tensor that owns the data.
         if (view_src->view_src != NULL) {
             if (BERTH_UNLIKELY(!berth_add_ok(view_offs, view_src->view_offs, &view_offs))) {
-                return berth_poison(ctx, func, "a view at %zu beyond a view at %zu", view_offs, view_src->view_offs);
+                return berth_poison(ctx, func, "the offset %zu of a view plus the offset %zu of its source overflows", view_offs,
+                    view_src->view_offs);
             }
             view_src = view_src->view_src;
         }
@@ -150,11 +155,11 @@ __attribute__((always_inline)) static inline struct ggml_tensor *tensor_make(
     if (view_src != NULL) {
         t->view_src = view_src;
         t->view_offs = view_offs;
-        t->data = view_src->data != NULL ? (void *) ((uintptr_t) view_src->data + view_offs) : NULL; // an offset may wrap
+        t->data = view_src->data != NULL ? (void *) ((uintptr_t) view_src->data + view_offs) : NULL; // the sum may wrap
     } else if (own_size > 0) {
         t->data = t + 1;
 #if BERTH_DEBUG >= 3
-        memset(t->data, 0xFF, own_size); // NaN: reading what was never written shows
+        memset(t->data, 0xFF, own_size); // NaN makes reads of uninitialised elements visible
 #endif
     }
     return t;
@@ -162,12 +167,12 @@ __attribute__((always_inline)) static inline struct ggml_tensor *tensor_make(
 
 struct ggml_tensor *berth_tensor_new(
     struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
-    return tensor_make(ctx, func, type, n_dims, ne, (struct look){0});
+    return tensor_make(ctx, func, type, n_dims, ne, (struct view_target){0});
 }
 
 struct ggml_tensor *berth_view_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset) {
-    return tensor_make(ctx, func, a->type, n_dims, ne, (struct look){a, offset});
+    return tensor_make(ctx, func, a->type, n_dims, ne, (struct view_target){a, offset});
 }
 
 struct ggml_tensor *ggml_new_tensor(struct ggml_context *ctx, enum ggml_type type, int n_dims, const int64_t *ne) {
@@ -231,7 +236,7 @@ void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, con
     if (t == NULL || berth_poisoned(t)) {
         return;
     }
-    // Another thread may be naming src: its first byte comes last (expand.c).
+    // Another thread may be naming src. That thread writes the first byte of the name last (expand.c).
     const bool has_name = __atomic_load_n(&src->name[0], __ATOMIC_ACQUIRE) != '\0';
     const size_t n = has_name ? strnlen(src->name, sizeof src->name - 1) : 0;
     memmove(t->name, src->name, n);
@@ -259,7 +264,7 @@ void ggml_set_input(struct ggml_tensor *tensor) {
     flag_set(tensor, GGML_TENSOR_FLAG_INPUT);
 }
 
-// Whoever keeps a view keeps the memory it looks at.
+// A view that is an output keeps the memory of its source, so that the source becomes an output, too.
 void ggml_set_output(struct ggml_tensor *tensor) {
     flag_set(tensor, GGML_TENSOR_FLAG_OUTPUT);
     if (tensor != NULL && tensor->view_src != NULL) {
@@ -269,7 +274,7 @@ void ggml_set_output(struct ggml_tensor *tensor) {
 
 void ggml_set_param(struct ggml_tensor *tensor) {
     if (tensor != NULL && tensor->op != GGML_OP_NONE) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_set_param: %s is the result of %s, only leafs can be parameters", tensor->name,
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_param: %s is the result of %s, only leaves can be parameters", tensor->name,
             ggml_op_name(tensor->op));
         return;
     }
@@ -278,7 +283,7 @@ void ggml_set_param(struct ggml_tensor *tensor) {
 
 void ggml_set_loss(struct ggml_tensor *tensor) {
     if (tensor != NULL && (tensor->type != GGML_TYPE_F32 || !ggml_is_scalar(tensor))) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_set_loss: %s is %s " BERTH_SHAPE ", a loss is one f32", tensor->name,
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_loss: %s is %s " BERTH_SHAPE ", a loss must be one f32", tensor->name,
             ggml_type_name(tensor->type), BERTH_NE(tensor));
         return;
     }
@@ -296,7 +301,8 @@ float *ggml_get_data_f32(const struct ggml_tensor *tensor) {
         return NULL;
     }
     if (tensor->type != GGML_TYPE_F32) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_get_data_f32: %s is %s", tensor->name, ggml_type_name(tensor->type));
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_FAILED, "ggml_get_data_f32: %s is %s, must be f32", tensor->name, ggml_type_name(tensor->type));
     }
     return tensor->data;
 }
@@ -313,13 +319,14 @@ struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
         berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: %s", text);
         return tensor;
     }
-    struct ggml_backend_buffer *buffer = berth_span_buffer(tensor); // a view's memory may be a device's though it names no buffer
+    // A view's memory may be in a device buffer even if the view names no buffer.
+    struct ggml_backend_buffer *buffer = berth_span_buffer(tensor);
     if (buffer == NULL) {
         memset(tensor->data, 0, size);
     } else if (buffer->iface.memset_tensor != NULL) {
         buffer->iface.memset_tensor(buffer, tensor, 0, 0, size);
     } else {
-        berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: the buffer of %s has no memset", tensor->name);
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: the buffer of %s does not support memset", tensor->name);
     }
     return tensor;
 }
@@ -337,7 +344,7 @@ void ggml_unravel_index(const struct ggml_tensor *tensor, int64_t i, int64_t *i0
 
 enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor) {
     if (tensor == NULL || tensor->op != GGML_OP_UNARY) {
-        berth_set_error("ggml_get_unary_op: the tensor is no UNARY op");
+        berth_set_error("ggml_get_unary_op: the tensor is not a UNARY op");
         return GGML_UNARY_OP_COUNT;
     }
     return (enum ggml_unary_op) tensor->op_params[0];
@@ -345,7 +352,7 @@ enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor) {
 
 enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor) {
     if (tensor == NULL || tensor->op != GGML_OP_GLU) {
-        berth_set_error("ggml_get_glu_op: the tensor is no GLU op");
+        berth_set_error("ggml_get_glu_op: the tensor is not a GLU op");
         return GGML_GLU_OP_COUNT;
     }
     return (enum ggml_glu_op) tensor->op_params[0];
@@ -355,13 +362,13 @@ void berth_set_one(struct ggml_tensor *t) {
     const float one = 1.0f;
     struct ggml_backend_buffer *buffer = berth_span_buffer(t);
     if (t->type != GGML_TYPE_F32 || !ggml_is_scalar(t) || t->data == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss is one f32 with data, %s is %s " BERTH_SHAPE, t->name,
+        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss must be one f32 with data, but %s is %s " BERTH_SHAPE, t->name,
             ggml_type_name(t->type), BERTH_NE(t));
     } else if (buffer == NULL) {
         memcpy(t->data, &one, sizeof one);
     } else if (buffer->iface.set_tensor != NULL) {
         buffer->iface.set_tensor(buffer, t, &one, 0, sizeof one);
     } else {
-        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss, %s, lies in a buffer that cannot be written", t->name);
+        berth_fail(GGML_STATUS_FAILED, "the gradient %s of a loss is in a buffer that cannot be written", t->name);
     }
 }

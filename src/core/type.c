@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// type.c: the table of tensor types and the questions it answers. A number that is no type answers 0, false or NULL.
+// type.c: the table of tensor types and the functions that read it. For a number that is not a type, they return 0, false or NULL.
 
 #include "core/type.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 // clang-format off
-// Readers and writers of blocks take their own block type; through the table they take bytes.
+// The functions that read and write blocks take a pointer to their own block type. The table calls them through pointers to bytes.
 #define WRITE(name) .traits.from_float_ref = (ggml_from_float_t) quantize_row_##name##_ref
 #define SCALES(name, field, how, n) .scale = BERTH_SCALE_##how, .n_scales = n, .scale_off = offsetof(block_##name, field)
 #define BLOCK(TYPE, name, ...) \
@@ -63,7 +63,8 @@ size_t ggml_row_size(enum ggml_type type, int64_t ne) {
     const struct berth_type_row *row = berth_type_row(type);
     size_t size;
     if (row == NULL || ne < 0 || !berth_mul_ok(row->traits.type_size, (size_t) ne, &size)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_row_size: no row of %lld elements of %s", (long long) ne, ggml_type_name(type));
+        berth_fail(GGML_STATUS_FAILED, "ggml_row_size: a row of %lld elements of %s has no valid size", (long long) ne,
+            ggml_type_name(type));
         return 0;
     }
     return size / (size_t) row->traits.blck_size;
@@ -85,13 +86,12 @@ bool ggml_is_quantized(enum ggml_type type) {
 }
 
 enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype) {
-    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT;
-         i++) { // F32 is the first, and 0 in the rows of the others says that they have none
+    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT; i++) { // F32 is the first type; in any other row, ftype 0 means none
         if (berth_type_row((enum ggml_type) i) != NULL && berth_types[i].ftype == (int) ftype) {
             return (enum ggml_type) i;
         }
     }
-    berth_fail(GGML_STATUS_FAILED, "ggml_ftype_to_ggml_type: %d names no single type", (int) ftype);
+    berth_fail(GGML_STATUS_FAILED, "ggml_ftype_to_ggml_type: ftype %d does not name a single type", (int) ftype);
     return GGML_TYPE_COUNT;
 }
 
@@ -100,7 +100,7 @@ int berth_type_file_type(enum ggml_type type) {
     return row != NULL && (type == GGML_TYPE_F32 || row->file_type > 0) ? row->file_type : -1;
 }
 
-// ---- rows of half and bfloat16 ----
+// ---- conversion of f16 and bf16 rows ----
 
 float ggml_fp16_to_fp32(ggml_fp16_t x) {
     return berth_half_to_float(x);
@@ -146,9 +146,9 @@ void ggml_fp32_to_bf16_row(const float *x, ggml_bf16_t *y, int64_t n) {
     ggml_fp32_to_bf16_row_ref(x, y, n);
 }
 
-// ---- quantising ----
+// ---- quantisation ----
 
-// The tables are constant: nothing to build and nothing to free.
+// The tables are constant, so that there is nothing to build or free.
 void ggml_quantize_init(enum ggml_type type) {
     (void) type;
 }
@@ -161,7 +161,7 @@ bool ggml_quantize_requires_imatrix(enum ggml_type type) {
     return row != NULL && row->needs_imatrix;
 }
 
-// Types without blocks: a row is converted by its reference writer, or copied if it is float already.
+// Converts n floats to a type without blocks: with the type's reference writer, or by copying if the type is f32.
 static void plain_rows(const struct berth_type_row *row, const float *src, void *dst, int64_t n) {
     if (row->traits.from_float_ref != NULL) {
         row->traits.from_float_ref(src, dst, n);
@@ -170,7 +170,8 @@ static void plain_rows(const struct berth_type_row *row, const float *src, void 
     }
 }
 
-// Rows start / n_per_row and following of src go to the same rows of dst. Returns the bytes written, 0 on an error.
+// Quantises nrows rows of src, from row start / n_per_row on, into the same rows of dst. Returns the bytes written, 0 after an
+// error.
 size_t ggml_quantize_chunk(
     enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix) {
     const struct berth_type_row *row = berth_type_row(type);
@@ -182,7 +183,7 @@ size_t ggml_quantize_chunk(
     if (src == NULL || dst == NULL || start < 0 || nrows < 0 || n_per_row <= 0 || start % n_per_row != 0 ||
         n_per_row % row->traits.blck_size != 0) {
         berth_fail(GGML_STATUS_FAILED,
-            "ggml_quantize_chunk: %lld rows of %lld elements from %lld on do not go into blocks of %lld", (long long) nrows,
+            "ggml_quantize_chunk: %lld rows of %lld elements from element %lld on do not fill blocks of %lld", (long long) nrows,
             (long long) n_per_row, (long long) start, (long long) row->traits.blck_size);
         return 0;
     }

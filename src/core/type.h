@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: MIT
-// type.h: one row a tensor type.
+// type.h: the table of tensor types, with one row per type.
 #pragma once
 
 #include "base/base.h"
 
-// Quantises nrows rows of n_per_row floats; returns the bytes written.
+// Quantises nrows rows of n_per_row floats. Returns the number of bytes written.
 typedef size_t (*berth_quantize_t)(
     const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
 
-// How the numbers are written that a block is sound by.
+// The number format of the scales of a block (for float types: of the elements). ggml_validate_row_data checks these numbers for
+// NaN and infinity.
 enum berth_scale {
-    BERTH_SCALE_NONE, // none: every code is a number
+    BERTH_SCALE_NONE, // the type has no scales: every bit pattern is valid
     BERTH_SCALE_HALF,
     BERTH_SCALE_BF16,
     BERTH_SCALE_SINGLE,
     BERTH_SCALE_DOUBLE,
     BERTH_SCALE_E8M0,
-    BERTH_SCALE_SPLIT_HALF, // upper nibbles of four words, lowest first
-    BERTH_SCALE_UNSTORED,   // the type cannot be in a file
+    BERTH_SCALE_SPLIT_HALF, // an f16 spread over the upper nibbles of four 16-bit words, lowest nibble in the first word
+    BERTH_SCALE_UNSTORED,   // the type does not occur in files
 };
 
-// The rows of block formats come from quant/formats.h.
+// A row of the table. quant/formats.h defines the rows of block formats.
 struct berth_type_row {
     struct ggml_type_traits traits;
-    berth_quantize_t quantize; // NULL: this type is not made from floats
-    bool needs_imatrix;        // quantize cannot do without an importance matrix
+    berth_quantize_t quantize; // NULL: floats cannot be converted to this type
+    bool needs_imatrix;        // quantize requires an importance matrix
     enum berth_scale scale;
-    int n_scales;     // in a block, side by side ...
-    size_t scale_off; // ... from here on
-    int ftype;        // enum ggml_ftype of a file of mostly this type; 0: none, but of F32
-    int file_type;    // llama.cpp's number for such a file; 0: none, but of F32
+    int n_scales;     // number of consecutive scales in a block
+    size_t scale_off; // byte offset of the first scale in a block
+    int ftype;        // enum ggml_ftype of a file in which most tensors have this type; 0: none, except for F32
+    int file_type;    // llama.cpp's file type number for such a file; 0: none, except for F32
 };
 
 extern const struct berth_type_row berth_types[GGML_TYPE_COUNT];
 
-// NULL for a number that is no type, removed ones included.
+// Returns NULL if the number is not a type or the type was removed.
 static inline const struct berth_type_row *berth_type_row(enum ggml_type type) {
     const unsigned i = (unsigned) type;
     return i < GGML_TYPE_COUNT && berth_types[i].traits.blck_size > 0 ? &berth_types[i] : NULL;

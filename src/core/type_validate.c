@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// type_validate.c: does a row hold what its type can mean? No NaN and no infinity in floats, nor in the scales of blocks.
-// The rows of types say where these are.
+// type_validate.c: checks that a row of data is valid for its type: no NaN and no infinity in float elements and in the scales of
+// blocks. The type table states where these numbers are.
 
 #include "core/type.h"
 
@@ -23,7 +23,7 @@ static bool is_sound(const uint8_t *p, enum berth_scale scale) {
         case BERTH_SCALE_HALF: memcpy(&h, p, sizeof(h)); return (h & 0x7c00) != 0x7c00;
         case BERTH_SCALE_BF16: memcpy(&h, p, sizeof(h)); return (h & 0x7f80) != 0x7f80;
         case BERTH_SCALE_SINGLE: memcpy(&s, p, sizeof(s)); return (s & 0x7f800000) != 0x7f800000;
-        case BERTH_SCALE_DOUBLE: memcpy(&d, p, sizeof(d)); return fabs(d) <= FLT_MAX; // as a float would be
+        case BERTH_SCALE_DOUBLE: memcpy(&d, p, sizeof(d)); return fabs(d) <= FLT_MAX; // must be finite as a float
         case BERTH_SCALE_E8M0: return *p != 0xff;
         case BERTH_SCALE_SPLIT_HALF: return (p[7] & 0x70) != 0x70 || (p[5] & 0xc0) != 0xc0;
         default: return true;
@@ -37,7 +37,8 @@ bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes
     }
     const size_t size = row->traits.type_size;
     if (nbytes % size != 0 || (data == NULL && nbytes > 0)) {
-        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_validate_row_data: %zu bytes%s, a block of type %d has %zu", nbytes,
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED,
+            "ggml_validate_row_data: %zu bytes%s are not a multiple of type %d's block of %zu bytes", nbytes,
             data == NULL ? " at NULL" : "", (int) type, size);
     }
     for (size_t i = 0; row->n_scales > 0 && i < nbytes / size; i++) {

@@ -197,7 +197,7 @@ static const char *purpose(const struct recipe *r, const struct outcome *mine, c
     if (ref->kind == OUTCOME_DONE && has_wrapped(ref)) {
         return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
     }
-    if (says(mine, "comes in blocks of")) {
+    if (says(mine, "requires a multiple of")) {
         return "memory of its own comes in whole blocks, the reference lets rows overlap";
     }
     if (ref->kind == OUTCOME_DONE && says(mine, " is NULL")) {

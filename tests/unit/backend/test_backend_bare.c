@@ -196,7 +196,7 @@ static void buffer_of_nothing(void **state) {
     ggml_backend_tensor_memset(t, 0, 0, 4);
     assert_error("cannot do this (tensor t)");
     ggml_set_zero(t);
-    assert_error("has no memset");
+    assert_error("does not support memset");
     assert_true(memory[0] == 1 && data[0] == 9);
 
     // Copies: through the host by neither side.

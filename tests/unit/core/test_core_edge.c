@@ -85,13 +85,13 @@ static void quantising(void **state) {
     } bad[] = {
         {GGML_TYPE_COUNT, rows, to, 0, 1, 256, "not made from floats"},
         {GGML_TYPE_I32, rows, to, 0, 1, 256, "not made from floats"},
-        {GGML_TYPE_Q4_0, NULL, to, 0, 1, 256, "do not go into"},
-        {GGML_TYPE_Q4_0, rows, NULL, 0, 1, 256, "do not go into"},
-        {GGML_TYPE_Q4_0, rows, to, -256, 1, 256, "do not go into"},
-        {GGML_TYPE_Q4_0, rows, to, 0, -1, 256, "do not go into"},
-        {GGML_TYPE_Q4_0, rows, to, 0, 1, 0, "do not go into"},
-        {GGML_TYPE_Q4_0, rows, to, 100, 1, 256, "do not go into"},
-        {GGML_TYPE_Q4_0, rows, to, 0, 1, 33, "do not go into"},
+        {GGML_TYPE_Q4_0, NULL, to, 0, 1, 256, "do not fill blocks"},
+        {GGML_TYPE_Q4_0, rows, NULL, 0, 1, 256, "do not fill blocks"},
+        {GGML_TYPE_Q4_0, rows, to, -256, 1, 256, "do not fill blocks"},
+        {GGML_TYPE_Q4_0, rows, to, 0, -1, 256, "do not fill blocks"},
+        {GGML_TYPE_Q4_0, rows, to, 0, 1, 0, "do not fill blocks"},
+        {GGML_TYPE_Q4_0, rows, to, 100, 1, 256, "do not fill blocks"},
+        {GGML_TYPE_Q4_0, rows, to, 0, 1, 33, "do not fill blocks"},
         {GGML_TYPE_IQ2_XXS, rows, to, 0, 1, 256, "importance matrix"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -138,7 +138,7 @@ static void threads(void **state) {
 static void contexts(void **state) {
     (void) state;
     assert_null(ggml_init((struct ggml_init_params){.mem_size = SIZE_MAX}));
-    assert_error("more than the address space");
+    assert_error("exceed the address space");
     struct ggml_tensor *t = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), "t");
     ggml_new_graph_custom(ctx, 4, false);
     ggml_log_set(log_keep, NULL);
@@ -227,7 +227,7 @@ static void graph_over_a_graph(void **state) {
     ggml_hash_set_reset(NULL);
     ggml_hash_set_reset(&(struct ggml_hash_set){0});
     assert_int_equal(ggml_graph_overhead_custom(SIZE_MAX, true), SIZE_MAX);
-    assert_error("cannot be");
+    assert_error("is too large");
     assert_null(ggml_build_forward_select(two, &a, 1, 1));
     assert_null(ggml_build_forward_select(two, &a, 1, -1));
     assert_null(ggml_build_forward_select(two, NULL, 1, 0));
@@ -287,7 +287,7 @@ static void drawn(void **state) {
     assert_error("no file name");
     if (access("/dev/full", W_OK) == 0) {
         ggml_graph_dump_dot(g, g, "/dev/full");
-        assert_error("could not be written whole");
+        assert_error("could not be written completely");
     }
 }
 
@@ -370,10 +370,10 @@ static void memory_of_a_device(void **state) {
     ggml_graph_reset(g);
     assert_error("cannot be written");
     ggml_set_zero(accs[1]);
-    assert_error("has no memset");
+    assert_error("does not support memset");
     all->buffer = NULL;
     berth_set_one(w); // not one number
-    assert_error("is one f32");
+    assert_error("must be one f32");
     ggml_free(there);
 }
 
@@ -386,7 +386,7 @@ static void backward_without(void **state) {
     assert_error("the graph is NULL");
     ggml_build_forward_expand(g, ggml_neg(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4)));
     ggml_build_backward_expand(ctx, g, NULL);
-    assert_error("no room for gradients");
+    assert_error("created without gradients");
 }
 
 int main(void) {

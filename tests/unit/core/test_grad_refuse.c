@@ -64,20 +64,20 @@ static void refused(struct ggml_tensor *y, const char *text) {
 static void without_a_rule(void **state) {
     (void) state;
     refused(ggml_out_prod(ctx, tensor(GGML_TYPE_F32, N, 3, 1), param(N, 3, 2)), "more batches");
-    refused(ggml_group_norm(ctx, param(N, 1, 3), 2, 1e-5f), "3 channels in 2 groups");
-    refused(ggml_get_rows(ctx, param(N, 3, 2), tensor(GGML_TYPE_I32, 5, 2, 1)), "only those of a matrix");
+    refused(ggml_group_norm(ctx, param(N, 1, 3), 2, 1e-5f), "3 channels are not divisible into 2 groups");
+    refused(ggml_get_rows(ctx, param(N, 3, 2), tensor(GGML_TYPE_I32, 5, 2, 1)), "requires a matrix");
     refused(ggml_set_rows(ctx, tensor(GGML_TYPE_F32, N, 6, 2), param(N, 3, 2), tensor(GGML_TYPE_I64, 3, 1, 1)), "are shared");
     refused(ggml_soft_max_ext(ctx, tensor(GGML_TYPE_F32, N, 3, 2), param(N, 3, 1), 1.0f, 8.0f), "slopes");
-    refused(ggml_soft_max_ext(ctx, tensor(GGML_TYPE_F32, N, 3, 2), param(N, 5, 1), 1.0f, 0.0f), "rows to spare");
-    refused(ggml_pad_ext(ctx, param(N, 3, 1), 0, -1, 0, 0, 0, 0, 0, 0), "cuts or goes round");
-    refused(ggml_pad_ext(ctx, param(N, 3, 1), -1, 0, 0, 0, 0, 0, 0, 0), "cuts or goes round");
-    refused(ggml_pad_circular(ctx, param(N, 3, 1), 1, 1, 0, 0), "cuts or goes round");
-    refused(ggml_upscale(ctx, param(N, 3, 1), 2, GGML_SCALE_MODE_BILINEAR), "nearest pixel");
-    refused(ggml_interpolate(ctx, param(N, 3, 1), N + 1, 3, 1, 1, GGML_SCALE_MODE_NEAREST), "whole factors");
-    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 4, 1, 1, GGML_SCALE_MODE_NEAREST), "whole factors");
-    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 3, 2, 1, GGML_SCALE_MODE_NEAREST), "whole factors");
-    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 3, 1, 2, GGML_SCALE_MODE_NEAREST), "whole factors");
-    refused(ggml_sqr_inplace(ctx, param(N, 3, 1)), "in place");
+    refused(ggml_soft_max_ext(ctx, tensor(GGML_TYPE_F32, N, 3, 2), param(N, 5, 1), 1.0f, 0.0f), "unused rows");
+    refused(ggml_pad_ext(ctx, param(N, 3, 1), 0, -1, 0, 0, 0, 0, 0, 0), "have no gradient rule");
+    refused(ggml_pad_ext(ctx, param(N, 3, 1), -1, 0, 0, 0, 0, 0, 0, 0), "have no gradient rule");
+    refused(ggml_pad_circular(ctx, param(N, 3, 1), 1, 1, 0, 0), "have no gradient rule");
+    refused(ggml_upscale(ctx, param(N, 3, 1), 2, GGML_SCALE_MODE_BILINEAR), "integer factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N + 1, 3, 1, 1, GGML_SCALE_MODE_NEAREST), "integer factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 4, 1, 1, GGML_SCALE_MODE_NEAREST), "integer factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 3, 2, 1, GGML_SCALE_MODE_NEAREST), "integer factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 3, 1, 2, GGML_SCALE_MODE_NEAREST), "integer factors");
+    refused(ggml_sqr_inplace(ctx, param(N, 3, 1)), "in-place");
 }
 
 // Made by other hands than our constructors: kinds that nobody knows.
@@ -88,7 +88,7 @@ static void of_unknown_kinds(void **state) {
     refused(y, "no gradient rule");
     y = ggml_reglu(ctx, param(N, 3, 1));
     y->op_params[0] = GGML_GLU_OP_COUNT;
-    refused(y, "no such gated unit");
+    refused(y, "not a ggml_glu_op");
     y = ggml_scale(ctx, param(N, 3, 1), 2);
     y->op = (enum ggml_op)(GGML_OP_COUNT + 7); // nothing can be said of it, so nothing comes back
     struct ggml_cgraph *g = backward(y);

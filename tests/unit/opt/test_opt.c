@@ -57,13 +57,13 @@ static void test_refused(void **state) {
     ctx = context(1 << 20);
     expect_refusal(ctx, ggml_solve_tri(ctx, param(ctx, 4, 4), param(ctx, 4, 4), true, true, false), true, true, "SOLVE_TRI");
     ctx = context(1 << 20);
-    expect_refusal(ctx, ggml_scale_inplace(ctx, ggml_sqr(ctx, param(ctx, 4, 4)), 2.0f), true, true, "in place");
+    expect_refusal(ctx, ggml_scale_inplace(ctx, ggml_sqr(ctx, param(ctx, 4, 4)), 2.0f), true, true, "in-place");
     ctx = context(1 << 20);
     expect_refusal(ctx, ggml_sqr(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4)), true, true, "no node is a parameter");
     ctx = context(1 << 20);
     expect_refusal(ctx, ggml_sqr(ctx, param(ctx, 4, 4)), true, false, "no node is a loss");
     ctx = context(1 << 20);
-    expect_refusal(ctx, ggml_sqr(ctx, param(ctx, 4, 4)), false, true, "no room for gradients");
+    expect_refusal(ctx, ggml_sqr(ctx, param(ctx, 4, 4)), false, true, "created without gradients");
     ggml_build_backward_expand(NULL, NULL, NULL);
 }
 
@@ -266,8 +266,8 @@ static void test_bad_arguments(void **state) {
     assert_non_null(strstr(berth_last_error(), "labels"));
     j.opt = ggml_opt_init(job_params(&j, true));
     ggml_opt_dataset_shuffle(j.opt, d, 3);
-    assert_non_null(strstr(berth_last_error(), "whole shards"));
-    ggml_opt_epoch(j.opt, d, NULL, NULL, 10, NULL, NULL); // shards of two do not fit batches of one
+    assert_non_null(strstr(berth_last_error(), "multiple of the shard size"));
+    ggml_opt_epoch(j.opt, d, NULL, NULL, 10, NULL, NULL); // shards of two do not match batches of one
     assert_int_equal(berth_opt_status(j.opt), GGML_STATUS_FAILED);
     ggml_opt_eval(j.opt, NULL); // nothing was allocated
     assert_int_equal(berth_opt_status(j.opt), GGML_STATUS_FAILED);
