@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// build.c: the graphs of an optimisation: outputs and loss, the way back, the steps. Names are the reference's.
-// The loss, labels and counts are tensors of the context's own; the way back and the steps are made in the caller's context, as
-// many as the reference makes there.
+// build.c: builds the graphs of an optimisation: outputs and loss, the backward pass, and the optimiser steps. Tensor names are the
+// same as in the reference. The loss, labels and counts are in the optimisation's own ggml_context. The backward pass and the steps
+// are in the caller's ggml_context, with as many tensors as in the reference.
 
 #include "core/graph.h"
 
@@ -10,7 +10,7 @@
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-#define N_RESULTS 16 // tensors of ctx_results at most
+#define N_RESULTS 16 // upper bound of the tensors in ctx_results
 
 // ---- the loss ----
 
@@ -82,7 +82,7 @@ static enum ggml_status build_forward(struct ggml_opt_context *o) {
     if (o->forward == NULL) {
         o->forward = ggml_new_graph_custom(o->ctx_compute, GGML_DEFAULT_GRAPH_SIZE, true);
         if (o->forward == NULL) {
-            return berth_fail(GGML_STATUS_FAILED, "ggml_opt: no room for a graph in the context for computing");
+            return berth_fail(GGML_STATUS_FAILED, "ggml_opt: ctx_compute has no memory left for a graph");
         }
     }
     ggml_set_input(o->params.inputs);
@@ -99,7 +99,7 @@ static enum ggml_status build_forward(struct ggml_opt_context *o) {
     return berth_graph_check(o->forward);
 }
 
-// ---- the way back ----
+// ---- the backward pass ----
 
 static bool is_param(const struct ggml_tensor *t) {
     return (t->flags & GGML_TENSOR_FLAG_PARAM) != 0;
@@ -109,7 +109,7 @@ static enum ggml_status build_grad(struct ggml_opt_context *o) {
     const int n_nodes = o->forward->n_nodes;
     o->grad = ggml_graph_dup(o->ctx_compute, o->forward, true);
     if (o->grad == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "ggml_opt: no room for the graph of gradients in the context for computing");
+        return berth_fail(GGML_STATUS_FAILED, "ggml_opt: ctx_compute has no memory left for the graph of gradients");
     }
     struct ggml_tensor **accs = berth_calloc((size_t) n_nodes + 1, sizeof accs[0]);
     bool ok = accs != NULL;
@@ -130,7 +130,7 @@ static enum ggml_status build_grad(struct ggml_opt_context *o) {
     return ok ? berth_graph_check(o->grad) : berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_opt: no memory for gradients");
 }
 
-// ---- steps ----
+// ---- optimiser steps ----
 
 static struct ggml_tensor *step_of(struct ggml_opt_context *o, struct ggml_tensor *param, struct ggml_tensor *grad) {
     if (o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD) {
@@ -141,7 +141,8 @@ static struct ggml_tensor *step_of(struct ggml_opt_context *o, struct ggml_tenso
                          : ggml_opt_step_adamw(o->ctx_compute, param, grad, state->moments[0], state->moments[1], o->numbers);
 }
 
-// Which node reads t or a view of it last, by slot of the graph's hash set; a node that nobody reads counts for itself.
+// Sets last[slot of t in the hash set] to the index of the last node that reads t or a view of it. For a node without readers this
+// is its own index.
 static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     for (int i = 0; i < n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
@@ -157,13 +158,14 @@ static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     }
 }
 
-// Steps stand at the end, so that all gradients would have to live until there. Each one moves to where its gradient is complete
-// and nothing reads the parameter any more.
-static enum ggml_status steps_early(struct ggml_cgraph *graph, int n_before) {
+// The steps are at the end of the graph, so that all gradients would have to stay alive until there. This function moves each step
+// to the first position at which its gradient is complete and no later node reads the parameter.
+static enum ggml_status steps_move_early(struct ggml_cgraph *graph, int n_before) {
     const int n_steps = graph->n_nodes - n_before;
     const size_t n_slots = graph->visited_hash_set.size;
     int *last = berth_calloc(n_slots, sizeof last[0]);
-    int *first = berth_calloc((size_t) n_before + 1, sizeof first[0]); // step after node i, from 1; 0: none
+    int *first =
+        berth_calloc((size_t) n_before + 1, sizeof first[0]); // [node]: first step to insert after the node, from 1; 0: none
     int *next = berth_calloc((size_t) n_steps + 1, sizeof next[0]);
     struct ggml_tensor **list = berth_malloc((size_t) graph->n_nodes * sizeof list[0]);
     const bool ok = last != NULL && first != NULL && next != NULL && list != NULL;
@@ -196,7 +198,7 @@ static enum ggml_status steps_early(struct ggml_cgraph *graph, int n_before) {
 static enum ggml_status build_step(struct ggml_opt_context *o) {
     o->step = ggml_graph_dup(o->ctx_compute, o->grad, true);
     if (o->step == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "ggml_opt: no room for the graph of steps in the context for computing");
+        return berth_fail(GGML_STATUS_FAILED, "ggml_opt: ctx_compute has no memory left for the graph of steps");
     }
     for (int i = o->forward->n_nodes - 1; i >= 0; i--) {
         struct ggml_tensor *node = o->forward->nodes[i], *grad = ggml_graph_get_grad(o->grad, node);
@@ -213,7 +215,7 @@ static enum ggml_status build_step(struct ggml_opt_context *o) {
         ggml_build_forward_expand(o->step, step);
     }
     const enum ggml_status status = berth_graph_check(o->step);
-    return status == GGML_STATUS_SUCCESS ? steps_early(o->step, o->grad->n_nodes) : status;
+    return status == GGML_STATUS_SUCCESS ? steps_move_early(o->step, o->grad->n_nodes) : status;
 }
 
 enum ggml_status opt_build(struct ggml_opt_context *o, enum ggml_opt_build_type type) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// context.c: making and ending an optimisation, and questions to it. Every function takes NULL.
+// context.c: creates, frees and queries an optimisation context. Every function accepts NULL.
 
 #include "berth-opt.h"
 #include "core/op.h"
@@ -7,25 +7,27 @@
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-static enum ggml_status params_refuse(const struct ggml_opt_params *p) {
+static enum ggml_status params_check(const struct ggml_opt_params *p) {
     if (p->backend_sched == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "ggml_opt_init: there is no scheduler");
+        return berth_fail(GGML_STATUS_FAILED, "ggml_opt_init: the scheduler is NULL");
     }
     if ((unsigned) p->loss_type > GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR ||
         (unsigned) p->optimizer >= GGML_OPT_OPTIMIZER_TYPE_COUNT || p->opt_period < 1 || p->get_opt_pars == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "ggml_opt_init: loss %d, optimiser %d, period %d%s: there are %d and %d, from 1 on",
+        return berth_fail(GGML_STATUS_FAILED,
+            "ggml_opt_init: loss %d, optimiser %d, period %d%s: there are %d losses and %d optimisers, the period must be 1 or "
+            "more",
             (int) p->loss_type, (int) p->optimizer, (int) p->opt_period, p->get_opt_pars == NULL ? ", no get_opt_pars" : "",
             GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR + 1, GGML_OPT_OPTIMIZER_TYPE_COUNT);
     }
     const int n_given = (p->ctx_compute != NULL) + (p->inputs != NULL) + (p->outputs != NULL);
     if (n_given != 0 && n_given != 3) {
-        return berth_fail(
-            GGML_STATUS_FAILED, "ggml_opt_init: context, inputs and outputs of static graphs come together, %d do", n_given);
+        return berth_fail(GGML_STATUS_FAILED,
+            "ggml_opt_init: static graphs require context, inputs and outputs, only %d of 3 are set", n_given);
     }
     return GGML_STATUS_SUCCESS;
 }
 
-// The numbers of a step and the loss's own gradient, which never changes.
+// Creates the tensor of the optimiser's hyperparameters and the gradient of the loss with respect to itself, which is always 1.
 static bool own_init(struct ggml_opt_context *o) {
     const bool sgd = o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD;
     o->ctx_own = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
@@ -45,7 +47,7 @@ static bool own_init(struct ggml_opt_context *o) {
 }
 
 ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params) {
-    if (params_refuse(&params) != GGML_STATUS_SUCCESS) {
+    if (params_check(&params) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     struct ggml_opt_context *o = berth_calloc(1, sizeof *o);
@@ -75,7 +77,7 @@ void ggml_opt_free(ggml_opt_context_t opt_ctx) {
     berth_free(opt_ctx);
 }
 
-// Gradients to 0; with optimizer the moments too, and steps count from 1 again.
+// Sets the gradients to 0. With optimizer, also sets the moments to 0 and the number of the next step to 1.
 void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer) {
     if (opt_ctx == NULL) {
         return;
@@ -91,17 +93,17 @@ bool ggml_opt_static_graphs(ggml_opt_context_t opt_ctx) {
     return opt_ctx != NULL && opt_ctx->is_static;
 }
 
-#define QUESTION(name, field) \
+#define GETTER(name, field) \
     struct ggml_tensor *ggml_opt_##name(ggml_opt_context_t opt_ctx) { \
         return opt_ctx != NULL ? opt_ctx->field : NULL; \
     }
 
-QUESTION(inputs, params.inputs)
-QUESTION(outputs, params.outputs)
-QUESTION(labels, labels)
-QUESTION(loss, loss)
-QUESTION(pred, pred)
-QUESTION(ncorrect, ncorrect)
+GETTER(inputs, params.inputs)
+GETTER(outputs, params.outputs)
+GETTER(labels, labels)
+GETTER(loss, loss)
+GETTER(pred, pred)
+GETTER(ncorrect, ncorrect)
 
 struct ggml_tensor *ggml_opt_grad_acc(ggml_opt_context_t opt_ctx, struct ggml_tensor *node) {
     return opt_ctx != NULL && opt_ctx->grad != NULL ? ggml_graph_get_grad_acc(opt_ctx->grad, node) : NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dataset.c: data and labels in host memory, and batches of them in the order of their shards: ndata_shard data that stay
-// together.
+// dataset.c: data sets in host memory, and batches in the order of their shards. A shard is a group of ndata_shard data that stay
+// together when the order is shuffled.
 
 #include "core/op.h"
 #include "ggml-alloc.h"
@@ -11,8 +11,8 @@ ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data, enum ggml_typ
     int64_t ne_label, int64_t ndata, int64_t ndata_shard) {
     if (ne_datapoint <= 0 || ne_label < 0 || ndata <= 0 || ndata_shard <= 0) {
         berth_fail(GGML_STATUS_FAILED,
-            "%s: %lld numbers a datum, %lld a label, %lld data in shards of %lld: only labels may be 0", __func__,
-            (long long) ne_datapoint, (long long) ne_label, (long long) ndata, (long long) ndata_shard);
+            "%s: %lld values per datum, %lld per label, %lld data in shards of %lld: only the values per label may be 0",
+            __func__, (long long) ne_datapoint, (long long) ne_label, (long long) ndata, (long long) ndata_shard);
         return NULL;
     }
     struct ggml_opt_dataset *d = berth_calloc(1, sizeof *d);
@@ -66,15 +66,15 @@ struct ggml_tensor *ggml_opt_dataset_labels(ggml_opt_dataset_t dataset) {
     return dataset != NULL ? dataset->labels : NULL;
 }
 
-// The first idata data get another order, all of them if idata is negative.
+// Shuffles the first idata data, or all of them if idata is negative.
 void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, int64_t idata) {
     if (opt_ctx == NULL || dataset == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", __func__, opt_ctx == NULL ? "context" : "data set");
         return;
     }
     if (idata > dataset->ndata || (idata >= 0 && idata % dataset->ndata_shard != 0)) {
-        berth_fail(GGML_STATUS_FAILED, "%s: the first %lld of %lld data are no whole shards of %lld", __func__, (long long) idata,
-            (long long) dataset->ndata, (long long) dataset->ndata_shard);
+        berth_fail(GGML_STATUS_FAILED, "%s: the first %lld of %lld data are not a multiple of the shard size %lld", __func__,
+            (long long) idata, (long long) dataset->ndata, (long long) dataset->ndata_shard);
         return;
     }
     opt_shuffle(&opt_ctx->rng, dataset->order, idata < 0 ? dataset->n_shards : idata / dataset->ndata_shard);
@@ -82,7 +82,7 @@ void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dat
 
 // ---- batches ----
 
-// How many shards a batch of so many bytes has, if batch ibatch of that size is there. 0: it is not.
+// Returns the number of shards in a batch of size bytes. Returns 0 after an error, for example if there is no batch ibatch.
 static int64_t shards_of(const char *func, const struct ggml_opt_dataset *d, size_t size, bool has_labels, int64_t ibatch) {
     if (d == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the data set is NULL", func);
@@ -95,7 +95,7 @@ static int64_t shards_of(const char *func, const struct ggml_opt_dataset *d, siz
     }
     const int64_t n = (int64_t) (size / d->data_size);
     if (n == 0 || size % d->data_size != 0 || ibatch < 0 || ibatch >= d->n_shards / n) {
-        berth_fail(GGML_STATUS_FAILED, "%s: batch %lld of %zu bytes, there are %lld shards of %zu bytes", func,
+        berth_fail(GGML_STATUS_FAILED, "%s: there is no batch %lld of %zu bytes: the data set has %lld shards of %zu bytes", func,
             (long long) ibatch, size, (long long) d->n_shards, d->data_size);
         return 0;
     }
@@ -109,7 +109,7 @@ static const char *shard_at(const struct ggml_tensor *t, size_t size, int64_t i)
 void ggml_opt_dataset_get_batch(
     ggml_opt_dataset_t dataset, struct ggml_tensor *data_batch, struct ggml_tensor *labels_batch, int64_t ibatch) {
     if (data_batch == NULL || !ggml_is_contiguous(data_batch) || (labels_batch != NULL && !ggml_is_contiguous(labels_batch))) {
-        berth_fail(GGML_STATUS_FAILED, "%s: the batch is NULL, or not contiguous", __func__);
+        berth_fail(GGML_STATUS_FAILED, "%s: the batch is NULL or not contiguous", __func__);
         return;
     }
     const int64_t n = shards_of(__func__, dataset, ggml_nbytes(data_batch), labels_batch != NULL, ibatch);
@@ -119,8 +119,9 @@ void ggml_opt_dataset_get_batch(
     if (data_batch->type != dataset->data->type ||
         (labels_batch != NULL &&
             (labels_batch->type != dataset->labels->type || ggml_nbytes(labels_batch) != (size_t) n * dataset->labels_size))) {
-        berth_fail(GGML_STATUS_FAILED, "%s: the batch has other types than the data, or %zu bytes of labels and not %zu",
-            __func__, labels_batch != NULL ? ggml_nbytes(labels_batch) : 0, (size_t) n * dataset->labels_size);
+        berth_fail(GGML_STATUS_FAILED,
+            "%s: the batch has other types than the data set, or its labels have %zu bytes instead of %zu", __func__,
+            labels_batch != NULL ? ggml_nbytes(labels_batch) : 0, (size_t) n * dataset->labels_size);
         return;
     }
     for (int64_t i = 0; i < n; i++) {

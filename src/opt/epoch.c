@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// epoch.c: all data once: batches to train on, then batches to look at; and ggml_opt_fit, which does so several times and shows
-// how it goes. What it prints, on stderr, is the reference's, byte for byte.
+// epoch.c: one pass over a data set: batches for training, then batches for validation. ggml_opt_fit runs several epochs and prints
+// its progress. The text on stderr is the same as the reference's, byte for byte.
 
 #include "core/op.h"
 
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-// Batches first to end - 1. False: an evaluation failed.
+// Runs batches first to end - 1. Returns false if an evaluation failed.
 static bool batches_run(ggml_opt_context_t o, ggml_opt_dataset_t dataset, ggml_opt_result_t result,
     ggml_opt_epoch_callback callback, bool train, int64_t first, int64_t end) {
     const int64_t start_us = ggml_time_us();
@@ -38,16 +38,17 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
         return;
     }
     if (!opt_ctx->is_static) {
-        opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: epochs need static graphs", __func__);
+        opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: an epoch requires static graphs", __func__);
         return;
     }
     const struct ggml_tensor *inputs = opt_ctx->params.inputs;
-    const int64_t batch = ggml_nelements(inputs) / dataset->data->ne[0]; // data in one
+    const int64_t batch = ggml_nelements(inputs) / dataset->data->ne[0]; // data per batch
     const int64_t split = idata_split < 0 ? dataset->ndata : idata_split;
     if (batch < 1 || ggml_nelements(inputs) % dataset->data->ne[0] != 0 || split > dataset->ndata || split % batch != 0 ||
         batch % dataset->ndata_shard != 0) {
         opt_ctx->status = berth_fail(GGML_STATUS_FAILED,
-            "%s: %lld of %lld data to train on, in batches of %lld, are no whole batches, or these no whole shards of %lld",
+            "%s: %lld of %lld training data must be a multiple of the batch size %lld, which must be a multiple of the shard "
+            "size %lld",
             __func__, (long long) split, (long long) dataset->ndata, (long long) batch, (long long) dataset->ndata_shard);
         return;
     }
@@ -60,7 +61,7 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
 
 #define CELLS 8
 
-// A cell is full, or has one of eight widths: a whole one that is the last is shown a little narrower.
+// Each cell is full or has one of eight widths. If the last cell is full, it is drawn slightly narrower.
 static void print_bar(double part) {
     static const char *const widths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     for (int i = 0; i < CELLS; i++) {
@@ -104,9 +105,9 @@ struct fit {
     ggml_opt_context_t o;
     ggml_opt_dataset_t dataset;
     ggml_opt_result_t train, val;
-    int64_t n_epoch, epoch; // epoch counts from 1; get_opt_pars sees it
-    int64_t split;          // data to train on
-    int64_t logical;        // data a step
+    int64_t n_epoch, epoch; // epoch counts from 1; get_opt_pars reads it
+    int64_t split;          // number of training data
+    int64_t logical;        // data per step
     bool silent;
 };
 
@@ -141,14 +142,14 @@ void ggml_opt_fit(ggml_backend_sched_t backend_sched, struct ggml_context *ctx_c
     enum ggml_opt_optimizer_type optimizer, ggml_opt_get_optimizer_params get_opt_pars, int64_t nepoch, int64_t nbatch_logical,
     float val_split, bool silent) {
     if (inputs == NULL || outputs == NULL || dataset == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "%s: inputs, outputs or data are NULL", __func__);
+        berth_fail(GGML_STATUS_FAILED, "%s: inputs, outputs or dataset is NULL", __func__);
         return;
     }
     const int64_t physical = ggml_nelements(inputs) / dataset->data->ne[0];
     if (physical < 1 || nbatch_logical < 1 || nbatch_logical % physical != 0 || dataset->ndata % nbatch_logical != 0 ||
         nbatch_logical / physical > INT32_MAX || !(val_split >= 0.0f && val_split < 1.0f)) {
         berth_fail(GGML_STATUS_FAILED,
-            "%s: %lld data, %lld a step, %lld a batch: each must be a multiple of the next; %g of them held back, from 0 to "
+            "%s: %lld data, %lld per step, %lld per batch: each must be a multiple of the next; val_split %g must be from 0 to "
             "below 1",
             __func__, (long long) dataset->ndata, (long long) nbatch_logical, (long long) physical, (double) val_split);
         return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// eval.c: a graph gets memory (ggml_opt_alloc), the caller fills its inputs, it is computed (ggml_opt_eval).
-// A loss that is not finite ends the graph before the way back: the parameters stay as they were, and a second pass forward looks
-// for the tensor that went first. The caller's own eval callback is asked as if ours were not there.
+// eval.c: allocates a graph (ggml_opt_alloc) and, after the caller has set its inputs, computes it (ggml_opt_eval).
+// If the loss is not finite, the graph stops before the backward pass, so that the parameters keep their values. A second forward
+// pass then searches for the first tensor that is not finite. The caller's eval callback is called as usual.
 
 #include "core/graph.h"
 #include "core/op.h"
@@ -20,7 +20,7 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx
     }
     if (opt_ctx->is_static || ctx_compute == NULL || gf == NULL || inputs == NULL || outputs == NULL) {
         opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: %s", __func__,
-            opt_ctx->is_static ? "the graphs are static" : "context, graph, inputs and outputs must be there");
+            opt_ctx->is_static ? "the graphs are static" : "context, graph, inputs or outputs are NULL");
         return;
     }
     opt_ctx->ctx_compute = ctx_compute;
@@ -30,12 +30,12 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx
     opt_ctx->status = GGML_STATUS_SUCCESS;
 }
 
-// What this pass is for, and no more than the context was made for.
+// Returns the kind of graph for this pass, limited to the kind for which the context was created.
 static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool backward) {
-    const bool due = (o->i_period + 1) % o->params.opt_period == 0;
-    const enum ggml_opt_build_type all = due ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
-    const enum ggml_opt_build_type due_kind = backward ? all : GGML_OPT_BUILD_TYPE_FORWARD;
-    return due_kind < o->params.build_type ? due_kind : o->params.build_type;
+    const bool completes_period = (o->i_period + 1) % o->params.opt_period == 0;
+    const enum ggml_opt_build_type all = completes_period ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
+    const enum ggml_opt_build_type pass_kind = backward ? all : GGML_OPT_BUILD_TYPE_FORWARD;
+    return pass_kind < o->params.build_type ? pass_kind : o->params.build_type;
 }
 
 static struct ggml_cgraph *graph_of(const struct ggml_opt_context *o, enum ggml_opt_build_type kind) {
@@ -54,7 +54,7 @@ void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
     o->ready = NULL;
     if (!o->is_static) {
         if (o->forward == NULL) {
-            o->status = berth_fail(GGML_STATUS_FAILED, "%s: no graph, ggml_opt_prepare_alloc gives one", __func__);
+            o->status = berth_fail(GGML_STATUS_FAILED, "%s: there is no graph, call ggml_opt_prepare_alloc first", __func__);
             return;
         }
         o->status = opt_build(o, kind);
@@ -75,20 +75,20 @@ void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
     o->status = GGML_STATUS_SUCCESS;
 }
 
-// ---- the numbers of a step ----
+// ---- the optimiser's hyperparameters ----
 
 static bool f32_between(float x, float low, float high) {
-    return x >= low && x <= high; // not for NaN
+    return x >= low && x <= high; // false for NaN
 }
 
-static enum ggml_status numbers_set(struct ggml_opt_context *o) {
+static enum ggml_status optimizer_params_set(struct ggml_opt_context *o) {
     const struct ggml_opt_optimizer_params p = o->params.get_opt_pars(o->params.get_opt_pars_ud);
     float numbers[7];
     size_t n;
     if (o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD) {
         if (!f32_between(p.sgd.alpha, 0.0f, INFINITY) || !f32_between(p.sgd.wd, 0.0f, 1.0f)) {
-            return berth_fail(
-                GGML_STATUS_FAILED, "ggml_opt_eval: sgd with alpha %g, wd %g", (double) p.sgd.alpha, (double) p.sgd.wd);
+            return berth_fail(GGML_STATUS_FAILED, "ggml_opt_eval: sgd: alpha %g must not be negative, wd %g must be 0 to 1",
+                (double) p.sgd.alpha, (double) p.sgd.wd);
         }
         numbers[0] = p.sgd.alpha;
         numbers[1] = p.sgd.wd;
@@ -97,7 +97,8 @@ static enum ggml_status numbers_set(struct ggml_opt_context *o) {
         if (!f32_between(p.adamw.alpha, 0.0f, INFINITY) || !f32_between(p.adamw.beta1, 0.0f, 1.0f) ||
             !f32_between(p.adamw.beta2, 0.0f, 1.0f) || !f32_between(p.adamw.eps, 0.0f, INFINITY) ||
             !f32_between(p.adamw.wd, 0.0f, 1.0f)) {
-            return berth_fail(GGML_STATUS_FAILED, "ggml_opt_eval: adamw with alpha %g, beta1 %g, beta2 %g, eps %g, wd %g",
+            return berth_fail(GGML_STATUS_FAILED,
+                "ggml_opt_eval: adamw: alpha %g, beta1 %g, beta2 %g, eps %g, wd %g: none may be negative, betas and wd at most 1",
                 (double) p.adamw.alpha, (double) p.adamw.beta1, (double) p.adamw.beta2, (double) p.adamw.eps,
                 (double) p.adamw.wd);
         }
@@ -110,19 +111,19 @@ static enum ggml_status numbers_set(struct ggml_opt_context *o) {
     return GGML_STATUS_SUCCESS;
 }
 
-// ---- computing under watch ----
+// ---- computing with a check of the loss ----
 
 struct watch {
     const struct ggml_opt_context *o;
-    ggml_backend_sched_eval_callback theirs;
-    void *their_data;
-    bool they_want;
-    bool is_search;          // for the first tensor that is not finite
-    float loss;              // NaN before it is known
-    struct ggml_tensor *bad; // what a search found
+    ggml_backend_sched_eval_callback user_callback;
+    void *user_data;
+    bool user_watches;
+    bool is_search;          // searches for the first tensor that is not finite
+    float loss;              // NaN until it is computed
+    struct ggml_tensor *bad; // result of the search
 };
 
-// NaN or infinity. Masks are full of -infinity, which is as it should be.
+// Whether t contains NaN or +infinity. -infinity is allowed, because masks contain it.
 static bool is_bad(const struct ggml_tensor *t) {
     const ggml_to_float_t widen = t->type == GGML_TYPE_F32 ? NULL : ggml_get_type_traits(t->type)->to_float;
     const size_t row_size = ggml_row_size(t->type, t->ne[0]);
@@ -163,24 +164,24 @@ static bool on_node(struct ggml_tensor *t, bool ask, void *data) {
         return ask || (w->bad == NULL && t != w->o->loss);
     }
     if (ask) {
-        w->they_want = w->theirs != NULL && w->theirs(t, true, w->their_data);
-        return w->they_want || t == w->o->loss;
+        w->user_watches = w->user_callback != NULL && w->user_callback(t, true, w->user_data);
+        return w->user_watches || t == w->o->loss;
     }
-    const bool go_on = !w->they_want || w->theirs(t, false, w->their_data);
+    const bool go_on = !w->user_watches || w->user_callback(t, false, w->user_data);
     return (t != w->o->loss || watch_loss(w, t)) && go_on;
 }
 
 static enum ggml_status ready_compute(struct ggml_opt_context *o, struct watch *w) {
     ggml_backend_sched_t sched = o->params.backend_sched;
-    w->theirs = sched->callback;
-    w->their_data = sched->callback_data;
+    w->user_callback = sched->callback;
+    w->user_data = sched->callback_data;
     ggml_backend_sched_set_eval_callback(sched, on_node, w);
     const enum ggml_status status = ggml_backend_sched_graph_compute(sched, o->ready);
-    ggml_backend_sched_set_eval_callback(sched, w->theirs, w->their_data);
+    ggml_backend_sched_set_eval_callback(sched, w->user_callback, w->user_data);
     return status;
 }
 
-// The first of the parameters and nodes up to the loss that holds NaN or infinity.
+// Returns the first input, parameter or node up to the loss that contains NaN or +infinity.
 static const struct ggml_tensor *find_bad(struct ggml_opt_context *o) {
     for (int i = 0; i < o->ready->n_leafs; i++) {
         if ((o->ready->leafs[i]->flags & GGML_TENSOR_FLAG_INPUT) != 0 && is_bad(o->ready->leafs[i])) {
@@ -199,8 +200,9 @@ static const struct ggml_tensor *find_bad(struct ggml_opt_context *o) {
 static enum ggml_status report_bad(struct ggml_opt_context *o, float loss) {
     const struct ggml_tensor *bad = find_bad(o);
     return berth_fail(GGML_STATUS_FAILED,
-        "ggml_opt_eval: step %lld: the loss is %g, no step was taken; first not finite: %s (%s)", (long long) o->iter,
-        (double) loss, bad != NULL ? bad->name : "the loss itself", bad != NULL ? ggml_op_desc(bad) : ggml_op_desc(o->loss));
+        "ggml_opt_eval: step %lld: the loss is %g, no step was taken; first tensor that is not finite: %s (%s)",
+        (long long) o->iter, (double) loss, bad != NULL ? bad->name : "the loss itself",
+        bad != NULL ? ggml_op_desc(bad) : ggml_op_desc(o->loss));
 }
 
 // ---- evaluation ----
@@ -214,7 +216,7 @@ static enum ggml_status result_add(struct ggml_opt_context *o, struct ggml_opt_r
         if (preds == NULL) {
             return GGML_STATUS_ALLOC_FAILED;
         }
-        if (isfinite(loss)) { // else they were not computed
+        if (isfinite(loss)) { // otherwise pred and ncorrect were not computed
             ggml_backend_tensor_get(o->pred, preds, 0, ggml_nbytes(o->pred));
             ggml_backend_tensor_get(o->ncorrect, &out.ncorrect, 0, sizeof out.ncorrect);
         } else {
@@ -231,7 +233,7 @@ static enum ggml_status result_add(struct ggml_opt_context *o, struct ggml_opt_r
 static enum ggml_status ready_eval(struct ggml_opt_context *o, struct ggml_opt_result *result) {
     const bool is_step = o->ready == o->step && o->step != NULL;
     if (is_step) {
-        const enum ggml_status status = numbers_set(o);
+        const enum ggml_status status = optimizer_params_set(o);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
@@ -262,12 +264,13 @@ void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result) {
         return;
     }
     if (opt_ctx->ready == NULL) {
-        opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: nothing to evaluate, ggml_opt_alloc comes first", __func__);
+        opt_ctx->status =
+            berth_fail(GGML_STATUS_FAILED, "%s: there is no graph to evaluate, call ggml_opt_alloc first", __func__);
         return;
     }
     opt_ctx->status = ready_eval(opt_ctx, result);
     opt_ctx->ready = NULL;
-    if (!opt_ctx->is_static) { // the caller may free them now
+    if (!opt_ctx->is_static) { // the caller may free these graphs now
         opt_ctx->forward = opt_ctx->grad = opt_ctx->step = NULL;
         opt_ctx->params.inputs = opt_ctx->params.outputs = NULL;
     }

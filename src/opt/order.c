@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the random order of data. Runs that follow the reference's step by step need its order: the Mersenne twister, numbers
-// below a bound by multiplication (Lemire, arXiv 1805.10941), and Fisher-Yates with two exchanges a number while the product of
-// both bounds fits 32 bits. ../tests compares with the reference itself.
+// order.c: the random order of data. To repeat a run of the reference step by step, the order must be the same as the reference's.
+// It uses the Mersenne twister, Lemire's multiplication for numbers below a bound (arXiv 1805.10941), and Fisher-Yates with two
+// exchanges per random number while the product of both bounds fits 32 bits. A test compares it with the reference.
 
 #include "opt/opt.h"
 
@@ -37,7 +37,7 @@ uint32_t opt_rng_next(struct opt_rng *rng) {
     return y ^ (y >> 18);
 }
 
-// 0 .. n - 1, 1 <= n < 2^32
+// Returns a random number in 0 .. n - 1, for 1 <= n < 2^32.
 static uint64_t rng_below(struct opt_rng *rng, uint64_t n) {
     uint64_t product = opt_rng_next(rng) * n;
     if ((uint32_t) product < n) {
@@ -56,7 +56,7 @@ static void order_swap(int64_t *order, int64_t i, uint64_t j) {
 }
 
 void opt_shuffle(struct opt_rng *rng, int64_t *order, int64_t n) {
-    if (n <= 1 || n > UINT32_MAX) { // more data than 32 bits count stay as they are
+    if (n <= 1 || n > UINT32_MAX) { // orders of more than 32 bits of entries are not shuffled
         return;
     }
     int64_t i = 1;

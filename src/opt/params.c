@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// params.c: parameters of optimisers and of contexts, and names.
+// params.c: default parameters of optimisers and contexts, and the names of optimisers.
 
 #include "ggml-opt.h"
 
@@ -11,7 +11,7 @@ struct ggml_opt_optimizer_params ggml_opt_get_default_optimizer_params(void *use
     };
 }
 
-// userdata points at the parameters; the defaults if it is NULL.
+// userdata points to the parameters. If it is NULL, the defaults are returned.
 struct ggml_opt_optimizer_params ggml_opt_get_constant_optimizer_params(void *userdata) {
     return userdata != NULL ? *(struct ggml_opt_optimizer_params *) userdata : ggml_opt_get_default_optimizer_params(NULL);
 }

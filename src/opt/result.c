@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// result.c: losses and counts of many evaluations, and how certain their means are. All functions take NULL.
+// result.c: the losses and counts of several evaluations, and the uncertainty of their means. All functions accept NULL.
 
 #include "opt/opt.h"
 
@@ -68,7 +68,8 @@ static void figure_set(double *figure, double value, double *uncertainty, double
     }
 }
 
-// Of means the mean, and its standard error; of sums the sum, and the deviation of one.
+// For mean losses, returns their mean and its standard error. For summed losses, returns their sum and the standard deviation of
+// one loss.
 void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc) {
     const size_t n = result != NULL ? result->n_losses : 0;
     if (n == 0) {
@@ -88,7 +89,7 @@ void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc) {
     figure_set(loss, result->is_mean ? mean : sum, unc, sqrt(result->is_mean ? variance / (double) n : variance));
 }
 
-// As many as ndata says.
+// pred must have as many entries as ggml_opt_result_ndata returns.
 void ggml_opt_result_pred(ggml_opt_result_t result, int32_t *pred) {
     if (result != NULL && pred != NULL && result->n_preds > 0) {
         memcpy(pred, result->preds, result->n_preds * sizeof pred[0]);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// state.c: what a parameter has while it is trained: the sum of its gradients over a period, and the moments of AdamW. It lies
-// where the parameter lies, so that a step moves nothing between devices.
+// state.c: the training state of a parameter: the sum of its gradients over a period, and the moments of AdamW. The state is in the
+// same kind of memory as the parameter, so that a step copies nothing between devices.
 
 #include "core/op.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-// Without accumulators a step reads the gradient of its one pass. Dynamic graphs have them always, as in the reference: programs
-// ask for them (ggml_opt_grad_acc).
+// Without accumulators, a step reads the gradients of its only backward pass. Dynamic graphs always have accumulators, as in the
+// reference, because programs read them (ggml_opt_grad_acc).
 bool opt_needs_acc(const struct ggml_opt_context *o) {
     return !(o->is_static && o->params.build_type == GGML_OPT_BUILD_TYPE_OPT && o->params.opt_period == 1);
 }
@@ -23,11 +23,11 @@ static void state_fini(struct opt_state *s) {
     *s = (struct opt_state){0};
 }
 
-static bool is_of(const struct opt_state *s, const struct ggml_tensor *param) {
+static bool state_matches(const struct opt_state *s, const struct ggml_tensor *param) {
     return s->param == param && memcmp(s->ne, param->ne, sizeof s->ne) == 0;
 }
 
-static ggml_backend_buffer_type_t memory_for(const struct ggml_opt_context *o, const struct ggml_tensor *param) {
+static ggml_backend_buffer_type_t state_buft(const struct ggml_opt_context *o, const struct ggml_tensor *param) {
     if (param->buffer != NULL) {
         return ggml_backend_buffer_is_host(param->buffer) ? ggml_backend_cpu_buffer_type()
                                                           : ggml_backend_buffer_get_type(param->buffer);
@@ -54,7 +54,7 @@ static bool state_init(struct ggml_opt_context *o, struct opt_state *s, const st
     if (s->acc == NULL && s->moments[0] == NULL) {
         return s->ctx != NULL;
     }
-    s->buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->ctx, memory_for(o, param));
+    s->buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->ctx, state_buft(o, param));
     if (s->buffer == NULL) {
         state_fini(s);
         return false;
@@ -66,10 +66,10 @@ static bool state_init(struct ggml_opt_context *o, struct opt_state *s, const st
 struct opt_state *opt_state_of(struct ggml_opt_context *o, const struct ggml_tensor *param) {
     struct opt_state *free_slot = NULL;
     for (size_t i = 0; i < o->n_states; i++) {
-        if (is_of(&o->states[i], param)) {
+        if (state_matches(&o->states[i], param)) {
             return &o->states[i];
         }
-        if (o->states[i].param == param) { // another tensor lay there
+        if (o->states[i].param == param) { // the address belonged to another tensor before
             state_fini(&o->states[i]);
             free_slot = &o->states[i];
         }

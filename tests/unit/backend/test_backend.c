@@ -519,7 +519,7 @@ static void training(void **state) {
     assert_int_equal(params.opt_period, 1);
     assert_string_equal(ggml_opt_optimizer_name(params.optimizer), "adamw");
     assert_null(ggml_opt_init(params));
-    assert_error("ggml_opt_init: there is no scheduler");
+    assert_error("ggml_opt_init: the scheduler is NULL");
     double loss = 1, unc = 1;
     ggml_opt_result_loss(NULL, &loss, &unc);
     assert_true(loss == 0 && isnan(unc)); // as of an empty result

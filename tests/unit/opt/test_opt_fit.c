@@ -190,15 +190,15 @@ static void test_fit_refused(void **state) {
     expect_error("NULL");
     l.inputs = inputs;
     fit(&l, 1, 6, 0.0f, true); // no whole batches of 4
-    expect_error("24 data, 6 a step, 4 a batch");
+    expect_error("24 data, 6 per step, 4 per batch");
     fit(&l, 1, 16, 0.0f, true); // 24 are no whole steps
-    expect_error("24 data, 16 a step, 4 a batch");
+    expect_error("24 data, 16 per step, 4 per batch");
     fit(&l, 1, 0, 0.0f, true);
-    expect_error("0 a step");
+    expect_error("0 per step");
     fit(&l, 1, 8, 1.0f, true);
-    expect_error("1 of them held back");
+    expect_error("val_split 1 must");
     fit(&l, 1, 8, NAN, true);
-    expect_error("nan of them held back");
+    expect_error("val_split nan must");
     float w[2];
     ggml_backend_tensor_get(l.w, w, 0, sizeof w);
     assert_memory_equal(w, start, sizeof w);
@@ -372,7 +372,7 @@ static void test_prepare_refused(void **state) {
     assert_non_null(opt);
     ggml_opt_prepare_alloc(opt, l.compute, NULL, l.inputs, l.outputs);
     assert_int_equal(berth_opt_status(opt), GGML_STATUS_FAILED);
-    expect_error("must be there");
+    expect_error("are NULL");
     ggml_opt_epoch(opt, l.data, NULL, NULL, -1, NULL, NULL);
     expect_error("static graphs");
     ggml_opt_epoch(opt, NULL, NULL, NULL, -1, NULL, NULL);
@@ -431,9 +431,9 @@ static void test_batches_refused(void **state) {
     ggml_opt_dataset_get_batch(l.data, l.inputs, NULL, 0);
     expect_error("labels, the batch has none");
     ggml_opt_dataset_get_batch(l.data, l.inputs, labels, N_DATA / BATCH);
-    expect_error("batch 6 of 32 bytes, there are 24 shards");
+    expect_error("batch 6 of 32 bytes: the data set has 24 shards");
     ggml_opt_dataset_get_batch(l.data, l.inputs, ggml_view_1d(l.compute, labels, 2, 0), 0);
-    expect_error("8 bytes of labels and not 16");
+    expect_error("labels have 8 bytes instead of 16");
     ggml_opt_dataset_get_batch(l.data, ggml_new_tensor_2d(l.compute, GGML_TYPE_I32, 2, BATCH), labels, 0);
     expect_error("other types");
     ggml_opt_dataset_shuffle(NULL, l.data, -1);
