@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// arena.c: memory for the blocks of one file. Small pieces are packed into chunks without a header each; a piece that is
-// large against a chunk gets one of its own, so at most a piece's own size is lost at a chunk's end.
+// arena.c: memory for the blocks of one file. Small blocks are packed into chunks without a header per block. A block that is large
+// relative to a chunk gets its own chunk, so that the unused end of a chunk is smaller than a large block.
 
 #include "gguf/context.h"
 
@@ -9,10 +9,11 @@
 
 struct gguf_chunk {
     struct gguf_chunk *next;
-    size_t size; // of the data
+    size_t size; // bytes of data
     char data[];
 };
-_Static_assert(sizeof(struct gguf_chunk) == GGUF_CHUNK_HEAD, "what a caller leaves free is what a chunk needs");
+_Static_assert(
+    sizeof(struct gguf_chunk) == GGUF_CHUNK_HEAD, "berth_gguf_arena_adopt turns the first GGUF_CHUNK_HEAD bytes into this head");
 
 static struct gguf_chunk *chunk_new(struct gguf_arena *arena, size_t size) {
     size_t total;
@@ -27,9 +28,9 @@ static struct gguf_chunk *chunk_new(struct gguf_arena *arena, size_t size) {
     return chunk;
 }
 
-// Puts a chunk that is full behind the one being filled.
+// Inserts a full chunk after the chunk that is being filled.
 static void *chunk_link(struct gguf_arena *arena, struct gguf_chunk *chunk) {
-    if (arena->chunks == NULL) { // the next small piece opens another
+    if (arena->chunks == NULL) { // the next small block starts a new chunk
         chunk->next = NULL;
         arena->chunks = chunk;
         arena->used = chunk->size;
@@ -42,7 +43,7 @@ static void *chunk_link(struct gguf_arena *arena, struct gguf_chunk *chunk) {
 
 void *berth_gguf_arena_adopt(struct gguf_arena *arena, void *block, size_t size) {
     struct gguf_chunk *chunk = berth_realloc(block, GGUF_CHUNK_HEAD + size);
-    if (chunk == NULL) { // not even smaller: it stays as large as it is
+    if (chunk == NULL) { // shrinking failed: the block keeps its size
         chunk = block;
     }
     chunk->size = size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// context.c: a gguf_context from birth to death, and what is true of it as a whole.
+// context.c: creates and frees a gguf_context, and answers queries about it.
 
 #include "gguf/context.h"
 
@@ -38,7 +38,7 @@ size_t berth_gguf_memory(const struct gguf_context *ctx) {
     return sizeof *ctx + ctx->arena.total + berth_gguf_table_size(&ctx->kv) + berth_gguf_table_size(&ctx->info);
 }
 
-// One row a type: its name and its bytes in a file.
+// One row per type: its name and its bytes in a file.
 static const struct type_row {
     const char *name;
     size_t size;
@@ -66,7 +66,7 @@ size_t gguf_type_size(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? types[type].size : 0;
 }
 
-// ggml declares it outside of extern "C": programs in C++ that know it from there ask for this name.
+// ggml declares gguf_type_size outside of extern "C", so that C++ programs that use ggml's header link to this name.
 GGML_API size_t gguf_type_size_cxx(enum gguf_type type) __asm__("_Z14gguf_type_size9gguf_type")
     __attribute__((alias("gguf_type_size")));
 
@@ -100,7 +100,7 @@ int64_t gguf_get_n_tensors(const struct gguf_context *ctx) {
 static const void *item_at(const struct gguf_table *table, int64_t id, const char *caller, const char *what) {
     if (id < 0 || (uint64_t) id >= table->n) {
         return BERTH_FAIL_NULL(
-            GGML_STATUS_FAILED, "%s: there is no %s %lld, there are %zu", caller, what, (long long) id, table->n);
+            GGML_STATUS_FAILED, "%s: there is no %s %lld, the number is %zu", caller, what, (long long) id, table->n);
     }
     return table->items[id];
 }

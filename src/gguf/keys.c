@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// keys.c: the values of keys, by id. A value that is asked for as what it is not is an error and 0 or NULL.
-// An array of one element answers as its element, and a value as an array of one: programs rely on both.
+// keys.c: reads the values of keys by id. Reading a value as a wrong type is an error and returns 0 or NULL. An array of one
+// element can be read as a value, and a value as an array of one element, because programs rely on both.
 
 #include "gguf/context.h"
 
@@ -25,7 +25,7 @@ enum gguf_type gguf_get_arr_type(const struct gguf_context *ctx, int64_t key_id)
         return GGUF_TYPE_COUNT;
     }
     if (!(kv->flags & GGUF_FLAG_ARRAY)) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_get_arr_type: '%s' is no array but %s", kv->key, gguf_type_name(kv->type));
+        berth_fail(GGML_STATUS_FAILED, "gguf_get_arr_type: '%s' is %s, not an array", kv->key, gguf_type_name(kv->type));
         return GGUF_TYPE_COUNT;
     }
     return (enum gguf_type) kv->type;
@@ -35,20 +35,20 @@ static size_t kv_n(const struct gguf_kv *kv) {
     return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) berth_gguf_kv_value(kv))->n : 1;
 }
 
-// The numbers of a value or array; strings have none.
+// Returns the number or the elements of an array. Not for strings.
 static const void *kv_numbers(const struct gguf_kv *kv) {
     const void *value = berth_gguf_kv_value(kv);
     return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) value)->data : value;
 }
 
-// Copies the one number of this type; leaves out as it is, after an error, where there is none.
+// Copies the single number of this type to out. After an error, leaves out unchanged.
 static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_type type, void *out, const char *caller) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
     if (kv == NULL) {
         return;
     }
     if (kv->type != type || kv_n(kv) != 1) {
-        berth_fail(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, not one %s", caller, kv->key, kv_n(kv),
+        berth_fail(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s, not one %s", caller, kv->key, kv_n(kv),
             gguf_type_name(kv->type), gguf_type_name(type));
         return;
     }
@@ -71,7 +71,7 @@ static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i
     }
     const size_t n = kv_n(kv);
     if (kv->type != GGUF_TYPE_STRING || i >= n || (only && n != 1)) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, string %zu is asked for", caller, kv->key, n,
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s, not a string %zu", caller, kv->key, n,
             gguf_type_name(kv->type), i);
     }
     const struct gguf_list *list = berth_gguf_kv_value(kv);
@@ -97,7 +97,7 @@ static const void *get_data(const struct gguf_context *ctx, int64_t id, bool onl
         return NULL;
     }
     if (kv->type == GGUF_TYPE_STRING || (only && kv_n(kv) != 1)) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, %s is asked for", caller, kv->key, kv_n(kv),
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s, not %s", caller, kv->key, kv_n(kv),
             gguf_type_name(kv->type), only ? "one number" : "an array of numbers");
     }
     return kv_numbers(kv);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
-// make.c: a ggml_context with the tensors of a file. With data, it comes as one tensor of bytes, in front, which the others
-// point into.
+// make.c: creates a ggml_context with the tensors of a file. If the data is read, the first tensor holds all of it as bytes, and
+// the other tensors point into it.
 
 #include "gguf/read.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-// Whether the file holds the data that its header promises.
+// Whether the file contains all data that its header describes.
 static bool data_is_there(const struct gguf_context *ctx, struct gguf_source *s) {
     const uint64_t end = (uint64_t) ctx->data_offset + ctx->data_size;
     unsigned char last;
-    if (s->size == GGUF_SIZE_UNKNOWN && ctx->data_size > 0) { // no memory on a promise: look at the last byte first
+    if (s->size == GGUF_SIZE_UNKNOWN && ctx->data_size > 0) { // read the last byte before allocating memory
         if (s->callback == NULL) {
-            return berth_gguf_source_fail(s, s->at, "%zu bytes of tensors need a file that can be seeked", ctx->data_size);
+            return berth_gguf_source_fail(s, s->at, "%zu bytes of tensors require a seekable file", ctx->data_size);
         }
         return berth_gguf_source_seek(s, end - 1) && berth_gguf_source_read(s, &last, 1, "data of the tensors");
     }
     if (ctx->data_size > 0 && end > s->size) {
-        return berth_gguf_source_fail(s, ctx->data_offset, "the tensors take %zu bytes, but %" PRIu64 " are there",
+        return berth_gguf_source_fail(s, ctx->data_offset, "the tensors need %zu bytes, but the file has only %" PRIu64,
             ctx->data_size, s->size > ctx->data_offset ? s->size - ctx->data_offset : 0);
     }
     return true;
@@ -29,7 +29,7 @@ static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
         struct ggml_tensor *t = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
-        BERTH_ASSERT(!berth_is_poison(t)); // the reader has the same rules, and context_new has made room
+        BERTH_ASSERT(!berth_is_poison(t)); // the reader has checked the same rules, and context_new made the arena large enough
         ggml_set_name(t, info->name);
         if (data != NULL) {
             t->data = data + info->offset;
@@ -37,7 +37,7 @@ static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out
     }
 }
 
-// Fewer than 2^32 tensors and 2^63 bytes: the sum does not pass 64 bits.
+// There are fewer than 2^32 tensors and 2^63 bytes of data, so that the sum does not exceed 64 bits.
 static struct ggml_context *context_new(size_t n_tensors, size_t data_size) {
     const size_t size = n_tensors * ggml_tensor_overhead() + GGML_PAD(data_size, (size_t) GGML_MEM_ALIGN);
     return ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = data_size == 0});
@@ -66,7 +66,7 @@ bool berth_gguf_tensors_make(struct gguf_context *ctx, struct gguf_source *s, st
     ggml_set_no_alloc(out, false);
     struct ggml_tensor *data = ggml_new_tensor_1d(out, GGML_TYPE_I8, (int64_t) ctx->data_size);
     BERTH_ASSERT(!berth_is_poison(data));
-    ggml_set_name(data, "GGUF tensor data binary blob"); // programs know it by this name
+    ggml_set_name(data, "GGUF tensor data binary blob"); // programs look it up by this name
     if (ctx->data_size > 0 && (!berth_gguf_source_seek(s, ctx->data_offset) ||
                                   !berth_gguf_source_read(s, data->data, ctx->data_size, "data of the tensors"))) {
         ggml_free(out);

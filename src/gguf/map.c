@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map.c: a GGUF file mapped into memory. The header is parsed from the map as from any buffer; tensors point into it, so
-// loading costs no copy and processes share the pages.
+// map.c: maps a GGUF file into memory. The header is parsed from the mapping like from any buffer. Tensors point into the mapping,
+// so that loading copies nothing and processes share the pages.
 
 #include "base/min.h"
 #include "berth-gguf.h"
@@ -11,18 +11,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STEP_SIZE ((size_t) 8 << 20) // between two calls of the progress callback
+#define STEP_SIZE ((size_t) 8 << 20) // bytes between two calls of the progress callback
 
 struct berth_gguf_map {
-    unsigned char *bytes; // of the whole file
-    bool is_copy;         // in memory of the allocator
+    unsigned char *bytes; // all bytes of the file
+    bool is_copy;         // bytes is allocated memory, not a mapping
     size_t size;
     struct gguf_context *meta;
     struct ggml_context *tensors;
-    size_t data_size; // from data_offset to the last byte of the last tensor
+    size_t data_size; // bytes from data_offset to the end of the last tensor
 };
 
-// All bytes of a file; NULL with *why. Of one that is cut short meanwhile nothing is taken.
+// Reads all bytes of a file. After an error, or if the file shrinks meanwhile, returns NULL and sets *why.
 static unsigned char *copy_make(int fd, size_t size, const char **why) {
     unsigned char *bytes = berth_aligned_alloc((size_t) sysconf(_SC_PAGESIZE), size);
     *why = bytes == NULL ? "out of memory for a copy" : NULL;
@@ -31,7 +31,7 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
         if (n > 0) {
             at += (size_t) n;
         } else if (n == 0) {
-            *why = "it was cut short while it was read";
+            *why = "it became shorter while it was read";
         } else if (errno != EINTR) {
             *why = strerror(errno);
         }
@@ -43,10 +43,10 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
     return bytes;
 }
 
-// Opens and maps, or reads; the descriptor is not needed afterwards.
+// Opens the file and maps it or reads it. The descriptor is closed afterwards.
 static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     uint64_t size;
-    const char *why = "no name";
+    const char *why = "the name is NULL";
     const int fd = path == NULL ? -1 : berth_file_open_fd(path, &size, &why);
     if (fd < 0) {
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path, why);
@@ -70,12 +70,14 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     return true;
 }
 
-// Every tensor's bytes are in the file; its data points there. The padding behind the last one may be missing.
+// Checks that the bytes of every tensor are in the file and sets the tensors' data. The padding after the last tensor may be
+// missing.
 static bool tensors_place(struct berth_gguf_map *map, const char *path) {
     const size_t data_offset = gguf_get_data_offset(map->meta);
     struct ggml_tensor *t = ggml_get_first_tensor(map->tensors);
     for (int64_t i = 0; i < gguf_get_n_tensors(map->meta); i++, t = ggml_get_next_tensor(map->tensors, t)) {
-        const size_t end = gguf_get_tensor_offset(map->meta, i) + gguf_get_tensor_size(map->meta, i); // checked by the reader
+        const size_t end =
+            gguf_get_tensor_offset(map->meta, i) + gguf_get_tensor_size(map->meta, i); // cannot overflow: checked by the reader
         if (end > 0 && (data_offset > map->size || end > map->size - data_offset)) {
             return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: tensor '%s' ends at offset %zu, but the file has %zu bytes",
                 path, t->name, data_offset + end, map->size);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// read.c: a gguf_context from bytes that nobody vouches for: the header as a whole, and tensors. Keys are in read_key.c.
+// read.c: parses the header of untrusted bytes into a gguf_context: version, counts and tensors. read_key.c parses the keys.
 //
 //     magic "GGUF" | version u32 | n_tensors i64 | n_kv i64 | kv ... | tensor ... | padding | data
 //     kv      key | type u32 | value;   an array is  type u32 | n u64 | elements;   a string is  n u64 | bytes
 //     tensor  name | n_dims u32 | ne i64 ... | type u32 | offset u64
 //
-// Every count is compared with the bytes that are left before memory is taken for it; where their number is unknown (a pipe),
-// memory grows with what has been read. Every refusal says what is wrong and at which offset.
-// The time is linear in the header's bytes.
+// Before memory is allocated for a count, the count is compared with the remaining bytes. If their number is unknown (a pipe),
+// memory grows with the bytes read. Every error states its reason and its offset. The time is linear in the size of the header.
 
 #include "gguf/read.h"
 #include "core/type.h"
@@ -16,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Smallest sizes in a file.
+// The smallest sizes in a file, in bytes.
 #define KV_SIZE_MIN 14     // length, one letter, type, one byte
 #define TENSOR_SIZE_MIN 24 // length, no name, n_dims, no extent, type, offset
 
@@ -38,8 +37,9 @@ static bool alignment_find(struct gguf_reader *r) {
     return true;
 }
 
-// Extents, type and offset of a tensor, in file order.
-static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_MAX_DIMS], struct gguf_info *info, size_t *size) {
+// Reads the extents, type and offset of a tensor, in file order.
+static bool layout_read(
+    struct gguf_reader *r, const char *name, int64_t ne[GGML_MAX_DIMS], struct gguf_info *info, size_t *size) {
     uint64_t at = r->s->at;
     uint32_t n_dims, type;
     if (!GGUF_READ(r, &n_dims, "number of dimensions")) {
@@ -47,7 +47,7 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
     }
     if (n_dims > GGML_MAX_DIMS) {
         return berth_gguf_source_fail(
-            r->s, at, "tensor '%s' has %" PRIu32 " dimensions, the most are %d", name, n_dims, GGML_MAX_DIMS);
+            r->s, at, "tensor '%s' has %" PRIu32 " dimensions, the limit is %d", name, n_dims, GGML_MAX_DIMS);
     }
     at = r->s->at;
     if (!berth_gguf_source_read(r->s, ne, n_dims * sizeof *ne, "extents")) {
@@ -58,13 +58,13 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
         return false;
     }
     if (type >= GGML_TYPE_COUNT || berth_type_row((enum ggml_type) type) == NULL) {
-        return berth_gguf_source_fail(r->s, type_at, "tensor '%s' is of type %" PRIu32 ", which is none", name, type);
+        return berth_gguf_source_fail(r->s, type_at, "tensor '%s' has the unknown type %" PRIu32, name, type);
     }
     info->type = (uint8_t) type;
     if (!berth_gguf_nbytes((enum ggml_type) type, ne, size)) {
         const bool is_negative = ne[0] < 0 || ne[1] < 0 || ne[2] < 0 || ne[3] < 0;
         const bool is_whole = ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
-        const char *why = is_whole ? "more than 2^63 elements or bytes" : "no whole blocks";
+        const char *why = is_whole ? "more than 2^63 elements or bytes" : "rows are not a multiple of the block size";
         return berth_gguf_source_fail(r->s, at,
             "tensor '%s' of type %s with %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " elements: %s", name,
             ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3], is_negative ? "an extent is negative" : why);
@@ -82,24 +82,24 @@ static bool tensor_read(struct gguf_reader *r) {
     const char *name = (const char *) berth_gguf_scratch(r);
     if (name_size >= GGML_MAX_NAME) {
         return berth_gguf_source_fail(
-            r->s, at, "the tensor name '%.80s' has %zu bytes, the most are %d", name, name_size, GGML_MAX_NAME - 1);
+            r->s, at, "the tensor name '%.80s' has %zu bytes, the limit is %d", name, name_size, GGML_MAX_NAME - 1);
     }
     if (berth_gguf_table_find(&ctx->info, name) >= 0) {
-        return berth_gguf_source_fail(r->s, at, "tensor '%s' is there twice", name);
+        return berth_gguf_source_fail(r->s, at, "tensor '%s' occurs twice", name);
     }
     int64_t ne[GGML_MAX_DIMS] = {1, 1, 1, 1};
-    struct gguf_info shape = {0};
-    if (!shape_read(r, name, ne, &shape, &size)) {
+    struct gguf_info parsed = {0};
+    if (!layout_read(r, name, ne, &parsed, &size)) {
         return false;
     }
-    if (shape.offset != ctx->data_size) { // alignment included: data_size is always aligned
-        const char *why = shape.offset < ctx->data_size ? "it overlaps another" : "there is a hole before it";
+    if (parsed.offset != ctx->data_size) { // data_size is aligned, so that this checks the alignment, too
+        const char *why = parsed.offset < ctx->data_size ? "it overlaps another" : "there is a hole before it";
         return berth_gguf_source_fail(r->s, r->s->at - 8,
-            "tensor '%s' of %zu bytes lies at %" PRIu64 " of the data, but must at %zu: %s", name, size, shape.offset,
-            ctx->data_size, shape.offset % ctx->alignment != 0 ? "not aligned" : why);
+            "tensor '%s' of %zu bytes has data offset %" PRIu64 ", expected %zu: %s", name, size, parsed.offset, ctx->data_size,
+            parsed.offset % ctx->alignment != 0 ? "not aligned" : why);
     }
     if (!berth_add_ok(ctx->data_size, size, &end) || !berth_pad_ok(end, ctx->alignment, &end) || end > INT64_MAX) {
-        return berth_gguf_source_fail(r->s, at, "tensor '%s' of %zu bytes ends past 2^63", name, size);
+        return berth_gguf_source_fail(r->s, at, "tensor '%s' of %zu bytes ends after 2^63 bytes", name, size);
     }
     const bool ones = memcmp(ne, berth_gguf_ones, sizeof ne) == 0;
     const size_t before = ones ? 0 : sizeof ne;
@@ -110,8 +110,8 @@ static bool tensor_read(struct gguf_reader *r) {
     }
     struct gguf_info *info = (struct gguf_info *) (void *) (block + before);
     memcpy(block, ne, before);
-    info->offset = shape.offset;
-    info->type = shape.type;
+    info->offset = parsed.offset;
+    info->type = parsed.type;
     info->flags = ones ? GGUF_FLAG_ONES : 0;
     memcpy(info->name, name, name_size + 1);
     ctx->data_size = end;
@@ -125,7 +125,7 @@ static bool version_read(struct gguf_reader *r) {
         return false;
     }
     if (memcmp(magic, GGUF_MAGIC, sizeof magic) != 0) {
-        return berth_gguf_source_fail(s, 0, "no GGUF file: it begins with %02x %02x %02x %02x, not with \"" GGUF_MAGIC "\"",
+        return berth_gguf_source_fail(s, 0, "not a GGUF file: it begins with %02x %02x %02x %02x, not with \"" GGUF_MAGIC "\"",
             magic[0], magic[1], magic[2], magic[3]);
     }
     uint32_t version;
@@ -137,8 +137,8 @@ static bool version_read(struct gguf_reader *r) {
             s, 4, "a big-endian file (version 0x%08" PRIx32 "): convert it to little-endian first", version);
     }
     if (version < 2 || version > GGUF_VERSION) {
-        static const char *const old[] = {"none", "no longer in use"};
-        return berth_gguf_source_fail(s, 4, "version %" PRIu32 " is %s, 2 and %d are read", version,
+        static const char *const old[] = {"invalid", "no longer supported"};
+        return berth_gguf_source_fail(s, 4, "version %" PRIu32 " is %s, supported are 2 and %d", version,
             version < 2 ? old[version] : "newer than this library", GGUF_VERSION);
     }
     r->ctx->version = version;
@@ -152,7 +152,10 @@ static bool counts_read(struct gguf_reader *r) {
         return false;
     }
     if (n_tensors < 0 || (uint64_t) n_tensors > GGUF_TABLE_MAX || n_kv < 0 || (uint64_t) n_kv > GGUF_TABLE_MAX) {
-        return berth_gguf_source_fail(s, 8, "%" PRId64 " tensors and %" PRId64 " keys", n_tensors, n_kv);
+        return berth_gguf_source_fail(s, 8,
+            "the header states %" PRId64 " tensors and %" PRId64
+            " keys, expected 0 to %zu of each: the file is damaged, get it again",
+            n_tensors, n_kv, GGUF_TABLE_MAX);
     }
     if (!berth_gguf_source_holds(s, (uint64_t) n_tensors, TENSOR_SIZE_MIN, "tensors") ||
         !berth_gguf_source_holds(s, (uint64_t) n_kv, KV_SIZE_MIN, "keys")) {
@@ -163,13 +166,14 @@ static bool counts_read(struct gguf_reader *r) {
     return true;
 }
 
-// Where the data begins: aligned, and not past the file's end. Without tensors there is no padding.
+// Computes the start of the data section, which is aligned and must not be after the end of the file. Without tensors there is no
+// padding.
 static bool data_find(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
     size_t end;
     if (!berth_pad_ok((size_t) r->s->at, ctx->info.n > 0 ? ctx->alignment : 1, &ctx->data_offset) ||
         !berth_add_ok(ctx->data_offset, ctx->data_size, &end) || end > INT64_MAX) {
-        return berth_gguf_source_fail(r->s, r->s->at, "%zu bytes of data end past 2^63", ctx->data_size);
+        return berth_gguf_source_fail(r->s, r->s->at, "%zu bytes of data end after 2^63", ctx->data_size);
     }
     if (ctx->data_offset > r->s->size) {
         return berth_gguf_source_fail(r->s, r->s->at, "the file ends before its data, which begins at %zu", ctx->data_offset);
@@ -214,7 +218,7 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
         gguf_free(r.ctx);
         return NULL;
     }
-    if (s->file != NULL && s->base > 0) { // programs seek to it in the file that they gave
+    if (s->file != NULL && s->base > 0) { // data_offset counts from the start of the caller's file
         r.ctx->data_offset += (size_t) s->base;
     }
     return r.ctx;
@@ -231,7 +235,7 @@ struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params
 
 struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params) {
     uint64_t size;
-    const char *why = "no name";
+    const char *why = "the name is NULL";
     FILE *file = fname == NULL ? NULL : berth_file_open(fname, &size, &why);
     if (file == NULL) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", fname == NULL ? "(NULL)" : fname, why);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// read_key.c: the keys of a file and their values: numbers, strings, arrays. Numbers of a known size go straight into the
-// context; what has to be whole before its size is known goes through the reader's scratch.
+// read_key.c: parses the keys of a file and their values: numbers, strings, arrays. Numbers of known size are read directly into
+// the context. Data whose size is unknown until it is complete is first read into the reader's scratch.
 
 #include "gguf/read.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define STRING_SIZE_MIN 8 // in a file: its length
+#define STRING_SIZE_MIN 8 // bytes in a file: the length
 
-// What is read at once while nobody knows how much there is.
+// Bytes per read if the total size is unknown.
 #define STEP_SIZE ((size_t) 1 << 16)
 
 bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char *what) {
@@ -17,7 +17,7 @@ bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char
         "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64, r->s->name, size, what, r->s->at);
 }
 
-// Reads size bytes behind the first n_have of the scratch, and one NUL behind them.
+// Reads size bytes to the scratch, after the first n_have bytes, and appends one NUL.
 static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, const char *what) {
     if (!berth_gguf_source_holds(r->s, size, 1, what)) {
         return false;
@@ -43,7 +43,8 @@ static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, co
     }
 }
 
-// The scratch's first bytes, from now on the context's: copied, or where that is much, the scratch itself.
+// Moves the first size bytes of the scratch to the context. Small data is copied. For large data, the context takes over the
+// scratch itself.
 static void *scratch_keep(struct gguf_reader *r, size_t size, size_t align, const char *what) {
     if (size >= STEP_SIZE) {
         void *block = r->scratch;
@@ -67,19 +68,19 @@ bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what)
         return false;
     }
     if (memchr(berth_gguf_scratch(r), '\0', (size_t) n) != NULL) {
-        return berth_gguf_source_fail(r->s, at, "the %s of %" PRIu64 " bytes holds a NUL", what, n);
+        return berth_gguf_source_fail(r->s, at, "the %s of %" PRIu64 " bytes contains a NUL", what, n);
     }
     *size = (size_t) n;
     return true;
 }
 
-// n numbers into memory of the context.
+// Reads n numbers into memory of the context.
 static void *numbers_read(struct gguf_reader *r, enum gguf_type type, uint64_t n, const char *what) {
     const size_t elem_size = gguf_type_size(type);
     if (!berth_gguf_source_holds(r->s, n, elem_size, what)) {
         return NULL;
     }
-    const size_t size = (size_t) n * elem_size; // fits: not more than what is left, or checked by the division
+    const size_t size = (size_t) n * elem_size; // no overflow: source_holds has compared n with the remaining bytes
     unsigned char *p;
     if (r->s->size == GGUF_SIZE_UNKNOWN && size > STEP_SIZE) {
         p = scratch_read(r, 0, size, what) ? scratch_keep(r, size, elem_size, what) : NULL;
@@ -107,7 +108,7 @@ static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
     return list->data != NULL;
 }
 
-// The strings one behind the other into the scratch, then into the context; their ends beside them.
+// Reads the strings into the scratch, one after the other, and then moves them to the context. Stores where each string ends.
 static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     size_t *ends = NULL, n_cap = 0, end = 0;
     bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");
@@ -149,7 +150,7 @@ static bool array_read(struct gguf_reader *r, enum gguf_type type, struct gguf_l
         return false;
     }
     if (n > SIZE_MAX / 8) {
-        return berth_gguf_source_fail(r->s, at, "an array of %" PRIu64 " elements", n);
+        return berth_gguf_source_fail(r->s, at, "an array of %" PRIu64 " elements is too large", n);
     }
     list->n = (size_t) n;
     if (type == GGUF_TYPE_STRING) {
@@ -159,24 +160,24 @@ static bool array_read(struct gguf_reader *r, enum gguf_type type, struct gguf_l
     return n == 0 || list->data != NULL;
 }
 
-// A key's type, and for an array that of its elements.
-static bool kv_type_read(struct gguf_reader *r, struct gguf_kv *shape, const char *key) {
+// Reads the type of a key, and for an array the type of its elements.
+static bool kv_type_read(struct gguf_reader *r, struct gguf_kv *parsed, const char *key) {
     for (;;) {
         const uint64_t at = r->s->at;
         uint32_t type;
         if (!GGUF_READ(r, &type, "type of a key")) {
             return false;
         }
-        if (type == GGUF_TYPE_ARRAY && shape->flags == 0) {
-            shape->flags = GGUF_FLAG_ARRAY;
+        if (type == GGUF_TYPE_ARRAY && parsed->flags == 0) {
+            parsed->flags = GGUF_FLAG_ARRAY;
             continue;
         }
         if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
-            const char *what = shape->flags != 0 ? "an array" : "a value";
-            return berth_gguf_source_fail(
-                r->s, at, "key '%.100s': %s of type %" PRIu32, key, type == GGUF_TYPE_ARRAY ? "an array of arrays," : what, type);
+            const char *what = parsed->flags != 0 ? "an array" : "a value";
+            return berth_gguf_source_fail(r->s, at, "key '%.100s': %s of type %" PRIu32 " is not supported", key,
+                type == GGUF_TYPE_ARRAY ? "an array of arrays" : what, type);
         }
-        shape->type = (uint8_t) type;
+        parsed->type = (uint8_t) type;
         return true;
     }
 }
@@ -188,25 +189,25 @@ bool berth_gguf_kv_read(struct gguf_reader *r) {
         return false;
     }
     const char *key = (const char *) berth_gguf_scratch(r);
-    struct gguf_kv shape = {0};
+    struct gguf_kv parsed = {0};
     if (key_size == 0 || berth_gguf_table_find(&r->ctx->kv, key) >= 0) {
-        return berth_gguf_source_fail(r->s, at, key_size == 0 ? "an empty key" : "key '%.100s' is there twice", key);
+        return berth_gguf_source_fail(r->s, at, key_size == 0 ? "a key is empty" : "key '%.100s' occurs twice", key);
     }
-    if (!kv_type_read(r, &shape, key)) {
+    if (!kv_type_read(r, &parsed, key)) {
         return false;
     }
-    const size_t before = berth_gguf_kv_before(&shape);
-    const bool is_list = shape.flags != 0 || shape.type == GGUF_TYPE_STRING;
-    char *block = berth_gguf_arena_take(&r->ctx->arena, before + sizeof shape + key_size + 1, is_list ? 8 : before);
+    const size_t before = berth_gguf_kv_before(&parsed);
+    const bool is_list = parsed.flags != 0 || parsed.type == GGUF_TYPE_STRING;
+    char *block = berth_gguf_arena_take(&r->ctx->arena, before + sizeof parsed + key_size + 1, is_list ? 8 : before);
     if (block == NULL) {
-        return berth_gguf_no_memory(r, before + sizeof shape + key_size + 1, "key");
+        return berth_gguf_no_memory(r, before + sizeof parsed + key_size + 1, "key");
     }
     struct gguf_kv *kv = (struct gguf_kv *) (block + before);
-    *kv = shape;
+    *kv = parsed;
     memcpy(kv->key, key, key_size + 1);
     if (is_list) {
         struct gguf_list list = {0};
-        if (!(shape.flags != 0 ? array_read(r, (enum gguf_type) shape.type, &list) : string_read(r, &list))) {
+        if (!(parsed.flags != 0 ? array_read(r, (enum gguf_type) parsed.type, &list) : string_read(r, &list))) {
             return false;
         }
         memcpy(block, &list, before);
@@ -214,7 +215,7 @@ bool berth_gguf_kv_read(struct gguf_reader *r) {
         if (!berth_gguf_source_read(r->s, block, before, "value of a key")) {
             return false;
         }
-        if (shape.type == GGUF_TYPE_BOOL) {
+        if (parsed.type == GGUF_TYPE_BOOL) {
             *block = *block != 0;
         }
     }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
-// set.c: keys set and removed by the caller. A key that is set goes to the end, whether it was there or not. Every block is
-// one allocation, made before the old one goes: out of memory leaves the context as it was.
+// set.c: sets and removes keys. A key that is set becomes the last one, even if it existed before. Every block is one allocation,
+// made before the old block is freed, so that a failed allocation leaves the context unchanged.
 
 #include "gguf/context.h"
 
 #include <string.h>
 
-// What to set: one number, numbers, one string or strings.
+// The value to set: one number, an array of numbers, one string or an array of strings.
 struct value {
     enum gguf_type type;
     bool is_array;
     size_t n;
-    const void *data;           // numbers; or text, with `ends`
-    const char *const *strings; // or single strings
-    const size_t *ends;         // as in gguf_list
-    size_t text_size;           // of all strings with their NULs
+    const void *data;           // numbers, or one text with `ends`
+    const char *const *strings; // or separate strings
+    const size_t *ends;         // as in struct gguf_list
+    size_t text_size;           // bytes of all strings with their NULs
 };
 
 static size_t text_end(const struct value *v, size_t i) {
     return v->ends != NULL ? v->ends[i] : 0;
 }
 
-// Lays a value behind `at`, 8-aligned, as numbers or as ends and text, and fills the list.
+// Writes a value to `at`, which is 8-aligned, as numbers or as ends and text, and fills the list.
 static void list_fill(struct gguf_list *list, const struct value *v, char *at, bool has_ends) {
     list->n = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
     size_t *ends = (size_t *) (void *) at;
@@ -59,7 +59,7 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
     }
 }
 
-// A block of its own for a key; NULL, with the error set, if there is no memory.
+// Creates a separate block for a key. Returns NULL, with the error set, if out of memory.
 static struct gguf_kv *kv_new(const char *key, const struct value *v, const char *caller) {
     const struct gguf_kv shape = {.type = (uint8_t) v->type, .flags = GGUF_FLAG_OWNED | (v->is_array ? GGUF_FLAG_ARRAY : 0)};
     const bool has_list = v->is_array || v->type == GGUF_TYPE_STRING;
@@ -100,7 +100,7 @@ static bool is_alignment(const char *key) {
     return strcmp(key, GGUF_KEY_GENERAL_ALIGNMENT) == 0;
 }
 
-// The value that general.alignment may have; 0 after an error.
+// Returns the value to which v would set general.alignment, or 0 after an error.
 static size_t alignment_of(const struct value *v, const char *caller) {
     uint32_t alignment = 0;
     if (v->type != GGUF_TYPE_UINT32 || v->is_array) {
@@ -109,7 +109,7 @@ static size_t alignment_of(const struct value *v, const char *caller) {
     }
     memcpy(&alignment, v->data, sizeof alignment);
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s is %u, no power of two", caller, GGUF_KEY_GENERAL_ALIGNMENT, alignment);
+        berth_fail(GGML_STATUS_FAILED, "%s: %s is %u, must be a power of two", caller, GGUF_KEY_GENERAL_ALIGNMENT, alignment);
         return 0;
     }
     return alignment;
@@ -135,16 +135,16 @@ static void kv_set(struct gguf_context *ctx, const char *key, const struct value
         return;
     }
     const int64_t id = berth_gguf_table_find(&ctx->kv, key);
-    if (id >= 0) { // its place in the table is reused: adding cannot fail
+    if (id >= 0) { // this frees an entry of the table, so that adding cannot fail
         struct gguf_kv *old = ctx->kv.items[id];
         berth_gguf_table_remove(&ctx->kv, (size_t) id);
         kv_free(old);
     }
     if (!berth_gguf_table_add(&ctx->kv, kv)) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: no room for key %zu, '%s'", caller, ctx->kv.n, key);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: cannot add key %zu, '%s'", caller, ctx->kv.n, key);
         kv_free(kv);
         if (!berth_gguf_offsets(ctx, old_alignment, 0)) {
-            BERTH_ASSERT(!"offsets that were there do not fit again");
+            BERTH_ASSERT(!"the old offsets were valid before");
         }
     }
 }
@@ -182,7 +182,7 @@ void gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type
     if (gguf_type_size(type) == 0 || (data == NULL && n > 0)) {
         const char *name = gguf_type_name(type);
         berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_data: %zu elements of type %s (%d)%s", n, name != NULL ? name : "none",
-            (int) type, data == NULL ? " at NULL" : ", which is no number");
+            (int) type, data == NULL ? " at NULL" : ", which is not a number");
         return;
     }
     kv_set(ctx, key, &(struct value){.type = type, .is_array = true, .n = n, .data = data}, __func__);
@@ -204,7 +204,7 @@ void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **da
 
 void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src) {
     if (ctx == NULL || src == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_set_kv: a context is NULL");
+        berth_fail(GGML_STATUS_FAILED, "gguf_set_kv: the source or destination context is NULL");
         return;
     }
     if (ctx == src) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// source.c: where the bytes of a GGUF file come from.
+// source.c: the sources from which a GGUF file is read: a buffer, a file or a callback.
 
 #include "base/min.h"
 #include "gguf/read.h"
@@ -17,7 +17,7 @@ void berth_gguf_source_file(struct gguf_source *s, FILE *file, const char *name)
     const off_t at = ftello(file);
     s->base = at;
     if (at < 0) {
-        return; // a pipe
+        return; // file is a pipe
     }
     const bool can_seek = fseeko(file, 0, SEEK_END) == 0;
     const off_t end = can_seek ? ftello(file) : -1;
@@ -52,8 +52,9 @@ bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t e
     if (n <= left / elem_size) {
         return true;
     }
-    return berth_gguf_source_fail(
-        s, s->at, "%s: %" PRIu64 " of at least %" PRIu64 " bytes, but %" PRIu64 " bytes are left", what, n, elem_size, left);
+    return berth_gguf_source_fail(s, s->at,
+        "%s: %" PRIu64 " elements of at least %" PRIu64 " bytes do not fit into the remaining %" PRIu64 " bytes", what, n,
+        elem_size, left);
 }
 
 static size_t callback_read(struct gguf_source *s, unsigned char *out, size_t size) {
@@ -91,7 +92,7 @@ bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const
     if (s->file != NULL && ferror(s->file)) {
         return berth_gguf_source_fail(s, s->at, "the %s cannot be read: %s", what, strerror(errno));
     }
-    return berth_gguf_source_fail(s, s->at, "the file ends in the %s: %zu bytes are wanted, %" PRIu64 " are left", what, size,
+    return berth_gguf_source_fail(s, s->at, "the file ends in the %s: %zu bytes are needed, %" PRIu64 " are left", what, size,
         size <= left ? (uint64_t) n : left);
 }
 
@@ -101,7 +102,7 @@ bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) {
     }
     if (s->file != NULL && (s->base < 0 || at > (uint64_t) (INT64_MAX - s->base) ||
                                fseeko(s->file, (off_t) (s->base + (int64_t) at), SEEK_SET) != 0)) {
-        return berth_gguf_source_fail(s, s->at, "no seeking to %" PRIu64 ": reading tensors needs a file, not a pipe", at);
+        return berth_gguf_source_fail(s, s->at, "cannot seek to %" PRIu64 ": reading tensors requires a file, not a pipe", at);
     }
     s->at = at;
     return true;

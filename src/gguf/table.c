@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// table.c: items in the order they came, found by name in constant time on average, whatever the names: their hash has a secret
-// key (base/siphash.h). Slots fill to three quarters; with a known number of items the table ends at exactly that size, so a
-// large file pays about 14 bytes an item.
+// table.c: items in their order of insertion, found by name in constant time on average for any set of names, because the hash has
+// a secret key (base/siphash.h). At most three quarters of the slots are used. If the number of items is known, the table ends with
+// exactly that capacity, so that a large file costs about 14 bytes per item.
 
 #include "gguf/context.h"
 
@@ -11,7 +11,7 @@ static const char *name_of(const struct gguf_table *table, size_t i) {
     return (const char *) table->items[i] + table->name_at;
 }
 
-// Slot to begin with: the hash's upper half scaled to the number of slots, which need not be a power of two.
+// Returns the first slot to probe: the upper 32 bits of the hash scaled to the number of slots, which need not be a power of two.
 static size_t slot_of(const struct gguf_table *table, const char *name) {
     return (size_t) ((berth_siphash_of(&table->key, name, strlen(name)) >> 32) * (uint64_t) table->n_slots >> 32);
 }
@@ -30,8 +30,8 @@ static void slots_fill(struct gguf_table *table) {
     }
 }
 
-// Twice what is there, but not past what is expected.
-static size_t table_grown(const struct gguf_table *table, size_t n) {
+// Returns twice the current number of items, limited to the expected number.
+static size_t grown_capacity(const struct gguf_table *table, size_t n) {
     const size_t twice = n < 8 ? 8 : 2 * n;
     return table->n_expected > n && table->n_expected < twice ? table->n_expected : twice;
 }
@@ -41,7 +41,7 @@ static bool items_grow(struct gguf_table *table) {
         return true;
     }
     size_t size;
-    const size_t n_cap = table_grown(table, table->n);
+    const size_t n_cap = grown_capacity(table, table->n);
     void **items = berth_mul_ok(n_cap, sizeof *items, &size) ? berth_realloc(table->items, size) : NULL;
     if (items == NULL) {
         return false;
@@ -55,7 +55,7 @@ static bool slots_grow(struct gguf_table *table) {
     if (table->n + 1 <= table->n_slots / 4 * 3) {
         return true;
     }
-    const size_t n_slots = (table_grown(table, table->n) + 2) / 3 * 4 + 4;
+    const size_t n_slots = (grown_capacity(table, table->n) + 2) / 3 * 4 + 4;
     uint32_t *slots = berth_calloc(n_slots, sizeof *slots);
     if (slots == NULL) {
         return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tensors.c: the tensors of a context: what a file says of them, adding and changing them. Their data stays where it is.
+// tensors.c: queries, adds and changes the tensors of a context. Their data is not copied.
 
 #include "base/min.h"
 #include "core/span.h"
@@ -15,9 +15,9 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // Extents of zero make the whole empty, but what it would be with one in their place has to fit, as for any tensor.
+    // An extent of 0 makes the tensor empty. The size with 1 in its place must still fit, as for any tensor.
     const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
-    int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // elements
+    int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // number of elements
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);
     for (int i = 1; ok && i < GGML_MAX_DIMS; i++) {
         const int64_t extent = ne[i] > 0 ? ne[i] : 1;
@@ -29,17 +29,18 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
 }
 
 static size_t info_size(const struct gguf_info *info) {
-    size_t size = 0; // checked when the block was made
+    size_t size = 0; // valid: checked when the block was created
     return berth_gguf_nbytes((enum ggml_type) info->type, berth_gguf_info_ne(info), &size) ? size : 0;
 }
 
 bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_first) {
-    size_t sum = 0; // first whether it can be done, then doing it
+    size_t sum = 0; // check all sizes before the first offset is changed
     for (size_t i = 0; i < ctx->info.n; i++) {
         size_t padded;
         if (!berth_pad_ok(info_size(ctx->info.items[i]), alignment, &padded) || !berth_add_ok(sum, padded, &sum) ||
             sum > INT64_MAX) {
-            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: tensors of more than 2^63 bytes with alignment %zu", alignment);
+            return BERTH_FAIL_FALSE(
+                GGML_STATUS_FAILED, "gguf: the tensors have more than 2^63 bytes with alignment %zu", alignment);
         }
     }
     size_t end = 0;
@@ -80,7 +81,7 @@ size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id) {
     return info == NULL ? 0 : info_size(info);
 }
 
-// A block of its own, with an origin; the offset is left to the caller. NULL, with the error set: out of memory.
+// Creates a separate block with an origin. The caller sets the offset. Returns NULL, with the error set, if out of memory.
 static struct gguf_info *info_new(const char *name, enum ggml_type type, const int64_t *ne, const char *caller) {
     const size_t before = sizeof(struct gguf_origin) + GGML_MAX_DIMS * sizeof *ne;
     const size_t name_size = strnlen(name, GGML_MAX_NAME - 1) + 1;
@@ -112,15 +113,15 @@ void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor)
         return;
     }
     const bool has_size = berth_gguf_nbytes(tensor->type, tensor->ne, &size);
-    if (!has_size || (size > 0 && !ggml_is_contiguous(tensor))) { // strides of no elements do not matter
+    if (!has_size || (size > 0 && !ggml_is_contiguous(tensor))) { // the strides of an empty tensor do not matter
         berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: '%s' of type %d with %lld x %lld x %lld x %lld elements is %s",
             tensor->name, (int) tensor->type, (long long) tensor->ne[0], (long long) tensor->ne[1], (long long) tensor->ne[2],
-            (long long) tensor->ne[3], has_size ? "not contiguous" : "nothing a file can hold");
+            (long long) tensor->ne[3], has_size ? "not contiguous" : "not valid in a file");
         return;
     }
     if (!berth_add_ok(ctx->data_size, size, &end) || !berth_pad_ok(end, ctx->alignment, &end) || end > INT64_MAX) {
         berth_fail(
-            GGML_STATUS_FAILED, "gguf_add_tensor: %zu bytes and %zu of '%s' pass 2^63", ctx->data_size, size, tensor->name);
+            GGML_STATUS_FAILED, "gguf_add_tensor: %zu bytes and %zu of '%s' exceed 2^63", ctx->data_size, size, tensor->name);
         return;
     }
     struct gguf_info *info = info_new(tensor->name, tensor->type, tensor->ne, __func__);
@@ -130,14 +131,14 @@ void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor)
     *berth_gguf_info_origin(info) = (struct gguf_origin){tensor->data, berth_span_buffer(tensor)};
     info->offset = ctx->data_size;
     if (!berth_gguf_table_add(&ctx->info, info)) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf_add_tensor: out of memory: no room for tensor %zu", ctx->info.n);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf_add_tensor: out of memory: cannot add tensor %zu", ctx->info.n);
         berth_free(berth_gguf_info_origin(info));
         return;
     }
     ctx->data_size = end;
 }
 
-// The tensor of this name; -1 after an error.
+// Returns the index of the tensor with this name, or -1 after an error.
 static int64_t find_or_fail(const struct gguf_context *ctx, const char *name, const char *caller) {
     const int64_t id = ctx == NULL || name == NULL ? -1 : berth_gguf_table_find(&ctx->info, name);
     if (id < 0) {
@@ -171,7 +172,7 @@ void gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void
         return;
     }
     struct gguf_info *info = ctx->info.items[id];
-    if (berth_gguf_info_origin(info) == NULL) { // of a file: its block has no room for an origin
+    if (berth_gguf_info_origin(info) == NULL) { // a block from a file has no space for an origin
         struct gguf_info *own = info_new(info->name, (enum ggml_type) info->type, berth_gguf_info_ne(info), __func__);
         if (own == NULL) {
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// write.c: a context as the bytes of a file. One pass serves all: counting, memory and a file differ in the sink only.
-// The file has the version of the context, tensors in their order, and padding of zeros. What is there under its name stays until
-// the new one is whole (base/file.c).
+// write.c: writes a context as a GGUF file. The same functions count bytes, write to memory and write to a file; only the sink
+// differs. The file has the version of the context, its tensors in order, and zeros as padding. An existing file of the same name
+// is replaced only after the new one is complete (base/file.c).
 
 #include "base/min.h"
 #include "ggml-backend-impl.h"
@@ -10,13 +10,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define COPY_SIZE ((size_t) 1 << 20) // of the buffer for data that lies on a device
+#define COPY_SIZE ((size_t) 1 << 20) // bytes of the buffer for data on a device
 
 struct sink {
-    FILE *file;          // or
-    unsigned char *data; // or neither: only counting
-    size_t size;         // put so far
-    bool failed;         // the file took no more
+    FILE *file;          // destination file; or
+    unsigned char *data; // destination memory; or both NULL: count only
+    size_t size;         // bytes written so far
+    bool failed;         // writing to the file failed
 };
 
 static void sink_put(struct sink *s, const void *bytes, size_t size) {
@@ -47,7 +47,7 @@ static void put_text(struct sink *s, const char *text, size_t size) {
     sink_put(s, text, size);
 }
 
-// Zeros up to the next multiple of the alignment.
+// Writes zeros up to the next multiple of the alignment.
 static void put_padding(struct sink *s, size_t alignment) {
     static const unsigned char zeros[256];
     if (s->file == NULL && s->data == NULL) {
@@ -114,7 +114,7 @@ static void put_meta(struct sink *s, const struct gguf_context *ctx) {
     put_padding(s, ctx->alignment);
 }
 
-// Data that a backend holds, piece by piece.
+// Writes data from a backend's buffer, piece by piece.
 static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t size) {
     const struct gguf_origin *origin = berth_gguf_info_origin(info);
     struct ggml_tensor t = {.type = (enum ggml_type) info->type, .buffer = origin->buffer, .data = (void *) origin->data};
@@ -126,13 +126,13 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
     t.nb[3] = t.nb[2] * (size_t) t.ne[2];
 
     if (t.buffer->iface.get_tensor == NULL) {
-        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: the buffer of '%s' gives nothing back", info->name);
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: the buffer of '%s' cannot be read", info->name);
     }
     const size_t step = min_size(size, COPY_SIZE);
     unsigned char *copy = berth_calloc(1, step);
     if (copy == NULL) {
         return BERTH_FAIL_FALSE(
-            GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes to copy '%s' through", step, info->name);
+            GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for the copy buffer of '%s'", step, info->name);
     }
     for (size_t at = 0; at < size && !s->failed; at += step) {
         const size_t n = min_size(size - at, step);
@@ -150,7 +150,7 @@ static bool data_is_given(const struct gguf_context *ctx) {
         const struct gguf_origin *origin = berth_gguf_info_origin(info);
         if ((origin == NULL || origin->data == NULL) && gguf_get_tensor_size(ctx, (int64_t) i) > 0) {
             return BERTH_FAIL_FALSE(
-                GGML_STATUS_FAILED, "gguf: tensor %zu, '%s', has no data to write: gguf_set_tensor_data gives it", i, info->name);
+                GGML_STATUS_FAILED, "gguf: tensor %zu, '%s', has no data to write: call gguf_set_tensor_data", i, info->name);
         }
     }
     return true;
@@ -188,7 +188,7 @@ bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool 
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: cannot be opened to write: %s", fname, strerror(errno));
     }
     const bool ok = gguf_write_to_file_ptr(ctx, to.file, only_meta);
-    if (!berth_replace_close(&to, ok) && ok) { // the last bytes are written only now
+    if (!berth_replace_close(&to, ok) && ok) { // the last bytes are written at this point
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: writing failed: %s", fname, strerror(errno));
     }
     return ok;

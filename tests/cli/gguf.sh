@@ -106,14 +106,14 @@ expect 0 "3 x 2" info --tensors $corpus/tensors
 expect 0 '"ne": [3, 2], "offset": 0, "bytes": 24}' info --json $corpus/tensors
 expect 0 '"a", "b"]' info --all $corpus/strings
 expect 3 "No such file" info "$tmp/none"
-expect 3 "no GGUF file" info "$tmp/noise"
+expect 3 "not a GGUF file" info "$tmp/noise"
 expect 3 "cannot be opened: it is no regular file" info "$tmp"
 expect 3 "big-endian" info $corpus/big
-expect 3 "version 1 is no longer in use, 2 and 3 are read, at offset 4" info $corpus/v1
+expect 3 "version 1 is no longer supported, supported are 2 and 3, at offset 4" info $corpus/v1
 
 expect 0 "sound: 0 keys, 1 tensors, 256 bytes of data" check "$tmp/matrix"
 expect 0 '"sound": true' check --json "$tmp/matrix"
-expect 1 "'k' is there twice, at offset" check $corpus/twice
+expect 1 "'k' occurs twice, at offset" check $corpus/twice
 expect 1 "it overlaps another, at offset" check $corpus/overlap
 expect 1 "the file ends in the" check "$tmp/cut"
 expect 1 "not sound: tensor 'm'" check "$tmp/nan"
@@ -125,7 +125,7 @@ expect 1 "only in the second" diff $corpus/keys $corpus/arrays
 expect 1 "the bytes differ" diff "$tmp/matrix" "$tmp/nan"
 expect 1 '"same": false' diff --json "$tmp/matrix" $corpus/tensors
 expect 3 "No such file" diff "$tmp/none" $corpus/keys
-expect 3 "no GGUF file" diff $corpus/keys "$tmp/noise"
+expect 3 "not a GGUF file" diff $corpus/keys "$tmp/noise"
 
 expect 0 "1 of 1 tensors as q8_0, 68 bytes, before 256 bytes" quantize "$tmp/matrix" "$tmp/q8" q8_0
 expect 0 "sound" check "$tmp/q8"

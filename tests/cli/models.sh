@@ -18,7 +18,7 @@ for part in bench explain fit; do
     expect 2 "unknown option '--nonsense'" $part --nonsense
     expect 2 "needs a value" $part --device
     expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
-    expect 3 "no GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
+    expect 3 "not a GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
     [ $part = bench ] || [ $part = run ] || expect 2 "unexpected argument 'b': $part takes" $part $([ $part = fit ] && echo --memory 1G) a b
     expect 3 "unknown device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
     "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"

@@ -39,7 +39,7 @@ expect 2 "--seed '-1' is not an integer from 0" --seed -1
 expect 2 "unexpected argument 'c': run takes [MODEL [PROMPT]]" a b c
 expect 3 "cannot be read: No such file" "$tmp/none"
 head -c 3000 /dev/urandom > "$tmp/noise"
-expect 3 "no GGUF file" "$tmp/noise"
+expect 3 "not a GGUF file" "$tmp/noise"
 head -c 100000 $tales > "$tmp/cut"
 expect 3 "but the file has 100000 bytes" "$tmp/cut"
 expect 3 "not a model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys

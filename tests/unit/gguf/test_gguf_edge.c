@@ -140,7 +140,7 @@ static void every_way_in(void **state) {
     }
     struct ggml_context *tensors = NULL;
     assert_null(open_by(PIPE, &all, (struct gguf_init_params){.ctx = &tensors})); // data needs a file
-    assert_non_null(strstr(berth_last_error(), "seeked"));
+    assert_non_null(strstr(berth_last_error(), "seekable"));
     free(all.bytes);
     free(keys.bytes);
 }
@@ -234,7 +234,7 @@ static void sizes_at_the_edge(void **state) {
     const int64_t half = (int64_t) 1 << 62;
     gguf_add_tensor(g, huge(ctx, "a", half));
     gguf_add_tensor(g, huge(ctx, "b", half)); // 2^63: one too many
-    assert_non_null(strstr(berth_last_error(), "pass 2^63"));
+    assert_non_null(strstr(berth_last_error(), "exceed 2^63"));
     gguf_add_tensor(g, huge(ctx, "c", half - 64));
     assert_int_equal(gguf_get_n_tensors(g), 2);
     gguf_add_tensor(g, huge(ctx, "d", 1));
@@ -254,11 +254,11 @@ static void sizes_at_the_edge(void **state) {
     struct ggml_tensor *t = huge(ctx, "e", 4);
     t->ne[0] = -4;
     gguf_add_tensor(g, t);
-    assert_non_null(strstr(berth_last_error(), "nothing a file can hold"));
+    assert_non_null(strstr(berth_last_error(), "not valid in a file"));
     gguf_set_arr_data(g, GGUF_KEY_GENERAL_ALIGNMENT, GGUF_TYPE_UINT32, (const uint32_t[]){32}, 1);
     assert_non_null(strstr(berth_last_error(), "must be one u32"));
     gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 0);
-    assert_non_null(strstr(berth_last_error(), "no power of two"));
+    assert_non_null(strstr(berth_last_error(), "must be a power of two"));
     gguf_set_val_i32(g, GGUF_KEY_GENERAL_ALIGNMENT, 32);
     assert_non_null(strstr(berth_last_error(), "must be one u32"));
     gguf_free(g);
@@ -313,7 +313,7 @@ static void data_of_a_view_on_a_device(void **state) {
     assert_non_null(strstr(berth_last_error(), "out of memory"));
     far.iface.get_tensor = NULL;
     assert_false(gguf_write_to_file_ptr(g, f, false));
-    assert_non_null(strstr(berth_last_error(), "gives nothing back"));
+    assert_non_null(strstr(berth_last_error(), "cannot be read"));
     fclose(f);
     gguf_free(g);
     ggml_free(ctx);

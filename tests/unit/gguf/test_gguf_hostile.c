@@ -105,7 +105,7 @@ static void refused_keys(void **state) {
     for (uint32_t version = 0; version < 6; version++) {
         if (version != 2 && version != 3) {
             put_head(&b, version, 0, 0);
-            refused(&b, version == 1 ? "no longer in use" : version == 0 ? "version 0" : "newer", 4);
+            refused(&b, version == 1 ? "no longer supported" : version == 0 ? "version 0" : "newer", 4);
         }
     }
     put_head(&b, 0x03000000, 0, 0);
@@ -115,26 +115,26 @@ static void refused_keys(void **state) {
     put_head(&b, 3, 0, (uint64_t) 1 << 63);
     refused(&b, "keys", 8);
     put_head(&b, 3, 1000, 0);
-    refused(&b, "1000 of at least 24 bytes, but 8 bytes are left", 24);
+    refused(&b, "1000 elements of at least 24 bytes do not fit into the remaining 8 bytes", 24);
     put_head(&b, 3, 0, 1000);
-    refused(&b, "1000 of at least 14 bytes, but 8 bytes are left", 24);
+    refused(&b, "1000 elements of at least 14 bytes do not fit into the remaining 8 bytes", 24);
 
     put_head(&b, 3, 0, 1); // keys
     put_u64(&b, (uint64_t) 1 << 62);
     put_u64(&b, 0);
-    refused(&b, "key: 4611686018427387904 of at least 1 bytes, but 32 bytes are left", 32);
+    refused(&b, "key: 4611686018427387904 elements of at least 1 bytes do not fit into the remaining 32 bytes", 32);
     put_head(&b, 3, 0, 1);
     put_u64(&b, 0);
     put_u64(&b, 0);
-    refused(&b, "an empty key", 24);
+    refused(&b, "a key is empty", 24);
     put_head(&b, 3, 0, 1);
     put_u64(&b, 3);
     put(&b, "a\0b\0\0\0\0\0\0\0\0", 11);
-    refused(&b, "holds a NUL", 24);
+    refused(&b, "contains a NUL", 24);
     put_head(&b, 3, 0, 2);
     put_kv_u32(&b, "twice", 1);
     put_kv_u32(&b, "twice", 1);
-    refused(&b, "'twice' is there twice", 45);
+    refused(&b, "'twice' occurs twice", 45);
     put_head(&b, 3, 0, 1);
     put_text(&b, "k");
     put_u32(&b, 13);
@@ -182,7 +182,7 @@ static void refused_tensors(void **state) {
     memset(name, 'n', 64);
     put_head(&b, 3, 1, 0);
     put_tensor(&b, name, 1, 32, GGML_TYPE_F32, 0);
-    refused(&b, "has 64 bytes, the most are 63", 24);
+    refused(&b, "has 64 bytes, the limit is 63", 24);
     put_head(&b, 3, 1, 0);
     put_tensor(&b, "t", 5, 1, GGML_TYPE_F32, 0);
     refused(&b, "5 dimensions", 33);
@@ -196,10 +196,10 @@ static void refused_tensors(void **state) {
         {(int64_t) 1 << 32, 2, GGML_TYPE_I8, "more than 2^63"},
         {(int64_t) 1 << 16, 4, GGML_TYPE_I8, "more than 2^63"},
         {-1, 4, GGML_TYPE_F32, "an extent is negative"},
-        {33, 1, GGML_TYPE_Q4_0, "whole blocks"},
-        {32, 1, 4, "type 4, which is none"}, // removed
-        {32, 1, GGML_TYPE_COUNT, "which is none"},
-        {32, 1, UINT32_MAX, "which is none"},
+        {33, 1, GGML_TYPE_Q4_0, "multiple of the block size"},
+        {32, 1, 4, "unknown type 4"}, // removed
+        {32, 1, GGML_TYPE_COUNT, "unknown type"},
+        {32, 1, UINT32_MAX, "unknown type"},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         put_head(&b, 3, 1, 0);
@@ -218,7 +218,7 @@ static void refused_tensors(void **state) {
     put_head(&b, 3, 2, 0);
     put_tensor(&b, "t", 1, 8, GGML_TYPE_F32, 0);
     put_tensor(&b, "t", 1, 8, GGML_TYPE_F32, 32);
-    refused(&b, "tensor 't' is there twice", 57);
+    refused(&b, "tensor 't' occurs twice", 57);
     const uint64_t offsets[] = {0, 32, 65, 96, UINT64_MAX - 31};
     const char *const why[] = {
         "it overlaps another", "it overlaps another", "not aligned", "a hole before it", "a hole before it"};
@@ -413,7 +413,7 @@ static void every_call_takes_nonsense(void **state) {
 
     berth_clear_error(); // as another type than it is
     assert_int_equal(gguf_get_val_i32(g, 0), 0);
-    assert_non_null(strstr(berth_last_error(), "'number' holds 1 of type u32, not one i32"));
+    assert_non_null(strstr(berth_last_error(), "'number' has 1 values of type u32, not one i32"));
     assert_null(gguf_get_val_str(g, 0));
     assert_null(gguf_get_val_data(g, 1));
     assert_null(gguf_get_arr_data(g, 1));

@@ -268,7 +268,7 @@ static void judge_reference(const struct cases *c, bool with_data, volatile unsi
 
 // Where Berth refuses what the reference takes; by what its message says.
 static const char *const stricter[] = {
-    "holds a NUL",                      // in keys and names
+    "contains a NUL",                      // in keys and names
     "it overlaps another",              // after a tensor whose size wraps in the reference
     "more than 2^63 elements or bytes", // which wrap there
     NULL,
