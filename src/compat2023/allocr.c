@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// allocr.c: the allocator of the first generation: a tensor allocator and a graph allocator in one.
+// allocr.c: the allocator of the first 2023 generation: a tensor allocator and a graph allocator in one object.
 
 #include "compat2023/compat2023.h"
 
@@ -70,8 +70,8 @@ static void inputs_place(ggml_allocr_t alloc, struct ggml_tensor **inputs) {
     }
 }
 
-// Placed as one graph, whose nodes are those of all in their order. Then, outputs were given back after their graph; here they
-// stay.
+// Places all graphs as one graph whose nodes are those of all graphs in order. In the 2023 API, the memory of outputs was freed
+// after their graph. Here the outputs keep their memory.
 size_t berth_2023_allocr_alloc_graph_n(
     ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs, struct ggml_tensor ***outputs) {
     (void) outputs;
@@ -81,7 +81,8 @@ size_t berth_2023_allocr_alloc_graph_n(
         n_leafs += (size_t) graphs[g]->n_leafs;
     }
     if (alloc == NULL || graphs == NULL || n_graphs < 1 || n_nodes + n_leafs > INT32_MAX) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_allocr_alloc_graph_n: no allocator, or %zu nodes in %d graphs", n_nodes, n_graphs);
+        berth_fail(GGML_STATUS_FAILED,
+            "ggml_allocr_alloc_graph_n: the allocator is NULL, or %zu nodes in %d graphs are out of range", n_nodes, n_graphs);
         return 0;
     }
     struct ggml_tensor **tensors = berth_malloc((n_nodes + n_leafs + 1) * sizeof tensors[0]);

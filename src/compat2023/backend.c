@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend.c: buffers of 2023 of whatever date: what today's functions see of them, and what programs of then call.
+// backend.c: 2023 buffers of any date: the functions through which the current API accesses them, and the functions that programs
+// call.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-// Measuring is done at addresses from here on.
+// The lowest address of buffers without memory.
 #define MEASURE_BASE ((uintptr_t) 1 << 20)
 
 static gen_buffer_t gen_of(ggml_backend_buffer_t today) {
@@ -18,7 +19,7 @@ static const struct gen_date *date_of(gen_buffer_t buffer) {
     return gen_head(buffer)->date;
 }
 
-// ---- what today's functions see ----
+// ---- functions for the current API ----
 
 static void *today_base(ggml_backend_buffer_t buffer) {
     return gen_head(gen_of(buffer))->is_retired ? NULL : date_of(gen_of(buffer))->base(gen_of(buffer));
@@ -30,7 +31,8 @@ gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer) {
 
 bool berth_2023_has_memory(gen_buffer_t buffer, const struct ggml_tensor *tensor) {
     if (gen_head(buffer)->is_measure) {
-        berth_fail(GGML_STATUS_FAILED, "tensor %s has no memory: it was only measured, or its buffer grew since", tensor->name);
+        berth_fail(GGML_STATUS_FAILED,
+            "tensor %s has no memory: it was only measured, or its buffer was replaced by a larger one", tensor->name);
         return false;
     }
     return true;
@@ -140,9 +142,9 @@ void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, si
     };
 }
 
-// ---- what programs call ----
+// ---- functions for programs ----
 //
-// A buffer of today may come here too: one that is made of several is the answer to ggml_backend_graph_copy.
+// A buffer of the current API is accepted, too, because ggml_backend_graph_copy returns a multi-buffer of the current API.
 
 void berth_2023_buffer_free(gen_buffer_t buffer) {
     ggml_backend_buffer_free(gen_today(buffer));
@@ -183,8 +185,8 @@ size_t berth_2023_buffer_get_alloc_size(gen_buffer_t buffer, struct ggml_tensor 
     if (berth_2023_buffer_of(gen_today(buffer)) == NULL) {
         return buffer != NULL ? ggml_backend_buffer_get_alloc_size(gen_today(buffer), tensor) : ggml_nbytes(tensor);
     }
-    const size_t least = ggml_nbytes(tensor);
-    return gen_head(buffer)->is_retired ? least : max_size(date_of(buffer)->alloc_size(buffer, tensor), least);
+    const size_t min_alloc_size = ggml_nbytes(tensor);
+    return gen_head(buffer)->is_retired ? min_alloc_size : max_size(date_of(buffer)->alloc_size(buffer, tensor), min_alloc_size);
 }
 
 void berth_2023_buffer_init_tensor(gen_buffer_t buffer, struct ggml_tensor *tensor) {
@@ -226,7 +228,7 @@ void berth_2023_tensor_set(struct ggml_tensor *tensor, const void *data, size_t 
     ggml_backend_tensor_set(tensor, data, offset, size);
 }
 
-// What has no memory is no number.
+// If the tensor has no memory, returns NaN (bytes of 0xff).
 void berth_2023_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     if (data != NULL && tensor != NULL && (berth_poisoned(tensor) || tensor->data == NULL)) {
         memset(data, 0xff, size);
@@ -239,7 +241,8 @@ void berth_2023_tensor_copy(struct ggml_tensor *src, struct ggml_tensor *dst) {
         return;
     }
     if (!ggml_are_same_shape(src, dst) || !ggml_are_same_stride(src, dst) || src->type != dst->type) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_tensor_copy: %s and %s are not of one layout", src->name, dst->name);
+        berth_fail(
+            GGML_STATUS_FAILED, "ggml_backend_tensor_copy: %s and %s differ in type, shape or strides", src->name, dst->name);
         return;
     }
     gen_buffer_t from = berth_2023_buffer_of(berth_tensor_buffer(src)), to = berth_2023_buffer_of(berth_tensor_buffer(dst));
@@ -256,7 +259,7 @@ void berth_2023_tensor_alloc(gen_buffer_t buffer, struct ggml_tensor *tensor, vo
     (void) ggml_backend_tensor_alloc(gen_today(buffer), tensor, addr);
 }
 
-// The buffer is that of the view's source, as it always is.
+// The buffer of a view is always the buffer of its source, so that the argument is not needed.
 void berth_2023_view_init(gen_buffer_t buffer, struct ggml_tensor *tensor) {
     (void) buffer;
     (void) ggml_backend_view_init(tensor);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// compat2023.h: the allocators and backends of 2023 inside: their public structs under names of their own, since today's have the
-// same ones, and the tensor allocator.
+// compat2023.h: the internal interface of the 2023 API (include/2023): its public structs under the prefix gen_, because the
+// current API has structs with the same names, and the tensor allocator.
 //
-// The structs that programs of then fill or read were laid out differently at each date. Everything that touches a field of them
-// is in date.h, which is compiled once per date; the other files see buffers, backends and sources through struct gen_date. A
-// buffer of any date begins with struct gen_head, and that with a buffer of today, so that a tensor's buffer is right for all.
+// The layout of the structs that programs fill or read differs between three dates: November 2023, December 2023 and February 2024.
+// All code that accesses their fields is in date.h, which is compiled once per date. The other files access buffers, backends and
+// sources through struct gen_date. A buffer of any date starts with struct gen_head, which starts with a buffer of the current API,
+// so that tensor->buffer is valid for both APIs. A 2023 buffer or backend below is one of any of these dates.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -28,7 +29,7 @@
 #define ggml_hash_set gen_hash_set
 #define ggml_backend_sched gen_sched
 #define ggml_backend_sched_t gen_sched_t
-#ifdef BERTH_2023_LAYOUT                // date.h: the structs of its date, too
+#ifdef BERTH_2023_LAYOUT                // date.h includes the structs of its date, too
 #    include <2023/ggml-backend-impl.h> // public
 #else
 #    include <2023/ggml-backend.h> // public
@@ -50,43 +51,45 @@
 #undef ggml_backend_sched
 #undef ggml_backend_sched_t
 
-// A source is what buffers are asked of: a backend until November 2023, a buffer type since.
+// A source allocates buffers: a backend at the date November 2023, a buffer type at the later dates.
 
 // ---- buffers (backend.c) ----
 
-// The first bytes of a buffer.
+// The first bytes of a 2023 buffer.
 struct gen_head {
-    struct ggml_backend_buffer today;     // what tensors point to
-    struct ggml_backend_buffer_type type; // of today, for this buffer alone
+    struct ggml_backend_buffer today;     // buffer of the current API; tensors point to it
+    struct ggml_backend_buffer_type type; // buffer type of the current API, for this buffer only
     const struct gen_date *date;
     size_t align;
-    bool is_measure; // there is no memory behind its addresses, or no more
-    bool is_retired; // its memory went back
+    bool is_measure; // its addresses have no memory: it only measures, or it is retired
+    bool is_retired; // its memory was freed; the struct remains
 };
 
-// What the structs of a date do. A source may be NULL until November 2023: memory that no backend owns.
+// The functions that access the structs of one date. At the date November 2023 a source may be NULL, which means memory that no
+// backend owns.
 struct gen_date {
-    int number; // as BERTH_2023 has it
+    int number; // value of BERTH_2023
     // buffers
     void *(*base)(gen_buffer_t buffer);
     size_t (*size)(gen_buffer_t buffer);
-    size_t (*alloc_size)(gen_buffer_t buffer, struct ggml_tensor *tensor); // 0: as the tensor says
+    size_t (*alloc_size)(gen_buffer_t buffer, struct ggml_tensor *tensor); // 0: ggml_nbytes of the tensor
     void (*init_tensor)(gen_buffer_t buffer, struct ggml_tensor *tensor);
     void (*free_tensor)(gen_buffer_t buffer, struct ggml_tensor *tensor);
     void (*set)(gen_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
     void (*get)(gen_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
     bool (*copy)(
-        struct ggml_tensor *src, struct ggml_tensor *dst); // in one step; false: it cannot. dst is in a buffer of the date
-    bool (*clear)(gen_buffer_t buffer, uint8_t value);     // false: it cannot
+        struct ggml_tensor *src, struct ggml_tensor *dst); // in one step; false: not supported; dst is in a buffer of the date
+    bool (*clear)(gen_buffer_t buffer, uint8_t value);     // false: not supported
     void (*reset)(gen_buffer_t buffer);
-    void (*release)(gen_buffer_t buffer); // gives the memory back, and the struct has no functions any more
+    void (*release)(gen_buffer_t buffer); // frees the memory and clears the functions of the struct
     const char *(*buffer_name)(gen_buffer_t buffer);
-    bool (*pulls_ops)(gen_buffer_t buffer); // ops on leafs in it should run where it is
+    bool (*pulls_ops)(gen_buffer_t buffer); // true: ops that read leaves in this buffer should run on its backend
     gen_source_t (*source_of)(gen_buffer_t buffer);
     // sources
     const char *(*source_name)(gen_source_t source);
     gen_buffer_t (*alloc)(gen_source_t source, size_t size);
-    gen_buffer_t (*measure)(gen_source_t source); // no memory, but the sizes and the alignment of its buffers
+    gen_buffer_t (*measure)(
+        gen_source_t source); // a buffer without memory, with the tensor sizes and the alignment of the source
     size_t (*source_align)(gen_source_t source);
     size_t (*source_alloc_size)(gen_source_t source, const struct ggml_tensor *tensor);
     size_t (*source_max_size)(gen_source_t source);
@@ -100,21 +103,22 @@ struct gen_date {
     void (*synchronize)(gen_backend_t backend);
 };
 
-// The head of a buffer that date.h fills.
+// Initialises the head of a buffer. date.h sets the other fields.
 void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, size_t align, size_t size);
-// The buffer of then that a tensor's buffer is, NULL if it is one of today.
+// Returns the 2023 buffer that contains this head, or NULL if the buffer belongs to the current API only.
 gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer);
-// The buffer of then whose type this is, NULL: it is none of then.
+// Returns the 2023 buffer whose head contains this type, or NULL.
 gen_buffer_t berth_2023_buffer_of_type(const struct ggml_backend_buffer_type *type);
-// Whether the bytes of a tensor can be read and written; false is an error with the tensor's name.
+// Whether the bytes of a tensor can be read and written. If not, sets an error that contains the tensor's name.
 bool berth_2023_has_memory(gen_buffer_t buffer, const struct ggml_tensor *tensor) BERTH_MUST_USE;
-// Gives the memory back and keeps the struct, whose address tensors may still hold.
+// Frees the memory of a buffer and keeps the struct, because tensors may still point to it.
 void berth_2023_buffer_retire(gen_buffer_t buffer);
-// No result of a graph that could not be computed looks like one: those in buffers of then become NaN (bytes of 0xff).
+// Sets all results of a failed graph that are in 2023 buffers to NaN (bytes of 0xff), so that no caller takes them for valid
+// results.
 void berth_2023_spoil(const struct ggml_cgraph *graph);
-// Checks the graph, has it computed, and spoils its results if that failed.
+// Checks the graph, computes it, and calls berth_2023_spoil if that failed.
 enum ggml_status berth_2023_compute(const struct gen_date *date, gen_backend_t backend, struct ggml_cgraph *graph) BERTH_MUST_USE;
-// An address that nobody touches, aligned.
+// Returns an aligned address for buffers without memory. The address is never accessed.
 void *berth_2023_measure_base(size_t align);
 
 static inline struct gen_head *gen_head(gen_buffer_t buffer) {
@@ -125,20 +129,21 @@ static inline ggml_backend_buffer_t gen_today(gen_buffer_t buffer) {
     return (ggml_backend_buffer_t) (void *) buffer;
 }
 
-// ---- a backend of then as today's functions see it (facade.c) ----
+// ---- adapters from the 2023 API to the current API (facade.c) ----
 
-// Buffers that are made through it do not need it any more.
+// A 2023 backend as a device, a buffer type and a backend of the current API. Buffers that are allocated through it stay valid
+// without it.
 struct gen_facade {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
     struct ggml_backend backend;
     const struct gen_date *date;
-    gen_backend_t gen; // NULL: a source alone
+    gen_backend_t gen; // NULL: only a source
     gen_source_t source;
 };
 
 void berth_2023_facade_init(struct gen_facade *facade, const struct gen_date *date, gen_backend_t gen, gen_source_t source);
-// A failure that is kept for it is forgotten.
+// Also drops a failure that is stored for the backend.
 void berth_2023_facade_fini(struct gen_facade *facade);
 
 // ---- the scheduler (sched.c) ----
@@ -148,10 +153,10 @@ gen_sched_t berth_2023_sched_over(
 
 // ---- tensor allocators (tallocr.c) ----
 
-// A piece that is taken. Pieces are sorted by offset and do not overlap.
+// An allocated piece of a buffer. Pieces are sorted by offset and do not overlap.
 struct gen_piece {
     uint64_t off, size;
-    const struct ggml_tensor *tensor; // that is there; only compared, it may be gone
+    const struct ggml_tensor *tensor; // tensor in the piece; only compared, because it may be freed
 };
 
 struct gen_tallocr {
@@ -159,40 +164,41 @@ struct gen_tallocr {
     size_t align;
     uint64_t start;    // first aligned offset from the buffer's base
     uint64_t capacity; // bytes of the buffer; UINT64_MAX while measuring
-    uint64_t peak;     // end of the highest piece so far, or of what was asked for in vain, from the base
+    uint64_t peak;     // highest end of a piece so far, including failed requests, from the base
     bool is_measure;
     bool owns_buffer;
-    gen_source_t grows_on; // who gives it a larger buffer, NULL: nobody
-    gen_buffer_t *old;     // [n_old] buffers that were too small: good until the next reset, then without memory
+    gen_source_t grows_on; // source of a larger buffer; NULL: cannot grow
+    gen_buffer_t *old;     // [n_old] buffers that were too small: valid until the next reset, then retired
     size_t n_old, old_cap;
     struct gen_piece *pieces;
     size_t n_pieces, pieces_cap;
 };
 
-// A buffer of need bytes from the base on takes the place of the allocator's. What was placed stays where it is, its offsets stay
-// taken. False: it cannot be had, and nothing changed.
+// Replaces the allocator's buffer by one of need bytes from the base. Placed tensors keep their addresses, and their offsets stay
+// allocated. Returns false if no buffer is available; then nothing changes.
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) BERTH_MUST_USE;
-// One of its old buffers, NULL: it is none.
+// Returns the old buffer with this head, or NULL.
 gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_backend_buffer *buffer);
 static inline bool gen_is_retired(gen_buffer_t buffer) {
     return gen_head(buffer)->is_retired;
 }
 
-// Places a tensor, hook included (not while measuring).
+// Sets the tensor's address and buffer and calls the buffer's init_tensor (not while measuring).
 void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, uint64_t off);
-// The piece is the tensor's from now on. False: out of memory for the books.
+// Allocates the piece for the tensor. Returns false if out of memory for the list of pieces.
 bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, const struct ggml_tensor *tensor) BERTH_MUST_USE;
-// The tensor's piece at off, NULL: there is none, or it is another tensor's.
+// Returns the tensor's piece at off. NULL: there is none, or it belongs to another tensor.
 struct gen_piece *berth_2023_piece(const struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
-// The tensor's piece, if there is one, is free from now on.
+// Frees the tensor's piece at off, if there is one.
 void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
 
-// Over a buffer, NULL included, which is freed with the allocator, and at once on failure, if it owns it. What it measures has no
-// bytes.
+// Creates an allocator over a buffer, which may be NULL. If owns_buffer, the buffer is freed with the allocator, and also if this
+// function fails. With is_measure, the allocator hands out addresses without memory.
 gen_tallocr_t berth_2023_tallocr_over(
     gen_buffer_t buffer, bool owns_buffer, bool is_measure, gen_source_t grows_on) BERTH_MUST_USE;
 
 // ---- the allocator of the first generation (allocr.c) ----
 
-// Over a tensor allocator, NULL included, which is freed with it, and at once on failure.
+// Creates an allocator over a tensor allocator, which may be NULL. The tensor allocator is freed with it, and also if this function
+// fails.
 ggml_allocr_t berth_2023_allocr_over(gen_tallocr_t talloc) BERTH_MUST_USE;

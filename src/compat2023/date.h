@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// date.h: buffers, buffer types and backends of one date, BERTH_2023, over the structs that programs fill or read: those that a
-// program defines itself, and the CPU's. Compiled once per date (date_*.c); AT(name) is the date's name of a function.
+// date.h: buffers, buffer types and backends of one date, BERTH_2023: those that a program defines itself, and those of the CPU.
+// This file is compiled once per date (date_*.c). AT(name) is the date's name of a function.
 //
-// Until November 2023 a backend allocates buffers, and knows sizes and copies; since then a buffer type allocates, and buffers
-// set, get and copy. A source is a backend there and a buffer type here, so that most functions are the same.
+// At the date November 2023, a backend allocates buffers, computes sizes and copies. At the later dates, a buffer type allocates,
+// and buffers set, get and copy. A source is a backend at the first date and a buffer type at the others, so that most functions
+// are the same.
 //
-//     date_buffer.h    sources, buffers, memory of the host, measuring
-//     date_backend.h   backends, those of today among them, computing
-//     date_alloc.h     allocators, the scheduler, copies of graphs, buffers made of several
+//     date_buffer.h    sources, buffers, host memory, measuring
+//     date_backend.h   backends, wrappers of current backends, computing
+//     date_alloc.h     allocators, the scheduler, copies of graphs, multi-buffers
 
 #define BERTH_2023_LAYOUT
 #include "base/min.h"
@@ -20,14 +21,14 @@
 #define HAS_BUFT (BERTH_2023 >= 202312)
 #define IS_2024 (BERTH_2023 >= 202402)
 
-// What tensors in memory of the CPU are aligned to.
+// The alignment of tensors in CPU memory, in bytes.
 #if IS_2024
 #    define CPU_ALIGN 32
 #else
 #    define CPU_ALIGN 64
 #endif
 
-// Who a buffer is of: the source, with its type, and the member of a buffer that has it.
+// The source of a buffer: its type, and the field of a buffer that stores it.
 #if HAS_BUFT
 typedef gen_source_t owner_t;
 #    define OWNER buft
@@ -42,7 +43,7 @@ typedef gen_backend_t owner_t;
 #    define HOST_OWNER NULL
 #endif
 
-// Until 2024 computing and comparing returned nothing; berth_last_error() has the text.
+// Before 2024, computing and comparing returned nothing. berth_last_error() returns the text of an error.
 #if IS_2024
 typedef bool done_t;
 #    define RETURN_DONE(is_done) return is_done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// date_202402.c: February 2024: buffer types with names, buffers made of several.
+// date_202402.c: the date February 2024, with names of buffer types and with multi-buffers.
 
 #define BERTH_2023 202402
 #include "compat2023/date.h"

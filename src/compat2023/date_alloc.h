@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// date_alloc.h: a part of date.h: allocators, the scheduler, copies and comparisons of graphs, and buffers made of several.
+// date_alloc.h: a part of date.h: allocators, the scheduler, copies and comparisons of graphs, and multi-buffers.
 
 // ---- allocators ----
 
-// Over the caller's memory, or where there is none.
+// Creates an allocator over the caller's memory, or with is_measure over addresses without memory.
 static gen_tallocr_t tallocr_over_host(void *base, size_t size, size_t alignment, bool is_measure) {
     gen_buffer_t buffer = AT(buffer_init)(HOST_OWNER, host_iface(), base, size);
     if (buffer != NULL) {
@@ -14,16 +14,16 @@ static gen_tallocr_t tallocr_over_host(void *base, size_t size, size_t alignment
 
 gen_tallocr_t AT(tallocr_new)(void *data, size_t size, size_t alignment) {
     if (data == NULL || alignment == 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new: no memory, or an alignment of 0");
+        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new: the memory is NULL or the alignment is 0");
         return NULL;
     }
     return tallocr_over_host(data, size, alignment, false);
 }
 
-// At an address that is as badly aligned as the caller's memory may be.
+// Measures from an address with the worst alignment that the caller's memory may have.
 gen_tallocr_t AT(tallocr_new_measure)(size_t alignment) {
     if (alignment == 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new_measure: an alignment of 0");
+        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new_measure: the alignment is 0");
         return NULL;
     }
     const uintptr_t aligned = (uintptr_t) berth_2023_measure_base(alignment);
@@ -66,7 +66,7 @@ ggml_allocr_t AT(allocr_new_measure_from_backend)(gen_backend_t backend) {
 
 static gen_sched_t sched_over(gen_backend_t *backends, gen_source_t *bufts, int n_backends) {
     if (backends == NULL || n_backends <= 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: no backends");
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: the list of backends is empty");
         return NULL;
     }
     gen_source_t *sources = berth_calloc((size_t) n_backends, sizeof *sources);
@@ -80,7 +80,7 @@ static gen_sched_t sched_over(gen_backend_t *backends, gen_source_t *bufts, int 
 
 #if IS_2024
 gen_sched_t AT(sched_new)(gen_backend_t *backends, gen_source_t *bufts, int n_backends, size_t graph_size) {
-    (void) graph_size; // graphs of any size are scheduled
+    (void) graph_size; // the scheduler has no limit on the size of graphs
     return sched_over(backends, bufts, n_backends);
 }
 #else
@@ -89,7 +89,7 @@ gen_sched_t AT(sched_new)(gen_backend_t *backends, int n_backends) {
 }
 #endif
 
-#if BERTH_2023 == 202312 // for the default of headers that serve several dates
+#if BERTH_2023 == 202312 // the default of headers that serve several dates
 gen_sched_t AT(sched_new_of)(gen_backend_t *backends, gen_source_t *bufts, int n_backends, size_t graph_size) {
     (void) graph_size;
     return sched_over(backends, bufts, n_backends);
@@ -100,7 +100,7 @@ gen_source_t AT(get_default_buffer_type)(gen_backend_t backend) {
     return default_source(backend);
 }
 
-// ---- since buffer types ----
+// ---- functions of the dates with buffer types ----
 
 #if HAS_BUFT
 gen_source_t AT(buffer_get_type)(gen_buffer_t buffer) {
@@ -174,7 +174,7 @@ bool AT(buffer_copy_tensor)(const struct ggml_tensor *src, struct ggml_tensor *d
     return to != NULL && to->iface.cpy_tensor != NULL && berth_2023_has_memory(to, dst) && to->iface.cpy_tensor(to, src, dst);
 }
 
-// One made of several: the context is the same of today's.
+// Multi-buffers: the context is a multi-buffer of the current API.
 
 static const char *multi_name(gen_buffer_t buffer) {
     (void) buffer;
@@ -193,7 +193,7 @@ static void multi_reset(gen_buffer_t buffer) {
     ggml_backend_buffer_reset(buffer->context);
 }
 
-// Empty; NULL: out of memory.
+// Creates an empty multi-buffer. NULL: out of memory.
 static gen_buffer_t multi_new(gen_source_t source) {
     static const struct gen_buffer_i iface = {
         .get_name = multi_name, .free_buffer = multi_free, .clear = multi_clear, .reset = multi_reset};
@@ -226,7 +226,7 @@ bool AT(buffer_is_multi_buffer)(gen_buffer_t buffer) {
 
 void AT(multi_buffer_set_usage)(gen_buffer_t buffer, enum ggml_backend_buffer_usage usage) {
     if (!AT(buffer_is_multi_buffer)(buffer)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_set_usage: the buffer is not made of several");
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_set_usage: the buffer is not a multi-buffer");
         return;
     }
     ggml_backend_multi_buffer_set_usage(buffer->context, usage);
@@ -252,11 +252,11 @@ gen_buffer_t AT(alloc_ctx_tensors_from_buft)(struct ggml_context *ctx, gen_sourc
     struct gen_facade facade;
     berth_2023_facade_init(&facade, &date, NULL, buft);
     if (buft == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_alloc_ctx_tensors: no backend, or no buffer type");
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_alloc_ctx_tensors: the backend is NULL or has no buffer type");
         return NULL;
     }
 #if IS_2024
-    gen_buffer_t multi = multi_new(buft); // before any tensor has its place
+    gen_buffer_t multi = multi_new(buft); // allocated before any tensor is placed, so that a failure changes nothing
     if (multi == NULL) {
         return NULL;
     }

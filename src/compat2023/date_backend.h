@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// date_backend.h: a part of date.h: backends, those of today wrapped as backends of the date, and computing.
+// date_backend.h: a part of date.h: backends of the date, wrappers of current backends, and computing.
 
 // ---- backends ----
 
@@ -54,7 +54,7 @@ void AT(tensor_get_async)(gen_backend_t backend, const struct ggml_tensor *tenso
     get_async(backend, tensor, data, offset, size);
 }
 
-// Whether the backend itself has begun the copy. It is asked only for memory that it reaches.
+// Whether the backend itself has started the copy. The backend is called only for memory that it can access.
 static bool copy_begun(gen_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
     if (backend == NULL || from == NULL || to == NULL || !source_reads(backend, from->buft) || !source_reads(backend, to->buft) ||
@@ -120,12 +120,12 @@ void AT(graph_plan_compute)(gen_backend_t backend, ggml_backend_graph_plan_t pla
     }
 }
 
-// ---- today's backends ----
+// ---- wrappers of current backends ----
 
 struct wrap {
     struct gen_backend pub;
     ggml_backend_t today;
-    enum ggml_status status; // of the last computation
+    enum ggml_status status; // result of the last computation
 };
 
 static struct wrap *wrap_of(gen_backend_t backend) {
@@ -187,7 +187,8 @@ gen_backend_t AT(wrap)(struct berth_today_backend *backend) {
     ggml_backend_t today = (ggml_backend_t) (void *) backend;
     struct wrap *w = today != NULL ? berth_calloc(1, sizeof *w) : NULL;
     if (w == NULL || !ggml_backend_buft_is_host(ggml_backend_get_default_buffer_type(today))) {
-        berth_fail(GGML_STATUS_FAILED, "a backend of 2023: no backend, out of memory, or its memory is not the host's");
+        berth_fail(GGML_STATUS_FAILED,
+            "cannot wrap a backend for the 2023 API: it is NULL, it does not use host memory, or out of memory");
         ggml_backend_free(today);
         berth_free(w);
         return NULL;
@@ -207,15 +208,15 @@ gen_backend_t AT(wrap)(struct berth_today_backend *backend) {
     return &w->pub;
 }
 
-// Only backends of host memory are wrapped.
+// Every wrapped backend is a CPU backend, because only backends with host memory are wrapped.
 bool AT(is_cpu)(gen_backend_t backend) {
     return backend != NULL && backend->iface.get_name == wrap_name;
 }
 
-// What the wrapped backend's library offers by name, NULL: nothing.
+// Returns a function of the wrapped backend's library by name, or NULL.
 static void *wrap_proc(gen_backend_t backend, const char *name) {
     if (!AT(is_cpu)(backend)) {
-        berth_fail(GGML_STATUS_FAILED, "%s: backend %s is not the CPU's", name, AT(name)(backend));
+        berth_fail(GGML_STATUS_FAILED, "%s: backend %s is not the CPU backend", name, AT(name)(backend));
         return NULL;
     }
     return ggml_backend_reg_get_proc_address(
@@ -225,7 +226,7 @@ static void *wrap_proc(gen_backend_t backend, const char *name) {
 void AT(cpu_set_n_threads)(gen_backend_t backend, int n_threads) {
     void *proc = wrap_proc(backend, "ggml_backend_set_n_threads");
     ggml_backend_set_n_threads_t set;
-    memcpy(&set, &proc, sizeof set); // ISO C has no cast from data to functions
+    memcpy(&set, &proc, sizeof set); // ISO C has no cast from data pointers to function pointers
     if (proc != NULL) {
         set(wrap_of(backend)->today, n_threads);
     }
@@ -250,7 +251,7 @@ gen_source_t AT(cpu_hbm_buffer_type)(void) {
 
 static enum ggml_status backend_compute(gen_backend_t backend, struct ggml_cgraph *graph) {
     if (backend == NULL || backend->iface.graph_compute == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_graph_compute: no backend, or one that computes nothing");
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_graph_compute: the backend is NULL or has no graph_compute function");
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
 #if IS_2024

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// date_buffer.h: a part of date.h: where buffers come from, buffers, memory of the host, and what measures.
+// date_buffer.h: a part of date.h: sources of buffers, buffers, host memory, and measuring.
 
 // ---- sources ----
 
@@ -14,7 +14,7 @@ static gen_source_t source_of(gen_buffer_t buffer) {
 static gen_buffer_t source_alloc(gen_source_t source, size_t size) {
     owner_t owner = owner_of(source);
     if (owner == NULL || owner->iface.alloc_buffer == NULL) {
-        berth_fail(GGML_STATUS_FAILED, ALLOC_NAME ": no " OWNER_NAME ", or one that allocates nothing");
+        berth_fail(GGML_STATUS_FAILED, ALLOC_NAME ": the " OWNER_NAME " is NULL or has no alloc_buffer function");
         return NULL;
     }
     return owner->iface.alloc_buffer(owner, size);
@@ -32,11 +32,11 @@ static gen_source_t default_source(gen_backend_t backend) {
 }
 
 static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *tensor) {
-    const size_t least = ggml_nbytes(tensor);
+    const size_t min_alloc_size = ggml_nbytes(tensor);
     if (source == NULL || source->iface.get_alloc_size == NULL) {
-        return least;
+        return min_alloc_size;
     }
-    return max_size(source->iface.get_alloc_size(source, (struct ggml_tensor *) (uintptr_t) tensor), least);
+    return max_size(source->iface.get_alloc_size(source, (struct ggml_tensor *) (uintptr_t) tensor), min_alloc_size);
 }
 
 static bool source_reads(gen_backend_t backend, gen_source_t source) {
@@ -47,7 +47,7 @@ static gen_source_t default_source(gen_backend_t backend) {
     return (gen_source_t) (void *) backend;
 }
 
-// Only a buffer knows: one of one byte is asked.
+// Only a buffer has a function for this, so that a buffer of one byte is allocated for the query.
 static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *tensor) {
     gen_buffer_t sample = source_alloc(source, 1);
     const size_t size = berth_2023_buffer_get_alloc_size(sample, (struct ggml_tensor *) (uintptr_t) tensor);
@@ -110,7 +110,7 @@ static void buffer_init_tensor(gen_buffer_t buffer, struct ggml_tensor *tensor) 
 
 static void buffer_free_tensor(gen_buffer_t buffer, struct ggml_tensor *tensor) {
 #if HAS_BUFT
-    (void) buffer; // init_tensor has no counterpart any more
+    (void) buffer; // these dates have no counterpart of init_tensor
     (void) tensor;
 #else
     if (buffer->iface.free_tensor != NULL) {
@@ -153,18 +153,19 @@ static void buffer_get(gen_buffer_t buffer, const struct ggml_tensor *tensor, vo
     memcpy(data, (const char *) tensor->data + offset, size);
 }
 
-// The buffer of a tensor if it is one of this date, else NULL.
+// Returns the buffer of a tensor if it belongs to this date, else NULL.
 static gen_buffer_t buffer_of(const struct ggml_tensor *tensor) {
     gen_buffer_t buffer = tensor != NULL ? berth_2023_buffer_of(berth_tensor_buffer(tensor)) : NULL;
     return buffer != NULL && gen_head(buffer)->date == &date ? buffer : NULL;
 }
 
-// The destination's side is asked first, then the source's; each gets itself, and not the other side or its context.
+// Tries the copy function of the destination first, then that of the source. Each function gets its own buffer or backend as
+// context.
 static bool buffer_copy(struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
 #if IS_2024
     if (ggml_backend_buffer_is_host(berth_tensor_buffer(src)) || ggml_backend_buffer_is_host(berth_tensor_buffer(dst))) {
-        return false; // one call of set_tensor or get_tensor
+        return false; // the caller uses set_tensor or get_tensor, which is one call
     }
     (void) from;
     return to != NULL && to->iface.cpy_tensor != NULL && to->iface.cpy_tensor(to, src, dst);
@@ -239,7 +240,7 @@ static bool buffer_pulls_ops(gen_buffer_t buffer) {
 #endif
 }
 
-// ---- memory of the host ----
+// ---- host memory ----
 
 static void *host_base(gen_buffer_t buffer) {
     return buffer->context;
@@ -268,7 +269,7 @@ static void host_clear(gen_buffer_t buffer, uint8_t value) {
 }
 #endif
 
-// The caller's memory, which starts at the context.
+// The interface for the caller's memory. The context is its address.
 static struct gen_buffer_i host_iface(void) {
     return (struct gen_buffer_i) {
         .get_base = host_base,
@@ -281,7 +282,7 @@ static struct gen_buffer_i host_iface(void) {
     };
 }
 
-// Memory of Berth's: the context is a buffer of today.
+// The interface for memory that Berth allocates. The context is a buffer of the current API.
 static void cpu_free(gen_buffer_t buffer) {
     ggml_backend_buffer_free(buffer->context);
 }
@@ -364,7 +365,7 @@ static const char *source_name(gen_source_t source) {
 #if IS_2024
     return source != NULL && source->iface.get_name != NULL ? source->iface.get_name(source) : "NULL";
 #elif HAS_BUFT
-    return source_is_host(source) ? "CPU" : "a buffer type"; // they had no names
+    return source_is_host(source) ? "CPU" : "a buffer type"; // buffer types have no names at this date
 #else
     return source != NULL ? AT(name)(owner_of(source)) : "CPU";
 #endif
@@ -385,7 +386,8 @@ static gen_buffer_t source_measure(gen_source_t source) {
     return AT(buffer_init)(source, (struct gen_buffer_i){.get_base = measure_base}, NULL, SIZE_MAX / 2);
 }
 #else
-// Tensors are as large as in a buffer of the backend: a buffer of one byte is there to be asked. Its memory is not touched.
+// Tensors have the same sizes as in a buffer of the backend. A buffer of one byte is allocated for these queries. Its memory is not
+// accessed.
 
 static void measure_free(gen_buffer_t buffer) {
     berth_2023_buffer_free(buffer->context);

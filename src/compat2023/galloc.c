@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: graph allocators of 2023, over the same record, lifetimes and planner as today's. A graph is placed between
-// the pieces that its tensor allocators have handed out; what it gives back is free afterwards, the rest stays taken. The same
-// graph after the same calls gets the same offsets, so that a size that was measured is enough.
+// galloc.c: the graph allocators of the 2023 API, with the same record, lifetimes and planner as the current one. A graph is placed
+// between the pieces that its tensor allocators have allocated. Memory that the graph frees is available afterwards, the rest stays
+// allocated. The same graph after the same calls gets the same offsets, so that a measured size is sufficient.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -9,29 +9,29 @@
 #include <string.h>
 
 struct gen_gallocr {
-    int *seq; // order of nodes, -1: barrier
+    int *seq; // order of nodes; -1: barrier
     int n_seq;
 };
 
-// A graph being placed.
+// The state of one graph allocation.
 struct job {
-    struct gen_tallocr **tallocs; // buffer ids are numbers in this list
+    struct gen_tallocr **tallocs; // buffer ids are indices in this list
     size_t *aligns;               // [n_tallocs]
-    int32_t *pools;               // [n_tallocs] their own numbers: none shares memory with another
+    int32_t *pools;               // [n_tallocs] pool i for allocator i: none shares memory with another
     int n_tallocs;
     size_t tallocs_cap, aligns_cap, pools_cap;
-    struct ggml_cgraph graph; // nodes in the order in which they run
+    struct ggml_cgraph graph; // nodes in execution order
     struct ggml_tensor **nodes;
     bool *barriers;
     int *node_bufs, *leaf_bufs;
     struct record rec;
     struct lifetimes lives;
-    uint64_t *offsets; // [n_items] from talloc.start
-    bool *fits;        // [n_tallocs]
-    bool *is_told;     // [n_rows] has its address
-    int32_t *holders;  // [n_items] row that lies there now
-    int32_t *deaths;   // [n_nodes] first item that is given back after the node, -1
-    int32_t *more;     // [n_items] the next one
+    uint64_t *offsets; // [n_items] bytes from talloc.start
+    bool *fits;        // [n_tallocs] the allocator is large enough
+    bool *is_placed;   // [n_rows] the tensor has its address
+    int32_t *holders;  // [n_items] row that uses the item's memory now
+    int32_t *deaths;   // [n_nodes] first item that is freed after the node; -1: none
+    int32_t *more;     // [n_items] next item that is freed after the same node
 };
 
 static void job_fini(struct job *j) {
@@ -46,13 +46,14 @@ static void job_fini(struct job *j) {
     berth_free(j->leaf_bufs);
     berth_free(j->offsets);
     berth_free(j->fits);
-    berth_free(j->is_told);
+    berth_free(j->is_placed);
     berth_free(j->holders);
     berth_free(j->deaths);
     berth_free(j->more);
 }
 
-// The number of a tensor allocator, new or not; -1: out of memory. NULL is taken for the first one.
+// Returns the index of a tensor allocator and adds it to the list if it is new. -1: out of memory. NULL stands for the first
+// allocator.
 static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
     for (int i = 0; i < j->n_tallocs; i++) {
         if (j->tallocs[i] == talloc) {
@@ -74,9 +75,9 @@ static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
     return j->n_tallocs++;
 }
 
-// ---- what the record asks ----
+// ---- callbacks of the record ----
 
-// The allocator in whose buffer the tensor lies, -1: none of them.
+// Returns the allocator whose buffer holds the tensor, or -1.
 static int owner_of(const struct job *j, const struct ggml_tensor *t) {
     for (int i = 0; i < j->n_tallocs && t->buffer != NULL; i++) {
         if (t->buffer == gen_today(j->tallocs[i]->buffer)) {
@@ -110,7 +111,8 @@ static enum ggml_status order_nodes(struct job *j, const struct gen_gallocr *gal
     for (int k = 0; k < n; k++) {
         const int i = galloc->n_seq > 0 ? galloc->seq[k] : k;
         if (i >= graph->n_nodes || i < -1) {
-            return berth_fail(GGML_STATUS_FAILED, "the parse order names node %d of %d", i, graph->n_nodes);
+            return berth_fail(
+                GGML_STATUS_FAILED, "the parse order contains node %d, but the graph has %d nodes", i, graph->n_nodes);
         }
         if (i >= 0) {
             j->nodes[j->graph.n_nodes] = graph->nodes[i];
@@ -128,7 +130,7 @@ static uint64_t base_of(const struct gen_tallocr *talloc) {
     return (uintptr_t) berth_2023_buffer_get_base(talloc->buffer) + talloc->start;
 }
 
-// Tensors that were placed one by one before stay where they are.
+// Tensors that were placed before, one by one, keep their addresses.
 static void mark_fixed(struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         const int owner = owner_of(j, j->rec.tensors[r]);
@@ -139,7 +141,7 @@ static void mark_fixed(struct job *j) {
     }
 }
 
-// Was the node placed before, in the memory of a source? While it runs that memory is the source's.
+// Whether the node was placed before, in the memory of one of its sources. While the node runs, that memory belongs to the source.
 static bool is_fixed_in_place(const struct job *j, int32_t r) {
     const struct record_row *row = &j->rec.rows[r];
     for (int k = 0; k < row->n_src && r < j->rec.n_nodes; k++) {
@@ -161,7 +163,7 @@ static void pin_fixed(struct job *j) {
         item->is_fixed = true;
         item->fixed = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
         if (r >= j->rec.n_nodes && !row->is_late) {
-            item->first = 0; // it is there already
+            item->first = 0; // alive from the start, because it has memory already
         } else if (is_fixed_in_place(j, r)) {
             item->first++;
             item->last = max_i64(item->last, item->first);
@@ -169,7 +171,7 @@ static void pin_fixed(struct job *j) {
     }
 }
 
-// Nothing left to place: a graph that was placed before, and the allocator was not asked to forget it.
+// Whether no tensor has to be placed. This happens if the graph was placed before and its allocators were not reset.
 static bool is_all_fixed(const struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         if (lifetime_rows(&j->rec)[r].item >= 0 && !lifetime_rows(&j->rec)[r].is_fixed) {
@@ -190,7 +192,7 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
         }
     }
     n_own = n;
-    for (size_t k = 0; k < talloc->n_pieces; k++) { // what the graph does not know of
+    for (size_t k = 0; k < talloc->n_pieces; k++) { // pieces of tensors that are not in the graph
         const uint64_t off = talloc->pieces[k].off - talloc->start;
         bool is_own = false;
         for (int64_t i = 0; i < n_own && !is_own; i++) {
@@ -212,14 +214,14 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     return status;
 }
 
-// What was placed before in a buffer that is too small now is placed at the same offset of the larger one, with its bytes.
+// Moves tensors that were placed in a buffer that is now too small to the same offsets of the larger buffer, with their data.
 static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buffer_t old, uint64_t old_base, char *bytes) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         struct ggml_tensor *t = j->rec.tensors[r];
         if (t->buffer != gen_today(old) || t->data == NULL) {
             continue;
         }
-        if (t->view_src != NULL) { // finds its root when it is told its place
+        if (t->view_src != NULL) { // gets its address when its source is placed
             t->buffer = NULL;
             t->data = NULL;
             continue;
@@ -240,13 +242,13 @@ static bool tallocr_grow(const struct job *j, int p, uint64_t need) {
     struct gen_tallocr *talloc = j->tallocs[p];
     gen_buffer_t old = talloc->buffer;
     const uint64_t old_base = base_of(talloc);
-    size_t most = 0;
+    size_t max_tensor_size = 0;
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         if (j->rec.tensors[r]->buffer == gen_today(old)) {
-            most = max_size(most, ggml_nbytes(j->rec.tensors[r]));
+            max_tensor_size = max_size(max_tensor_size, ggml_nbytes(j->rec.tensors[r]));
         }
     }
-    char *bytes = berth_malloc(most + 1);
+    char *bytes = berth_malloc(max_tensor_size + 1);
     const bool done = bytes != NULL && berth_2023_grow(talloc, need);
     if (done) {
         move_fixed(j, talloc, old, old_base, bytes);
@@ -255,8 +257,8 @@ static bool tallocr_grow(const struct job *j, int p, uint64_t need) {
     return done;
 }
 
-// Which allocators have room for all that they are to place; those that can, grow.
-static void find_room(struct job *j) {
+// Sets j->fits for allocators that have enough memory for their items. Allocators that can grow do so.
+static void tallocs_check_sizes(struct job *j) {
     for (int p = 0; p < j->n_tallocs; p++) {
         const struct gen_tallocr *talloc = j->tallocs[p];
         uint64_t need = 0;
@@ -292,7 +294,7 @@ static enum ggml_status job_plan(struct job *j) {
         status = plan_talloc(j, p, items, ids, offsets);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        find_room(j);
+        tallocs_check_sizes(j);
     }
     berth_free(items);
     berth_free(ids);
@@ -300,16 +302,16 @@ static enum ggml_status job_plan(struct job *j) {
     return status;
 }
 
-// ---- addresses, in the order in which tensors come and go ----
+// ---- addresses, in the order in which tensors are created and freed ----
 
-// The piece of a tensor that was placed before the graph; NULL: its memory was given back, by an earlier graph.
+// Returns the piece of a tensor that was placed before the graph. NULL: an earlier graph freed its memory.
 static struct gen_piece *fixed_piece(const struct job *j, size_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
     const struct gen_tallocr *talloc = j->tallocs[item->pool];
     return berth_2023_piece(talloc, talloc->start + item->fixed, j->rec.tensors[j->lives.owners[i]]);
 }
 
-// The buffer is told of every tensor that was placed when its memory goes to another tensor, or is given back.
+// Calls the buffer's free_tensor for the tensor that uses item i, because its memory goes to another tensor or is freed.
 static void holder_free(const struct job *j, int32_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
     const int32_t holder = j->holders[i];
@@ -319,16 +321,16 @@ static void holder_free(const struct job *j, int32_t i) {
     }
 }
 
-// Gives the tensor of a row its address and tells its buffer, once; a view follows its source.
+// Sets the address of a row's tensor and initialises it in its buffer, once. A view gets the address of its source plus its offset.
 static void row_place(struct job *j, int32_t r) {
     r = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
     const int32_t view_src = j->rec.rows[r].view_src;
     struct ggml_tensor *t = j->rec.tensors[r];
-    if (j->is_told[r]) {
+    if (j->is_placed[r]) {
         return;
     }
-    j->is_told[r] = true;
+    j->is_placed[r] = true;
     if (view_src >= 0) {
         row_place(j, view_src);
         gen_buffer_t buffer = berth_2023_buffer_of(t->view_src->buffer);
@@ -353,7 +355,7 @@ static void row_place(struct job *j, int32_t r) {
     j->holders[row->item] = r;
 }
 
-// What dies with the node goes back.
+// Frees the items whose last use is this node.
 static void node_release(struct job *j, int32_t node) {
     for (int32_t i = j->deaths[node]; i >= 0; i = j->more[i]) {
         holder_free(j, i);
@@ -362,11 +364,11 @@ static void node_release(struct job *j, int32_t node) {
 
 static enum ggml_status job_place(struct job *j) {
     const size_t n_items = j->lives.n_items + 1, n_nodes = (size_t) j->graph.n_nodes + 1;
-    j->is_told = berth_calloc((size_t) j->rec.n_rows + 1, sizeof j->is_told[0]);
+    j->is_placed = berth_calloc((size_t) j->rec.n_rows + 1, sizeof j->is_placed[0]);
     j->holders = berth_malloc(n_items * sizeof j->holders[0]);
     j->more = berth_malloc(n_items * sizeof j->more[0]);
     j->deaths = berth_malloc(n_nodes * sizeof j->deaths[0]);
-    if (j->is_told == NULL || j->holders == NULL || j->more == NULL || j->deaths == NULL) {
+    if (j->is_placed == NULL || j->holders == NULL || j->more == NULL || j->deaths == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the places of %d tensors", j->rec.n_rows);
     }
     memset(j->deaths, 0xFF, n_nodes * sizeof j->deaths[0]);
@@ -394,8 +396,9 @@ static enum ggml_status job_place(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// What the graph keeps stays taken, what it gave back is free, also of what was placed before it.
-static enum ggml_status job_settle(struct job *j) {
+// Updates the pieces of the allocators: items that the graph keeps become pieces. Items that it freed are removed, including those
+// placed before the graph.
+static enum ggml_status job_update_pieces(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
         struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
         struct gen_piece *piece = j->lives.items[i].is_fixed ? fixed_piece(j, i) : NULL;
@@ -417,8 +420,8 @@ static enum ggml_status job_settle(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Tensors that lay in a buffer that grew since, and the allocator was reset: they lie nowhere.
-static void forget_retired(const struct job *j, struct ggml_tensor *t) {
+// Clears the address of a tensor in a retired buffer: the allocator grew out of this buffer and was then reset.
+static void retired_address_clear(const struct job *j, struct ggml_tensor *t) {
     for (int p = 0; p < j->n_tallocs && t != NULL && t->buffer != NULL; p++) {
         gen_buffer_t old = berth_2023_old(j->tallocs[p], t->buffer);
         if (old != NULL && gen_is_retired(old)) {
@@ -428,15 +431,15 @@ static void forget_retired(const struct job *j, struct ggml_tensor *t) {
     }
 }
 
-static void forget_all_retired(const struct job *j) {
+static void retired_addresses_clear(const struct job *j) {
     for (int i = 0; i < j->graph.n_nodes; i++) {
-        forget_retired(j, j->graph.nodes[i]);
+        retired_address_clear(j, j->graph.nodes[i]);
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            forget_retired(j, j->graph.nodes[i]->src[k]);
+            retired_address_clear(j, j->graph.nodes[i]->src[k]);
         }
     }
     for (int i = 0; i < j->graph.n_leafs; i++) {
-        forget_retired(j, j->graph.leafs[i]);
+        retired_address_clear(j, j->graph.leafs[i]);
     }
 }
 
@@ -444,7 +447,7 @@ static enum ggml_status job_run(struct job *j) {
     const struct record_rules owners = {.is_ours = is_ours, .user = j};
     const struct lifetime_sizes sizes = {.alloc_size = alloc_size, .user = j};
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers, .late_leafs = true};
-    forget_all_retired(j);
+    retired_addresses_clear(j);
     enum ggml_status status = berth_lifetimes_record(&j->lives, &j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &owners);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -458,10 +461,10 @@ static enum ggml_status job_run(struct job *j) {
     if ((status = job_plan(j)) != GGML_STATUS_SUCCESS || (status = job_place(j)) != GGML_STATUS_SUCCESS) {
         return status;
     }
-    return job_settle(j);
+    return job_update_pieces(j);
 }
 
-// ---- second generation ----
+// ---- the functions of the second generation ----
 
 gen_gallocr_t berth_2023_gallocr_new(void) {
     gen_gallocr_t galloc = berth_calloc(1, sizeof *galloc);
@@ -480,7 +483,7 @@ void berth_2023_gallocr_free(gen_gallocr_t galloc) {
 
 void berth_2023_gallocr_set_parse_seq(gen_gallocr_t galloc, const int *list, int n) {
     if (galloc == NULL || n < 0 || (n > 0 && list == NULL)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_set_parse_seq: a list of %d nodes", n);
+        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_set_parse_seq: allocator or list is NULL, or its length %d is negative", n);
         return;
     }
     int *seq = n > 0 ? berth_malloc((size_t) n * sizeof *seq) : NULL;
@@ -498,7 +501,7 @@ void berth_2023_gallocr_set_parse_seq(gen_gallocr_t galloc, const int *list, int
 
 size_t berth_2023_gallocr_alloc_graph(gen_gallocr_t galloc, gen_tallocr_t talloc, struct ggml_cgraph *graph) {
     if (galloc == NULL || talloc == NULL || berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph: no allocator, or no sound graph");
+        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph: the allocator is NULL or the graph is not valid");
         return 0;
     }
     struct job j = {0};
@@ -511,8 +514,8 @@ size_t berth_2023_gallocr_alloc_graph(gen_gallocr_t galloc, gen_tallocr_t talloc
     return berth_2023_tallocr_max_size(talloc);
 }
 
-// The allocator of a tensor in the hash set, NULL: none.
-static gen_tallocr_t look_up(struct gen_hash_set set, gen_tallocr_t *tallocs, const struct ggml_tensor *t) {
+// Returns the allocator of a tensor in the hash set, or NULL.
+static gen_tallocr_t hash_talloc(struct gen_hash_set set, gen_tallocr_t *tallocs, const struct ggml_tensor *t) {
     const size_t first = set.size > 0 ? (uintptr_t) t % set.size : 0;
     for (size_t n = 0; n < set.size; n++) {
         const size_t i = (first + n) % set.size;
@@ -526,12 +529,12 @@ static gen_tallocr_t look_up(struct gen_hash_set set, gen_tallocr_t *tallocs, co
     return NULL;
 }
 
-// The numbers of the tensors' allocators, NULL: out of memory.
+// Returns the indices of the tensors' allocators. NULL: out of memory.
 static int *tallocs_of(
     struct job *j, struct ggml_tensor *const *tensors, int n, struct gen_hash_set set, gen_tallocr_t *tallocs) {
     int *ids = berth_calloc((size_t) n + 1, sizeof *ids);
     for (int i = 0; i < n && ids != NULL; i++) {
-        ids[i] = talloc_index(j, look_up(set, tallocs, tensors[i]));
+        ids[i] = talloc_index(j, hash_talloc(set, tallocs, tensors[i]));
         if (ids[i] < 0) {
             berth_free(ids);
             ids = NULL;
@@ -543,7 +546,7 @@ static int *tallocs_of(
 void berth_2023_gallocr_alloc_graph_n(
     gen_gallocr_t galloc, struct ggml_cgraph *graph, struct gen_hash_set hash_set, gen_tallocr_t *hash_node_talloc) {
     if (galloc == NULL || hash_node_talloc == NULL || berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph_n: no allocator, or no sound graph");
+        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph_n: the allocator is NULL or the graph is not valid");
         return;
     }
     struct job j = {0};

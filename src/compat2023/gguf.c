@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// gguf.c: GGUF files as of 2023: counts and indices were ints, and writing had no status.
+// gguf.c: the GGUF functions of the 2023 API, where counts and indices are ints and writing returns no status.
 
 #include "compat2023/compat2023.h"
 #include "gguf/context.h"
 
-// A count that an int holds; 0 after an error.
+// Returns n as an int, or 0 after an error.
 static int count_int(const char *func, uint64_t n) {
     if (n > INT32_MAX) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %llu is more than an int holds", func, (unsigned long long) n);
+        berth_fail(GGML_STATUS_FAILED, "%s: %llu does not fit an int", func, (unsigned long long) n);
         return 0;
     }
     return (int) n;
 }
 
-// An index, or -1.
+// Returns the index as an int, or -1.
 static int index_int(int64_t i) {
     return i >= 0 && i <= INT32_MAX ? (int) i : -1;
 }
@@ -22,7 +22,7 @@ int berth_2023_gguf_get_version(const struct gguf_context *ctx) {
     return count_int("gguf_get_version", gguf_get_version(ctx));
 }
 
-// What was read with the file: memory of the context that gguf_init_params.ctx returned.
+// Returns the data that was read with the file. It belongs to the ggml_context that gguf_init_params.ctx returned.
 void *berth_2023_gguf_get_data(const struct gguf_context *ctx) {
     return ctx != NULL ? ctx->data : NULL;
 }
@@ -35,7 +35,7 @@ int berth_2023_gguf_find_key(const struct gguf_context *ctx, const char *key) {
     return index_int(gguf_find_key(ctx, key));
 }
 
-// By the index of a key or of a tensor, which was an int.
+// Getters by the index of a key or of a tensor, which is an int in the 2023 API.
 #define GET(type, name) \
     type berth_2023_gguf_##name(const struct gguf_context *ctx, int i) { \
         return gguf_##name(ctx, i); \
@@ -76,14 +76,14 @@ int berth_2023_gguf_find_tensor(const struct gguf_context *ctx, const char *name
     return index_int(gguf_find_tensor(ctx, name));
 }
 
-// Not to be written to, though its type allowed it.
+// The name must not be written to, although its type in the 2023 API allows it.
 char *berth_2023_gguf_get_tensor_name(const struct gguf_context *ctx, int i) {
     return (char *) (uintptr_t) gguf_get_tensor_name(ctx, i);
 }
 
 void berth_2023_gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, int n) {
     if (n < 0) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_data: %d elements", n);
+        berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_data: %d elements, must not be negative", n);
         return;
     }
     gguf_set_arr_data(ctx, key, type, data, (size_t) n);
@@ -91,7 +91,7 @@ void berth_2023_gguf_set_arr_data(struct gguf_context *ctx, const char *key, enu
 
 void berth_2023_gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, int n) {
     if (n < 0) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_str: %d strings", n);
+        berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_str: %d strings, must not be negative", n);
         return;
     }
     gguf_set_arr_str(ctx, key, data, (size_t) n);
@@ -104,14 +104,14 @@ void berth_2023_gguf_set_kv(struct gguf_context *ctx, struct gguf_context *src) 
 void berth_2023_gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void *data, size_t size) {
     const int64_t i = gguf_find_tensor(ctx, name);
     if (i >= 0 && size < gguf_get_tensor_size(ctx, i)) {
-        berth_fail(GGML_STATUS_FAILED, "gguf_set_tensor_data: %zu bytes for tensor %s, which has %zu", size, name,
+        berth_fail(GGML_STATUS_FAILED, "gguf_set_tensor_data: %zu bytes for tensor %s, which needs %zu", size, name,
             gguf_get_tensor_size(ctx, i));
         return;
     }
     gguf_set_tensor_data(ctx, name, data);
 }
 
-// A file that could not be written is in the log and in berth_last_error().
+// If the file cannot be written, the error is in the log and in berth_last_error().
 void berth_2023_gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool only_meta) {
     if (!gguf_write_to_file(ctx, fname, only_meta)) {
         berth_log(GGML_LOG_LEVEL_ERROR, "gguf_write_to_file: %s\n", berth_last_error());

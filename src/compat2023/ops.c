@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// ops.c: op constructors of 2023 that have another form today or none, made of today's ops.
+// ops.c: op constructors of the 2023 API that have other parameters in the current API or do not exist there. They build current
+// ops.
 
 #include "compat2023/compat2023.h"
 #include "core/op.h"
 
 #include <math.h>
 
-// ---- the same op with other arguments ----
+// ---- the same op with other parameters ----
 
 struct ggml_tensor *berth_2023_ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     return ggml_concat(ctx, a, b, 2);
@@ -16,7 +17,7 @@ struct ggml_tensor *berth_2023_ggml_leaky(struct ggml_context *ctx, struct ggml_
     return ggml_leaky_relu(ctx, a, 0.1f, false);
 }
 
-#define GROUP_NORM_EPS 1e-6f // fixed then
+#define GROUP_NORM_EPS 1e-6f // a constant in the 2023 API
 
 struct ggml_tensor *berth_2023_ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups) {
     return ggml_group_norm(ctx, a, n_groups, GROUP_NORM_EPS);
@@ -26,7 +27,7 @@ struct ggml_tensor *berth_2023_ggml_group_norm_inplace(struct ggml_context *ctx,
     return ggml_group_norm_inplace(ctx, a, n_groups, GROUP_NORM_EPS);
 }
 
-// The factor may get its value, and its memory, after the graph is built.
+// The factor may get its value and its memory after the graph is built.
 static struct ggml_tensor *scale_by(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
@@ -43,10 +44,10 @@ struct ggml_tensor *berth_2023_ggml_scale_inplace(struct ggml_context *ctx, stru
 }
 
 struct ggml_tensor *berth_2023_ggml_cpy_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
-    return ggml_cpy(ctx, a, b); // which returns a view of b
+    return ggml_cpy(ctx, a, b); // ggml_cpy returns a view of b
 }
 
-// Had a's layout, contiguous or not, and a's memory.
+// In the 2023 API, the result had a's layout, contiguous or not, and a's memory.
 struct ggml_tensor *berth_2023_ggml_cont_inplace(struct ggml_context *ctx, struct ggml_tensor *a) {
     BERTH_SOURCES_AS(ctx, "ggml_cont_inplace", a);
     return ggml_view_tensor(ctx, a);
@@ -87,15 +88,15 @@ void berth_2023_ggml_set_param(struct ggml_context *ctx, struct ggml_tensor *ten
 
 // ---- experts ----
 
-// Then, each expert was a tensor, and ids had a row of choices per token, of which id is the one to use. Today the experts are
-// one tensor, so the graph joins them whenever it runs.
+// In the 2023 API, each expert is a tensor, and ids has one row of selected experts per token, of which column id is used. In the
+// current API all experts are one tensor, so the graph concatenates them each time it runs.
 struct ggml_tensor *berth_2023_ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *const as[], int n_as, struct ggml_tensor *ids, int id, struct ggml_tensor *b) {
     static const char func[] = "ggml_mul_mat_id";
     BERTH_SOURCES_AS(ctx, func, ids, b);
-    BERTH_REQUIRE_AS(ctx, func, as != NULL && n_as > 0, "%d experts", n_as);
+    BERTH_REQUIRE_AS(ctx, func, as != NULL && n_as > 0, "%d experts, must be at least 1", n_as);
     BERTH_REQUIRE_AS(ctx, func, ids->type == GGML_TYPE_I32 && id >= 0 && id < ids->ne[0] && ids->ne[1] == b->ne[1],
-        "ids are %s " BERTH_SHAPE ", must be i32, more than %d for each of %" PRId64 " tokens", ggml_type_name(ids->type),
+        "ids are %s " BERTH_SHAPE ", must be i32 and more than %d per token for %" PRId64 " tokens", ggml_type_name(ids->type),
         BERTH_NE(ids), id, b->ne[1]);
     BERTH_REQUIRE_AS(ctx, func, b->ne[2] == 1 && b->ne[3] == 1, "b is " BERTH_SHAPE ", must be a matrix", BERTH_NE(b));
     struct ggml_tensor *experts = as[0];
@@ -110,12 +111,12 @@ struct ggml_tensor *berth_2023_ggml_mul_mat_id(
 
 // ---- positions ----
 
-#define ROPE_GLM 4 // a bit of mode that no model of today has
+#define ROPE_GLM 4 // a bit of mode that no current model uses
 
 static struct ggml_tensor *rope_mode_check(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int mode) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, (mode & ~GGML_ROPE_TYPE_NEOX) == 0,
-        "mode %d: 0 (adjacent pairs) and 2 (NeoX) are served, 1 (n_past skipped) and %d (GLM) are not", mode, ROPE_GLM);
+        "mode %d: only 0 (adjacent pairs) and 2 (NeoX) are supported, not 1 (n_past skipped) and %d (GLM)", mode, ROPE_GLM);
     return a;
 }
 
@@ -153,16 +154,18 @@ struct ggml_tensor *berth_2023_ggml_rope_back(struct ggml_context *ctx, struct g
     (void) n_ctx;
     (void) xpos_down;
     BERTH_SOURCES_AS(ctx, "ggml_rope_back", a, b);
-    BERTH_REQUIRE_AS(ctx, "ggml_rope_back", xpos_base == 0.0f, "xpos_base %g: no backward pass of xPos", (double) xpos_base);
+    BERTH_REQUIRE_AS(ctx, "ggml_rope_back", xpos_base == 0.0f, "xpos_base %g: the backward pass of xPos is not implemented",
+        (double) xpos_base);
     return ggml_rope_ext_back(ctx, rope_mode_check(ctx, "ggml_rope_back", a, mode), b, NULL, n_dims, mode, n_orig_ctx, freq_base,
         freq_scale, ext_factor, attn_factor, beta_fast, beta_slow);
 }
 
-// The positions n_past, n_past + 1, ... of a's tokens, computed by the graph, since the context may give tensors no memory.
+// Returns the positions n_past, n_past + 1, ... of a's tokens. The graph computes them, because the context may give tensors no
+// memory.
 static struct ggml_tensor *positions_from(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a, int n_past) {
     BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(
-        ctx, func, n_past >= 0 && n_past + a->ne[2] <= 1 << 24, "positions %d to %" PRId64, n_past, n_past + a->ne[2]);
+    BERTH_REQUIRE_AS(ctx, func, n_past >= 0 && n_past + a->ne[2] <= 1 << 24, "positions %d to %" PRId64 ", must be 0 to 2^24",
+        n_past, n_past + a->ne[2]);
     return ggml_cast(ctx, ggml_arange(ctx, (float) n_past, (float) (n_past + a->ne[2]), 1.0f), GGML_TYPE_I32);
 }
 
@@ -188,13 +191,14 @@ struct ggml_tensor *berth_2023_ggml_rope_custom_past_inplace(struct ggml_context
         n_ctx, 0, freq_base, freq_scale, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
-// xPos: after RoPE the pair (i, i + 1) of position p is multiplied by ((i + 0.4 n) / (1.4 n))^(p / base), or divided by it.
+// xPos: after RoPE, the pair (i, i + 1) at position p is multiplied by ((i + 0.4 n) / (1.4 n))^(p / base), or with `down` divided
+// by it.
 struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, float base, bool down) {
     static const char func[] = "ggml_rope_xpos_inplace";
     BERTH_SOURCES_AS(ctx, func, a, b);
-    BERTH_REQUIRE_AS(ctx, func, base != 0.0f && a->ne[0] % 2 == 0 && a->ne[0] <= 1 << 24, "base %g, rows of %" PRId64 " elements",
-        (double) base, a->ne[0]);
+    BERTH_REQUIRE_AS(ctx, func, base != 0.0f && a->ne[0] % 2 == 0 && a->ne[0] <= 1 << 24,
+        "base %g must not be 0, rows of %" PRId64 " elements must be even and at most 2^24", (double) base, a->ne[0]);
     const float n = (float) a->ne[0];
     struct ggml_tensor *rotated = ggml_rope_inplace(ctx, a, b, n_dims, GGML_ROPE_TYPE_NORMAL);
     struct ggml_tensor *pairs = ggml_arange(ctx, 0.4f * n, 1.4f * n, 2.0f); // i + 0.4 n
@@ -202,27 +206,27 @@ struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
     struct ggml_tensor *logs = ggml_log(ctx, ggml_scale(ctx, pairs, 1.0f / (1.4f * n)));
     logs = ggml_scale(ctx, logs, (down ? -1.0f : 1.0f) / base);
     logs = ggml_view_2d(ctx, logs, 1, a->ne[0] / 2, sizeof(float), 0);
-    logs = ggml_reshape_2d(ctx, ggml_repeat_4d(ctx, logs, 2, a->ne[0] / 2, 1, 1), 1, a->ne[0]); // both of a pair
+    logs = ggml_reshape_2d(ctx, ggml_repeat_4d(ctx, logs, 2, a->ne[0] / 2, 1, 1), 1, a->ne[0]); // per element
     struct ggml_tensor *times = ggml_reshape_2d(ctx, ggml_cast(ctx, b, GGML_TYPE_F32), 1, b->ne[0]);
     struct ggml_tensor *zeta = ggml_exp(ctx, ggml_mul_mat(ctx, logs, times)); // [row, tokens]
     return ggml_mul_inplace(ctx, rotated, ggml_reshape_3d(ctx, zeta, a->ne[0], 1, b->ne[0]));
 }
 
-// base^(first + step k) for k from 0 to n - 1, by the graph.
+// Returns base^(first + step k) for k from 0 to n - 1, computed by the graph.
 static struct ggml_tensor *powers_of(struct ggml_context *ctx, double base, int first, int step, int n) {
     struct ggml_tensor *exponents = ggml_arange(ctx, (float) first, (float) (first + step * n), (float) step);
     return ggml_exp(ctx, ggml_scale(ctx, exponents, (float) log(base)));
 }
 
-// Adds slope(head) * column to each element. The slopes of n heads, n not a power of two, are those of the power of two below n
-// and every second one of twice that.
+// Adds slope(head) * column to each element. If the number of heads is not a power of two, the first slopes are those of the next
+// lower power of two. The other slopes are every second slope of twice that power.
 struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_head, float bias_max) {
     static const char func[] = "ggml_alibi";
     (void) n_past;
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, n_head > 0 && n_head <= 1 << 16 && a->ne[2] == n_head && a->ne[0] <= 1 << 24,
-        "%d heads, a is " BERTH_SHAPE, n_head, BERTH_NE(a));
+        "%d heads (n_head), but a is " BERTH_SHAPE, n_head, BERTH_NE(a));
     int n_low = 1;
     while (2 * n_low <= n_head) {
         n_low *= 2;
@@ -239,9 +243,9 @@ struct ggml_tensor *berth_2023_ggml_alibi(
     return ggml_add_inplace(ctx, a, ggml_reshape_3d(ctx, bias, a->ne[0], 1, n_head));
 }
 
-// ---- fused ops of then, unfused ----
+// ---- fused ops of the 2023 API, built from unfused ops ----
 
-// v has a row per element of a head: [n_kv, head, n_head].
+// v has one row per element of a head: [n_kv, head, n_head].
 struct ggml_tensor *berth_2023_ggml_flash_attn(
     struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v, bool masked) {
     BERTH_SOURCES_AS(ctx, "ggml_flash_attn", q, k, v);
@@ -258,14 +262,14 @@ struct ggml_tensor *berth_2023_ggml_flash_ff(struct ggml_context *ctx, struct gg
     return ggml_add(ctx, ggml_mul_mat(ctx, c0, hidden), c1);
 }
 
-// ---- functions of the program ----
+// ---- functions of the caller ----
 
-// A function is kept as the user data of a custom op, which has room for one pointer.
+// A custom op has one pointer of user data. It holds the address of the caller's function.
 typedef void (*any_function)(void);
 
 static void *function_pack(any_function fun) {
     void *packed;
-    _Static_assert(sizeof packed == sizeof fun, "a function's address is as large as data's");
+    _Static_assert(sizeof packed == sizeof fun, "a function pointer is as large as a data pointer");
     memcpy(&packed, &fun, sizeof packed);
     return packed;
 }
@@ -320,12 +324,11 @@ static void custom3_run(struct ggml_tensor *dst, const struct ggml_tensor *a, co
     }
 }
 
-// The functions are given whole rows of floats.
+// The functions get complete rows of floats.
 static struct ggml_tensor *rows_check(struct ggml_context *ctx, const char *func, struct ggml_tensor *a) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 && a->nb[0] == sizeof(float) && a->ne[0] <= INT32_MAX,
-        "rows of %" PRId64 " %s, %zu bytes apart, must be floats next to each other", a->ne[0], ggml_type_name(a->type),
-        a->nb[0]);
+        "rows of %" PRId64 " elements of %s, stride %zu bytes, must be dense f32", a->ne[0], ggml_type_name(a->type), a->nb[0]);
     return a;
 }
 

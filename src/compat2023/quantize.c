@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// quantize.c: quantising as of 2023, with the histogram that programs printed.
+// quantize.c: the quantising functions of the 2023 API, which also fill a histogram.
 
 #include "compat2023/compat2023.h"
 #include "core/op.h"
 
 #include <string.h>
 
-// How the values of a block of 32 are stored: where the bits of 4 and the fifth bits begin, in bytes.
+// The layout of a block of 32 values: byte offsets of the 4-bit values and of the fifth bits.
 struct block_bits {
     enum ggml_type type;
     size_t low_off;
@@ -28,14 +28,14 @@ static void count_nibbles(const struct block_bits *bits, const uint8_t *block, i
     for (int i = 0; i < 32; i++) {
         const uint8_t byte = block[bits->low_off + (size_t) i % 16];
         uint32_t value = i < 16 ? byte & 15u : byte >> 4;
-        if (bits->high_off > 0) { // two values of 5 bits share a bin
+        if (bits->high_off > 0) { // each bin counts two 5-bit values
             value = (value | ((high >> i) & 1u) << 4) / 2;
         }
         hist[value]++;
     }
 }
 
-// The formats that were counted then: 4, 5 and 8 bits without super-blocks.
+// Counts the values of the formats for which the 2023 API has a histogram: 4, 5 and 8 bits without super-blocks.
 static void count_values(enum ggml_type type, const uint8_t *data, size_t size, int64_t *hist) {
     const size_t block_size = ggml_type_size(type);
     for (size_t k = 0; k < sizeof nibbles / sizeof nibbles[0]; k++) {
@@ -50,11 +50,11 @@ static void count_values(enum ggml_type type, const uint8_t *data, size_t size, 
     }
 }
 
-// n elements in rows of n_per_row.
+// Quantises n elements in rows of n_per_row.
 static size_t rows_quantize(
     enum ggml_type type, const float *src, void *dst, int64_t n, int64_t n_per_row, int64_t *hist, const float *imatrix) {
     if (n_per_row <= 0 || n < 0 || n % n_per_row != 0) {
-        berth_fail(GGML_STATUS_FAILED, "quantising to %s: %lld elements are not a whole number of rows of %lld",
+        berth_fail(GGML_STATUS_FAILED, "quantising to %s: %lld elements are not a multiple of the row length %lld",
             ggml_type_name(type), (long long) n, (long long) n_per_row);
         return 0;
     }
@@ -80,12 +80,13 @@ QUANTIZE(q4_K, GGML_TYPE_Q4_K)
 QUANTIZE(q5_K, GGML_TYPE_Q5_K)
 QUANTIZE(q6_K, GGML_TYPE_Q6_K)
 
-// Elements start to start + n - 1 of both, which need not be whole rows.
+// Quantises elements start to start + n - 1. They need not be complete rows.
 static size_t quantize_from(enum ggml_type type, const float *src, void *dst, int64_t start, int64_t n, int64_t n_per_row,
     int64_t *hist, const float *imatrix) {
     const int64_t block = ggml_blck_size(type);
     if (src == NULL || dst == NULL || block <= 0 || start < 0 || start % block != 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_quantize_chunk: no data, or element %lld does not begin a block of %lld of type %s",
+        berth_fail(GGML_STATUS_FAILED,
+            "ggml_quantize_chunk: a pointer is NULL, or element %lld is not the start of a block of %lld of type %s",
             (long long) start, (long long) block, ggml_type_name(type));
         return 0;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// sched.c: the scheduler of the end of 2023 (include/2023), over the passes of today's: backends of then are shown to
-// them as devices, which gives assignment, splits and copies; memory comes from one tensor allocator of then for each backend,
-// which the program shares, through the graph allocator of then.
+// sched.c: the scheduler of the 2023 API (include/2023), built on the passes of the current scheduler. 2023 backends are presented
+// to these passes as devices, which gives assignment, splits and copies. Memory comes from one 2023 tensor allocator per backend,
+// which the program can use as well, through the 2023 graph allocator.
 //
-//   new: allocators that measure --init_measure--> one buffer for each backend --graph_compute--> the same, for the next graph
+//   new: allocators that measure --init_measure--> one buffer per backend --graph_compute--> the same, for the next graph
 
 #include "sched/sched.h"
 #include "compat2023/compat2023.h"
@@ -15,17 +15,17 @@
 struct gen_sched {
     const struct gen_date *date;
     int n_backends;
-    struct gen_facade *facades; // [n_backends] as today's passes see them. Nothing is allocated or computed through them
-    ggml_backend_sched_t today; // its passes and the program's choices
+    struct gen_facade *facades; // [n_backends] for the current passes; nothing is allocated or computed through them
+    ggml_backend_sched_t today; // holds the passes' data and the program's assignments
     gen_tallocr_t *tallocs;     // [n_backends]
     gen_gallocr_t galloc;
-    bool is_ready; // measured: the allocators have buffers
-    bool is_over;  // the assignments are those of a graph that was computed
+    bool is_ready;    // measured: the allocators have buffers
+    bool is_computed; // the assignments belong to a graph that was computed already
     ggml_backend_sched_eval_callback callback;
     void *callback_data;
 };
 
-// ---- life ----
+// ---- creating and freeing ----
 
 static bool sched_init(struct gen_sched *s, gen_backend_t *backends, const gen_source_t *sources, int n) {
     ggml_backend_t *list = berth_calloc((size_t) n, sizeof *list);
@@ -50,7 +50,7 @@ gen_sched_t berth_2023_sched_over(
     for (int b = 0; b < n_backends; b++) {
         if (backends[b] == NULL || sources[b] == NULL) {
             berth_fail(
-                GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d is NULL, or has no buffer type", b, n_backends);
+                GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d is NULL or has no buffer type", b, n_backends);
             return NULL;
         }
     }
@@ -59,7 +59,8 @@ gen_sched_t berth_2023_sched_over(
         s->date = date;
     }
     if (s == NULL || !sched_init(s, backends, sources, n_backends)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends, or out of memory", n_backends);
+        berth_fail(GGML_STATUS_FAILED,
+            "ggml_backend_sched_new: cannot create a scheduler for %d backends (too many, or out of memory)", n_backends);
         berth_2023_sched_free(s);
         return NULL;
     }
@@ -92,7 +93,7 @@ static int owner_of(const struct gen_sched *s, const struct ggml_tensor *t) {
     return -1;
 }
 
-// Of a tensor that was given its place since the last reset.
+// Whether the tensor was placed after the last reset.
 static bool is_taken(const struct gen_tallocr *talloc, const struct ggml_tensor *t) {
     gen_buffer_t old = berth_2023_old(talloc, t->buffer);
     if (old != NULL) {
@@ -107,8 +108,9 @@ static bool is_taken(const struct gen_tallocr *talloc, const struct ggml_tensor 
     return false;
 }
 
-// A graph that was computed before is placed anew; of what the program places itself, inputs stay where they are.
-static void forget_places(struct gen_sched *s, const struct ggml_cgraph *graph) {
+// Clears the addresses of a graph that was computed before, so that it is placed anew. Inputs that the program has placed keep
+// their addresses.
+static void graph_addresses_clear(struct gen_sched *s, const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes + graph->n_leafs; i++) {
         struct ggml_tensor *t = i < graph->n_nodes ? graph->nodes[i] : graph->leafs[i - graph->n_nodes];
         const int b = owner_of(s, t);
@@ -119,8 +121,8 @@ static void forget_places(struct gen_sched *s, const struct ggml_cgraph *graph) 
     }
 }
 
-// Leafs with memory pull their ops where the buffer says so, unless they come from an allocator of this scheduler: those are
-// inputs.
+// Marks leaves as weights if their buffer asks for it, so that ops run on the backend of these leaves. Leaves from an allocator of
+// this scheduler are inputs and are not marked.
 static void mark_weights(const struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows; r++) {
         const struct ggml_tensor *t = cached->rec.tensors[r];
@@ -135,8 +137,8 @@ static void mark_weights(const struct gen_sched *s, struct sched_cached *cached)
     }
 }
 
-// A choice that could not be kept for lack of memory is told with the graph it was for.
-static enum ggml_status sched_report(const struct gen_sched *s) {
+// Returns an assignment error (out of memory) that was stored before the graph it belongs to.
+static enum ggml_status stored_error_get(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
         const enum ggml_status kept = berth_backend_report(&s->facades[b].backend);
@@ -147,22 +149,22 @@ static enum ggml_status sched_report(const struct gen_sched *s) {
     return status;
 }
 
-// Until the next graph is prepared, the program may ask where the nodes of the last one ran.
-static void forget_assignments(struct gen_sched *s) {
-    if (s->is_over) {
+// The program may query the assignments of the last graph until the next graph is prepared.
+static void assignments_clear(struct gen_sched *s) {
+    if (s->is_computed) {
         ggml_backend_sched_reset(s->today);
-        s->is_over = false;
+        s->is_computed = false;
     }
 }
 
 static enum ggml_status graph_split(struct gen_sched *s, struct sched_cached *cached, struct ggml_cgraph *graph) {
-    forget_assignments(s);
-    enum ggml_status status = sched_report(s);
+    assignments_clear(s);
+    enum ggml_status status = stored_error_get(s);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_graph_check(graph);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        forget_places(s, graph);
+        graph_addresses_clear(s, graph);
         status = sched_cached_build(s->today, cached, graph);
     }
     if (status == GGML_STATUS_SUCCESS) {
@@ -179,9 +181,9 @@ static enum ggml_status graph_split(struct gen_sched *s, struct sched_cached *ca
 
 // ---- memory ----
 
-// Which allocator places which tensor, as the graph allocator of then wants to know it.
+// The tensor allocator of each tensor, in the form that the 2023 graph allocator requires.
 struct placement {
-    struct ggml_tensor **nodes; // copies before their split, nodes as they run
+    struct ggml_tensor **nodes; // in execution order; the copies of a split come before its nodes
     int n_nodes;
     struct gen_hash_set set;
     gen_tallocr_t *tallocs; // [set.size]
@@ -211,7 +213,7 @@ static void placement_fini(struct placement *p) {
     berth_free(p->tallocs);
 }
 
-// A copy is a node that reads what it copies, only while memory is planned.
+// While memory is planned, a copy is a DUP node that reads its source.
 static void placement_fill(struct placement *p, const struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t i = 0; i < cached->n_splits; i++) {
         const struct sched_split *split = &cached->splits[i];
@@ -233,11 +235,11 @@ static void placement_fill(struct placement *p, const struct gen_sched *s, struc
     }
 }
 
-static enum ggml_status check_places(const struct placement *p) {
+static enum ggml_status placement_check(const struct placement *p) {
     for (int i = 0; i < p->n_nodes; i++) {
         if (p->nodes[i]->data == NULL && ggml_nelements(p->nodes[i]) > 0) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of 2023: %s has no memory: %s", berth_name_of(p->nodes[i]),
-                "the graph is larger than the one that was measured, or memory is short");
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of the 2023 API: %s has no memory: %s",
+                berth_name_of(p->nodes[i]), "the graph is larger than the measured one, or out of memory");
         }
     }
     return GGML_STATUS_SUCCESS;
@@ -247,8 +249,8 @@ static enum ggml_status graph_place(struct gen_sched *s, struct sched_cached *ca
     struct placement p;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!placement_init(&p, cached)) {
-        status =
-            berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of 2023: out of memory for a graph of %d nodes", cached->rec.n_nodes);
+        status = berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "scheduler of the 2023 API: out of memory for a graph of %d nodes", cached->rec.n_nodes);
     } else {
         placement_fill(&p, s, cached);
         struct ggml_cgraph all = {
@@ -261,7 +263,7 @@ static enum ggml_status graph_place(struct gen_sched *s, struct sched_cached *ca
             sched_copy_tensor(cached, i, 0)->op = GGML_OP_NONE;
             sched_copy_tensor(cached, i, 0)->src[0] = NULL;
         }
-        status = check_places(&p);
+        status = placement_check(&p);
     }
     placement_fini(&p);
     return status;
@@ -269,8 +271,8 @@ static enum ggml_status graph_place(struct gen_sched *s, struct sched_cached *ca
 
 // ---- measuring ----
 
-// The addresses of a measured graph are nobody's.
-static void forget_measured(struct gen_sched *s, struct sched_cached *cached) {
+// Clears the addresses of a measured graph, which have no memory.
+static void measured_addresses_clear(struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
         if (owner_of(s, cached->rec.tensors[r]) >= 0) {
             cached->rec.tensors[r]->buffer = NULL;
@@ -279,8 +281,8 @@ static void forget_measured(struct gen_sched *s, struct sched_cached *cached) {
     }
 }
 
-// Allocators with buffers of the sizes that were measured, in place of those that measured.
-static enum ggml_status get_buffers(struct gen_sched *s) {
+// Replaces the allocators that measured by allocators with buffers of the measured sizes.
+static enum ggml_status buffers_alloc(struct gen_sched *s) {
     gen_tallocr_t *ready = berth_calloc((size_t) s->n_backends, sizeof *ready);
     bool ok = ready != NULL;
     for (int b = 0; b < s->n_backends && ok; b++) {
@@ -289,7 +291,8 @@ static enum ggml_status get_buffers(struct gen_sched *s) {
         ready[b] = berth_2023_tallocr_over(s->date->alloc(source, size > 0 ? size : 1), true, false, source);
         ok = ready[b] != NULL;
         if (!ok) {
-            berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_sched_init_measure: backend %s has no buffer of %zu bytes",
+            berth_fail(GGML_STATUS_ALLOC_FAILED,
+                "ggml_backend_sched_init_measure: backend %s cannot allocate a buffer of %zu bytes",
                 s->date->name(s->facades[b].gen), size);
         }
     }
@@ -303,34 +306,35 @@ static enum ggml_status get_buffers(struct gen_sched *s) {
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
-// The allocators are free for the inputs of the next graph.
+// Resets the allocators for the inputs of the next graph.
 static void sched_end(struct gen_sched *s) {
     for (int b = 0; b < s->n_backends; b++) {
         berth_2023_tallocr_reset(s->tallocs[b]);
     }
-    s->is_over = true;
+    s->is_computed = true;
 }
 
 void berth_2023_sched_reset(gen_sched_t s) {
     if (s != NULL) {
         sched_end(s);
-        forget_assignments(s);
+        assignments_clear(s);
     }
 }
 
 void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_graph) {
     if (s == NULL || measure_graph == NULL || s->is_ready) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_init_measure: no scheduler, no graph, or measured before");
+        berth_fail(GGML_STATUS_FAILED,
+            "ggml_backend_sched_init_measure: scheduler or graph is NULL, or the scheduler was measured already");
         return;
     }
     struct sched_cached *cached = &s->today->cached_graphs[0];
     enum ggml_status status = graph_split(s, cached, measure_graph);
     if (status == GGML_STATUS_SUCCESS) {
         status = graph_place(s, cached, measure_graph);
-        forget_measured(s, cached);
+        measured_addresses_clear(s, cached);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        s->is_ready = get_buffers(s) == GGML_STATUS_SUCCESS;
+        s->is_ready = buffers_alloc(s) == GGML_STATUS_SUCCESS;
     }
     sched_end(s);
 }
@@ -351,14 +355,14 @@ static enum ggml_status run_part(
     return status;
 }
 
-// Up to each node that the callback wants to see. *is_stopped: it has seen enough.
+// Runs the split in parts, up to each node that the callback observes. Sets *is_stopped if the callback ends the computation.
 static enum ggml_status run_observed(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, bool *is_stopped) {
     int32_t i0 = split->i_start;
     for (int32_t i = split->i_start; i < split->i_end; i++) {
         struct ggml_tensor *t = sched_nodes(s->today->cur)[i];
-        const bool is_wanted = s->callback(t, true, s->callback_data);
-        if (!is_wanted && i + 1 < split->i_end) {
+        const bool is_observed = s->callback(t, true, s->callback_data);
+        if (!is_observed && i + 1 < split->i_end) {
             continue;
         }
         const enum ggml_status status = run_part(s, split, graph, i0, i + 1);
@@ -366,7 +370,7 @@ static enum ggml_status run_observed(
             return status;
         }
         i0 = i + 1;
-        if (is_wanted && !s->callback(t, false, s->callback_data)) {
+        if (is_observed && !s->callback(t, false, s->callback_data)) {
             *is_stopped = true;
             break;
         }
@@ -388,7 +392,7 @@ static enum ggml_status graph_run(struct gen_sched *s, struct sched_cached *cach
         if (status != GGML_STATUS_SUCCESS) {
             char text[400];
             snprintf(text, sizeof text, "%s", berth_last_error());
-            return berth_fail(status, "scheduler of 2023: backend %s failed at split %d of %d: %s",
+            return berth_fail(status, "scheduler of the 2023 API: backend %s failed at split %d of %d: %s",
                 s->date->name(s->facades[split->backend].gen), i, cached->n_splits, text);
         }
     }
@@ -398,7 +402,7 @@ static enum ggml_status graph_run(struct gen_sched *s, struct sched_cached *cach
 enum ggml_status berth_2023_sched_graph_compute_status(gen_sched_t s, struct ggml_cgraph *graph) {
     if (s == NULL || graph == NULL || !s->is_ready) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_graph_compute: %s",
-            s == NULL || graph == NULL ? "no scheduler, or no graph" : "ggml_backend_sched_init_measure comes first");
+            s == NULL || graph == NULL ? "scheduler or graph is NULL" : "call ggml_backend_sched_init_measure first");
     }
     struct sched_cached *cached = &s->today->cached_graphs[0];
     enum ggml_status status = graph_split(s, cached, graph);
@@ -420,7 +424,7 @@ void berth_2023_sched_graph_compute(gen_sched_t s, struct ggml_cgraph *graph) {
     (void) status; // berth_last_error() has the text
 }
 
-// ---- questions and choices ----
+// ---- queries and assignments ----
 
 static int index_of(const struct gen_sched *s, gen_backend_t backend) {
     for (int b = 0; s != NULL && b < s->n_backends; b++) {
@@ -428,7 +432,7 @@ static int index_of(const struct gen_sched *s, gen_backend_t backend) {
             return b;
         }
     }
-    berth_fail(GGML_STATUS_FAILED, "scheduler of 2023: no scheduler, or the backend is none of its");
+    berth_fail(GGML_STATUS_FAILED, "scheduler of the 2023 API: it is NULL, or the backend does not belong to it");
     return -1;
 }
 
@@ -445,7 +449,7 @@ gen_buffer_t berth_2023_sched_get_buffer(gen_sched_t s, gen_backend_t backend) {
 void berth_2023_sched_set_node_backend(gen_sched_t s, struct ggml_tensor *node, gen_backend_t backend) {
     const int b = index_of(s, backend);
     if (b >= 0) {
-        forget_assignments(s);
+        assignments_clear(s);
         ggml_backend_sched_set_tensor_backend(s->today, node, &s->facades[b].backend);
     }
 }

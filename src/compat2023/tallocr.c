@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// tallocr.c: tensor allocators of 2023: one tensor at a time into the smallest gap that takes it. Graphs are placed by
-// galloc.c between the pieces that are taken here.
+// tallocr.c: the tensor allocators of the 2023 API. They place one tensor at a time, in the smallest gap that is large enough.
+// galloc.c places graphs between the pieces that are allocated here.
 
 #include "compat2023/compat2023.h"
 #include "core/op.h"
 
 #include <string.h>
 
-// ---- life ----
+// ---- creating and freeing ----
 
 gen_tallocr_t berth_2023_tallocr_over(gen_buffer_t buffer, bool owns_buffer, bool is_measure, gen_source_t grows_on) {
     gen_tallocr_t talloc = buffer != NULL ? berth_calloc(1, sizeof *talloc) : NULL;
@@ -15,7 +15,7 @@ gen_tallocr_t berth_2023_tallocr_over(gen_buffer_t buffer, bool owns_buffer, boo
         if (owns_buffer) {
             berth_2023_buffer_free(buffer);
         }
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "no tensor allocator: no buffer, or out of memory");
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "cannot create a tensor allocator: the buffer is NULL, or out of memory");
         return NULL;
     }
     talloc->buffer = buffer;
@@ -86,7 +86,7 @@ gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_
 }
 
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
-    const uint64_t slack = talloc->start > 0 ? talloc->align : 0; // a backend whose buffers are not aligned
+    const uint64_t slack = talloc->start > 0 ? talloc->align : 0; // for backends whose buffers are not aligned
     if (talloc->grows_on == NULL || need > SIZE_MAX / 4 ||
         !berth_grow((void **) &talloc->old, &talloc->old_cap, talloc->n_old + 1, sizeof talloc->old[0])) {
         return false;
@@ -103,7 +103,7 @@ bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
     for (size_t i = 0; i < talloc->n_pieces; i++) {
         talloc->pieces[i].off += start - talloc->start;
     }
-    berth_log(GGML_LOG_LEVEL_INFO, "an allocator of %llu bytes on %s grows to %llu: more is needed than was measured\n",
+    berth_log(GGML_LOG_LEVEL_INFO, "an allocator of %llu bytes on %s grows to %llu: the graph needs more than was measured\n",
         (unsigned long long) talloc->capacity, gen_head(talloc->buffer)->date->source_name(talloc->grows_on),
         (unsigned long long) need);
     talloc->old[talloc->n_old++] = talloc->buffer;
@@ -156,7 +156,7 @@ void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml
     }
 }
 
-// The smallest gap between pieces that takes size bytes, else behind the last one.
+// Returns the offset of the smallest gap between pieces that holds size bytes, or the end of the last piece.
 static uint64_t find_gap(const struct gen_tallocr *talloc, uint64_t size) {
     uint64_t at = talloc->start, best = UINT64_MAX, best_size = UINT64_MAX;
     for (size_t i = 0; i < talloc->n_pieces; i++) {
@@ -180,8 +180,8 @@ void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, ui
 
 void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) {
     if (talloc == NULL || tensor == NULL || berth_poisoned(tensor) || tensor->view_src != NULL || tensor->data != NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_alloc: no allocator, or the tensor is a view or has memory: %s",
-            berth_name_of(tensor));
+        berth_fail(GGML_STATUS_FAILED,
+            "ggml_tallocr_alloc: the allocator is NULL, or the tensor %s is a view or has memory already", berth_name_of(tensor));
         return;
     }
     const uint64_t align = talloc->align, need = berth_2023_buffer_get_alloc_size(talloc->buffer, tensor);
@@ -190,13 +190,13 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
     if (off + size > talloc->peak) {
         talloc->peak = off + size;
     }
-    // The last tensor needs no padding behind it.
+    // The last tensor needs no padding after its end.
     const uint64_t start = talloc->start;
     if (off + need > talloc->capacity && berth_2023_grow(talloc, off + need)) {
         off += talloc->start - start;
     }
     if (off + need > talloc->capacity) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "the allocator is full: tensor %s needs %llu bytes, %llu in all of %llu",
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "the allocator is full: tensor %s needs %llu bytes, in total %llu of %llu",
             berth_name_of(tensor), (unsigned long long) need, (unsigned long long) (off + need),
             (unsigned long long) talloc->capacity);
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tensor.c: queries on tensors and types, and graphs, that had another form in 2023.
+// tensor.c: functions on tensors, types and graphs that have other parameters in the 2023 API.
 
 #include "compat2023/compat2023.h"
 #include "core/graph.h"
@@ -45,7 +45,7 @@ struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, st
 
 // ---- traits of types ----
 
-// Counts were ints then, so each type has functions of its own that call today's.
+// Counts are ints in the 2023 API, so each type has its own functions, which call the current ones.
 // clang-format off
 #define TRAIT_TYPES(X) \
     X(F32) X(F16) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q8_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(Q8_K) \
@@ -55,7 +55,7 @@ struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, st
         .vec_dot = vec_dot_##T},
 // clang-format on
 
-// Today's traits of the CPU: the same function whoever asks.
+// The CPU backend's type traits. Every caller passes the same function.
 static const struct ggml_type_traits_cpu *(*_Atomic cpu_traits)(enum ggml_type type);
 
 #define TRAIT_FUNCTIONS(T) \

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// date.h: the registry of then, and the CPU backend, of one date, BERTH_2023 (date_*.c). They are here and not in compat2023,
-// since the CPU's library is found by today's registry, a library above it. An entry, once registered, stays.
+// date.h: the backend registry of the 2023 API and its CPU backend, for one date, BERTH_2023 (date_*.c). They are not in
+// compat2023, because the current registry, a library above compat2023, finds the CPU library. Registered entries are never
+// removed.
 
 #define BERTH_2023_LAYOUT
 #include "compat2023/compat2023.h"
 
 #define AT(name) BERTH_2023_AT(name)
 
-// The CPU backend of this process, made one of then.
+// Creates the current CPU backend and wraps it as a backend of this date.
 gen_backend_t AT(cpu_init)(void) {
     ggml_backend_t today = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     return today != NULL ? AT(wrap)((struct berth_today_backend *) (void *) today) : NULL;
@@ -27,7 +28,7 @@ struct entry {
 };
 
 static struct berth_lock lock = BERTH_LOCK_INIT;
-static struct entry *entries; // behind the CPU
+static struct entry *entries; // entries after the CPU, which is entry 0
 static size_t n_entries, entries_cap;
 
 static gen_backend_t init_cpu(const char *params, void *user_data) {
@@ -36,7 +37,7 @@ static gen_backend_t init_cpu(const char *params, void *user_data) {
     return AT(cpu_init)();
 }
 
-// False: there is none.
+// Returns false and sets an error if there is no entry i.
 static bool entry_get(size_t i, struct entry *out) {
     if (i == 0) {
         *out = (struct entry){.name = (char *) (uintptr_t) "CPU", .init = init_cpu, .buft = AT(cpu_buffer_type)()};
@@ -49,7 +50,7 @@ static bool entry_get(size_t i, struct entry *out) {
     }
     berth_lock_drop(&lock);
     if (!is_there) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg: no backend %zu, there are %zu", i, n_entries + 1);
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg: there is no backend %zu, the number is %zu", i, n_entries + 1);
     }
     return is_there;
 }
@@ -61,7 +62,7 @@ size_t AT(reg_get_count)(void) {
     return n;
 }
 
-// Of the first len letters, capital or not.
+// Returns the index of the entry whose name equals the first len letters of name, ignoring case. SIZE_MAX: none.
 static size_t entry_find(const char *name, size_t len) {
     struct entry e;
     for (size_t i = 0, n = AT(reg_get_count)(); i < n; i++) {
@@ -98,7 +99,7 @@ gen_buffer_t AT(reg_alloc_buffer)(size_t i, size_t size) {
 
 gen_backend_t AT(reg_init_backend_from_str)(const char *text) {
     if (text == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg_init_backend_from_str: no text");
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg_init_backend_from_str: the text is NULL");
         return NULL;
     }
     const size_t len = strcspn(text, ":");
@@ -113,7 +114,7 @@ gen_backend_t AT(reg_init_backend_from_str)(const char *text) {
 
 void AT(register)(const char *name, ggml_backend_init_fn init_fn, gen_source_t default_buffer_type, void *user_data) {
     if (name == NULL || init_fn == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_register: no name, or no function");
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_register: the name or the function is NULL");
         return;
     }
     if (AT(reg_find_by_name)(name) != SIZE_MAX) {
