@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Contexts and tensors: arenas of any size and alignment, poison, views, names, queries that take NULL.
+// test_context.c: contexts and tensors: arenas of any size and alignment, poison, views, names, queries with NULL.
 
 #include "core/optable.h"
 
@@ -9,7 +9,7 @@ static struct ggml_context *context(size_t size) {
     return ggml_init((struct ggml_init_params){.mem_size = size});
 }
 
-static void arena_sizes_as_promised(void **state) {
+static void arena_size_is_sufficient(void **state) {
     (void) state;
     struct ggml_context *ctx = context(2 * ggml_tensor_overhead() + 16 * sizeof(float));
     struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
@@ -32,15 +32,15 @@ static void full_arena_is_poison_with_numbers(void **state) {
     assert_int_equal(t->type, GGML_TYPE_F32);
     assert_int_equal(ggml_nelements(t), 1);
     assert_null(t->data);
-    char needed[32]; // a tensor's struct, which grows with GGML_MAX_NAME, and 1,000 floats
+    char needed[32]; // struct of a tensor, which grows with GGML_MAX_NAME, and 1,000 floats
     snprintf(needed, sizeof needed, "%zu bytes needed", ggml_tensor_overhead() + 4000);
     assert_non_null(strstr(berth_context_error(ctx), needed));
     assert_non_null(strstr(berth_context_error(ctx), "1008 of 1008 left"));
-    // What is made from it is poison too, and the first error stays.
+    // Results of ops on poison are poison, too, and the first error stays.
     struct ggml_tensor *u = ggml_add(ctx, t, t);
     assert_true(berth_is_poison(u));
     assert_non_null(strstr(berth_poison_error(u), needed));
-    // Smaller ones still fit: nothing is lost.
+    // A smaller tensor still fits.
     assert_false(berth_is_poison(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4)));
     ggml_reset(ctx);
     assert_string_equal(berth_context_error(ctx), "");
@@ -58,7 +58,7 @@ static void poison_crosses_contexts(void **state) {
     assert_true(berth_is_poison(sum));
     assert_string_equal(berth_context_error(two), berth_context_error(one));
     ggml_free(one);
-    assert_non_null(strstr(berth_poison_error(sum), "arena is full")); // the text is its own
+    assert_non_null(strstr(berth_poison_error(sum), "arena is full")); // the context has its own copy of the text
     ggml_free(two);
 }
 
@@ -91,7 +91,7 @@ static void callers_memory_of_any_alignment(void **state) {
         memset(t->data, 0, ggml_nbytes(t));
         ggml_free(ctx);
     }
-    // Too small to hold one aligned byte.
+    // The memory is too small for one aligned byte.
     check_quiet();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 3, .mem_buffer = memory + 1});
     assert_true(berth_is_poison(ggml_new_tensor_1d(ctx, GGML_TYPE_I8, 1)));
@@ -108,7 +108,7 @@ static void no_alloc_gives_no_data(void **state) {
     ggml_free(ctx);
 }
 
-static void shapes_that_cannot_be(void **state) {
+static void invalid_shapes(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
@@ -125,7 +125,7 @@ static void shapes_that_cannot_be(void **state) {
     ggml_free(ctx);
 }
 
-static void views_look_at_the_owner(void **state) {
+static void views_refer_to_the_owner(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *ctx = context(1 << 16);
@@ -184,8 +184,8 @@ static void null_everywhere(void **state) {
     ggml_free(ctx);
 }
 
-// A row for every op, with a sample that its constructor takes for at least one pair of types: `berth ops`, prop_ops and devices'
-// tests begin with those.
+// Every op has a row, and a sample that its constructor accepts for at least one pair of types. `berth ops`, prop_ops and the tests
+// of devices use these samples.
 static void every_op_has_a_row_and_a_sample(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
@@ -193,7 +193,7 @@ static void every_op_has_a_row_and_a_sample(void **state) {
         const struct berth_op_info *info = berth_op_info((enum ggml_op) op);
         assert_non_null(info);
         assert_int_equal(info->family, berth_op_family(info->name));
-        bool found = op == GGML_OP_NONE || op == GGML_OP_FLASH_ATTN_BACK; // nobody computes the latter: it is always refused
+        bool found = op == GGML_OP_NONE || op == GGML_OP_FLASH_ATTN_BACK; // the latter is always refused
         for (int a = 0; a < GGML_TYPE_COUNT && !found; a++) {
             ggml_reset(ctx);
             const struct ggml_tensor *t = ggml_blck_size((enum ggml_type) a) > 0
@@ -211,7 +211,7 @@ static void every_op_has_a_row_and_a_sample(void **state) {
     ggml_free(ctx);
 }
 
-// What a constructor makes has the shape of its op; with another extent, without a source or with one more it has not.
+// A node from a constructor has a valid shape. With another extent, a missing source or an additional source, the shape is invalid.
 static void shapes_hold_as_constructors_make_them(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
@@ -243,14 +243,14 @@ static void shapes_hold_as_constructors_make_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_hold_as_constructors_make_them),
-        cmocka_unit_test(arena_sizes_as_promised),
+        cmocka_unit_test(arena_size_is_sufficient),
         cmocka_unit_test(full_arena_is_poison_with_numbers),
         cmocka_unit_test(poison_crosses_contexts),
         cmocka_unit_test(poison_cannot_be_changed),
         cmocka_unit_test(callers_memory_of_any_alignment),
         cmocka_unit_test(no_alloc_gives_no_data),
-        cmocka_unit_test(shapes_that_cannot_be),
-        cmocka_unit_test(views_look_at_the_owner),
+        cmocka_unit_test(invalid_shapes),
+        cmocka_unit_test(views_refer_to_the_owner),
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(null_everywhere),
         cmocka_unit_test(every_op_has_a_row_and_a_sample),

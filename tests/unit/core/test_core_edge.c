@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_core_edge.c: what programs seldom ask of core: types and tables by number, objects printed, graphs copied over others,
-// drawn, fused, reset with memory on a device; NULL, and names, sizes and kinds that are none.
+// test_core_edge.c: rarely used functions of core: types and tables by number, printed objects, graphs that are copied over others,
+// drawn, fused, or reset with memory on a device. The arguments include NULL and invalid names, sizes and kinds.
 
 #include "support/check.h"
 
@@ -11,11 +11,11 @@
 
 #include <unistd.h>
 
-static char said[1 << 14]; // the log, as much of it as fits
+static char log_text[1 << 14]; // start of the log output
 
 static void log_keep(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level, (void) user_data;
-    strncat(said, text, sizeof said - strlen(said) - 1);
+    strncat(log_text, text, sizeof log_text - strlen(log_text) - 1);
 }
 
 static struct ggml_context *ctx;
@@ -24,7 +24,7 @@ static int setup(void **state) {
     (void) state;
     check_quiet();
     berth_clear_error();
-    said[0] = '\0';
+    log_text[0] = '\0';
     ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20});
     return ctx == NULL;
 }
@@ -145,7 +145,7 @@ static void contexts(void **state) {
     ggml_print_objects(ctx);
     ggml_print_objects(NULL);
     ggml_print_object(NULL);
-    assert_non_null(strstr(said, ": 2"));
+    assert_non_null(strstr(log_text, ": 2"));
     assert_null(ggml_get_tensor(ctx, NULL));
     assert_null(ggml_get_tensor(ctx, "u"));
     assert_ptr_equal(ggml_get_tensor(ctx, "t"), t);
@@ -155,7 +155,7 @@ static void contexts(void **state) {
     assert_false(berth_is_poison(NULL));
     assert_null(ggml_new_buffer(ctx, SIZE_MAX));
     assert_null(ggml_new_buffer(ctx, SIZE_MAX - 40));
-    // With arena memory from the caller, a context that cannot be made does not free it.
+    // If the caller gave the arena memory, a failed ggml_init does not free it.
     char arena[4096];
     berth_alloc_fail_at(1);
     assert_null(ggml_init((struct ggml_init_params){.mem_size = sizeof arena, .mem_buffer = arena}));
@@ -189,11 +189,11 @@ static void tensors(void **state) {
     assert_ptr_equal(ggml_set_zero(poison), poison);
     struct ggml_tensor *nothing = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 0);
     assert_ptr_equal(ggml_set_zero(nothing), nothing);
-    struct ggml_tensor odd = {.type = GGML_TYPE_COUNT, .ne = {1, 1, 1, 1}};
-    assert_false(ggml_is_contiguous(&odd) || ggml_is_contiguously_allocated(&odd));
-    struct ggml_tensor loose = *t;
-    loose.data = NULL;
-    ggml_set_zero(&loose);
+    struct ggml_tensor bad_type = {.type = GGML_TYPE_COUNT, .ne = {1, 1, 1, 1}};
+    assert_false(ggml_is_contiguous(&bad_type) || ggml_is_contiguously_allocated(&bad_type));
+    struct ggml_tensor no_memory = *t;
+    no_memory.data = NULL;
+    ggml_set_zero(&no_memory);
     assert_error("no memory");
 }
 
@@ -204,7 +204,7 @@ static void graph_over_a_graph(void **state) {
     struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *old = ggml_neg(ctx, a), *new = ggml_sqr(ctx, a);
     struct ggml_cgraph *one = ggml_new_graph_custom(ctx, 8, true), *two = ggml_new_graph_custom(ctx, 8, true);
     ggml_build_forward_expand(one, new);
-    for (int i = 0; i < 100; i++) { // each time another graph was there: its tensors are forgotten
+    for (int i = 0; i < 100; i++) { // copying replaces the previous graph, so that its tensors are forgotten
         ggml_build_forward_expand(two, ggml_neg(ctx, old));
         ggml_graph_cpy(one, two);
         assert_int_equal(berth_graph_check(two), GGML_STATUS_SUCCESS);
@@ -216,12 +216,12 @@ static void graph_over_a_graph(void **state) {
     ggml_graph_cpy(two, two);
     assert_int_equal(ggml_graph_n_nodes(two), 2);
     struct ggml_cgraph view = ggml_graph_view(two, 0, 0), *none = ggml_new_graph_custom(ctx, 4, false);
-    ggml_graph_cpy(none, &view); // a view keeps what it looks at
+    ggml_graph_cpy(none, &view); // copying to a view must not change the viewed graph
     assert_ptr_equal(ggml_graph_nodes(two)[1], old);
     assert_null(ggml_graph_nodes(NULL));
     assert_null(ggml_graph_get_tensor(two, NULL));
     ggml_graph_cpy(two, none);
-    assert_int_equal(berth_graph_check(none), GGML_STATUS_FAILED); // its set is the smaller one
+    assert_int_equal(berth_graph_check(none), GGML_STATUS_FAILED); // its hash set is smaller
     berth_clear_error();
     ggml_hash_set_free(NULL);
     ggml_hash_set_reset(NULL);
@@ -268,7 +268,7 @@ static void drawn(void **state) {
     ggml_build_backward_expand(ctx, g, NULL);
     ggml_log_set(log_keep, NULL);
     ggml_graph_print(g);
-    assert_non_null(strstr(said, "MUL"));
+    assert_non_null(strstr(log_text, "MUL"));
     char path[] = "/tmp/berth-dot-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -310,20 +310,20 @@ static void fused(void **state) {
     assert_false(ggml_can_fuse_subgraph_ext(g, far, 2, ops, first, 1));
     assert_false(ggml_can_fuse_subgraph_ext(g, before, 2, ops, first, 1));
     assert_false(ggml_can_fuse_subgraph_ext(g, idxs, 1, others, first, 1));
-    assert_false(ggml_can_fuse_subgraph_ext(g, idxs + 1, 1, ops + 1, outputs, 1)); // read outside
-    assert_false(ggml_can_fuse_subgraph_ext(g, idxs + 2, 2, ops + 2, outputs, 1)); // a view of what is outside
+    assert_false(ggml_can_fuse_subgraph_ext(g, idxs + 1, 1, ops + 1, outputs, 1)); // a node outside reads the result
+    assert_false(ggml_can_fuse_subgraph_ext(g, idxs + 2, 2, ops + 2, outputs, 1)); // a view whose source is outside
     ggml_set_output(a);
     assert_false(ggml_can_fuse_subgraph_ext(g, idxs, 2, ops, first, 1));
     a->flags &= ~(GGML_TENSOR_FLAG_OUTPUT | GGML_TENSOR_FLAG_COMPUTE);
     assert_false(ggml_can_fuse_subgraph_ext(g, idxs, 2, ops, first, 1));
-    struct ggml_cgraph *bare = ggml_new_graph_custom(ctx, 4, false); // nodes by hand are in no set
+    struct ggml_cgraph *bare = ggml_new_graph_custom(ctx, 4, false); // ggml_graph_add_node adds to no hash set
     a->flags |= GGML_TENSOR_FLAG_COMPUTE;
     ggml_graph_add_node(bare, a);
     ggml_graph_add_node(bare, b);
     assert_false(ggml_can_fuse_subgraph_ext(bare, idxs, 2, ops, first, 1));
 }
 
-// ---- gradients whose memory is a device's ----
+// ---- gradients in the memory of a device ----
 
 static int n_memset, n_set;
 
@@ -339,10 +339,10 @@ static void far_set(struct ggml_backend_buffer *b, struct ggml_tensor *t, const 
 
 static void *far_base(struct ggml_backend_buffer *b) {
     (void) b;
-    return (void *) 4096; // nobody may touch it
+    return (void *) 4096; // never accessed
 }
 
-// A view made after its source was placed has the address, and no buffer of its own: it is the device's all the same.
+// A view that is created after its source was placed has an address but no buffer. Its memory still belongs to the source's device.
 static void memory_of_a_device(void **state) {
     (void) state;
     struct ggml_backend_buffer far = {
@@ -372,7 +372,7 @@ static void memory_of_a_device(void **state) {
     ggml_set_zero(accs[1]);
     assert_error("does not support memset");
     all->buffer = NULL;
-    berth_set_one(w); // not one number
+    berth_set_one(w); // not a scalar
     assert_error("must be one f32");
     ggml_free(there);
 }

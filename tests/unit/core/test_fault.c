@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A context, 50 ops and a graph, with each allocation failing in turn and with every arena size from nothing to enough:
-// no crash, no leak, and either all is well or an error says why.
+// test_fault.c: builds a context, 50 ops and a graph, with each allocation failing in turn and with every arena size from 0 to
+// sufficient. There must be no crash and no leak, and every failure must set an error.
 
 #include "support/check.h"
 
@@ -8,7 +8,7 @@
 
 #define N_OPS 50
 
-// Builds into ctx; true when all of it is sound.
+// Builds into ctx. Returns true if there was no error.
 static bool build(struct ggml_context *ctx) {
     struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 8);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
@@ -76,7 +76,7 @@ static void every_arena_size(void **state) {
         } else {
             n_poison++;
             assert_non_null(strstr(berth_context_error(ctx), "bytes needed"));
-            assert_int_equal(n_sound, 0); // once enough, always enough
+            assert_int_equal(n_sound, 0); // every size above a sufficient one is sufficient
         }
         ggml_free(ctx);
         assert_int_equal(berth_alloc_alive(), 0);
@@ -87,7 +87,7 @@ static void every_arena_size(void **state) {
     assert_true(n_poison > 100);
 }
 
-// Deep graphs take heap memory for the walk: it may fail too, and the graph says so.
+// The walk through a deep graph allocates heap memory. If that fails, the graph reports it.
 static void deep_walk_without_memory(void **state) {
     (void) state;
     check_quiet();
@@ -130,7 +130,7 @@ static void *thread_builds(void *arg) {
     return NULL;
 }
 
-// Two threads with contexts of their own share nothing that changes; tsan watches this one.
+// Threads with separate contexts share no mutable data. The thread sanitizer checks this test.
 static void threads_share_nothing(void **state) {
     (void) state;
     check_quiet();

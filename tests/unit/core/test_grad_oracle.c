@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Backward graphs beside the reference's: for every rule that it has, the same nodes in the same order, with the same names,
-// sources, parameters and gradients of sources (grad_cases.h: same), and the same numbers to rounding.
+// test_grad_oracle.c: compares backward graphs with the reference's. For every rule that the reference has, the nodes, their order,
+// names, sources, parameters and gradients must be the same (grad_cases.h: same), and the values equal within rounding.
 
 #include "support/oracle.h"
 
@@ -8,7 +8,7 @@
 
 #include "core/graph.h"
 
-#define TOLERANCE 2e-6 // of the largest element of a gradient
+#define TOLERANCE 2e-6 // relative to the largest element of a gradient
 #define ROUNDS 4
 
 static struct grad_api own, other;
@@ -62,15 +62,16 @@ static void compare_gradients(const struct grad_rule *rule, const struct side *a
     for (int p = 0; p < a->c.n_params; p++) {
         const struct ggml_tensor *x = own.ggml_graph_get_grad(a->graph, a->c.params[p]),
                                  *y = other.ggml_graph_get_grad(b->graph, b->c.params[p]);
-        double most = 0, worst = 0;
+        double largest = 0, worst = 0;
         for (int64_t i = 0; i < ggml_nelements(x); i++) {
             const double u = grad_element(x, i), v = grad_element(y, i);
-            most = fmax(most, fabs(v));
+            largest = fmax(largest, fabs(v));
             worst = fmax(worst, fabs(u - v));
         }
-        const double room = (rule->tol >= HALF ? 2e-3 : TOLERANCE) * fmax(most, 0.1); // halves on the way round otherwise
-        if (!(worst <= room)) {
-            fail_msg("%s: parameter %d: gradients differ by %g, the largest is %g", rule->name, p, worst, most);
+        const double tolerance =
+            (rule->tol >= HALF ? 2e-3 : TOLERANCE) * fmax(largest, 0.1); // f16 intermediates round differently
+        if (!(worst <= tolerance)) {
+            fail_msg("%s: parameter %d: gradients differ by %g, the largest is %g", rule->name, p, worst, largest);
         }
     }
 }

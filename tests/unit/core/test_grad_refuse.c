@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_grad_refuse.c: backward passes that cannot be: each names the node and the rule, and leaves a graph that nobody computes.
-// And one that can: parameters on one side of an op alone, or one that is read through views of views.
+// test_grad_refuse.c: backward passes that are not supported. Each error names the node and the rule, and the graph cannot be
+// computed.
 
 #include "support/check.h"
 
@@ -80,7 +80,7 @@ static void without_a_rule(void **state) {
     refused(ggml_sqr_inplace(ctx, param(N, 3, 1)), "in-place");
 }
 
-// Made by other hands than our constructors: kinds that nobody knows.
+// Nodes with an unknown formula or op, as no constructor builds them.
 static void of_unknown_kinds(void **state) {
     (void) state;
     struct ggml_tensor *y = ggml_exp(ctx, param(N, 3, 1));
@@ -90,7 +90,7 @@ static void of_unknown_kinds(void **state) {
     y->op_params[0] = GGML_GLU_OP_COUNT;
     refused(y, "not a ggml_glu_op");
     y = ggml_scale(ctx, param(N, 3, 1), 2);
-    y->op = (enum ggml_op)(GGML_OP_COUNT + 7); // nothing can be said of it, so nothing comes back
+    y->op = (enum ggml_op)(GGML_OP_COUNT + 7); // an unknown op passes no gradient on
     struct ggml_cgraph *g = backward(y);
     assert_null(ggml_graph_get_grad(g, y->src[0]));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Graphs: order, leafs and nodes, full graphs, copies, views, gradients' slots, printing.
+// test_graph.c: graphs: order, leaves and nodes, full graphs, copies, views, slots for gradients, printing.
 
 #include "support/check.h"
 
@@ -34,7 +34,7 @@ static void sources_come_first(void **state) {
     assert_string_equal(b->name, "node_1");
     assert_int_equal(uses(g, b), 2);
     assert_int_equal(uses(g, c), 0);
-    ggml_build_forward_expand(g, c); // again: nothing new
+    ggml_build_forward_expand(g, c); // a second time adds nothing
     assert_int_equal(g->n_nodes, 3);
     assert_ptr_equal(ggml_graph_get_tensor(g, "node_1"), b);
     assert_null(ggml_graph_get_tensor(g, "absent"));
@@ -42,7 +42,7 @@ static void sources_come_first(void **state) {
     ggml_free(ctx);
 }
 
-// Edited by hand: a source that depends on its reader. The graph fails when it is built.
+// A source that the program has edited depends on its reader. Building the graph must fail.
 static void cycles_are_refused(void **state) {
     (void) state;
     check_quiet();
@@ -52,15 +52,17 @@ static void cycles_are_refused(void **state) {
         struct ggml_tensor *a = ggml_add(ctx, x, x), *b = ggml_sqr(ctx, a), *c = ggml_neg(ctx, b);
         struct ggml_cgraph *g = ggml_new_graph(ctx);
         switch (kind) {
-            case 0: a->src[1] = a; break;                                                 // itself
-            case 1: a->src[1] = c; break;                                                 // through two others
-            case 2: a->src[0] = ggml_view_1d(ctx, b, 4, 0); break;                        // through a view
-            default: a->src[0] = ggml_cast(ctx, x, GGML_TYPE_F32), a->src[0]->src[0] = c; // a cast may name itself only
+            case 0: a->src[1] = a; break;                          // through itself
+            case 1: a->src[1] = c; break;                          // through two other nodes
+            case 2: a->src[0] = ggml_view_1d(ctx, b, 4, 0); break; // through a view
+            default:
+                a->src[0] = ggml_cast(ctx, x, GGML_TYPE_F32),
+                a->src[0]->src[0] = c; // through a cast: it may only be its own source
         }
         ggml_build_forward_expand(g, c);
         assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
         assert_non_null(strstr(berth_last_error(), "cycle"));
-        ggml_graph_clear(g); // as any failed graph
+        ggml_graph_clear(g); // a failed graph can be cleared and used again
         ggml_build_forward_expand(g, ggml_sqr(ctx, x));
         assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
         assert_int_equal(g->n_nodes, 1);
@@ -71,7 +73,7 @@ static void cycles_are_refused(void **state) {
     struct ggml_cgraph *g = ggml_new_graph(ctx);
     ggml_build_forward_expand(g, ggml_sqr(ctx, ggml_cast(ctx, cast, GGML_TYPE_F32)));
     assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
-    assert_int_equal(uses(g, cast), 2); // with its own name
+    assert_int_equal(uses(g, cast), 2); // one of them is the cast itself
     assert_int_equal(uses(g, x), 1);
     ggml_free(ctx);
 }
@@ -87,7 +89,7 @@ static void selected_branch_is_computed(void **state) {
     assert_int_equal(g->n_nodes, 3);
     assert_false(branch[0]->flags & GGML_TENSOR_FLAG_COMPUTE);
     assert_true(branch[1]->flags & GGML_TENSOR_FLAG_COMPUTE);
-    assert_true(shared->flags & GGML_TENSOR_FLAG_COMPUTE); // though it was added by the branch not taken
+    assert_true(shared->flags & GGML_TENSOR_FLAG_COMPUTE); // although the branch that was not selected added it
     check_quiet();
     assert_null(ggml_build_forward_select(g, branch, 2, 2));
     ggml_free(ctx);
@@ -109,7 +111,7 @@ static void full_graph_fails_with_a_message(void **state) {
             assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
             assert_non_null(strstr(berth_last_error(), "full"));
             assert_true(berth_is_poison(ggml_graph_node(g, -1)));
-            ggml_build_forward_expand(g, a); // stays failed, stays quiet
+            ggml_build_forward_expand(g, a); // the graph stays failed, without a new message
             ggml_graph_add_node(g, a);
             assert_int_equal(g->n_nodes, (int) size);
         } else {
@@ -121,7 +123,7 @@ static void full_graph_fails_with_a_message(void **state) {
             assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
         }
     }
-    // As many leafs as there is room for, and one more.
+    // Fills all slots for leaves, then adds one more.
     struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 2, false);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
@@ -161,7 +163,7 @@ static void copies_and_views(void **state) {
     struct ggml_cgraph view = ggml_graph_view(g, 1, 2);
     assert_int_equal(view.n_nodes, 1);
     assert_ptr_equal(ggml_graph_node(&view, 0), c);
-    ggml_build_forward_expand(&view, c); // nothing can be added to a view: an error, no harm
+    ggml_build_forward_expand(&view, c); // nothing can be added to a view: an error, and no change
     assert_int_equal(view.n_nodes, 1);
     assert_int_equal(ggml_graph_view(g, 1, 9).n_nodes, 0);
     struct ggml_cgraph *small = ggml_new_graph_custom(ctx, 1, false);
@@ -189,7 +191,7 @@ static void reset_clears_gradients(void **state) {
     assert_true(*(float *) acc[0]->data == 0.0f);
     assert_true(*(float *) acc[1]->data == 1.0f);
     assert_ptr_equal(ggml_graph_get_grad_acc(g, loss), acc[1]);
-    ggml_graph_reset(ggml_new_graph(ctx)); // without gradients: an error
+    ggml_graph_reset(ggml_new_graph(ctx)); // the graph has no gradients: an error
     assert_non_null(strstr(berth_last_error(), "no gradients"));
     ggml_free(ctx);
 }
@@ -234,7 +236,7 @@ static void fusing_sees_outside_readers(void **state) {
     ggml_build_forward_expand(g, m);
     const enum ggml_op ops[] = {GGML_OP_RMS_NORM, GGML_OP_MUL};
     assert_true(ggml_can_fuse_subgraph_ext(g, (int[]){0, 1}, 2, ops, (int[]){1}, 1));
-    ggml_build_forward_expand(g, ggml_neg(ctx, n)); // now another reads the norm
+    ggml_build_forward_expand(g, ggml_neg(ctx, n)); // a node outside reads the norm now
     assert_false(ggml_can_fuse_subgraph_ext(g, (int[]){0, 1}, 2, ops, (int[]){1}, 1));
     assert_false(ggml_can_fuse_subgraph_ext(g, (int[]){0, 7}, 2, ops, (int[]){1}, 1));
     ggml_free(ctx);

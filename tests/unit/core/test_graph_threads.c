@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_graph_threads.c: threads that build graphs over shared tensors without names, and processes that fork while another
-// thread logs. The thread sanitizer sees what the asserts cannot.
+// test_graph_threads.c: threads that build graphs over shared tensors without names, and processes that fork while another thread
+// logs. The thread sanitizer finds errors that the asserts cannot.
 
 #include "support/check.h"
 
@@ -18,9 +18,9 @@
 enum { N_ROUNDS = 300, N_SHARED = 4, N_THREADS = 3 };
 
 struct builder {
-    struct ggml_tensor **weights; // [N_SHARED]
-    struct ggml_tensor *view;     // of a weight: an op that several graphs compute
-    int n_before;                 // leafs that come before them
+    struct ggml_tensor **weights; // [N_SHARED], shared by all threads
+    struct ggml_tensor *view;     // view of a weight: an op that several graphs contain
+    int n_before;                 // leaves that the thread's graph has before the weights
     pthread_barrier_t *start;
 };
 
@@ -40,7 +40,7 @@ static void *build(void *arg) {
     return NULL;
 }
 
-// One of "leaf_N" and nothing in between.
+// Whether the name is "leaf_N" for a possible N, and not a mix of two names.
 static bool is_name(const char *name, int n_before) {
     for (int i = 0; i <= n_before + 2 * N_SHARED + 1; i++) {
         char expected[16];
@@ -90,7 +90,7 @@ static void threads_share_weights(void **state) {
 
 static atomic_bool is_over;
 
-static void drop(enum ggml_log_level level, const char *text, void *user_data) {
+static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level, (void) text, (void) user_data;
 }
 
@@ -98,12 +98,12 @@ static void *log_always(void *arg) {
     (void) arg;
     while (!atomic_load(&is_over)) {
         berth_log(GGML_LOG_LEVEL_INFO, "a line\n");
-        ggml_log_set(drop, NULL);
+        ggml_log_set(log_drop, NULL);
     }
     return NULL;
 }
 
-// False: the child did not end by itself.
+// Returns false if the child did not exit by itself.
 static bool child_ends(pid_t child) {
     const struct timespec moment = {.tv_nsec = 1000000};
     for (int ms = 0; ms < 20000; ms++) {
@@ -121,7 +121,7 @@ static bool child_ends(pid_t child) {
 static void children_log(void **state) {
     (void) state;
     pthread_t threads[2];
-    ggml_log_set(drop, NULL);
+    ggml_log_set(log_drop, NULL);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, log_always, NULL), 0);
     }
@@ -131,7 +131,7 @@ static void children_log(void **state) {
         assert_true(child >= 0);
         if (child == 0) {
             berth_log(GGML_LOG_LEVEL_INFO, "the child's\n");
-            ggml_log_set(drop, NULL);
+            ggml_log_set(log_drop, NULL);
             _exit(0);
         }
         n_hung += !child_ends(child);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cost of every op (berth_op_cost): counted by hand for products, attention, convolutions, rows, copies and views.
+// test_op_cost.c: the cost of every op (berth_op_cost), compared with hand-computed costs for products, attention, convolutions,
+// rows, copies and views.
 
 #include "core/optable.h"
 
@@ -52,12 +53,12 @@ static void products(void **state) {
     struct ggml_tensor *x = f32(ctx, 4, 5, 1, 1);
     assert_cost(ggml_out_prod(ctx, x, f32(ctx, 3, 5, 1, 1)), 2 * 12 * 5, 80 + 60, 48);
     assert_cost(ggml_out_prod(ctx, x, x), 2 * 16 * 5, 80, 64); // x is read once
-    // Of 8 experts with 128 bytes those are read that are chosen, at most.
+    // At most the selected experts count as read, of 8 experts with 128 bytes each.
     struct ggml_tensor *experts = f32(ctx, 8, 4, 8, 1), *b = f32(ctx, 8, 1, 3, 1);
     struct ggml_tensor *few = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 3), *all = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 4, 3);
     assert_cost(ggml_mul_mat_id(ctx, experts, b, few), 2 * 24 * 8, 6 * 128 + 96 + 24, 96);
     assert_cost(ggml_mul_mat_id(ctx, experts, b, all), 2 * 48 * 8, 8 * 128 + 96 + 48, 192);
-    // Without its second source, as one made by hand: the general rule, by the larger of result and source.
+    // A node without its second source, as a program could build it: the general cost applies, by the larger of result and source.
     struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1));
     cut.src[1] = NULL;
     assert_cost(&cut, 32, 128, 48);
@@ -67,11 +68,11 @@ static void products(void **state) {
 static void attention(void **state) {
     (void) state;
     struct ggml_context *ctx = context();
-    // 8 queries of 16 on 6 keys, and 6 values of 8; q, k, v, mask.
+    // 8 queries of 16 elements, 6 keys, and 6 values of 8 elements. The order of the sources is q, k, v, mask.
     struct ggml_tensor *q = f32(ctx, 16, 4, 2, 1), *k = f32(ctx, 16, 6, 2, 1), *v = f32(ctx, 8, 6, 2, 1);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 6, 4);
     assert_cost(ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0.0f, 0.0f), 2 * 8 * 6 * (16 + 8), 512 + 768 + 384 + 48, 256);
-    // A view with gaps is read where it has elements: half of the keys.
+    // Of a view with gaps, only the elements count: half of the keys.
     struct ggml_tensor *part = ggml_view_4d(ctx, k, 8, 6, 2, 1, k->nb[1], k->nb[2], k->nb[3], 0);
     struct ggml_tensor *q8 = f32(ctx, 8, 4, 2, 1);
     assert_cost(ggml_flash_attn_ext(ctx, q8, part, v, NULL, 1.0f, 0.0f, 0.0f), 2 * 8 * 6 * (8 + 8), 256 + 384 + 384, 256);
@@ -105,7 +106,7 @@ static void rows_and_copies(void **state) {
     assert_cost(ggml_cast(ctx, three, GGML_TYPE_F16), 0, 96, 48);
     assert_cost(ggml_cont(ctx, ggml_transpose(ctx, three)), 0, 96, 96);
     assert_cost(ggml_fill(ctx, three, 1.0f), 0, 0, 96);
-    // A part of 8 elements: a copy of all with it, or the part alone.
+    // A part of 8 elements: the op copies all elements, or in place only the part.
     struct ggml_tensor *part = f32(ctx, 8, 1, 1, 1);
     assert_cost(ggml_set(ctx, three, part, 32, 96, 96, 0), 0, 96 + 32, 96);
     assert_cost(ggml_set_inplace(ctx, three, part, 32, 96, 96, 0), 0, 32, 32);
@@ -125,7 +126,7 @@ static void others(void **state) {
     ggml_set_param(a);
     assert_cost(
         ggml_opt_step_adamw(ctx, a, f32(ctx, 8, 3, 1, 1), f32(ctx, 8, 3, 1, 1), f32(ctx, 8, 3, 1, 1), f32(ctx, 7, 1, 1, 1)), 24,
-        4 * 96 + 28, 3 * 96); // the weights and both moments are written
+        4 * 96 + 28, 3 * 96); // weights and both moments are written
     assert_cost(ggml_reshape_1d(ctx, a, 24), 0, 0, 0);
     assert_cost(a, 0, 0, 0);
     struct ggml_tensor no_op = *a;

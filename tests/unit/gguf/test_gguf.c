@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GGUF: what is written is read again, from every kind of source; changing, alignment, look-up, maps.
+// test_gguf.c: GGUF files that are written can be read from every kind of source; changes, alignment, look-up by name, mapped
+// files.
 
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ static void write_bytes(const char *path, const void *bytes, size_t size) {
 struct memory {
     const unsigned char *bytes;
     size_t size;
-    size_t max_len; // of a call
+    size_t max_len; // largest len of a call
 };
 
 static size_t memory_read(void *user_data, void *out, uint64_t offset, size_t len) {
@@ -38,7 +39,7 @@ static struct gguf_context *read_from(
     struct memory m = {bytes, size, 0};
     struct gguf_context *g = NULL;
     FILE *file = NULL;
-    static const char front[] = "something else";
+    static const char prefix[] = "something else";
     char path[64];
     gguf_sample_path(path);
     switch (source) {
@@ -56,15 +57,15 @@ static struct gguf_context *read_from(
         case FROM_MIDDLE:
             file = fopen(path, "w+b");
             assert_non_null(file);
-            fwrite(front, 1, source == FROM_MIDDLE ? sizeof front : 0, file);
+            fwrite(prefix, 1, source == FROM_MIDDLE ? sizeof prefix : 0, file);
             fwrite(bytes, 1, size, file);
-            fseek(file, source == FROM_MIDDLE ? (long) sizeof front : 0, SEEK_SET);
+            fseek(file, source == FROM_MIDDLE ? (long) sizeof prefix : 0, SEEK_SET);
             g = gguf_init_from_file_ptr(file, params);
             break;
         case FROM_PIPE: {
             int ends[2];
             assert_int_equal(pipe(ends), 0);
-            assert_int_equal(write(ends[1], bytes, size), (ssize_t) size); // fits into a pipe
+            assert_int_equal(write(ends[1], bytes, size), (ssize_t) size); // the bytes fit into the pipe's buffer
             close(ends[1]);
             file = fdopen(ends[0], "rb");
             assert_non_null(file);
@@ -86,7 +87,7 @@ static void count_lines(enum ggml_log_level level, const char *text, void *n) {
     ++*(int *) n;
 }
 
-// Tensors with nothing in them are added, written and read like others, without a word.
+// Empty tensors are added, written and read like others, without a log line.
 static void empty_tensors(void **state) {
     (void) state;
     static const int64_t shapes[][4] = {{0, 1, 1, 1}, {8, 0, 1, 1}, {8, 2, 0, 1}, {8, 1, 1, 0}, {0, 0, 0, 0}, {8, 1, 1, 1}};
@@ -102,7 +103,7 @@ static void empty_tensors(void **state) {
         for (int i = 0; i < n_shapes; i++) {
             struct ggml_tensor *t = ggml_new_tensor(ctx, i % 2 == 0 ? GGML_TYPE_F32 : GGML_TYPE_F16, 4, shapes[i]);
             ggml_format_name(t, "t%d", i);
-            t->data = i == n_shapes - 1 ? numbers : t->data; // the others have none, or a place of no bytes
+            t->data = i == n_shapes - 1 ? numbers : t->data; // the others have no data or zero bytes
             gguf_add_tensor(g, t);
         }
         gguf_set_tensor_type(g, "t1", GGML_TYPE_BF16);
@@ -132,7 +133,8 @@ static void empty_tensors(void **state) {
     assert_int_equal(n_lines, 0);
 }
 
-// A file that begins within another: padding counts from its beginning, the data's place from the other's.
+// A GGUF file that starts within another file: padding counts from the start of the GGUF file, data_offset from the start of the
+// other file.
 static void data_of_a_file_within_another(void **state) {
     (void) state;
     size_t size;
@@ -171,7 +173,7 @@ static void every_source_gives_the_same(void **state) {
                 struct ggml_context *tensors = NULL;
                 const struct gguf_init_params params = {no_alloc, &tensors};
                 struct gguf_context *g = read_from(source, bytes, size, params);
-                if (source == FROM_PIPE && !no_alloc && i % 4 != 0) { // data cannot be sought there
+                if (source == FROM_PIPE && !no_alloc && i % 4 != 0) { // a pipe cannot seek to the data
                     assert_null(g);
                     assert_null(tensors);
                     assert_non_null(strstr(berth_last_error(), "seekable"));
@@ -180,7 +182,7 @@ static void every_source_gives_the_same(void **state) {
                 assert_non_null(g);
                 char *text = gguf_describe(&gguf_berth, g, tensors);
                 if (first != NULL) {
-                    // The first line has the data's place, which is another there: data_of_a_file_within_another.
+                    // The first line contains data_offset, which differs for FROM_MIDDLE (data_of_a_file_within_another).
                     const bool is_moved = source == FROM_MIDDLE;
                     assert_string_equal(is_moved ? strchr(text, '\n') : text, is_moved ? strchr(first, '\n') : first);
                     free(text);
@@ -208,7 +210,7 @@ static void what_is_read_is_written_again(void **state) {
     gguf_sample_path(path);
 
     check_quiet();
-    assert_false(gguf_write_to_file(g, path, false)); // no data is given
+    assert_false(gguf_write_to_file(g, path, false)); // the tensors have no data yet
     assert_non_null(strstr(berth_last_error(), "has no data"));
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         if (gguf_find_tensor(g, t->name) >= 0) {
@@ -216,20 +218,20 @@ static void what_is_read_is_written_again(void **state) {
         }
     }
     assert_true(gguf_write_to_file(g, path, false));
-    size_t recompute_size;
-    unsigned char *again = gguf_sample_load(path, &recompute_size);
-    assert_int_equal(recompute_size, size);
-    assert_memory_equal(again, bytes, size);
-    free(again);
+    size_t reread_size;
+    unsigned char *reread = gguf_sample_load(path, &reread_size);
+    assert_int_equal(reread_size, size);
+    assert_memory_equal(reread, bytes, size);
+    free(reread);
 
-    assert_true(gguf_write_to_file(g, path, true)); // the header alone
-    again = gguf_sample_load(path, &recompute_size);
-    assert_int_equal(recompute_size, gguf_get_data_offset(g));
-    assert_int_equal(recompute_size, gguf_get_meta_size(g));
-    assert_memory_equal(again, bytes, recompute_size);
-    gguf_get_meta_data(g, again);
-    assert_memory_equal(again, bytes, recompute_size);
-    free(again);
+    assert_true(gguf_write_to_file(g, path, true)); // only the header
+    reread = gguf_sample_load(path, &reread_size);
+    assert_int_equal(reread_size, gguf_get_data_offset(g));
+    assert_int_equal(reread_size, gguf_get_meta_size(g));
+    assert_memory_equal(reread, bytes, reread_size);
+    gguf_get_meta_data(g, reread);
+    assert_memory_equal(reread, bytes, reread_size);
+    free(reread);
 
     gguf_free(g);
     ggml_free(tensors);
@@ -239,7 +241,7 @@ static void what_is_read_is_written_again(void **state) {
 
 static void strings_keep_their_nuls(void **state) {
     (void) state;
-    // One key "k" with the string "a\0b", one with ["", "\0"]
+    // One key "k" with the string "a\\0b", and one with ["", "\\0"].
     static const unsigned char bytes[] = "GGUF\3\0\0\0"
                                          "\0\0\0\0\0\0\0\0"
                                          "\2\0\0\0\0\0\0\0"
@@ -261,7 +263,7 @@ static void strings_keep_their_nuls(void **state) {
     assert_int_equal(gguf_get_meta_size(g), gguf_get_meta_size(copy));
     gguf_get_meta_data(g, meta[0]);
     gguf_get_meta_data(copy, meta[1]);
-    assert_memory_equal(meta[0], bytes, sizeof bytes); // its own NUL is the last string
+    assert_memory_equal(meta[0], bytes, sizeof bytes); // the NUL that ends the C string is the last string of the file
     assert_memory_equal(meta[0], meta[1], gguf_get_meta_size(g));
     gguf_free(g);
     gguf_free(copy);
@@ -305,7 +307,7 @@ static void alignment_follows_its_key(void **state) {
         ggml_free(tensors);
     }
     gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 64);
-    gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 48); // no power of two
+    gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 48); // not a power of two
     gguf_set_val_i32(g, GGUF_KEY_GENERAL_ALIGNMENT, 32);
     assert_int_equal(gguf_get_alignment(g), 64);
     assert_int_equal(gguf_remove_key(g, GGUF_KEY_GENERAL_ALIGNMENT), 0);
@@ -316,7 +318,7 @@ static void alignment_follows_its_key(void **state) {
     unlink(path);
 }
 
-// A program may add a tensor that it has only named: extents and strides are 0.
+// A program may add a tensor of which it has only set the name: extents and strides are 0.
 static void a_tensor_without_extents_is_added(void **state) {
     (void) state;
     struct ggml_tensor t = {.name = "bare"}, few = {.name = "few", .ne = {0, 3, 1, 1}};
@@ -351,7 +353,7 @@ static void many_names_are_found_fast(void **state) {
     gguf_get_meta_data(g, meta);
     struct gguf_context *h = gguf_init_from_buffer(meta, gguf_get_meta_size(g), (struct gguf_init_params){0});
     assert_non_null(h);
-    for (int i = 0; i < n; i++) { // a search from the front would take minutes
+    for (int i = 0; i < n; i++) { // a linear search would take minutes
         snprintf(key, sizeof key, "key.%d", i);
         assert_int_equal(gguf_find_key(h, key), i);
         assert_int_equal(gguf_get_val_i32(h, i), i);
@@ -365,7 +367,7 @@ static void many_names_are_found_fast(void **state) {
 static void data_on_a_device_is_fetched(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
-    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 300, 1000); // more than is copied at once
+    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 300, 1000); // more than the size of the copy buffer
     ggml_set_name(t, "t");
     ggml_backend_buffer_t buffer =
         ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(ggml_backend_dev_get(0)), ggml_nbytes(t));
@@ -388,7 +390,7 @@ static void data_on_a_device_is_fetched(void **state) {
     const uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE),
                     inside = ((uintptr_t) berth_gguf_map_data(map, 0) / page + 3) * page;
     berth_gguf_map_drop(map, berth_gguf_map_data(map, 0), ggml_nbytes(t));
-    berth_gguf_map_drop(map, numbers, 1 << 20); // none of its bytes
+    berth_gguf_map_drop(map, numbers, 1 << 20); // not bytes of the map
     berth_gguf_map_drop(NULL, numbers, 1);
     FILE *maps = fopen("/proc/self/pagemap", "rb");
     assert_non_null(maps);
@@ -396,8 +398,8 @@ static void data_on_a_device_is_fetched(void **state) {
     assert_int_equal(fseek(maps, (long) (inside / page * sizeof entry), SEEK_SET), 0);
     assert_int_equal(fread(&entry, sizeof entry, 1, maps), 1);
     fclose(maps);
-    assert_true(entry >> 63 == 0);                                             // not in the process's memory
-    assert_memory_equal(berth_gguf_map_data(map, 0), numbers, ggml_nbytes(t)); // read again
+    assert_true(entry >> 63 == 0);                                             // the page is not resident
+    assert_memory_equal(berth_gguf_map_data(map, 0), numbers, ggml_nbytes(t)); // the page is read from the file again
     berth_gguf_map_close(map);
     gguf_free(g);
     ggml_backend_buffer_free(buffer);
@@ -448,7 +450,7 @@ static void maps(void **state) {
         assert_null(berth_gguf_map_open(path, &params));
         assert_non_null(strstr(berth_last_error(), "stopped"));
     }
-    assert_int_equal(truncate(path, (off_t) used), 0); // the padding behind the last one may be missing
+    assert_int_equal(truncate(path, (off_t) used), 0); // the padding after the last tensor may be missing
     map = berth_gguf_map_open(path, NULL);
     assert_non_null(map);
     berth_gguf_map_close(map);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_gguf_edge.c: GGUF from sources of every kind that hold more than one step of reading, with each allocation failing; sizes
-// at the edge of 63 bits; data in places that cannot be read; maps that are stopped on the way.
+// test_gguf_edge.c: GGUF files larger than one read step, from sources of every kind, with each allocation failing. Also sizes near
+// 2^63, data that cannot be read, and mappings that the caller stops.
 
 #include "support/check.h"
 
@@ -12,17 +12,17 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define N_NUMBERS 40000 // 160 kB: more than a reader takes at once where it does not know what is there
+#define N_NUMBERS 40000 // 160 kB: more than one read step of a source of unknown size
 #define N_STRINGS 3000
 
-// ---- one file, every way in ----
+// ---- one file from every kind of source ----
 
 struct file {
     unsigned char *bytes;
     size_t size;
 };
 
-// Numbers, booleans, a long string, many strings, and two tensors of which one is of a single element.
+// Creates a file with numbers, booleans, a long string, many strings, and two tensors, of which one has a single element.
 static struct file file_make(bool with_tensors) {
     static uint32_t numbers[N_NUMBERS];
     static char text[100001];
@@ -39,7 +39,7 @@ static struct file file_make(bool with_tensors) {
     }
     static bool flags[N_NUMBERS];
     flags[7] = true;
-    gguf_set_arr_str(g, "first", list, N_STRINGS); // before anything small opens a chunk
+    gguf_set_arr_str(g, "first", list, N_STRINGS); // comes first, before small blocks start a chunk
     gguf_set_arr_data(g, "numbers", GGUF_TYPE_UINT32, numbers, N_NUMBERS);
     gguf_set_arr_data(g, "flags", GGUF_TYPE_BOOL, flags, N_NUMBERS);
     gguf_set_arr_data(g, "none", GGUF_TYPE_UINT64, NULL, 0);
@@ -81,13 +81,13 @@ static void *feed(void *user) {
     return NULL;
 }
 
-enum way { BUFFER, CALLBACK, SIZED, PIPE, N_WAYS };
+enum source { FROM_BUFFER, FROM_CALLBACK, FROM_SIZED_CALLBACK, FROM_PIPE, N_SOURCES };
 
-static struct gguf_context *open_by(enum way way, struct file *f, struct gguf_init_params params) {
-    switch (way) {
-        case BUFFER: return gguf_init_from_buffer(f->bytes, f->size, params);
-        case CALLBACK: return gguf_init_from_callback(read_at, f, 1000, UINT64_MAX, params);
-        case SIZED: return gguf_init_from_callback(read_at, f, 0, f->size, params);
+static struct gguf_context *open_from(enum source source, struct file *f, struct gguf_init_params params) {
+    switch (source) {
+        case FROM_BUFFER: return gguf_init_from_buffer(f->bytes, f->size, params);
+        case FROM_CALLBACK: return gguf_init_from_callback(read_at, f, 1000, UINT64_MAX, params);
+        case FROM_SIZED_CALLBACK: return gguf_init_from_callback(read_at, f, 0, f->size, params);
         default: break;
     }
     int ends[2];
@@ -100,7 +100,7 @@ static struct gguf_context *open_by(enum way way, struct file *f, struct gguf_in
     assert_int_equal(pthread_create(&thread, NULL, feed, job), 0);
     struct gguf_context *g = gguf_init_from_file_ptr(from, params);
     char rest[4096];
-    while (fread(rest, 1, sizeof rest, from) > 0) { // so that the writer ends
+    while (fread(rest, 1, sizeof rest, from) > 0) { // drains the pipe so that the writer ends
     }
     pthread_join(thread, NULL);
     fclose(from);
@@ -121,15 +121,15 @@ static void assert_same(const struct gguf_context *g) {
     assert_int_equal(gguf_get_arr_type(g, numbers), GGUF_TYPE_UINT32);
 }
 
-static void every_way_in(void **state) {
+static void every_source(void **state) {
     (void) state;
     check_quiet();
     struct file all = file_make(true), keys = file_make(false);
-    for (int way = 0; way < N_WAYS; way++) {
+    for (int source = 0; source < N_SOURCES; source++) {
         struct ggml_context *tensors = NULL;
-        const bool is_pipe = way == PIPE;
+        const bool is_pipe = source == FROM_PIPE;
         struct gguf_init_params params = {.ctx = is_pipe ? NULL : &tensors};
-        struct gguf_context *g = open_by((enum way) way, is_pipe ? &keys : &all, params);
+        struct gguf_context *g = open_from((enum source) source, is_pipe ? &keys : &all, params);
         assert_non_null(g);
         assert_same(g);
         if (!is_pipe) {
@@ -139,7 +139,7 @@ static void every_way_in(void **state) {
         ggml_free(tensors);
     }
     struct ggml_context *tensors = NULL;
-    assert_null(open_by(PIPE, &all, (struct gguf_init_params){.ctx = &tensors})); // data needs a file
+    assert_null(open_from(FROM_PIPE, &all, (struct gguf_init_params){.ctx = &tensors})); // reading data requires a seekable file
     assert_non_null(strstr(berth_last_error(), "seekable"));
     free(all.bytes);
     free(keys.bytes);
@@ -149,7 +149,7 @@ static void every_allocation_fails(void **state) {
     (void) state;
     check_quiet();
     struct file all = file_make(true), keys = file_make(false);
-    for (int way = 0; way < N_WAYS; way++) {
+    for (int source = 0; source < N_SOURCES; source++) {
         int64_t n = 0;
         for (bool is_sound = false; !is_sound; n++) {
             assert_true(n < 1000);
@@ -157,8 +157,8 @@ static void every_allocation_fails(void **state) {
             struct ggml_context *tensors = NULL;
             berth_alloc_watch(true);
             berth_alloc_fail_at(n + 1);
-            struct gguf_context *g = open_by(
-                (enum way) way, way == PIPE ? &keys : &all, (struct gguf_init_params){.ctx = way == PIPE ? NULL : &tensors});
+            struct gguf_context *g = open_from((enum source) source, source == FROM_PIPE ? &keys : &all,
+                (struct gguf_init_params){.ctx = source == FROM_PIPE ? NULL : &tensors});
             is_sound = g != NULL && berth_last_error()[0] == '\0';
             if (g == NULL) {
                 assert_non_null(strstr(berth_last_error(), "out of memory"));
@@ -178,39 +178,39 @@ static void every_allocation_fails(void **state) {
     free(keys.bytes);
 }
 
-// Callbacks that stop, lie about what they gave, and end in the data.
-static size_t stops(void *user, void *out, uint64_t at, size_t size) {
+// Callbacks that return 0 bytes and that return more bytes than requested.
+static size_t returns_nothing(void *user, void *out, uint64_t at, size_t size) {
     (void) user, (void) out, (void) at, (void) size;
     return 0;
 }
 
-static size_t lies(void *user, void *out, uint64_t at, size_t size) {
+static size_t returns_too_much(void *user, void *out, uint64_t at, size_t size) {
     (void) user, (void) out, (void) at;
     return size + 1;
 }
 
-static void odd_sources(void **state) {
+static void broken_sources(void **state) {
     (void) state;
     check_quiet();
     struct ggml_context *tensors = NULL;
     const struct gguf_init_params params = {.ctx = &tensors};
-    assert_null(gguf_init_from_callback(stops, NULL, 0, UINT64_MAX, params));
-    assert_null(gguf_init_from_callback(lies, NULL, 0, UINT64_MAX, params));
+    assert_null(gguf_init_from_callback(returns_nothing, NULL, 0, UINT64_MAX, params));
+    assert_null(gguf_init_from_callback(returns_too_much, NULL, 0, UINT64_MAX, params));
     struct file all = file_make(true);
     all.size -= 64;
     assert_null(gguf_init_from_callback(read_at, &all, 0, UINT64_MAX, params));
     assert_non_null(strstr(berth_last_error(), "ends in the data"));
-    assert_null(gguf_init_from_callback(read_at, &all, 0, all.size + 64, params)); // it promised more
+    assert_null(gguf_init_from_callback(read_at, &all, 0, all.size + 64, params)); // max_expected_size is larger than the data
     assert_non_null(strstr(berth_last_error(), "ends in the data"));
     char path[] = "/tmp/berth-odd-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     FILE *f = fdopen(fd, "w+");
     fwrite(all.bytes, 1, all.size, f);
-    fseek(f, 10, SEEK_END); // behind everything
+    fseek(f, 10, SEEK_END); // after the end of the file
     assert_null(gguf_init_from_file_ptr(f, params));
     fclose(f);
-    f = fdopen(open(path, O_WRONLY), "w"); // cannot be read
+    f = fdopen(open(path, O_WRONLY), "w"); // opened for writing only
     assert_null(gguf_init_from_file_ptr(f, params));
     assert_non_null(strstr(berth_last_error(), "cannot be read"));
     fclose(f);
@@ -218,7 +218,7 @@ static void odd_sources(void **state) {
     free(all.bytes);
 }
 
-// ---- the edge of 63 bits ----
+// ---- sizes near 2^63 ----
 
 static struct ggml_tensor *huge(struct ggml_context *ctx, const char *name, int64_t n) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_I8, n);
@@ -233,18 +233,18 @@ static void sizes_at_the_edge(void **state) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const int64_t half = (int64_t) 1 << 62;
     gguf_add_tensor(g, huge(ctx, "a", half));
-    gguf_add_tensor(g, huge(ctx, "b", half)); // 2^63: one too many
+    gguf_add_tensor(g, huge(ctx, "b", half)); // the sum is 2^63, one more than allowed
     assert_non_null(strstr(berth_last_error(), "exceed 2^63"));
     gguf_add_tensor(g, huge(ctx, "c", half - 64));
     assert_int_equal(gguf_get_n_tensors(g), 2);
     gguf_add_tensor(g, huge(ctx, "d", 1));
     assert_int_equal(gguf_get_n_tensors(g), 3);
     berth_clear_error();
-    gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 1u << 31); // the padding alone is too much
+    gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 1u << 31); // the padding alone exceeds 2^63
     assert_non_null(strstr(berth_last_error(), "more than 2^63 bytes"));
     assert_int_equal(gguf_get_alignment(g), GGUF_DEFAULT_ALIGNMENT);
     assert_int_equal(gguf_find_key(g, GGUF_KEY_GENERAL_ALIGNMENT), -1);
-    gguf_set_tensor_type(g, "d", GGML_TYPE_F32); // four bytes are padded like one
+    gguf_set_tensor_type(g, "d", GGML_TYPE_F32); // four bytes and one byte have the same padded size
     assert_int_equal(gguf_get_tensor_type(g, 2), GGML_TYPE_F32);
     berth_clear_error();
     gguf_set_tensor_type(g, "a", GGML_TYPE_F16);
@@ -262,7 +262,7 @@ static void sizes_at_the_edge(void **state) {
     gguf_set_val_i32(g, GGUF_KEY_GENERAL_ALIGNMENT, 32);
     assert_non_null(strstr(berth_last_error(), "must be one u32"));
     gguf_free(g);
-    // Small ones with wide padding, which does not fit without it: taking the key away is refused as setting it was.
+    // With the default alignment, these sizes exceed 2^63. So removing the alignment key is refused.
     g = gguf_init_empty();
     gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 1);
     gguf_add_tensor(g, huge(ctx, "f", half));
@@ -278,7 +278,7 @@ static void sizes_at_the_edge(void **state) {
 
 static void *far_base(struct ggml_backend_buffer *b) {
     (void) b;
-    return (void *) 4096; // nobody may touch it
+    return (void *) 4096; // never accessed
 }
 
 static void far_get(struct ggml_backend_buffer *b, const struct ggml_tensor *t, void *data, size_t offset, size_t size) {
@@ -286,7 +286,7 @@ static void far_get(struct ggml_backend_buffer *b, const struct ggml_tensor *t, 
     memset(data, 7, size);
 }
 
-// Another's view of it has the address and no buffer of its own.
+// A view of a tensor on a device has an address but no buffer.
 static void data_of_a_view_on_a_device(void **state) {
     (void) state;
     check_quiet();
@@ -336,7 +336,7 @@ static void maps_stopped(void **state) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     gguf_add_tensor(g, huge(ctx, "data", n));
     assert_true(fd >= 0 && gguf_write_to_file(g, path, true));
-    assert_int_equal(truncate(path, (off_t) (gguf_get_meta_size(g) + (size_t) n)), 0); // holes
+    assert_int_equal(truncate(path, (off_t) (gguf_get_meta_size(g) + (size_t) n)), 0); // a sparse file
     for (size_t limit = 0; limit <= (size_t) n; limit += (size_t) 5 << 20) {
         struct berth_gguf_map_params params = {.prefetch = true, .progress = until, .user_data = &limit};
         assert_null(berth_gguf_map_open(path, &params));
@@ -367,9 +367,9 @@ static void maps_stopped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_in),
+        cmocka_unit_test(every_source),
         cmocka_unit_test(every_allocation_fails),
-        cmocka_unit_test(odd_sources),
+        cmocka_unit_test(broken_sources),
         cmocka_unit_test(sizes_at_the_edge),
         cmocka_unit_test(data_of_a_view_on_a_device),
         cmocka_unit_test(maps_stopped),

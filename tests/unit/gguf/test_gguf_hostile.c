@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GGUF files that nobody should trust: every refusal names what and where; cut off at every byte; little memory whatever the
-// file says; every function with NULL and ids that are none; each allocation failing in turn.
+// test_gguf_hostile.c: untrusted GGUF files. Every error states its reason and its offset. Files are cut off at every byte. Memory
+// is bounded by the size of the header. Every function is called with NULL and with invalid ids, and each allocation fails in turn.
 
 #include <malloc.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 
 #include "gguf/context.h"
 
-// ---- a file byte by byte ----
+// ---- building a file byte by byte ----
 
 struct bytes {
     unsigned char *data;
@@ -69,7 +69,7 @@ static void put_padding(struct bytes *b) {
     }
 }
 
-// Reads exactly these bytes, with nothing behind them.
+// Reads a copy of exactly these bytes, so that a sanitizer detects reads after the end.
 static struct gguf_context *read_exactly(const struct bytes *b, size_t size, struct gguf_init_params params) {
     unsigned char *copy = malloc(size == 0 ? 1 : size);
     assert_non_null(copy);
@@ -197,7 +197,7 @@ static void refused_tensors(void **state) {
         {(int64_t) 1 << 16, 4, GGML_TYPE_I8, "more than 2^63"},
         {-1, 4, GGML_TYPE_F32, "an extent is negative"},
         {33, 1, GGML_TYPE_Q4_0, "multiple of the block size"},
-        {32, 1, 4, "unknown type 4"}, // removed
+        {32, 1, 4, "unknown type 4"}, // a removed type
         {32, 1, GGML_TYPE_COUNT, "unknown type"},
         {32, 1, UINT32_MAX, "unknown type"},
     };
@@ -206,7 +206,7 @@ static void refused_tensors(void **state) {
         put_tensor(&b, "t", shapes[i].n_dims, shapes[i].ne, shapes[i].type, 0);
         refused(&b, shapes[i].text, -1);
     }
-    put_head(&b, 3, 1, 0); // nothing in it, but what lies between has no place either
+    put_head(&b, 3, 1, 0); // the tensor is empty, but the product of its other extents must fit, too
     put_text(&b, "t");
     put_u32(&b, 3);
     put_u64(&b, (uint64_t) 1 << 40);
@@ -228,7 +228,7 @@ static void refused_tensors(void **state) {
         put_tensor(&b, "u", 1, 8, GGML_TYPE_F32, offsets[i]);
         refused(&b, why[i], 82);
     }
-    put_head(&b, 3, 2, 0); // each below 2^63, both not
+    put_head(&b, 3, 2, 0); // each size is below 2^63, their sum is not
     put_tensor(&b, "t", 1, INT64_MAX - 63, GGML_TYPE_I8, 0);
     put_tensor(&b, "u", 1, INT64_MAX - 63, GGML_TYPE_I8, (uint64_t) INT64_MAX - 63);
     refused(&b, "", -1);
@@ -271,20 +271,20 @@ static void stays_small(struct bytes *b, const char *what) {
     put_padding(b);
     const size_t before = heap_size();
     struct gguf_context *g = gguf_init_from_buffer(b->data, b->size, (struct gguf_init_params){0});
-    const size_t heap = heap_size() - before; // 0 where a sanitizer has its own
+    const size_t heap = heap_size() - before; // 0 with a sanitizer, which has its own allocator
     if (g == NULL) {
         fail_msg("%s: %s", what, berth_last_error());
     }
-    const size_t most = 2 * b->size + 65536;
+    const size_t limit = 2 * b->size + 65536;
     print_message("%-28s header %9zu, context %9zu (%.2f), heap %9zu\n", what, b->size, berth_gguf_memory(g),
         (double) berth_gguf_memory(g) / (double) b->size, heap);
-    assert_true(berth_gguf_memory(g) <= most);
-    assert_true(heap <= most);
+    assert_true(berth_gguf_memory(g) <= limit);
+    assert_true(heap <= limit);
     gguf_free(g);
     b->size = 0;
 }
 
-// Distinct names of n bytes, none of them NUL.
+// Returns the i-th of many distinct names of n bytes without NUL.
 static const char *short_name(char name[16], unsigned i, int n) {
     for (int k = 0; k < n; k++, i /= 250) {
         name[k] = (char) (1 + i % 250);
@@ -340,7 +340,7 @@ static void memory_is_bounded_by_the_header(void **state) {
     }
     stays_small(&b, "an array of strings");
     put_head(&b, 3, 0, 300);
-    for (unsigned i = 0; i < 300; i++) { // sizes around what shares a chunk
+    for (unsigned i = 0; i < 300; i++) { // sizes near the limit for sharing a chunk
         put_text(&b, short_name(name, i, 4));
         put_u32(&b, GGUF_TYPE_STRING);
         put_u64(&b, 900 + i);
@@ -352,9 +352,9 @@ static void memory_is_bounded_by_the_header(void **state) {
     free(b.data);
 }
 
-// ---- calls that make no sense ----
+// ---- invalid calls ----
 
-static void every_call_takes_nonsense(void **state) {
+static void every_call_accepts_invalid_arguments(void **state) {
     (void) state;
     check_quiet();
     const struct gguf_init_params params = {0};
@@ -411,7 +411,7 @@ static void every_call_takes_nonsense(void **state) {
     assert_int_equal(gguf_get_alignment(NULL) + gguf_get_data_offset(NULL), 0);
     assert_int_equal(gguf_get_n_kv(NULL) + gguf_get_n_tensors(NULL), 0);
 
-    berth_clear_error(); // as another type than it is
+    berth_clear_error(); // read as a wrong type
     assert_int_equal(gguf_get_val_i32(g, 0), 0);
     assert_non_null(strstr(berth_last_error(), "'number' has 1 values of type u32, not one i32"));
     assert_null(gguf_get_val_str(g, 0));
@@ -465,8 +465,8 @@ static void every_call_takes_nonsense(void **state) {
 
 // ---- names that fall into one slot ----
 
-// Names of PAIRS pairs of words, each pair one of two that leave the same behind in a hash which multiplies by odd numbers and
-// folds by 32 bits: what the top bit of the first word does, the second word undoes, whatever came before.
+// Writes a name of n_pairs pairs of words. Bit i of which selects one of two variants of pair i. Both variants leave the same state
+// in a hash that multiplies by odd numbers and folds by 32 bits: the second word cancels the effect of the first word's top bit.
 static void put_colliding(char *name, int n_pairs, uint32_t which) {
     for (int i = 0; i < n_pairs; i++, name += 16) {
         memcpy(name, "aaaaaaaaaaaaaaaa", 16);
@@ -501,9 +501,9 @@ static void colliding_names(void **state) {
     free(b.data);
 }
 
-// ---- files that others change ----
+// ---- files that other programs change ----
 
-// A copy is whole whatever becomes of the file; its bytes are the map's.
+// A copy stays complete when the file changes. Its bytes equal those of the mapping.
 static void read_instead_of_mapped(void **state) {
     (void) state;
     check_quiet();
@@ -529,9 +529,9 @@ static void read_instead_of_mapped(void **state) {
     free(bytes);
 }
 
-// ---- memory that is not to be had ----
+// ---- failing allocations ----
 
-// Reads, changes, copies and writes; true if nothing went wrong.
+// Reads, changes, copies and writes. Returns true if there was no error.
 static bool scenario(const unsigned char *bytes, size_t size, const char *path) {
     struct ggml_context *tensors = NULL;
     struct gguf_context *g = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){.ctx = &tensors});
@@ -592,7 +592,7 @@ int main(void) {
         cmocka_unit_test(refused_tensors),
         cmocka_unit_test(cut_off_at_every_byte),
         cmocka_unit_test(memory_is_bounded_by_the_header),
-        cmocka_unit_test(every_call_takes_nonsense),
+        cmocka_unit_test(every_call_accepts_invalid_arguments),
         cmocka_unit_test(colliding_names),
         cmocka_unit_test(read_instead_of_mapped),
         cmocka_unit_test(every_allocation_fails_once),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GGUF beside the reference: the same calls make the same bytes, each reads the other's files alike, and both accept and
-// refuse the same broken headers, but for what docs/user/differences.md lists.
+// test_gguf_oracle.c: compares GGUF with the reference: the same calls write the same bytes, each side reads the other's files with
+// the same result, and both accept and refuse the same broken headers, with the exceptions of docs/user/differences.md.
 
 #include "support/oracle.h"
 
@@ -14,16 +14,16 @@
 
 static struct gguf_api reference;
 
-static bool is_quiet; // dying is one of the answers
+static bool is_quiet; // no message if the reference aborts: a verdict of its own
 
 static void reference_aborts(const char *text) {
     if (!is_quiet) {
         fprintf(stderr, "the reference ends the process: %s\n", text);
     }
-    _exit(9); // instead of a stack trace
+    _exit(9); // no stack trace
 }
 
-// What the reference said first.
+// The first log line of the reference.
 static char reference_text[256];
 
 static void reference_log(enum ggml_log_level level, const char *text, void *user_data) {
@@ -79,7 +79,7 @@ static void same_calls_same_bytes(void **state) {
     }
 }
 
-// Shows the line that differs, not all of both.
+// Fails with the line that differs instead of both complete texts.
 static void same_text(const char *a, const char *b) {
     size_t at = 0, line = 0;
     for (; a[at] == b[at] && a[at] != '\0'; at++) {
@@ -90,7 +90,7 @@ static void same_text(const char *a, const char *b) {
     }
 }
 
-static char *tell_file(const struct gguf_api *api, const char *path, int mode) {
+static char *describe_file(const struct gguf_api *api, const char *path, int mode) {
     struct ggml_context *tensors = NULL;
     struct gguf_context *g =
         api->gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = mode == 1, .ctx = mode == 2 ? NULL : &tensors});
@@ -112,13 +112,13 @@ static void each_reads_the_others_files(void **state) {
     for (uint64_t i = 0; i < N_SEEDS; i++) {
         size_t size;
         unsigned char *bytes = gguf_sample_file(i % 2 == 0 ? &gguf_berth : &reference, seed + i, i % 4 > 1, &size);
-        bytes[4] = i % 3 == 0 ? 2 : 3; // both versions are the same but for their number
+        bytes[4] = i % 3 == 0 ? 2 : 3; // versions 2 and 3 differ only in their number
         FILE *file = fopen(path, "wb");
         assert_non_null(file);
         assert_int_equal(fwrite(bytes, 1, size, file), size);
         assert_int_equal(fclose(file), 0);
         for (int mode = 0; mode < 3; mode++) {
-            char *a = tell_file(&gguf_berth, path, mode), *b = tell_file(&reference, path, mode);
+            char *a = describe_file(&gguf_berth, path, mode), *b = describe_file(&reference, path, mode);
             same_text(a, b);
             assert_string_not_equal(a, "refused");
             free(a);
@@ -129,7 +129,7 @@ static void each_reads_the_others_files(void **state) {
     unlink(path);
 }
 
-// Removing, setting again, copying, other types and data: the context and what it writes stay the same as the reference's.
+// Removes, sets and copies keys, and changes types and data. Returns a description of the context.
 static char *change(const struct gguf_api *api, uint64_t seed, unsigned char **meta, size_t *meta_size) {
     struct check_rng rng = check_rng_new(seed);
     struct gguf_context *g = api->gguf_init_empty(), *h;
@@ -142,7 +142,7 @@ static char *change(const struct gguf_api *api, uint64_t seed, unsigned char **m
         const int64_t n_kv = api->gguf_get_n_kv(g);
         snprintf(key, sizeof key, "%s", n_kv > 0 ? api->gguf_get_key(g, (int64_t) (r >> 8) % n_kv) : "x");
         if (strcmp(key, "general.alignment") == 0) {
-            continue; // Berth follows it, the reference does not
+            continue; // Berth applies the key immediately, the reference does not
         }
         switch (r % 6) {
             case 0: api->gguf_remove_key(g, key); break;
@@ -197,19 +197,20 @@ static void changes_have_the_same_effect(void **state) {
 
 // ---- broken headers ----
 
-enum verdict { UNKNOWN, ACCEPTED, REFUSED, DIED };
+enum verdict { UNKNOWN, ACCEPTED, REFUSED, ABORTED };
 
 struct cases {
-    const unsigned char *bytes; // of a sound file
+    const unsigned char *bytes; // bytes of a valid file
     size_t size;
     uint64_t seed;
     size_t n;
-    bool cut; // case i is the first i bytes; else the bytes with a few changed
+    bool cut; // case i is the first i bytes; otherwise all bytes with a few changes
 };
 
 static unsigned char *case_make(const struct cases *c, size_t i, size_t *size) {
-    static const uint64_t odd[] = {0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 31, 32, 63, 64, 65, 255, 256, 1 << 16, 1u << 31, UINT32_MAX,
-        (uint64_t) 1 << 32, (uint64_t) 1 << 61, (uint64_t) 1 << 62, INT64_MAX, (uint64_t) 1 << 63, UINT64_MAX - 31, UINT64_MAX};
+    static const uint64_t edge_values[] = {0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 31, 32, 63, 64, 65, 255, 256, 1 << 16, 1u << 31,
+        UINT32_MAX, (uint64_t) 1 << 32, (uint64_t) 1 << 61, (uint64_t) 1 << 62, INT64_MAX, (uint64_t) 1 << 63, UINT64_MAX - 31,
+        UINT64_MAX};
     unsigned char *copy = malloc(c->size + 1);
     assert_non_null(copy);
     memcpy(copy, c->bytes, c->size);
@@ -220,7 +221,7 @@ static unsigned char *case_make(const struct cases *c, size_t i, size_t *size) {
     struct check_rng rng = check_rng_new(c->seed + i);
     for (uint64_t k = 1 + check_rng_below(&rng, 2); k > 0; k--) {
         const size_t at = (size_t) check_rng_below(&rng, c->size - 8);
-        const uint64_t number = odd[check_rng_below(&rng, sizeof odd / sizeof *odd)];
+        const uint64_t number = edge_values[check_rng_below(&rng, sizeof edge_values / sizeof *edge_values)];
         switch (check_rng_below(&rng, 4)) {
             case 0: copy[at] = (unsigned char) check_rng_next(&rng); break;
             case 1: copy[at] ^= (unsigned char) (1u << check_rng_below(&rng, 8)); break;
@@ -242,7 +243,7 @@ static enum verdict judge(const struct gguf_api *api, const unsigned char *bytes
     return g != NULL ? ACCEPTED : REFUSED;
 }
 
-// The reference may end its process: a child works until that happens, and another goes on behind it.
+// The reference may abort. A child process judges cases until that happens, and another child continues after the failed case.
 static void judge_reference(const struct cases *c, bool with_data, volatile unsigned char *verdicts) {
     for (size_t from = 0; from < c->n;) {
         const pid_t pid = fork();
@@ -252,7 +253,7 @@ static void judge_reference(const struct cases *c, bool with_data, volatile unsi
             for (size_t i = from; i < c->n; i++) {
                 size_t size;
                 unsigned char *bytes = case_make(c, i, &size);
-                verdicts[i] = DIED;
+                verdicts[i] = ABORTED;
                 verdicts[i] = (unsigned char) judge(&reference, bytes, size, with_data);
                 free(bytes);
             }
@@ -266,16 +267,16 @@ static void judge_reference(const struct cases *c, bool with_data, volatile unsi
     }
 }
 
-// Where Berth refuses what the reference takes; by what its message says.
+// Cases that Berth refuses and the reference accepts, by the text of Berth's error.
 static const char *const stricter[] = {
-    "contains a NUL",                      // in keys and names
+    "contains a NUL",                   // in keys and names
     "it overlaps another",              // after a tensor whose size wraps in the reference
-    "more than 2^63 elements or bytes", // which wrap there
+    "more than 2^63 elements or bytes", // these sizes wrap in the reference
     NULL,
 };
 
 static void verdicts_agree(struct cases c, bool with_data) {
-    size_t n_accepted = 0, n_refused = 0, n_died = 0, n_stricter = 0, n_bad = 0;
+    size_t n_accepted = 0, n_refused = 0, n_aborted = 0, n_stricter = 0, n_bad = 0;
     volatile unsigned char *verdicts = mmap(NULL, c.n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(verdicts != MAP_FAILED);
     judge_reference(&c, with_data, verdicts);
@@ -286,12 +287,12 @@ static void verdicts_agree(struct cases c, bool with_data) {
         const enum verdict berth = judge(&gguf_berth, bytes, size, with_data);
         reference_text[0] = '\0';
         if (berth == ACCEPTED && verdicts[i] == REFUSED) {
-            judge(&reference, bytes, size, with_data); // for its reason
+            judge(&reference, bytes, size, with_data); // to get its reason
         }
         free(bytes);
         n_accepted += verdicts[i] == ACCEPTED;
         n_refused += verdicts[i] == REFUSED;
-        n_died += verdicts[i] == DIED;
+        n_aborted += verdicts[i] == ABORTED;
         if (berth == REFUSED) {
             assert_non_null(strstr(berth_last_error(), "offset"));
         }
@@ -306,15 +307,15 @@ static void verdicts_agree(struct cases c, bool with_data) {
         n_bad += !known;
         if (!known) {
             print_message("case %zu: the reference %s, Berth %s %s\n", i,
-                verdicts[i] == ACCEPTED ? "accepts"
-                : verdicts[i] == DIED   ? "dies"
-                                        : "refuses",
+                verdicts[i] == ACCEPTED  ? "accepts"
+                : verdicts[i] == ABORTED ? "aborts"
+                                         : "refuses",
                 berth == ACCEPTED ? "accepts;" : "says", berth == ACCEPTED ? reference_text : berth_last_error());
         }
     }
     munmap((void *) verdicts, c.n);
-    print_message("%zu cases: the reference accepts %zu, refuses %zu, dies of %zu; Berth is stricter on %zu\n", c.n, n_accepted,
-        n_refused, n_died, n_stricter);
+    print_message("%zu cases: the reference accepts %zu, refuses %zu, aborts on %zu; Berth is stricter on %zu\n", c.n, n_accepted,
+        n_refused, n_aborted, n_stricter);
     assert_int_equal(n_bad, 0);
 }
 
@@ -328,7 +329,7 @@ static void broken_headers(void **state) {
     struct gguf_context *g = gguf_init_from_buffer(bytes, c.size, (struct gguf_init_params){0});
     assert_non_null(g);
     c.bytes = bytes;
-    c.size = gguf_get_data_offset(g); // the header alone
+    c.size = gguf_get_data_offset(g); // only the header
     gguf_free(g);
     verdicts_agree(c, false);
     free(bytes);

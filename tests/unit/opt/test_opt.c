@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Backward graphs and ggml-opt.h where things go wrong: what is refused and how, losses that are not finite, contexts that are
-// too small, every allocation failing in turn; and what the reference cannot do: graphs that change, gradients alone.
+// test_opt.c: backward graphs and ggml-opt.h in error cases: refused arguments, losses that are not finite, contexts that are too
+// small, every allocation failing in turn. Also features that the reference lacks: graphs that change, and gradients without steps.
 
 #include "support/check.h"
 
@@ -28,7 +28,7 @@ static T *param(struct ggml_context *ctx, int64_t n0, int64_t n1) {
     return t;
 }
 
-// The loss is the sum of t; building the way back fails with this text, and so does computing.
+// The loss is the sum of t. Building the backward pass fails with this text, and the graph cannot be computed.
 static void expect_refusal(struct ggml_context *ctx, T *t, bool grads, bool loss, const char *text) {
     T *sum = ggml_sum(ctx, t);
     if (loss) {
@@ -67,8 +67,8 @@ static void test_refused(void **state) {
     ggml_build_backward_expand(NULL, NULL, NULL);
 }
 
-// An op without a rule beside the way from the loss is nobody's concern.
-static void test_aside(void **state) {
+// An op without a gradient rule is no error if the loss does not depend on it.
+static void test_op_unrelated_to_loss(void **state) {
     (void) state;
     struct ggml_context *ctx = context(1 << 20);
     T *x = param(ctx, 3, 1);
@@ -86,32 +86,31 @@ static void test_aside(void **state) {
     ggml_free(ctx);
 }
 
-// Halves and quantised weights: gradients of f32 for the former, none for the latter.
+// f16 and bf16 weights get f32 gradients, quantised weights get none.
 static void test_types(void **state) {
     (void) state;
     struct ggml_context *ctx = context(1 << 20);
-    T *half = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 32, 3), *brain = ggml_new_tensor_2d(ctx, GGML_TYPE_BF16, 32, 3);
-    T *block = ggml_new_tensor_2d(ctx, GGML_TYPE_Q8_0, 32, 3), *x = param(ctx, 32, 2);
-    memset(half->data, 0, ggml_nbytes(half)), memset(brain->data, 0, ggml_nbytes(brain)),
-        memset(block->data, 0, ggml_nbytes(block));
+    T *f16 = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 32, 3), *bf16 = ggml_new_tensor_2d(ctx, GGML_TYPE_BF16, 32, 3);
+    T *q8_0 = ggml_new_tensor_2d(ctx, GGML_TYPE_Q8_0, 32, 3), *x = param(ctx, 32, 2);
+    memset(f16->data, 0, ggml_nbytes(f16)), memset(bf16->data, 0, ggml_nbytes(bf16)), memset(q8_0->data, 0, ggml_nbytes(q8_0));
     for (int i = 0; i < 64; i++) {
         ((float *) x->data)[i] = (float) i;
     }
-    ggml_set_param(half), ggml_set_param(brain), ggml_set_param(block);
-    T *sum = ggml_add(ctx, ggml_mul_mat(ctx, half, x), ggml_mul_mat(ctx, brain, x));
-    T *loss = ggml_sum(ctx, ggml_add(ctx, sum, ggml_mul_mat(ctx, block, x)));
+    ggml_set_param(f16), ggml_set_param(bf16), ggml_set_param(q8_0);
+    T *sum = ggml_add(ctx, ggml_mul_mat(ctx, f16, x), ggml_mul_mat(ctx, bf16, x));
+    T *loss = ggml_sum(ctx, ggml_add(ctx, sum, ggml_mul_mat(ctx, q8_0, x)));
     ggml_set_loss(loss);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 128, true);
     ggml_build_forward_expand(graph, loss);
     ggml_build_backward_expand(ctx, graph, NULL);
     ggml_graph_reset(graph);
     assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, 1), GGML_STATUS_SUCCESS);
-    assert_null(ggml_graph_get_grad(graph, block));
-    const T *by_half = ggml_graph_get_grad(graph, half), *by_brain = ggml_graph_get_grad(graph, brain);
-    assert_int_equal(by_half->type, GGML_TYPE_F32);
-    for (int i = 0; i < 96; i++) { // each row: the sum of both rows of x
-        assert_float_equal(((float *) by_half->data)[i], (float) (2 * (i % 32) + 32), 0);
-        assert_float_equal(((float *) by_brain->data)[i], (float) (2 * (i % 32) + 32), 0);
+    assert_null(ggml_graph_get_grad(graph, q8_0));
+    const T *by_f16 = ggml_graph_get_grad(graph, f16), *by_bf16 = ggml_graph_get_grad(graph, bf16);
+    assert_int_equal(by_f16->type, GGML_TYPE_F32);
+    for (int i = 0; i < 96; i++) { // each row is the sum of both rows of x
+        assert_float_equal(((float *) by_f16->data)[i], (float) (2 * (i % 32) + 32), 0);
+        assert_float_equal(((float *) by_bf16->data)[i], (float) (2 * (i % 32) + 32), 0);
     }
     ggml_free(ctx);
 }
@@ -187,7 +186,8 @@ static float weight(const struct job *j, int i) {
     return w;
 }
 
-// log of a negative number: the step is not taken, the message says which tensor went first, and the next step goes on.
+// The log of a negative number: the step is not taken, the message names the first tensor that is not finite, and the next step
+// works.
 static void test_not_finite(void **state) {
     (void) state;
     check_quiet();
@@ -218,7 +218,7 @@ static void test_not_finite(void **state) {
     job_fini(&j);
 }
 
-// The scheduler's own callback is still asked, of every node, and may end a graph.
+// The scheduler's eval callback is still called for every node and may stop a graph.
 static bool count(struct ggml_tensor *t, bool ask, void *data) {
     (void) t;
     *(int *) data += !ask;
@@ -258,18 +258,18 @@ static void test_bad_arguments(void **state) {
     assert_null(ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, INT64_MAX / 8, 1, 9, 1));
     ggml_opt_dataset_t d = ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 2, 0, 10, 2);
     float batch[8];
-    ggml_opt_dataset_get_batch_host(d, batch, 12, NULL, 0); // no whole shard
+    ggml_opt_dataset_get_batch_host(d, batch, 12, NULL, 0); // not a multiple of a shard
     assert_non_null(strstr(berth_last_error(), "12 bytes"));
-    ggml_opt_dataset_get_batch_host(d, batch, 16, NULL, 5); // there are five
+    ggml_opt_dataset_get_batch_host(d, batch, 16, NULL, 5); // there are five batches: 0 to 4
     assert_non_null(strstr(berth_last_error(), "batch 5"));
-    ggml_opt_dataset_get_batch_host(d, batch, 16, batch, 0); // there are no labels
+    ggml_opt_dataset_get_batch_host(d, batch, 16, batch, 0); // the data set has no labels
     assert_non_null(strstr(berth_last_error(), "labels"));
     j.opt = ggml_opt_init(job_params(&j, true));
     ggml_opt_dataset_shuffle(j.opt, d, 3);
     assert_non_null(strstr(berth_last_error(), "multiple of the shard size"));
-    ggml_opt_epoch(j.opt, d, NULL, NULL, 10, NULL, NULL); // shards of two do not match batches of one
+    ggml_opt_epoch(j.opt, d, NULL, NULL, 10, NULL, NULL); // a batch of one is not a multiple of a shard of two
     assert_int_equal(berth_opt_status(j.opt), GGML_STATUS_FAILED);
-    ggml_opt_eval(j.opt, NULL); // nothing was allocated
+    ggml_opt_eval(j.opt, NULL); // no graph is allocated
     assert_int_equal(berth_opt_status(j.opt), GGML_STATUS_FAILED);
     ggml_opt_dataset_free(d);
     job_fini(&j);
@@ -279,8 +279,8 @@ static void test_bad_arguments(void **state) {
     assert_null(ggml_opt_loss(NULL));
 }
 
-// Numbers of an optimiser that are none.
-static void test_bad_numbers(void **state) {
+// Invalid hyperparameters of an optimiser.
+static void test_bad_hyperparameters(void **state) {
     (void) state;
     check_quiet();
     struct job j;
@@ -295,7 +295,7 @@ static void test_bad_numbers(void **state) {
     job_fini(&j);
 }
 
-// A context for computing that is too small: no context, and a message.
+// If the compute context is too small, ggml_opt_init returns NULL and sets an error.
 static void test_small_context(void **state) {
     (void) state;
     check_quiet();
@@ -312,7 +312,7 @@ static void test_small_context(void **state) {
     }
 }
 
-// Another graph for every evaluation, each in a context that is gone afterwards; gradients add up over a period only.
+// Each evaluation has another graph, in a context that is freed afterwards. Gradients accumulate only within a period.
 static void test_dynamic(void **state) {
     (void) state;
     struct job j;
@@ -324,7 +324,7 @@ static void test_dynamic(void **state) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
         struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 256, true);
         T *out = ggml_mul_mat(ctx, j.w, j.inputs);
-        for (int k = 0; k < i; k++) { // longer and longer
+        for (int k = 0; k < i; k++) { // each graph is longer than the one before
             out = ggml_scale(ctx, out, 1.0f);
         }
         ggml_build_forward_expand(graph, out);
@@ -333,13 +333,13 @@ static void test_dynamic(void **state) {
         assert_float_equal(weight(&j, 0), 1.0f - 0.2f * (float) ((i + 1) / 2), 1e-6f);
         ggml_free(ctx);
     }
-    ggml_opt_alloc(j.opt, true); // without a graph
+    ggml_opt_alloc(j.opt, true); // there is no graph
     assert_int_equal(berth_opt_status(j.opt), GGML_STATUS_FAILED);
     job_fini(&j);
 }
 
-// GGML_OPT_BUILD_TYPE_GRAD: gradients add up, nothing is moved.
-static void test_gradients_alone(void **state) {
+// GGML_OPT_BUILD_TYPE_GRAD: gradients accumulate and the weights do not change.
+static void test_gradients_without_steps(void **state) {
     (void) state;
     struct job j;
     assert_true(job_init(&j, 4 << 20));
@@ -365,7 +365,7 @@ static void test_gradients_alone(void **state) {
 #define WIDE 150
 #define N_BATCH 40
 
-// Two layers large enough to be shared, trained for some steps: all weights.
+// Trains two layers that are large enough for several threads for some steps. Stores all weights.
 static void train_with(int n_threads, float *weights) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     struct ggml_context *work = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
@@ -469,15 +469,15 @@ static void test_allocations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_aside),
+        cmocka_unit_test(test_op_unrelated_to_loss),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_callback),
         cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_bad_hyperparameters),
         cmocka_unit_test(test_small_context),
         cmocka_unit_test(test_dynamic),
-        cmocka_unit_test(test_gradients_alone),
+        cmocka_unit_test(test_gradients_without_steps),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_allocations),
     };

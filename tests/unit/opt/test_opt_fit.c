@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ggml-opt.h from data sets to fitted weights: fits whose answer is known, what they print, data in another order, what a context
-// tells of itself, and that a reset one does the same steps again.
+// test_opt_fit.c: ggml-opt.h from data sets to fitted weights: fits with a known solution, their output, shuffled data, the getters
+// of a context, and that a reset context repeats the same steps.
 
 #include "support/check.h"
 
@@ -18,7 +18,7 @@ typedef struct ggml_tensor T;
 #define BATCH 4
 #define CLASSES 3
 
-// A linear layer, of two numbers in and n_out out.
+// A linear layer with two inputs and n_out outputs.
 struct layer {
     struct ggml_context *ctx, *compute;
     ggml_backend_t backend;
@@ -30,7 +30,8 @@ struct layer {
 
 static const float start[2 * CLASSES] = {0.5f, 0.25f, -0.5f, 0.125f, 1.0f, -0.75f};
 
-// The first label of one is what the fit is to find: 3 x0 - 2 x1. Several are classes: which of three directions x has most of.
+// With one output, the label is 3 x0 - 2 x1, which the fit has to find. With several outputs, the label is the class of x: the one
+// of three directions with the largest component.
 static void label(const float *x, float *y, int n_out) {
     const float scores[CLASSES] = {x[0], x[1], -x[0] - x[1]};
     int best = 0;
@@ -87,24 +88,24 @@ static ggml_opt_context_t layer_opt(struct layer *l, enum ggml_opt_loss_type los
     return opt;
 }
 
-// ---- what goes to stderr meanwhile ----
+// ---- capturing stderr ----
 
-struct heard {
+struct stderr_capture {
     FILE *file;
-    int keep;
+    int saved_fd;
 };
 
-static struct heard hear(void) {
-    struct heard h = {.file = tmpfile(), .keep = dup(STDERR_FILENO)};
+static struct stderr_capture capture_start(void) {
+    struct stderr_capture h = {.file = tmpfile(), .saved_fd = dup(STDERR_FILENO)};
     assert_non_null(h.file);
-    assert_true(h.keep >= 0 && dup2(fileno(h.file), STDERR_FILENO) >= 0);
+    assert_true(h.saved_fd >= 0 && dup2(fileno(h.file), STDERR_FILENO) >= 0);
     return h;
 }
 
-static void hear_end(struct heard *h, char *text, size_t size) {
+static void capture_end(struct stderr_capture *h, char *text, size_t size) {
     fflush(stderr);
-    assert_true(dup2(h->keep, STDERR_FILENO) >= 0);
-    close(h->keep);
+    assert_true(dup2(h->saved_fd, STDERR_FILENO) >= 0);
+    close(h->saved_fd);
     rewind(h->file);
     text[fread(text, 1, size - 1, h->file)] = 0;
     fclose(h->file);
@@ -114,7 +115,7 @@ static void hear_end(struct heard *h, char *text, size_t size) {
 
 static int64_t last_epoch;
 
-// The epoch as a fit tells it.
+// data points to the number of the epoch, as ggml_opt_fit passes it.
 static struct ggml_opt_optimizer_params pars(void *data) {
     struct ggml_opt_optimizer_params p = ggml_opt_get_default_optimizer_params(NULL);
     last_epoch = *(const int64_t *) data;
@@ -123,9 +124,9 @@ static struct ggml_opt_optimizer_params pars(void *data) {
     return p;
 }
 
-static void fit(struct layer *l, int64_t n_epoch, int64_t logical, float held_back, bool silent) {
+static void fit(struct layer *l, int64_t n_epoch, int64_t logical, float val_split, bool silent) {
     ggml_opt_fit(l->sched, l->compute, l->inputs, l->outputs, l->data, GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR,
-        GGML_OPT_OPTIMIZER_TYPE_SGD, pars, n_epoch, logical, held_back, silent);
+        GGML_OPT_OPTIMIZER_TYPE_SGD, pars, n_epoch, logical, val_split, silent);
 }
 
 static void test_fit(void **state) {
@@ -133,9 +134,9 @@ static void test_fit(void **state) {
     struct layer l;
     char text[4096];
     layer_init(&l, 1);
-    struct heard h = hear();
+    struct stderr_capture h = capture_start();
     fit(&l, 150, 8, 0.25f, true);
-    hear_end(&h, text, sizeof text);
+    capture_end(&h, text, sizeof text);
     assert_string_equal(text, "");
     assert_int_equal(last_epoch, 150);
     float w[2];
@@ -145,15 +146,15 @@ static void test_fit(void **state) {
     layer_fini(&l);
 }
 
-// Of 24 data 16 are trained on and 8 held back. All of them in one step need no other order.
-static void test_fit_tells(void **state) {
+// 16 of 24 data are for training, 8 for validation. If one step uses all data, the data is not shuffled.
+static void test_fit_prints_progress(void **state) {
     (void) state;
     struct layer l;
     char text[8192];
     layer_init(&l, 1);
-    struct heard h = hear();
+    struct stderr_capture h = capture_start();
     fit(&l, 2, 8, 0.25f, false);
-    hear_end(&h, text, sizeof text);
+    capture_end(&h, text, sizeof text);
     const char *const parts[] = {"ggml_opt_fit: epoch 0001/0002:\n", "train: [█▉      ] data=0000004",
         "data=0000004/0000016 loss=", "data=0000016/0000016 loss=", "val:   [",
         "data=0000008/0000008 loss=", "███████▉] data=", "acc=nan", "t=00:00:0", " ETA=00:00:00 \r\n",
@@ -189,9 +190,9 @@ static void test_fit_refused(void **state) {
     fit(&l, 1, 8, 0.0f, true);
     expect_error("NULL");
     l.inputs = inputs;
-    fit(&l, 1, 6, 0.0f, true); // no whole batches of 4
+    fit(&l, 1, 6, 0.0f, true); // not a multiple of the batch size 4
     expect_error("24 data, 6 per step, 4 per batch");
-    fit(&l, 1, 16, 0.0f, true); // 24 are no whole steps
+    fit(&l, 1, 16, 0.0f, true); // 24 data are not a multiple of 16
     expect_error("24 data, 16 per step, 4 per batch");
     fit(&l, 1, 0, 0.0f, true);
     expect_error("0 per step");
@@ -207,7 +208,7 @@ static void test_fit_refused(void **state) {
 
 // ---- classes ----
 
-// Bars of batches that are none, or of nothing, print nothing.
+// The progress bar prints nothing for a NULL context and for batch 0.
 static void test_classes(void **state) {
     (void) state;
     struct layer l;
@@ -215,10 +216,10 @@ static void test_classes(void **state) {
     ggml_opt_context_t opt = layer_opt(&l, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY, GGML_OPT_OPTIMIZER_TYPE_ADAMW);
     ggml_opt_result_t train = ggml_opt_result_init(), eval = ggml_opt_result_init();
     char text[256];
-    struct heard h = hear();
+    struct stderr_capture h = capture_start();
     ggml_opt_epoch_callback_progress_bar(true, NULL, l.data, train, 1, 1, 0);
     ggml_opt_epoch_callback_progress_bar(true, opt, l.data, train, 0, 1, 0);
-    hear_end(&h, text, sizeof text);
+    capture_end(&h, text, sizeof text);
     assert_string_equal(text, "");
     ggml_opt_epoch(opt, l.data, train, eval, 16, NULL, NULL);
     assert_int_equal(berth_opt_status(opt), GGML_STATUS_SUCCESS);
@@ -231,7 +232,7 @@ static void test_classes(void **state) {
     const float *x = (const float *) ggml_opt_dataset_data(l.data)->data + 2 * 16;
     float w[2 * CLASSES];
     ggml_opt_result_pred(eval, preds);
-    ggml_backend_tensor_get(l.w, w, 0, sizeof w); // as the evaluation had them
+    ggml_backend_tensor_get(l.w, w, 0, sizeof w); // the weights of the evaluation
     for (int i = 0; i < 8; i++, x += 2) {
         float y[CLASSES];
         int best = 0;
@@ -270,7 +271,7 @@ static void test_mean(void **state) {
 
 // ---- contexts ----
 
-static void test_questions(void **state) {
+static void test_getters(void **state) {
     (void) state;
     struct layer l;
     layer_init(&l, CLASSES);
@@ -306,7 +307,7 @@ static void test_questions(void **state) {
     berth_opt_set_iter(NULL, 1);
 }
 
-// Three steps over the first batch from the weights as they began.
+// Takes three steps on the first batch, starting from the initial weights.
 static void steps(struct layer *l, ggml_opt_context_t opt, float *w) {
     ggml_backend_tensor_set(l->w, start, 0, ggml_nbytes(l->w));
     for (int i = 0; i < 3; i++) {
@@ -329,7 +330,7 @@ static bool is_zero(const T *t) {
     return true;
 }
 
-// With the optimiser all is as new; without it the moments and the count of steps stay.
+// A reset with the optimiser restores the initial state. Without it, the moments and the number of steps stay.
 static void test_reset(void **state) {
     (void) state;
     struct layer l;
@@ -349,7 +350,7 @@ static void test_reset(void **state) {
     assert_true(is_zero(berth_opt_moment(opt, l.w, 1)));
     steps(&l, opt, again);
     assert_memory_equal(first, again, sizeof first);
-    berth_opt_set_iter(opt, 0); // there is none
+    berth_opt_set_iter(opt, 0); // 0 is invalid and ignored
     assert_int_equal(berth_opt_iter(opt), 4);
     berth_opt_set_iter(opt, 9);
     assert_int_equal(berth_opt_iter(opt), 9);
@@ -357,7 +358,7 @@ static void test_reset(void **state) {
     layer_fini(&l);
 }
 
-// A context with graphs of its own takes no other; one without asks for all of a graph.
+// A context with static graphs accepts no other graph. A context without requires all arguments.
 static void test_prepare_refused(void **state) {
     (void) state;
     check_quiet();
@@ -390,11 +391,11 @@ static void test_shuffle(void **state) {
     layer_init(&l, 1);
     ggml_opt_context_t opt = layer_opt(&l, GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR, GGML_OPT_OPTIMIZER_TYPE_SGD);
     const float *labels = ggml_opt_dataset_labels(l.data)->data;
-    for (int first = 16; first >= -1; first -= 17) { // the first 16, then all
+    for (int first = 16; first >= -1; first -= 17) { // shuffles the first 16, then all
         float x[2 * N_DATA], y[N_DATA];
         ggml_opt_dataset_shuffle(opt, l.data, first);
         ggml_opt_dataset_get_batch_host(l.data, x, sizeof x, y, 0);
-        int n_met[N_DATA] = {0}, n_moved = 0;
+        int n_found[N_DATA] = {0}, n_moved = 0;
         for (int i = 0; i < N_DATA; i++) {
             float own;
             label(x + 2 * i, &own, 1);
@@ -402,12 +403,12 @@ static void test_shuffle(void **state) {
             n_moved += y[i] != labels[i];
             assert_true(first < 0 || i < first || y[i] == labels[i]);
             for (int k = 0; k < N_DATA; k++) {
-                n_met[k] += y[i] == labels[k];
+                n_found[k] += y[i] == labels[k];
             }
         }
         assert_true(n_moved > 4);
         for (int k = 0; k < N_DATA; k++) {
-            assert_int_equal(n_met[k], 1);
+            assert_int_equal(n_found[k], 1);
         }
     }
     ggml_opt_free(opt);
@@ -447,11 +448,11 @@ static void test_batches_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_fit_tells),
+        cmocka_unit_test(test_fit_prints_progress),
         cmocka_unit_test(test_fit_refused),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_getters),
         cmocka_unit_test(test_reset),
         cmocka_unit_test(test_prepare_refused),
         cmocka_unit_test(test_shuffle),

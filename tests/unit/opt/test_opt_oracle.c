@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// ggml-opt.h beside the reference's: the order of shuffled data, and 200 steps of a regression, a classifier of two layers and a
-// small convolution net, each from the same weights over the same data: losses step by step, and counts of right answers.
+// test_opt_oracle.c: compares ggml-opt.h with the reference: the order of shuffled data, and 200 steps of a regression, a
+// classifier of two layers and a small convolution net. Both sides start from the same weights and data. Losses must agree at each
+// step, and so must the counts of correct predictions.
 
 #include "support/oracle.h"
 
 #include "support/grad_cases.h"
 
 #define N_STEPS 200
-#define TOLERANCE 1e-5 // of a loss
+#define TOLERANCE 1e-5 // relative to a loss
 #define N_DATA 96
 #define BATCH 8
 
@@ -53,7 +54,7 @@ static T *build_mlp(struct grad_case *c, struct ggml_context *ctx, T *in) {
     return c->a->ggml_mul_mat(ctx, w2, h);
 }
 
-// The kernel is f32, so that its columns are: halves would round each side's sums in their own way.
+// The kernel is f32, so that its columns are f32, too. With f16, each side would round its sums differently.
 static T *build_net(struct grad_case *c, struct ggml_context *ctx, T *in) {
     T *kernel = param(c, 3, 3, 1, 4, "kernel"), *w = param(c, 36, 4, 1, 1, "w");
     T *x = c->a->ggml_reshape_4d(ctx, in, 8, 8, 1, BATCH);
@@ -102,19 +103,19 @@ static void fill_data(struct side *s) {
     const struct net *net = s->net;
     float *x = s->c.a->ggml_opt_dataset_data(s->data)->data, *y = s->c.a->ggml_opt_dataset_labels(s->data)->data;
     for (int64_t i = 0; i < N_DATA; i++) {
-        float most = -2.0f;
+        float largest = -2.0f;
         int64_t top = 0;
         for (int64_t k = 0; k < net->n_in; k++) {
             x[i * net->n_in + k] = wave(i * net->n_in + k);
         }
-        for (int64_t k = 0; k < net->n_out; k++) { // some function of the data, or its largest component
+        for (int64_t k = 0; k < net->n_out; k++) { // labels: a function of the data, or a one-hot vector of its largest component
             const float v = x[i * net->n_in + k] - 0.5f * x[i * net->n_in + (k + 2) % net->n_in];
-            top = v > most ? k : top;
-            most = v > most ? v : most;
+            top = v > largest ? k : top;
+            largest = v > largest ? v : largest;
             y[i * net->n_out + k] = net->loss == GGML_OPT_LOSS_TYPE_CROSS_ENTROPY ? 0.0f : v;
         }
         if (net->loss == GGML_OPT_LOSS_TYPE_CROSS_ENTROPY) {
-            y[i * net->n_out + (i % 4 == 0 ? i / 4 % net->n_out : top)] = 1.0f; // a quarter is wrong: losses stay well above 0
+            y[i * net->n_out + (i % 4 == 0 ? i / 4 % net->n_out : top)] = 1.0f; // a quarter is wrong, so that losses stay above 0
         }
     }
 }
@@ -162,8 +163,8 @@ static void side_fini(struct side *s) {
     a->ggml_free(s->c.ctx);
 }
 
-// Batch i of an epoch; data get another order with the first one. The loss; *n_right of the answers were right, -1 without
-// classes.
+// Trains on batch i of an epoch and returns the loss. The data is shuffled before batch 0. *n_right is the number of correct
+// predictions, -1 without classes.
 static double side_step(struct side *s, int i, int64_t *n_right) {
     const struct grad_api *a = s->c.a;
     if (i == 0) {
@@ -192,22 +193,22 @@ static void test_nets(void **state) {
         double first = 0, last = 0, worst = 0;
         int64_t n_right = 0;
         for (int i = 0; i < N_STEPS; i++) {
-            int64_t here, there;
-            const double x = side_step(&a, i % (N_DATA / BATCH), &here), y = side_step(&b, i % (N_DATA / BATCH), &there);
+            int64_t n_own, n_reference;
+            const double x = side_step(&a, i % (N_DATA / BATCH), &n_own), y = side_step(&b, i % (N_DATA / BATCH), &n_reference);
             const double off = fabs(x - y) / fabs(y);
-            if (!(off <= TOLERANCE) || here != there) {
-                fail_msg("%s: step %d: loss %.9g and %lld right, in the reference %.9g and %lld", nets[n].name, i, x,
-                    (long long) here, y, (long long) there);
+            if (!(off <= TOLERANCE) || n_own != n_reference) {
+                fail_msg("%s: step %d: loss %.9g and %lld correct, in the reference %.9g and %lld", nets[n].name, i, x,
+                    (long long) n_own, y, (long long) n_reference);
             }
             worst = fmax(worst, off);
             first += i < N_DATA / BATCH ? x : 0;
             last += i >= N_STEPS - N_DATA / BATCH ? x : 0;
-            n_right += here > 0 ? here : 0;
+            n_right += n_own > 0 ? n_own : 0;
         }
-        print_message(
-            "%s: losses differ by %.2g at most, %lld right answers alike, the last epoch's loss %.2f of the first one's\n",
+        print_message("%s: losses differ by %.2g at largest, %lld correct predictions on both sides, last epoch's loss / first "
+                      "epoch's loss %.2f\n",
             nets[n].name, worst, (long long) n_right, last / first);
-        assert_true(last < 0.9 * first); // it learns
+        assert_true(last < 0.9 * first); // training lowers the loss
         side_fini(&a);
         side_fini(&b);
     }
@@ -221,7 +222,7 @@ static void order_of(const struct grad_api *a, int64_t n, int64_t shard, float *
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float) i;
     }
-    for (int t = 0; t < times; t++) { // the last one only the first half
+    for (int t = 0; t < times; t++) { // the last shuffle covers the first half only
         a->ggml_opt_dataset_shuffle(s.opt, d, t + 1 == times ? n / 2 / shard * shard : -1);
     }
     for (int64_t i = 0; i < n / shard; i++) {
@@ -237,11 +238,11 @@ static void test_order(void **state) {
         skip();
     }
     static const int64_t sizes[][2] = {{1, 1}, {2, 1}, {3, 1}, {7, 1}, {64, 1}, {999, 3}, {5000, 10}, {65536, 1}, {70001, 1}};
-    static float here[80000], there[80000];
+    static float own_order[80000], reference_order[80000];
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        order_of(&own, sizes[i][0], sizes[i][1], here, 3);
-        order_of(&other, sizes[i][0], sizes[i][1], there, 3);
-        assert_memory_equal(here, there, (size_t) (sizes[i][0] / sizes[i][1] * sizes[i][1]) * sizeof(float));
+        order_of(&own, sizes[i][0], sizes[i][1], own_order, 3);
+        order_of(&other, sizes[i][0], sizes[i][1], reference_order, 3);
+        assert_memory_equal(own_order, reference_order, (size_t) (sizes[i][0] / sizes[i][1] * sizes[i][1]) * sizeof(float));
     }
 }
 
