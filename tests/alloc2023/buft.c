@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buft.c: buffer types and the registry of the end of 2023 and of February 2024, with a backend that the program brings along:
-// memory by type, copies between types, a graph copied to another backend and compared with it. C and C++.
+// buft.c: buffer types and the registry of December 2023 and February 2024, with a backend that the program defines (guest.h):
+// memory by type, copies between types, and a graph that is graph_copy_works to another backend and compared. For C and C++.
 
 #include "guest.h"
 #include "program.h"
@@ -23,7 +23,7 @@ static void registry(ggml_backend_t backend) {
     CHECK(ggml_backend_reg_get_count() == 1 && strcmp(ggml_backend_reg_get_name(0), "CPU") == 0);
     CHECK(ggml_backend_reg_get_default_buffer_type(0) == ggml_backend_cpu_buffer_type());
     ggml_backend_register("Guest", registry_init, guest_buffer_type(), backend);
-    ggml_backend_register("guest", registry_init, guest_buffer_type(), NULL); // there is one of that name
+    ggml_backend_register("guest", registry_init, guest_buffer_type(), NULL); // the name is in use
     ggml_backend_register(NULL, registry_init, guest_buffer_type(), NULL);
     CHECK(ggml_backend_reg_get_count() == 2 && strcmp(ggml_backend_reg_get_name(1), "Guest") == 0);
     CHECK(ggml_backend_reg_find_by_name("cpu") == 0 && ggml_backend_reg_find_by_name("GUEST") == 1);
@@ -77,7 +77,7 @@ static void types(ggml_backend_t backend, ggml_backend_t cpu) {
 #else
     CHECK(ggml_backend_buffer_type(buffer) == buft);
 #endif
-    // by hand
+    // Places tensors explicitly.
     char *base = (char *) ggml_backend_buffer_get_base(buffer);
     float values[N], got[N];
     for (int i = 0; i < N; i++) {
@@ -102,7 +102,7 @@ static void types(ggml_backend_t backend, ggml_backend_t cpu) {
     ggml_backend_tensor_set(a, values, 0, sizeof values);
 #endif
 
-    // copies: who is called
+    // Copies: checks which function is called.
     char memory[2 * N * sizeof(float) + 64];
     char *aligned = memory + (64 - (uintptr_t) memory % 64);
     struct ggml_tensor *h = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
@@ -169,8 +169,8 @@ static void pinned_free(ggml_backend_buffer_t buffer) {
     n_unpinned++;
 }
 
-// More than the largest buffer of the type; and a buffer of the CPU's that its maker changes.
-static void several(ggml_backend_t backend) {
+// Tensors that exceed the largest buffer of the type, and a CPU buffer whose functions the program replaces.
+static void test_multi_buffers(ggml_backend_t backend) {
     struct ggml_context *ctx = context_new();
     struct ggml_tensor *t[6];
     for (int i = 0; i < 6; i++) {
@@ -212,7 +212,7 @@ static bool stop(void *data) {
     return true;
 }
 
-static void aborted(ggml_backend_t cpu) {
+static void test_abort_callback(ggml_backend_t cpu) {
     struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(cpu, 1 << 16);
     ggml_gallocr_t galloc = ggml_gallocr_new();
@@ -239,7 +239,7 @@ struct seen {
     int n, stop_at, n_wrong;
 };
 
-static bool see(int i, struct ggml_tensor *t1, struct ggml_tensor *t2, void *user_data) {
+static bool compare_nodes(int i, struct ggml_tensor *t1, struct ggml_tensor *t2, void *user_data) {
     struct seen *seen = (struct seen *) user_data;
     float one[N], two[N];
     (void) i;
@@ -251,8 +251,8 @@ static bool see(int i, struct ggml_tensor *t1, struct ggml_tensor *t2, void *use
     return ++seen->n != seen->stop_at;
 }
 
-// False: something failed.
-static bool copied(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen) {
+// Returns false if something failed.
+static bool graph_copy_works(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen) {
     struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(cpu, 1 << 16);
     ggml_gallocr_t galloc = ggml_gallocr_new();
@@ -272,7 +272,7 @@ static bool copied(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen
             is_done = true;
         }
         ggml_backend_graph_copy_free(copy);
-        ggml_backend_compare_graph_backend(cpu, backend, m.graph, see, seen);
+        ggml_backend_compare_graph_backend(cpu, backend, m.graph, compare_nodes, seen);
     }
     ggml_gallocr_free(galloc);
     ggml_tallocr_free(talloc);
@@ -280,7 +280,7 @@ static bool copied(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen
     return is_done;
 }
 
-// Whichever allocation fails: nothing is lost.
+// Whichever allocation fails, nothing leaks.
 static void every_allocation_may_fail(void) {
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {
@@ -293,7 +293,7 @@ static void every_allocation_may_fail(void) {
         bool is_done = false;
         if (cpu != NULL) {
             ggml_backend_cpu_set_n_threads(cpu, 1);
-            is_done = copied(backend, cpu, &seen);
+            is_done = graph_copy_works(backend, cpu, &seen);
         }
         struct ggml_context *ctx = context_new();
         if (ctx != NULL) {
@@ -309,8 +309,8 @@ static void every_allocation_may_fail(void) {
         CHECK(seen.n_wrong == 0);
         ggml_backend_free(cpu);
         if (berth_alloc_alive() != 0 || guest.n_buffers != 0) {
-            printf("allocation %lld fails: %lld and %d buffers are left\n", (long long) n, (long long) berth_alloc_alive(),
-                guest.n_buffers);
+            printf("allocation %lld fails: %lld allocations and %d buffers leaked\n", (long long) n,
+                (long long) berth_alloc_alive(), guest.n_buffers);
             exit(1);
         }
         berth_alloc_watch(false);
@@ -327,11 +327,11 @@ int main(void) {
     types(backend, cpu);
     allocators(backend);
 #if BERTH_2023 >= 202402
-    several(backend);
-    aborted(cpu);
+    test_multi_buffers(backend);
+    test_abort_callback(cpu);
 #endif
-    CHECK(copied(backend, cpu, &seen) && seen.n == 4 * N_LAYERS + N_LAYERS && seen.n_wrong == 0);
-    CHECK(copied(backend, cpu, &few) && few.n == 3 && few.n_wrong == 0);
+    CHECK(graph_copy_works(backend, cpu, &seen) && seen.n == 4 * N_LAYERS + N_LAYERS && seen.n_wrong == 0);
+    CHECK(graph_copy_works(backend, cpu, &few) && few.n == 3 && few.n_wrong == 0);
     CHECK(guest.n_buffers == 0);
     ggml_backend_free(cpu);
     ggml_backend_free(backend);

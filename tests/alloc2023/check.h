@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// check.h: what all test programs of 2023 share: the headers of then, and what expect.h has.
+// check.h: the headers of the 2023 API and expect.h, for all test programs of the 2023 API.
 #pragma once
 
 #include "ggml-alloc.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dates.c: programs of three dates in one process: each with a backend, an allocator and a scheduler of its own date, at the same
-// time. Compiled once per date, and once without one, for main.
+// dates.c: programs of three dates in one process. Each has a backend, an allocator and a scheduler of its own date, at the same
+// time. This file is compiled once per date, and once without a date for main.
 
 #ifdef BERTH_2023
 #    include "guest.h"
@@ -16,7 +16,7 @@
 
 void PART(int step);
 
-// Measures at step 0, computes at step 1, ends at step 2.
+// Measures at step 0, computes at step 1, frees everything at step 2.
 void PART(int step) {
     static ggml_backend_t backends[2];
     static ggml_backend_sched_t sched;

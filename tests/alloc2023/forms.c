@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// forms.c: a program that does not say its date: the forms of several dates compile where their arguments tell them apart, and do
-// what they did. C and C++.
+// forms.c: a program that does not define its date. The function forms of several dates compile if their arguments distinguish
+// them, and work as at their date. For C and C++.
 
 #include "ggml/ggml.h"
 
@@ -15,7 +15,7 @@ static void prepare(ggml_backend_sched_t sched, ggml_backend_t backend, struct m
     ggml_tallocr_alloc(talloc, m->b);
 }
 
-static void scheduled(ggml_backend_sched_t sched, ggml_backend_t backend) {
+static void run_scheduled(ggml_backend_sched_t sched, ggml_backend_t backend) {
     struct model m = model_build();
     CHECK(sched != NULL);
     prepare(sched, backend, &m);
@@ -35,8 +35,8 @@ static void scheduled(ggml_backend_sched_t sched, ggml_backend_t backend) {
 int main(void) {
     ggml_backend_t backend = ggml_backend_cpu_init();
     ggml_log_set(log_drop, NULL);
-    scheduled(ggml_backend_sched_new(&backend, 1), backend);
-    scheduled(ggml_backend_sched_new(&backend, NULL, 1, GGML_DEFAULT_GRAPH_SIZE), backend);
+    run_scheduled(ggml_backend_sched_new(&backend, 1), backend);
+    run_scheduled(ggml_backend_sched_new(&backend, NULL, 1, GGML_DEFAULT_GRAPH_SIZE), backend);
 
     struct ggml_init_params params = {64 * 1024, NULL, true};
     struct ggml_context *ctx = ggml_init(params);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen1.c: ggml_allocr_*: measure, allocate, compute, token after token, over memory, a buffer and a backend.
+// gen1.c: ggml_allocr_*: measures, allocates and computes, token by token, over program memory, a buffer and a backend.
 
 #include "program.h"
 
@@ -16,7 +16,7 @@ static size_t measure(ggml_allocr_t alloc) {
     const size_t size = place(alloc, &m);
     CHECK(ggml_allocr_is_measure(alloc));
     CHECK(size == ggml_allocr_max_size(alloc));
-    CHECK(size < 8 * N * sizeof(float)); // memory of dead tensors is used again
+    CHECK(size < 8 * N * sizeof(float)); // memory of dead tensors is reused
     CHECK(m.y->data != NULL);
     ggml_allocr_free(alloc);
     ggml_free(m.ctx);
@@ -37,7 +37,8 @@ static void tokens(ggml_backend_t backend, ggml_allocr_t alloc, size_t size) {
     ggml_allocr_free(alloc);
 }
 
-// Memory of every misalignment, as large as was measured: always enough. Smaller by one unit: an error, and no crash.
+// Memory of the measured size is sufficient for every misalignment. With less memory, the allocator reports an error and does not
+// crash.
 static void memory(ggml_backend_t backend) {
     const size_t size = measure(ggml_allocr_new_measure(ALIGN));
     char *block = malloc(size + ALIGN);
@@ -51,7 +52,7 @@ static void memory(ggml_backend_t backend) {
     CHECK(m.y->data == NULL && m.x->data != NULL);
     CHECK(strstr(berth_last_error(), "needs") != NULL);
     CHECK(berth_2023_graph_compute_status(backend, m.graph) == GGML_STATUS_FAILED);
-    ggml_backend_graph_compute(backend, m.graph); // says so, and goes on
+    ggml_backend_graph_compute(backend, m.graph); // reports the error and continues
     ggml_allocr_free(small);
     ggml_free(m.ctx);
     free(block);
@@ -65,7 +66,7 @@ static int count_at(void *const *addrs, int n, const void *p) {
     return k;
 }
 
-// With barriers, what dies between two of them is not used again before the second.
+// With barriers, memory that is freed between two barriers is not reused before the second barrier.
 static void parse_order(void) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
@@ -95,7 +96,7 @@ static void parse_order(void) {
     for (int i = 0; i < 8; i++) {
         addrs[i] = c[i]->data;
     }
-    for (int i = 0; i < 4; i++) { // four at once, in both halves
+    for (int i = 0; i < 4; i++) { // four nodes share no memory, before and after the barrier
         CHECK(count_at(addrs, 4, addrs[i]) == 1 && count_at(addrs + 4, 4, addrs[4 + i]) == 1);
     }
     CHECK(ordered > no_order);
@@ -113,7 +114,7 @@ int main(void) {
 
     ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(backend, size);
     CHECK(ggml_backend_buffer_get_size(buffer) == size && ggml_backend_buffer_get_base(buffer) != NULL);
-    tokens(backend, ggml_allocr_new_from_buffer(buffer), size); // leaves it alone
+    tokens(backend, ggml_allocr_new_from_buffer(buffer), size); // the allocator does not free the buffer
     tokens(backend, ggml_allocr_new_from_buffer(buffer), size);
     ggml_backend_buffer_free(buffer);
     parse_order();

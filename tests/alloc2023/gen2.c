@@ -27,7 +27,7 @@ static void one_allocator(ggml_backend_t backend) {
         model_set(&m);
         ggml_backend_graph_compute(backend, m.graph);
         model_check(&m);
-        CHECK(ggml_gallocr_alloc_graph(galloc, talloc, m.graph) <= size); // placed already: nothing moves
+        CHECK(ggml_gallocr_alloc_graph(galloc, talloc, m.graph) <= size); // the graph is placed already: no tensor moves
         model_check(&m);
         ggml_free(m.ctx);
     }
@@ -45,7 +45,7 @@ static size_t slot_of(struct ggml_hash_set set, struct ggml_tensor *t) {
     return i;
 }
 
-// One after the other to n tensor allocators.
+// Assigns the nodes to n tensor allocators in turn.
 static void assign(struct ggml_hash_set set, ggml_tallocr_t *by_slot, struct model *m, ggml_tallocr_t *tallocs, int n) {
     memset(set.keys, 0, set.size * sizeof set.keys[0]);
     for (int i = 0; i < ggml_graph_n_nodes(m->graph); i++) {
@@ -109,7 +109,7 @@ static void many_allocators(ggml_backend_t backend) {
     ggml_backend_graph_compute(backend, m.graph);
     model_check(&m);
     bool is_used[MANY] = {false};
-    for (int i = 0; i < ggml_graph_n_nodes(m.graph); i++) { // each where it was said, but views and what runs in place
+    for (int i = 0; i < ggml_graph_n_nodes(m.graph); i++) { // each node is in its allocator, except for views and in-place nodes
         for (int k = 0; k < MANY; k++) {
             is_used[k] = is_used[k] || ggml_graph_node(m.graph, i)->buffer == ggml_tallocr_get_buffer(tallocs[k]);
         }
@@ -142,7 +142,7 @@ static void whole_context(ggml_backend_t backend) {
     ggml_backend_tensor_copy(a, c);
     ggml_backend_tensor_get_async(c, three, 0, sizeof three);
     CHECK(three[2] == 3);
-    ggml_set_zero(c); // one of ggml.h, on a buffer of then
+    ggml_set_zero(c); // a function of ggml.h on a 2023 buffer
     ggml_backend_tensor_get(c, three, 0, sizeof three);
     CHECK(three[2] == 0);
     ggml_backend_buffer_free(buffer);
@@ -151,7 +151,7 @@ static void whole_context(ggml_backend_t backend) {
     ggml_free(other);
 }
 
-// A buffer that the allocator asked a backend for grows; what was placed in it one by one goes along.
+// An allocator that got its buffer from a backend grows. Tensors that were placed one by one move with it.
 static void grows(ggml_backend_t backend) {
     ggml_gallocr_t galloc = ggml_gallocr_new();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(backend, N * sizeof(float));
@@ -167,7 +167,7 @@ static void grows(ggml_backend_t backend) {
         ggml_tallocr_reset(talloc);
     }
     ggml_tallocr_free(talloc);
-    void *memory = malloc(N); // memory of the program's does not grow
+    void *memory = malloc(N); // memory of the program cannot grow
     talloc = ggml_tallocr_new(memory, N, 32);
     struct model m = model_build();
     ggml_gallocr_alloc_graph(galloc, talloc, m.graph);
@@ -181,7 +181,7 @@ static void grows(ggml_backend_t backend) {
     free(memory);
 }
 
-// An edge or an output that changes between two computations: the graph is allocated again, and computed as it stands.
+// If an edge or an output changes between two computations, the graph is allocated again and computed in its new form.
 static void changed_graphs(ggml_backend_t backend) {
     for (int kind = 0; kind < 2; kind++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
@@ -194,7 +194,7 @@ static void changed_graphs(ggml_backend_t backend) {
         ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(backend, 1);
         for (int t = 0; t < 3; t++) {
             struct ggml_tensor *all[] = {x, a, b, c, d, e, out};
-            for (int i = 0; i < 7; i++) { // as programs of then did it, or built anew
+            for (int i = 0; i < 7; i++) { // as programs of 2023 did, unless they built a new graph
                 all[i]->data = NULL;
                 all[i]->buffer = NULL;
             }

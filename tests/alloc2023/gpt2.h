@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2.h: a small model with GPT-2's layers, the programs of several dates that run it, and the program of today that they are
-// compared with. Each program is a source file of its own, since each includes the headers of its date.
+// gpt2.h: a small model with GPT-2's layers, the programs of several dates that run it, and the program for the current API to
+// which they are compared. Each program is a separate source file, because each includes the headers of its date.
 #pragma once
 
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum {
 
 // The tensors of a layer, in this order.
 enum { LN1_G, LN1_B, ATTN_W, ATTN_B, PROJ_W, PROJ_B, LN2_G, LN2_B, FC_W, FC_B, DOWN_W, DOWN_B, N_PER_LAYER };
-// ne[0] and ne[1] of each; ne[1] is 1 for vectors.
+// ne[0] and ne[1] of each tensor; ne[1] is 1 for vectors.
 static const int layer_shapes[N_PER_LAYER][2] = {{N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 3 * N_EMBD}, {3 * N_EMBD, 1},
     {N_EMBD, N_EMBD}, {N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 4 * N_EMBD}, {4 * N_EMBD, 1}, {4 * N_EMBD, N_EMBD},
     {N_EMBD, 1}};
@@ -32,7 +32,7 @@ struct weights {
     float *layers[N_LAYER][N_PER_LAYER];
 };
 
-// What a program generates: greedy tokens, and the logits of the last of them.
+// The output of a program: greedy tokens, and the logits of the last token.
 struct answer {
     int tokens[N_PREDICT];
     float logits[N_VOCAB];
@@ -48,7 +48,7 @@ static inline int logits_best(const float *logits) {
     return best;
 }
 
-// False: something failed, and was printed.
+// All programs return 0 after an error, which they have printed.
 int gpt2_today(const struct weights *w, const int *prompt, struct answer *answer);
 int gpt2_2023_08(const struct weights *w, const int *prompt, struct answer *answer);
 int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_08.cpp: a C++ program of summer 2023: everything in the memory of contexts, a factor from ggml_new_f32, and the graph
-// a variable, which a function returns.
+// gpt2_2023_08.cpp: a C++ program of summer 2023. All tensors are in the memory of contexts, the factor comes from ggml_new_f32,
+// and the graph is a variable that a function returns by value.
 
 #include "ggml/ggml.h"
 
@@ -21,11 +21,11 @@ struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *kq, con
 
 struct ggml_cgraph graph_of(struct ggml_context *ctx, const struct model &m, const int *tokens, int n, int n_past) {
     struct ggml_cgraph gf = {};
-    struct inputs in      = {};
-    in.n                  = n;
-    in.n_past             = n_past;
-    in.tokens             = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
-    in.positions          = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
+    struct inputs in = {};
+    in.n = n;
+    in.n_past = n_past;
+    in.tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
+    in.positions = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n);
     memcpy(in.tokens->data, tokens, n * ggml_element_size(in.tokens));
     for (int i = 0; i < n; i++) {
         ((int32_t *) in.positions->data)[i] = n_past + i;
@@ -37,18 +37,18 @@ struct ggml_cgraph graph_of(struct ggml_context *ctx, const struct model &m, con
 bool eval(const struct model &m, const int *tokens, int n, int n_past, std::vector<float> &logits) {
     static std::vector<uint8_t> memory(16 * 1024 * 1024);
     struct ggml_init_params params = {};
-    params.mem_size                = memory.size();
-    params.mem_buffer              = memory.data();
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_cgraph gf          = graph_of(ctx, m, tokens, n, n_past);
+    params.mem_size = memory.size();
+    params.mem_buffer = memory.data();
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_cgraph gf = graph_of(ctx, m, tokens, n, n_past);
     ggml_graph_compute_with_ctx(ctx, &gf, 2);
     const struct ggml_tensor *last = gf.nodes[gf.n_nodes - 1];
-    const float *data              = (const float *) last->data + (n - 1) * N_VOCAB;
+    const float *data = (const float *) last->data + (n - 1) * N_VOCAB;
     logits.assign(data, data + N_VOCAB);
 
-    // The old way to get the graph of one result.
-    struct ggml_cgraph again = ggml_build_forward(gf.nodes[gf.n_nodes - 1]);
-    const bool ok            = again.n_nodes > 0 && again.nodes[again.n_nodes - 1] == last && again.n_nodes <= gf.n_nodes;
+    // In 2023, this was the function that builds the graph of one result.
+    struct ggml_cgraph rebuilt = ggml_build_forward(gf.nodes[gf.n_nodes - 1]);
+    const bool ok = rebuilt.n_nodes > 0 && rebuilt.nodes[rebuilt.n_nodes - 1] == last && rebuilt.n_nodes <= gf.n_nodes;
     ggml_free(ctx);
     return ok && gf.n_nodes < GGML_MAX_NODES;
 }
@@ -57,9 +57,9 @@ bool eval(const struct model &m, const int *tokens, int n, int n_past, std::vect
 
 int gpt2_2023_08(const struct weights *w, const int *prompt, struct answer *answer) {
     struct ggml_init_params params = {sizeof(struct weights) + 4 * 1024 * 1024, nullptr, false};
-    struct ggml_context *ctx       = ggml_init(params);
+    struct ggml_context *ctx = ggml_init(params);
     if (!ctx) {
-        fprintf(stderr, "no context\n");
+        fprintf(stderr, "cannot create a context\n");
         return 0;
     }
     struct model m;
@@ -67,11 +67,11 @@ int gpt2_2023_08(const struct weights *w, const int *prompt, struct answer *answ
     model_fill(&m, w, fill);
     std::vector<int> tokens(prompt, prompt + N_PROMPT);
     std::vector<float> logits;
-    bool ok    = true;
+    bool ok = true;
     int n_past = 0;
     for (int i = 0; i < N_PREDICT && ok; i++) {
         const int n = int(tokens.size()) - n_past;
-        ok          = eval(m, tokens.data() + n_past, n, n_past, logits);
+        ok = eval(m, tokens.data() + n_past, n, n_past, logits);
         n_past += n;
         answer->tokens[i] = logits_best(logits.data());
         tokens.push_back(answer->tokens[i]);

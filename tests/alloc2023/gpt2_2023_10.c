@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_10.c: a C program of autumn 2023: weights and cache in the memory of a context, the largest graph measured with one
-// ggml_allocr and every graph placed with another, computed with a plan and a work buffer of the program's.
+// gpt2_2023_10.c: a C program of autumn 2023. Weights and cache are in the memory of a context. One ggml_allocr measures the
+// largest graph, and another places every graph. Graphs are computed with a plan and a work buffer of the program.
 
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml.h"
@@ -18,7 +18,7 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
     return ggml_soft_max_inplace(ctx, ggml_diag_mask_inf_inplace(ctx, kq, in->n_past));
 }
 
-// An input has memory at once; only an allocator that does not measure has memory to write to.
+// Allocates an input immediately. With an allocator that measures, the input has no memory to write to.
 static struct ggml_tensor *input(struct ggml_context *ctx, struct ggml_allocr *alloc, enum ggml_type type, int n) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, type, n);
     ggml_allocr_alloc(alloc, t);
@@ -65,7 +65,7 @@ int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answ
     struct ggml_context *ctx = ggml_init(params);
     struct model m;
     if (!ctx) {
-        fprintf(stderr, "no context\n");
+        fprintf(stderr, "cannot create a context\n");
         return 0;
     }
     model_make(&m, ctx);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_11.cpp: a C++ program of November 2023: weights in a buffer of a backend, placed by a tensor allocator; graphs
-// measured and placed by a graph allocator over tensor allocators; one sequence, or several in one batch with a mask.
+// gpt2_2023_11.cpp: a C++ program of November 2023. A tensor allocator places the weights in a buffer of a backend. A graph
+// allocator over tensor allocators measures and places graphs. It evaluates one sequence, or several in one batch with a mask.
 
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml-backend.h"
@@ -23,13 +23,13 @@ struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *kq, con
 }
 
 struct session {
-    ggml_backend_t backend      = nullptr;
-    struct ggml_context *ctx    = nullptr;
-    ggml_backend_buffer_t data  = nullptr;
-    ggml_backend_buffer_t work  = nullptr;
-    ggml_gallocr_t galloc       = nullptr;
-    ggml_tallocr_t talloc       = nullptr;
-    struct model m              = {};
+    ggml_backend_t backend = nullptr;
+    struct ggml_context *ctx = nullptr;
+    ggml_backend_buffer_t data = nullptr;
+    ggml_backend_buffer_t work = nullptr;
+    ggml_gallocr_t galloc = nullptr;
+    ggml_tallocr_t talloc = nullptr;
+    struct model m = {};
     std::vector<uint8_t> memory = std::vector<uint8_t>(ggml_tensor_overhead() * 1024 + ggml_graph_overhead());
 
     ~session() {
@@ -44,10 +44,10 @@ struct session {
 
 bool load(struct session &s, const struct weights *w) {
     struct ggml_init_params params = {ggml_tensor_overhead() * 64, nullptr, true};
-    s.backend                      = ggml_backend_cpu_init();
-    s.ctx                          = ggml_init(params);
+    s.backend = ggml_backend_cpu_init();
+    s.ctx = ggml_init(params);
     if (!s.backend || !s.ctx) {
-        fprintf(stderr, "no backend\n");
+        fprintf(stderr, "cannot create a backend\n");
         return false;
     }
     ggml_backend_cpu_set_n_threads(s.backend, 2);
@@ -56,7 +56,7 @@ bool load(struct session &s, const struct weights *w) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(s.ctx); t != nullptr; t = ggml_get_next_tensor(s.ctx, t)) {
         size += ggml_nbytes(t) + ggml_backend_get_alignment(s.backend);
     }
-    s.data                = ggml_backend_alloc_buffer(s.backend, size);
+    s.data = ggml_backend_alloc_buffer(s.backend, size);
     ggml_tallocr_t talloc = ggml_tallocr_new_from_buffer(s.data);
     for (struct ggml_tensor *t = ggml_get_first_tensor(s.ctx); t != nullptr; t = ggml_get_next_tensor(s.ctx, t)) {
         ggml_tallocr_alloc(talloc, t);
@@ -67,15 +67,15 @@ bool load(struct session &s, const struct weights *w) {
     return true;
 }
 
-// The inputs' data follows when they have memory.
+// The inputs get their data later, when they have memory.
 struct ggml_cgraph *build(struct session &s, ggml_tallocr_t talloc, struct inputs &in, bool has_mask) {
     struct ggml_init_params params = {s.memory.size(), s.memory.data(), true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_cgraph *gf         = ggml_new_graph(ctx);
-    in.tokens                      = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in.n);
-    in.positions                   = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in.n);
-    in.scale                       = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
-    in.mask                        = has_mask ? ggml_new_tensor_3d(ctx, GGML_TYPE_F32, in.n_past + in.n, in.n, 1) : nullptr;
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_cgraph *gf = ggml_new_graph(ctx);
+    in.tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in.n);
+    in.positions = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, in.n);
+    in.scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
+    in.mask = has_mask ? ggml_new_tensor_3d(ctx, GGML_TYPE_F32, in.n_past + in.n, in.n, 1) : nullptr;
     for (struct ggml_tensor *t : {in.tokens, in.positions, in.scale, in.mask}) {
         if (t != nullptr) {
             ggml_tallocr_alloc(talloc, t);
@@ -88,11 +88,11 @@ struct ggml_cgraph *build(struct session &s, ggml_tallocr_t talloc, struct input
 
 // Measures with the longest past, then allocates a buffer of that size.
 bool reserve(struct session &s, int n, bool has_mask) {
-    struct inputs in    = {nullptr, nullptr, nullptr, nullptr, n, N_CTX - n};
+    struct inputs in = {nullptr, nullptr, nullptr, nullptr, n, N_CTX - n};
     ggml_tallocr_t size = ggml_tallocr_new_measure_from_backend(s.backend);
-    const size_t bytes  = ggml_gallocr_alloc_graph(s.galloc, size, build(s, size, in, has_mask));
+    const size_t bytes = ggml_gallocr_alloc_graph(s.galloc, size, build(s, size, in, has_mask));
     ggml_tallocr_free(size);
-    s.work   = ggml_backend_alloc_buffer(s.backend, bytes);
+    s.work = ggml_backend_alloc_buffer(s.backend, bytes);
     s.talloc = ggml_tallocr_new_from_buffer(s.work);
     return s.talloc != nullptr;
 }
@@ -103,7 +103,7 @@ struct row {
     std::vector<float> logits;
 };
 
-// cells: what the cache has, and gets.
+// cells: the cached tokens, to which the rows are appended.
 void eval(struct session &s, std::vector<row> &rows, std::vector<row> &cells, bool has_mask) {
     struct inputs in = {nullptr, nullptr, nullptr, nullptr, int(rows.size()), int(cells.size())};
     ggml_tallocr_reset(s.talloc);
@@ -151,7 +151,7 @@ bool generate(
         eval(s, rows, cells, has_mask);
         std::vector<row> next;
         for (const row &r : rows) {
-            if (r.position == N_PROMPT - 1 + step) { // the last of its sequence
+            if (r.position == N_PROMPT - 1 + step) { // the last token of its sequence
                 answers[r.sequence].tokens[step] = logits_best(r.logits.data());
                 memcpy(answers[r.sequence].logits, r.logits.data(), N_VOCAB * sizeof(float));
                 next.push_back({answers[r.sequence].tokens[step], r.position + 1, r.sequence, {}});
@@ -168,7 +168,7 @@ int gpt2_2023_11(const struct weights *w, const int *prompt, struct answer *answ
     return generate(w, prompt, answer, 1, N_PREDICT, false);
 }
 
-// The sequences share the cache's cells.
+// The sequences share the cells of the cache.
 int gpt2_2023_11_batched(const struct weights *w, const int *prompts, struct answer *answers, int n_sequences) {
     return generate(w, prompts, answers, n_sequences, N_CTX / n_sequences - N_PROMPT, true);
 }

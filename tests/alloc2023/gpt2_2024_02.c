@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2024_02.c: a C program of February 2024: one call gives all weights memory, the mask and the factor are arguments of the
+// gpt2_2024_02.c: a C program of February 2024. One call allocates all weights, the mask and the factor are arguments of the
 // softmax, and the allocators belong to the backend.
 
 #define BERTH_2023 202402
@@ -58,7 +58,7 @@ int gpt2_2024_02(const struct weights *w, const int *prompt, struct answer *answ
     model_make(&m, ctx);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     if (buffer == NULL) {
-        fprintf(stderr, "no buffer\n");
+        fprintf(stderr, "cannot allocate the weights\n");
         return 0;
     }
     model_fill(&m, w, fill);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_build.h: the model's tensors and graph with the functions of 2023, for programs that include the ggml.h of their date
-// first.
+// gpt2_build.h: the model's tensors and graph, built with the functions of the 2023 API. The program includes the ggml.h of its
+// date first.
 #pragma once
 
 #include "gpt2.h"
@@ -17,13 +17,13 @@ struct model {
     struct ggml_tensor *k, *v; // [N_EMBD] per position and layer
 };
 
-// What differs from evaluation to evaluation.
+// The inputs that differ between evaluations.
 struct inputs {
     struct ggml_tensor *tokens, *positions, *scale, *mask;
     int n, n_past;
 };
 
-// From the products of keys and queries to weights of the values, as its date does it.
+// Computes the weights of the values from the products of keys and queries, with the ops of the program's date.
 typedef struct ggml_tensor *(*attend_t)(struct ggml_context *ctx, struct ggml_tensor *kq, const struct inputs *in);
 
 static const float kq_scale = 0.28867513f; // 1 / sqrt(N_EMBD / N_HEAD)
@@ -56,7 +56,7 @@ static inline void model_fill(const struct model *m, const struct weights *w, fi
     }
 }
 
-// Then, the smaller operand was often repeated by hand.
+// In 2023, programs often repeated the smaller operand explicitly.
 static inline struct ggml_tensor *norm_rows(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gain, struct ggml_tensor *bias) {
     x = ggml_norm(ctx, x, 1e-5f);
@@ -70,7 +70,7 @@ static inline struct ggml_tensor *affine(
     return ggml_add(ctx, ggml_repeat(ctx, bias, x), x);
 }
 
-// All that a layer has in the cache so far, a head after the other.
+// Returns all cached positions of a layer: [head size, heads, positions].
 static inline struct ggml_tensor *cache_heads(struct ggml_context *ctx, struct ggml_tensor *cache, int il, int n_kv) {
     struct ggml_tensor *rows = ggml_view_1d(ctx, cache, n_kv * N_EMBD, (size_t) il * N_CTX * N_EMBD * ggml_element_size(cache));
     return ggml_reshape_3d(ctx, rows, N_EMBD / N_HEAD, N_HEAD, n_kv);
@@ -91,7 +91,7 @@ static inline struct ggml_tensor *gpt2_attention(struct ggml_context *ctx, struc
     cache_store(ctx, gf, m->k, il, part[1], in);
     cache_store(ctx, gf, m->v, il, part[2], in);
     const int n_kv = in->n_past + in->n;
-    // A copy into a new tensor was the way to make something contiguous.
+    // In 2023, programs made a tensor contiguous by a copy into a new tensor.
     struct ggml_tensor *q = ggml_cpy(ctx, part[0], ggml_new_tensor_3d(ctx, GGML_TYPE_F32, N_EMBD / N_HEAD, N_HEAD, in->n));
     struct ggml_tensor *k = ggml_permute(ctx, cache_heads(ctx, m->k, il, n_kv), 0, 2, 1, 3);
     struct ggml_tensor *v = ggml_permute(ctx, cache_heads(ctx, m->v, il, n_kv), 1, 2, 0, 3);
@@ -101,7 +101,7 @@ static inline struct ggml_tensor *gpt2_attention(struct ggml_context *ctx, struc
     return ggml_cpy(ctx, merged, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, in->n));
 }
 
-// Adds the graph; its last node is the logits, a column per token.
+// Builds the graph. Its last node is the logits, one column per token.
 static inline struct ggml_tensor *gpt2_build(
     struct ggml_context *ctx, struct ggml_cgraph *gf, const struct model *m, const struct inputs *in, attend_t attend) {
     struct ggml_tensor *x = ggml_add(ctx, ggml_get_rows(ctx, m->wte, in->tokens), ggml_get_rows(ctx, m->wpe, in->positions));

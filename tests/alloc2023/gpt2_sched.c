@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_sched.c: the model from weights to tokens over the first scheduler: every other layer on a backend that the program brings
-// along, the rest on the CPU. As a program of each date wrote it; C and C++.
+// gpt2_sched.c: the model on the first scheduler, from weights to tokens. Every other layer runs on a backend that the program
+// defines (guest.h), the rest on the CPU. Written as a program of each date. For C and C++.
 
 #include "guest.h"
 
@@ -8,7 +8,7 @@
 #include "gpt2_weights.h"
 
 struct program {
-    ggml_backend_t backends[2]; // the guest, the CPU
+    ggml_backend_t backends[2]; // guest, CPU
     struct ggml_context *ctx_cpu, *ctx_guest;
     ggml_backend_buffer_t on_cpu, on_guest;
     ggml_backend_sched_t sched;
@@ -73,7 +73,7 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
 }
 #endif
 
-// The graph of some tokens, with inputs from the allocator of the CPU. NULL: the allocator is full.
+// Builds the graph of some tokens, with inputs from the CPU's allocator. NULL: the allocator is full.
 static struct ggml_cgraph *build(struct program *p, struct ggml_context *ctx, struct inputs *in) {
     ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(p->sched, p->backends[1]);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
@@ -119,7 +119,7 @@ static bool schedule(struct program *p) {
     return !ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(p->sched, p->backends[0]));
 }
 
-// One evaluation. False: it could not be computed, which is an error only if no allocation was made to fail.
+// Runs one evaluation. Returns false if it failed, which is an error only if no allocation was made to fail.
 static bool evaluate(struct program *p, const int *tokens, int n, int n_past, float *logits) {
     struct ggml_context *ctx = context_new(1 << 20);
     struct inputs in = {NULL, NULL, NULL, NULL, n, n_past};
@@ -157,14 +157,14 @@ static bool generate(struct program *p, struct answer *answer, int n_predict) {
     return true;
 }
 
-static bool is_same(const struct answer *got, const struct answer *want, int n_predict) {
+static bool is_same(const struct answer *got, const struct answer *expected, int n_predict) {
     for (int i = 0; i < N_VOCAB && n_predict == N_PREDICT; i++) {
-        if (!(fabsf(got->logits[i] - want->logits[i]) <= 1e-4f)) {
-            printf("logit %d is %g, not %g\n", i, (double) got->logits[i], (double) want->logits[i]);
+        if (!(fabsf(got->logits[i] - expected->logits[i]) <= 1e-4f)) {
+            printf("logit %d is %g, not %g\n", i, (double) got->logits[i], (double) expected->logits[i]);
             return false;
         }
     }
-    return memcmp(got->tokens, want->tokens, (size_t) n_predict * sizeof(int)) == 0;
+    return memcmp(got->tokens, expected->tokens, (size_t) n_predict * sizeof(int)) == 0;
 }
 
 #if BERTH_2023 >= 202402
@@ -173,7 +173,7 @@ struct seen {
     const struct ggml_tensor *last;
 };
 
-// The eval callback asks to see every matrix product.
+// The eval callback observes every matrix product.
 static bool observe(struct ggml_tensor *t, bool ask, void *user_data) {
     struct seen *seen = (struct seen *) user_data;
     if (ask) {
@@ -185,11 +185,11 @@ static bool observe(struct ggml_tensor *t, bool ask, void *user_data) {
     return ++seen->n_shown != seen->stop_at;
 }
 
-static void observed(struct program *p, const struct answer *want) {
+static void test_observed(struct program *p, const struct answer *expected) {
     struct seen seen = {0, 0, 0, NULL};
     struct answer answer;
     ggml_backend_sched_set_eval_callback(p->sched, observe, &seen);
-    CHECK(generate(p, &answer, N_PREDICT) && is_same(&answer, want, N_PREDICT));
+    CHECK(generate(p, &answer, N_PREDICT) && is_same(&answer, expected, N_PREDICT));
     CHECK(seen.n_shown == N_PREDICT * (6 * N_LAYER + 1) && seen.n_asked > seen.n_shown);
     seen.n_shown = 0;
     seen.stop_at = 3;
@@ -215,8 +215,8 @@ static void observed(struct program *p, const struct answer *want) {
 }
 #endif
 
-// A choice of the program's holds for one graph: norms of all layers on the guest, and then nothing there.
-static void chosen(struct program *p, const struct answer *want) {
+// An assignment by the program holds for one graph: first all norms run on the guest, then no node does.
+static void assignment_holds_once(struct program *p, const struct answer *expected) {
     for (int t = 0; t < 2; t++) {
         struct ggml_context *ctx = context_new(1 << 20);
         struct inputs in = {NULL, NULL, NULL, NULL, N_PROMPT, 0};
@@ -238,7 +238,7 @@ static void chosen(struct program *p, const struct answer *want) {
         CHECK(t == 0 ? guest.n_computed >= n_chosen : guest.n_computed == 0);
         const struct ggml_tensor *last = graph->nodes[graph->n_nodes - 1];
         ggml_backend_tensor_get(last, logits, (N_PROMPT - 1) * last->nb[1], sizeof logits);
-        CHECK(logits_best(logits) == want->tokens[0]);
+        CHECK(logits_best(logits) == expected->tokens[0]);
         ggml_free(ctx);
     }
 }
@@ -251,9 +251,9 @@ static struct program program_new(void) {
     return p;
 }
 
-#ifndef __cplusplus // once is enough
-// Whichever allocation fails: nothing is lost, and what could be made can be used.
-static void every_allocation_may_fail(const struct weights *w, const struct answer *want) {
+#ifndef __cplusplus // one language is sufficient
+// Whichever allocation fails, nothing leaks, and objects that could be created can be used.
+static void every_allocation_may_fail(const struct weights *w, const struct answer *expected) {
     enum { FEW = 2 };
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {
@@ -270,10 +270,10 @@ static void every_allocation_may_fail(const struct weights *w, const struct answ
         was_hit = berth_alloc_made() - before >= n - 1;
         berth_alloc_fail_at(0);
         CHECK(is_done || was_hit);
-        CHECK(!is_done || is_same(&answer, want, FEW));
+        CHECK(!is_done || is_same(&answer, expected, FEW));
         unload(&p);
         if (berth_alloc_alive() != 0 || guest.n_buffers != 0 || guest.n_plans != 0) {
-            printf("allocation %lld fails: %lld, %d buffers and %d plans are left\n", (long long) n,
+            printf("allocation %lld fails: %lld allocations, %d buffers and %d plans leaked\n", (long long) n,
                 (long long) berth_alloc_alive(), guest.n_buffers, guest.n_plans);
             exit(1);
         }
@@ -285,23 +285,23 @@ static void every_allocation_may_fail(const struct weights *w, const struct answ
 
 int main(void) {
     struct weights *w = weights_new();
-    struct answer want, answer;
+    struct answer expected, answer;
     ggml_log_set(log_drop, NULL);
-    CHECK(gpt2_today(w, prompt, &want));
+    CHECK(gpt2_today(w, prompt, &expected));
     struct program p = program_new();
     ggml_backend_cpu_set_n_threads(p.backends[1], 1);
     CHECK(load(&p, w) && schedule(&p));
-    CHECK(generate(&p, &answer, N_PREDICT) && is_same(&answer, &want, N_PREDICT));
+    CHECK(generate(&p, &answer, N_PREDICT) && is_same(&answer, &expected, N_PREDICT));
     CHECK(guest.n_computed > 0 && guest.n_tensors > 0 && guest.n_copied + guest.n_set > 0);
 #if BERTH_2023 >= 202402
-    observed(&p, &want);
+    test_observed(&p, &expected);
 #endif
-    chosen(&p, &want);
-    CHECK(generate(&p, &answer, N_PREDICT) && is_same(&answer, &want, N_PREDICT));
+    assignment_holds_once(&p, &expected);
+    CHECK(generate(&p, &answer, N_PREDICT) && is_same(&answer, &expected, N_PREDICT));
     unload(&p);
     CHECK(guest.n_buffers == 0 && guest.n_plans == 0);
 #ifndef __cplusplus
-    every_allocation_may_fail(w, &want);
+    every_allocation_may_fail(w, &expected);
 #endif
     weights_free(w);
     return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpt2_today.c: the model through today's API.
+// gpt2_today.c: the model on the current API.
 
 #include "gpt2.h"
 

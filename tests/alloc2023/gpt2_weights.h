@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpt2_weights.h: the numbers of the model, the same ones in every program.
+// gpt2_weights.h: the weights of the model, the same in every program.
 #pragma once
 
 #include "gpt2.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// guest.h: a backend that a program of 2023 brings along, with the tables of BERTH_2023's date: some ops, plans that hold a graph
-// by value, and memory that is locked outside its own calls, so that a missing copy is a fault. C and C++.
+// guest.h: the guest, a backend that a program of 2023 defines, with the function tables of the date BERTH_2023. It supports some
+// ops, its plans hold a graph by value, and its memory is inaccessible outside its own calls, so that a missing copy causes a
+// fault. For C and C++.
 #pragma once
 
 #include "check.h"
@@ -16,13 +17,13 @@ struct guest_pages {
     size_t size;
 };
 
-// There is one guest in a process at a time.
+// There is one guest per process at a time.
 struct guest {
     struct ggml_backend backend;
     struct guest_pages *buffers[GUEST_BUFFERS];
     int n_buffers, n_computed, n_plans, n_set, n_get, n_copied, n_tensors;
     size_t pad, max_size;
-    bool is_full; // has no memory left
+    bool is_full; // allocation fails
 };
 
 static struct guest guest;
@@ -121,7 +122,7 @@ static const char *guest_buffer_name(ggml_backend_buffer_t buffer) {
     return "guest's";
 }
 
-// Between two of its own.
+// Copies between two buffers of the guest.
 static bool guest_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     CHECK(dst->buffer == buffer);
     if (src->buffer->buft != buffer->buft) {
@@ -140,7 +141,7 @@ static void guest_clear(ggml_backend_buffer_t buffer, uint8_t value) {
 static const struct ggml_backend_buffer_i guest_buffer_i = {
     guest_buffer_name, guest_buffer_free, guest_base, guest_init_tensor, guest_set, guest_get, guest_copy, guest_clear, NULL};
 #    else
-// From and to memory of the host.
+// Copy from and to host memory.
 static void guest_copy_from(ggml_backend_buffer_t buffer, struct ggml_tensor *src, struct ggml_tensor *dst) {
     CHECK(dst->buffer == buffer);
     guest_move(src, dst);
@@ -279,7 +280,8 @@ static void guest_synchronize(ggml_backend_t backend) {
     (void) backend;
 }
 
-// What is computed here is read and written here. A view of memory elsewhere may stand between, for others to read.
+// Nodes that the guest computes must have all sources and results in its memory. Views of other memory are allowed, because other
+// backends may read them.
 static void guest_check(const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         if (graph->nodes[i]->view_src != NULL) {

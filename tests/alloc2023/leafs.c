@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// leafs.c: leafs of a graph under ggml_allocr_t. One that a copy overwrites before anything reads it has memory only from then
-// on, so that sizes are those that were measured in 2023. Every other leaf has its memory from the start: what the program writes
-// there after allocation is what the graph reads.
+// leafs.c: leaves of a graph under ggml_allocr_t. A leaf that a copy overwrites before any node reads it has memory only from that
+// copy on (a late leaf), so that sizes equal those that ggml measured in 2023. Every other leaf has its memory from the start: the
+// graph reads the data that the program writes there after allocation.
 
 #include "program.h"
 
@@ -24,7 +24,7 @@ static float get_at(struct ggml_tensor *t, int i) {
 
 // ---- measured sizes ----
 
-// y = x, copied into n new leafs one after the other
+// y = x, copied into n new leaves one after the other.
 static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_tensor *x, int n, struct ggml_cgraph *graph) {
     for (int i = 0; i < n; i++) {
         x = ggml_cpy(ctx, x, leaf_new(ctx));
@@ -33,7 +33,7 @@ static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_te
     return x;
 }
 
-// As many bytes as were measured are enough, and the copy arrives.
+// A buffer of the measured size is sufficient, and the copy has the right values.
 static void copies(ggml_backend_t backend) {
     enum { N_COPIES = 32 };
     struct ggml_context *ctx = context_new();
@@ -111,19 +111,20 @@ static size_t gpt2_measure(const struct gpt2 *m, int n_layers) {
     return size;
 }
 
-// The largest moment of a layer, whatever the number of layers: its input, the up projection's input and result, or attention.
+// The peak is the largest step of one layer, for any number of layers: the layer's input with the input and result of the up
+// projection, or attention.
 static void gpt2(ggml_backend_t backend) {
     struct gpt2 m = gpt2_new();
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(m.weights, backend);
     const size_t hidden = EMBD * TOKENS * sizeof(float);
     const size_t one = gpt2_measure(&m, 1), twelve = gpt2_measure(&m, 12);
-    printf("gpt-2 of one layer: %zu bytes, of 12: %zu\n", one, twelve);
+    printf("gpt-2 with 1 layer: %zu bytes, with 12 layers: %zu bytes\n", one, twelve);
     CHECK(twelve == one && twelve < 7 * hidden + ALIGN);
     ggml_backend_buffer_free(buffer);
     ggml_free(m.weights);
 }
 
-// ---- random graphs: the same results as with memory of its own for each tensor ----
+// ---- random graphs: results must equal those with separate memory for each tensor ----
 
 enum { N_MAX = 80 };
 
@@ -131,7 +132,7 @@ struct random_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *t[N_MAX + 1];
-    struct ggml_tensor *leafs[2 * N_MAX]; // that the program writes after allocation
+    struct ggml_tensor *leafs[2 * N_MAX]; // leaves that the program writes after allocation
     int n, n_leafs;
     bool is_read[N_MAX + 1];
 };
@@ -166,7 +167,7 @@ static struct ggml_tensor *random_op(struct random_graph *g) {
         case 2: return ggml_relu(ctx, a);
         case 3: return ggml_cont(ctx, a);
         case 4: return ggml_add(ctx, a, host_leaf(g));
-        case 5: // the second half is the program's
+        case 5: // the program writes the second half
             leaf = host_leaf(g);
             copy = ggml_cpy(ctx, half(ctx, a), half(ctx, leaf));
             ggml_build_forward_expand(g->graph, copy);
@@ -181,7 +182,7 @@ static struct ggml_tensor *random_op(struct random_graph *g) {
             ggml_build_forward_expand(g->graph, ggml_cpy(ctx, a, leaf));
             ggml_build_forward_expand(g->graph, ggml_cpy(ctx, half(ctx, pick(g)), half(ctx, leaf)));
             return ggml_add(ctx, leaf, a);
-        case 8: // through a view of all of it
+        case 8: // through a view of the complete leaf
             leaf = ggml_reshape_2d(ctx, leaf_new(ctx), 8, N / 8);
             return ggml_reshape_1d(ctx, ggml_cpy(ctx, a, leaf), N);
         default: return ggml_cpy(ctx, a, leaf_new(ctx));
@@ -207,7 +208,7 @@ static struct random_graph random_build(uint64_t seed) {
 static void random_compute(ggml_backend_t backend, struct random_graph *g) {
     set_all(g->t[0], 0.5f);
     for (int i = 0; i < g->n_leafs; i++) {
-        if (g->leafs[i]->data != NULL) { // it is in the graph
+        if (g->leafs[i]->data != NULL) { // the leaf is in the graph
             set_all(g->leafs[i], 0.25f * (float) (i % 7));
         }
     }
@@ -247,13 +248,13 @@ static void random_graphs(ggml_backend_t backend) {
         ggml_free(a.ctx);
         ggml_free(b.ctx);
     }
-    printf("500 graphs: %.2f of the memory that their tensors have\n", (double) n_shared / (double) n_own);
+    printf("500 graphs: %.2f of the memory of separate tensors\n", (double) n_shared / (double) n_own);
     CHECK(n_shared < n_own / 2);
 }
 
-// ---- leafs in other circumstances ----
+// ---- other cases of leaves ----
 
-// A leaf that the program has placed stays where it is.
+// A leaf that the program has placed keeps its address.
 static void placed_leafs_stay(ggml_backend_t backend) {
     struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
@@ -271,7 +272,7 @@ static void placed_leafs_stay(ggml_backend_t backend) {
     ggml_backend_graph_compute(backend, graph);
     CHECK(get_at(y, 1) == 4);
 
-    // A graph that grows and is allocated again without a reset: what it has stays.
+    // A graph that grows and is allocated again without a reset keeps its addresses.
     struct ggml_tensor *z = ggml_add(ctx, y, ggml_cpy(ctx, y, leaf_new(ctx)));
     ggml_build_forward_expand(graph, z);
     void *place = y->data;
@@ -284,7 +285,7 @@ static void placed_leafs_stay(ggml_backend_t backend) {
     ggml_free(ctx);
 }
 
-// Between two barriers nodes may run in any order: nothing that dies there is used again there.
+// Between two barriers, nodes may run in any order. So memory that is freed there is not reused there.
 static void parse_order(void) {
     enum { N_COPIES = 4 };
     struct ggml_context *ctx = context_new();
@@ -300,7 +301,7 @@ static void parse_order(void) {
     ggml_allocr_set_parse_seq(alloc, order, 6);
     ggml_allocr_alloc(alloc, x);
     const size_t size = ggml_allocr_alloc_graph(alloc, graph);
-    CHECK(size >= 4 * SIZE && size < 4 * SIZE + ALIGN); // x and three leafs
+    CHECK(size >= 4 * SIZE && size < 4 * SIZE + ALIGN); // x and three leaves
     for (int i = 0; i < 3; i++) {
         CHECK(leafs[i]->data != x->data && leafs[i]->data != leafs[(i + 1) % 3]->data);
     }
@@ -334,14 +335,14 @@ static void alignment_24(ggml_backend_t backend) {
     ggml_free(ctx);
 }
 
-// Every allocation of the library fails once: the graph has no memory then, an error says so, and nothing leaks.
+// Every allocation of the library fails once. Then the graph has no memory, an error is set, and nothing leaks.
 static void allocations_fail(void) {
     struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *x = leaf_new(ctx);
     copies_build(ctx, x, 8, graph);
     int n_refused = 0;
-    for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // the first time none fails
+    for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // none fails at n = 0
         struct ggml_tensor *t = ggml_get_first_tensor(ctx);
         for (; t != NULL; t = ggml_get_next_tensor(ctx, t)) {
             t->data = NULL;

@@ -1,19 +1,19 @@
 #!/bin/sh
-# measured.sh [PROGRAM]: sizes that the allocator of 2023 measures for random graphs, beside those that the ggml of 2023-11-17
-# measured for the same graphs: measure.c, which PROGRAM is built from, and measured.tsv of the data directory (BERTH_DATA,
-# default ../shared). Runs in the root of the sources.
+# measured.sh [PROGRAM]: compares the sizes that the allocator of the 2023 API measures for random graphs with the sizes that the
+# ggml of 2023-11-17 measured for the same graphs. The data directory (BERTH_DATA, default ../shared) contains measure.c, from which
+# PROGRAM is built, and measured.tsv. Runs in the root of the sources.
 set -eu
 then=${BERTH_DATA:-../shared}/abi/2023/measured.tsv
 if [ $# -eq 0 ] || [ ! -r "$then" ]; then
-    echo "skipped: there is no $then, or no measure.c beside it when the tests were configured (set BERTH_DATA)"
+    echo "skipped: $then or measure.c in its folder does not exist (set BERTH_DATA and configure the tests again)"
     exit 77
 fi
 now=$(mktemp)
 trap 'rm -f "$now"' EXIT
-for leafs in 0 1; do # whether leafs are destinations of copies
+for leafs in 0 1; do # 1: leaves are destinations of copies
     "$1" 1 1000 $leafs >>"$now"
 done
-# A measured size allows for memory that is not aligned: 31 bytes more.
+# A measured size includes 31 bytes for memory that is not aligned.
 awk -F '\t' -v slack=31 '
     NR == FNR { then[$1, $2] = $4; next }
     ($1, $2) in then {

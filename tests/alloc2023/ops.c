@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops.c: what had another form in 2023 computes what it computed then. Compiled as C and as C++, for the default date and others.
+// ops.c: functions that have another form in the 2023 API compute the same results as in 2023. Compiled as C and as C++, for the
+// default date and for others.
 
 #include "ggml/ggml.h"
 
@@ -43,7 +44,7 @@ static bool is_near(float a, float b) {
     return fabsf(a - b) <= 2e-5f * (1.0f + fabsf(b));
 }
 
-// Every element of result is f(i, j, k).
+// Checks that every element (i, j, k) of result is near value, an expression of i, j and k.
 #define CHECK_EACH(result, value) \
     do { \
         for (int64_t k = 0; k < (result)->ne[2]; k++) { \
@@ -148,7 +149,7 @@ static void convolutions(void) {
         for (int64_t n = 0; n < 9; n++) {
             sum += ggml_fp16_to_fp32(((const ggml_fp16_t *) depth->data)[c * 9 + n]) * at(image, 2 + n % 3, 1 + n / 3, c);
         }
-        CHECK(fabsf(at(r, 2, 1, c) - sum) < 2e-2f); // products of f16
+        CHECK(fabsf(at(r, 2, 1, c) - sum) < 2e-2f); // f16 products are less precise
     }
     ggml_free(ctx);
 }
@@ -373,7 +374,7 @@ static void functions(void) {
     ggml_free(ctx);
 }
 
-// ---- quantising, types, files ----
+// ---- quantisation, types, files ----
 
 static void quantising(void) {
     enum { N = 512 };
@@ -410,20 +411,20 @@ static void quantising(void) {
         CHECK(strcmp(traits.type_name, ggml_type_name(rows[r].type)) == 0 && traits.blck_size == ggml_blck_size(rows[r].type));
         CHECK(traits.is_quantized && traits.type_size == ggml_type_size(rows[r].type));
         traits.to_float(data, y, N);
-        float most = 0;
+        float max_error = 0;
         for (int i = 0; i < N; i++) {
-            most = fmaxf(most, fabsf(x[i] - y[i]));
+            max_error = fmaxf(max_error, fabsf(x[i] - y[i]));
         }
-        CHECK(most < 1.0f);
-        // The dot product of the row with itself, by the kernel.
+        CHECK(max_error < 1.0f);
+        // The dot product of the row with itself, by the kernel of the traits.
         uint8_t other[8 * N];
-        float dot = 0, want = 0;
+        float dot = 0, expected = 0;
         ggml_internal_get_type_traits(traits.vec_dot_type).from_float(x, other, N);
         traits.vec_dot(N, &dot, data, other);
         for (int i = 0; i < N; i++) {
-            want += x[i] * y[i];
+            expected += x[i] * y[i];
         }
-        CHECK(fabsf(dot - want) < 0.02f * want);
+        CHECK(fabsf(dot - expected) < 0.02f * expected);
         uint8_t part[4 * N];
         memset(part, 0, sizeof part);
 #if BERTH_2023 <= 202312
@@ -437,7 +438,7 @@ static void quantising(void) {
         CHECK(memcmp(part, data, size) == 0);
 #endif
     }
-    // -8 to 7 times a power of two: what each of 32 values becomes is known.
+    // The values are -8 to 7, so that each of the 32 quantised values is known.
     int64_t hist[16] = {0};
     for (int i = 0; i < 32; i++) {
         x[i] = (float) (i % 16 - 8);
@@ -483,7 +484,7 @@ static void files(const char *path) {
     remove(path);
 }
 
-// ---- graphs, tensors, the machine ----
+// ---- graphs, tensors, features of the CPU ----
 
 static void graphs(void) {
     struct ggml_context *ctx = context();
@@ -506,7 +507,7 @@ static void graphs(void) {
     plan.work_data = plan.work_size > 0 ? work : NULL;
     CHECK(plan.work_size <= sizeof work && plan.n_threads >= 1 && ggml_graph_compute(gf, &plan) == GGML_EXIT_SUCCESS);
     CHECK_EACH(d, powf(at(a, i, j, k), 8.0f));
-#ifdef BERTH_2023_GRAPH_ROOM // a graph that is a variable
+#ifdef BERTH_2023_GRAPH_ROOM // a graph as a variable
     static struct ggml_cgraph whole;
     ggml_build_forward_expand(&whole, d);
     CHECK(whole.n_nodes == 3 && whole.nodes[2] == d && whole.size == GGML_MAX_NODES);
@@ -517,7 +518,7 @@ static void graphs(void) {
     ggml_graph_compute_with_ctx(ctx, &built, 1);
     CHECK_EACH(d, powf(at(a, i, j, k), 8.0f));
 #endif
-    CHECK(offsetof(struct ggml_cgraph, order) == 80 && offsetof(struct ggml_cgraph, uid) == 88); // today's layout
+    CHECK(offsetof(struct ggml_cgraph, order) == 80 && offsetof(struct ggml_cgraph, uid) == 88); // the current layout
     CHECK(sizeof(struct ggml_tensor) == 336 && offsetof(struct ggml_tensor, buffer) == 8);
     CHECK(a->backend == GGML_BACKEND_CPU);
     a->backend = GGML_BACKEND_GPU;
@@ -529,12 +530,12 @@ static void graphs(void) {
     CHECK(
         ggml_type_sizef(GGML_TYPE_F32) == 4 && ggml_cpu_has_metal() == 0 && ggml_cpu_has_cublas() + ggml_cpu_has_gpublas() == 0);
     ggml_numa_init();
-    ggml_fp16_t half[2];
+    ggml_fp16_t f16[2];
     const float two[2] = {1.5f, -2.0f};
-    float again[2];
-    ggml_fp32_to_fp16_row(two, half, 2);
-    ggml_fp16_to_fp32_row(half, again, 2);
-    CHECK(memcmp(two, again, sizeof two) == 0);
+    float converted[2];
+    ggml_fp32_to_fp16_row(two, f16, 2);
+    ggml_fp16_to_fp32_row(f16, converted, 2);
+    CHECK(memcmp(two, converted, sizeof two) == 0);
     ggml_free(ctx);
 }
 
@@ -552,7 +553,7 @@ static void hash_sets(void) {
     ggml_free(ctx);
 }
 
-// October 2023: two graphs, the second of which reads a result of the first, placed together.
+// October 2023: two graphs are placed together. The second reads a result of the first.
 static void several_graphs(void) {
     static char memory[4096];
     struct ggml_init_params params = {512 * 1024, NULL, true};

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: MIT
-// ops.cpp: ops.c as C++, where overloads choose the form of a date.
+// ops.cpp: ops.c compiled as C++, where overloads select the form of a date.
 
 #include "ops.c"

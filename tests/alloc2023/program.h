@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// program.h: a small network for the test programs of 2023.
+// program.h: a small network for the test programs of the 2023 API.
 #pragma once
 
 #include "check.h"
 
-// The factor was a tensor of the program's until 2024; these programs are not about it.
+// Before 2024, the factor of ggml_scale was a tensor of the program. These programs do not test that form.
 static inline struct ggml_tensor *scale_by(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
     return berth_2023_ggml_scale_by(ctx, a, s);
 }
 
 enum { N = 64, N_LAYERS = 12 };
 
-// The CPU, without lines in the log.
+// Opens the CPU backend and drops its log lines.
 static inline ggml_backend_t backend_open(int n_threads) {
     ggml_log_set(log_drop, NULL);
     ggml_backend_t backend = ggml_backend_cpu_init();
@@ -30,12 +30,12 @@ static inline void set_all(struct ggml_tensor *t, float value) {
 
 // y = x; N_LAYERS times: y = relu(y + b) * 0.5 + y
 struct model {
-    struct ggml_context *ctx; // of one evaluation
+    struct ggml_context *ctx; // context of one evaluation
     struct ggml_tensor *x, *b, *y;
     struct ggml_cgraph *graph;
 };
 
-// With a b that exists already, or one of its own.
+// Builds the model with the given b, or with a new one if b is NULL.
 static inline struct model model_build_with(struct ggml_tensor *b) {
     const struct ggml_init_params params = {512 * 1024, NULL, true};
     struct model m;
@@ -57,7 +57,7 @@ static inline struct model model_build(void) {
     return model_build_with(NULL);
 }
 
-static inline float model_answer(int i) {
+static inline float model_expected(int i) {
     float y = (float) (i % 5) - 2.0f;
     for (int k = 0; k < N_LAYERS; k++) {
         const float h = y + 0.25f;
@@ -80,6 +80,6 @@ static inline void model_check(const struct model *m) {
     float y[N];
     ggml_backend_tensor_get(m->y, y, 0, sizeof y);
     for (int i = 0; i < N; i++) {
-        CHECK(y[i] == model_answer(i));
+        CHECK(y[i] == model_expected(i));
     }
 }

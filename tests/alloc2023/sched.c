@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sched.c: the scheduler of the end of 2023 over a backend that the program defines and the CPU: measured, then computed. The
-// program's backend keeps its memory locked outside its own calls, so that a missing copy is a fault.
+// sched.c: the scheduler of December 2023 over a backend that the program defines (toy) and the CPU: measured, then computed. The
+// toy's memory is inaccessible outside its own calls, so that a missing copy causes a fault.
 
 #include "program.h"
 
@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-enum { MOST_BUFFERS = 8 };
+enum { MAX_BUFFERS = 8 };
 
 // ---- the backend ----
 
@@ -18,9 +18,9 @@ struct pages {
 };
 
 struct toy {
-    struct pages *buffers[MOST_BUFFERS];
+    struct pages *buffers[MAX_BUFFERS];
     int n_buffers, n_computed;
-    bool is_full; // has no memory left
+    bool is_full; // allocation fails
 };
 
 static void toy_lock(ggml_backend_t backend, bool open) {
@@ -64,7 +64,7 @@ static ggml_backend_buffer_t toy_alloc_buffer(ggml_backend_t backend, size_t siz
     struct pages *pages = malloc(sizeof *pages);
     pages->size = (size + 65535) / 65536 * 65536;
     pages->base = mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(pages->base != MAP_FAILED && toy->n_buffers < MOST_BUFFERS);
+    CHECK(pages->base != MAP_FAILED && toy->n_buffers < MAX_BUFFERS);
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(backend, iface, pages, size);
     if (buffer == NULL) {
         munmap(pages->base, pages->size);
@@ -129,8 +129,8 @@ static ggml_backend_t toy_new(struct toy *toy) {
 
 // ---- programs ----
 
-// x comes from the CPU's allocator. A b that exists is a weight and pulls its ops; else b comes from there too, and the program
-// chooses who runs what.
+// x comes from the CPU's allocator. If b exists, it is a weight, and its ops run on its backend. Otherwise b comes from the CPU's
+// allocator, too, and the program assigns the nodes.
 static void prepare(ggml_backend_sched_t sched, ggml_backend_t *backends, struct model *m, bool has_weight) {
     ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(sched, backends[1]);
     ggml_tallocr_alloc(talloc, m->x);
@@ -169,7 +169,7 @@ static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight
     for (int t = 0; t < 4; t++) {
         m = build(sched, backends, b);
         toy->n_computed = 0;
-        if (t == 2) { // the last sum where the program wants it
+        if (t == 2) { // the program assigns the last sum
             ggml_backend_sched_set_node_backend(sched, m.y, backends[1]);
         }
         model_set(&m);
@@ -178,7 +178,7 @@ static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight
         CHECK(ggml_get_backend(m.y) == backends[t == 2 ? 1 : 0]);
         CHECK(toy->n_computed >= 3 * N_LAYERS - 1);
         model_check(&m);
-        if (t == 3) { // the same graph once more, with its inputs placed anew
+        if (t == 3) { // the same graph again, with its inputs placed anew
             m.x->buffer = NULL;
             m.x->data = NULL;
             m.b->buffer = b == NULL ? NULL : m.b->buffer;
@@ -196,7 +196,7 @@ static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight
     CHECK(toy->n_buffers == 0);
 }
 
-// y of a graph that could not be computed is no number, whatever it was before.
+// After a failed computation, y is NaN.
 static void check_spoiled(const struct model *m) {
     float y[N];
     for (int i = 0; i < N; i++) {
@@ -208,7 +208,7 @@ static void check_spoiled(const struct model *m) {
     }
 }
 
-static void choose(ggml_backend_sched_t sched, ggml_backend_t *backends, struct model *m) {
+static void assign_to_toy(ggml_backend_sched_t sched, ggml_backend_t *backends, struct model *m) {
     for (int i = 0; i < ggml_graph_n_nodes(m->graph); i++) {
         struct ggml_tensor *node = ggml_graph_node(m->graph, i);
         if (ggml_backend_supports_op(backends[0], node)) {
@@ -228,7 +228,7 @@ static struct model build_on_cpu(ggml_backend_sched_t sched, ggml_backend_t *bac
     return m;
 }
 
-// Measured with everything on the CPU; then nodes are put on the other backend, whose buffer has to grow.
+// All nodes are on the CPU while measuring. Later, nodes are assigned to the other backend, whose buffer has to grow.
 static void grows(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
     struct model m = build_on_cpu(sched, backends);
@@ -239,18 +239,18 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
         m = build_on_cpu(sched, backends);
         toy->n_computed = 0;
         if (t % 2 == 1) {
-            choose(sched, backends, &m);
+            assign_to_toy(sched, backends, &m);
         }
         model_set(&m);
         ggml_backend_sched_graph_compute(sched, m.graph);
         CHECK((toy->n_computed > 0) == (t % 2 == 1));
         model_check(&m);
-        CHECK(toy->n_buffers == 1); // the smaller one is gone
+        CHECK(toy->n_buffers == 1); // the smaller buffer is freed
         ggml_free(m.ctx);
     }
     ggml_backend_sched_free(sched);
 
-    // A backend that has no more: the graph cannot run, and the next one can.
+    // If the backend has no more memory, the graph fails, and the next graph works.
     sched = ggml_backend_sched_new(backends, 2);
     m = build_on_cpu(sched, backends);
     ggml_backend_sched_init_measure(sched, m.graph);
@@ -260,11 +260,11 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_graph_compute(sched, m.graph);
     model_check(&m);
     toy->is_full = true;
-    m.x->buffer = m.b->buffer = NULL; // the same graph, its inputs placed anew
+    m.x->buffer = m.b->buffer = NULL; // the same graph, with its inputs placed anew
     m.x->data = m.b->data = NULL;
     ggml_tallocr_alloc(ggml_backend_sched_get_tallocr(sched, backends[1]), m.x);
     ggml_tallocr_alloc(ggml_backend_sched_get_tallocr(sched, backends[1]), m.b);
-    choose(sched, backends, &m);
+    assign_to_toy(sched, backends, &m);
     model_set(&m);
     ggml_backend_sched_graph_compute(sched, m.graph);
     CHECK(strstr(berth_last_error(), "memory") != NULL);
@@ -272,7 +272,7 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
     toy->is_full = false;
     ggml_free(m.ctx);
     m = build_on_cpu(sched, backends);
-    choose(sched, backends, &m);
+    assign_to_toy(sched, backends, &m);
     model_set(&m);
     ggml_backend_sched_graph_compute(sched, m.graph);
     model_check(&m);
@@ -281,7 +281,7 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
     CHECK(toy->n_buffers == 0);
 }
 
-// An edge or an output that changes between two computations.
+// An edge or an output changes between two computations.
 static void changed_graphs(ggml_backend_t *backends) {
     for (int kind = 0; kind < 2; kind++) {
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
@@ -318,7 +318,7 @@ static void changed_graphs(ggml_backend_t *backends) {
     }
 }
 
-// Inputs that the program places itself are larger than those that were measured, and some lie in the smaller buffer.
+// The program places inputs that are larger than the measured ones. Some of them are still in the smaller buffer.
 static void inputs_grow(ggml_backend_t *backends) {
     enum { LARGE = 1 << 16 };
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
@@ -348,7 +348,7 @@ static void inputs_grow(ggml_backend_t *backends) {
         }
         free(values);
         ggml_free(ctx);
-        m = build_on_cpu(sched, backends); // the small one in between
+        m = build_on_cpu(sched, backends); // the small graph in between
         model_set(&m);
         ggml_backend_sched_graph_compute(sched, m.graph);
         model_check(&m);
@@ -389,7 +389,7 @@ static void failures(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_free(NULL);
 }
 
-// Measured and computed, if nothing fails. NULL: no scheduler.
+// Measures and computes unless an allocation fails. Returns NULL if there is no scheduler.
 static ggml_backend_sched_t try_all(ggml_backend_t *backends) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
     for (int t = 0; t < 2 && sched != NULL; t++) {
@@ -408,7 +408,7 @@ static ggml_backend_sched_t try_all(ggml_backend_t *backends) {
     return sched;
 }
 
-// Whichever allocation fails: nothing is lost, and a scheduler that was made can be measured and used.
+// Whichever allocation fails, nothing leaks, and a scheduler that was created can be measured and used.
 static void every_allocation_may_fail(void) {
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {
@@ -439,8 +439,8 @@ static void every_allocation_may_fail(void) {
         ggml_backend_free(backends[0]);
         ggml_backend_free(backends[1]);
         if (berth_alloc_alive() != 0 || toy.n_buffers != 0) {
-            printf("allocation %lld fails: %lld and %d buffers are left\n", (long long) n, (long long) berth_alloc_alive(),
-                toy.n_buffers);
+            printf("allocation %lld fails: %lld allocations and %d buffers leaked\n", (long long) n,
+                (long long) berth_alloc_alive(), toy.n_buffers);
             exit(1);
         }
         berth_alloc_watch(false);

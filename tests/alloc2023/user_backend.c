@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// user_backend.c: a backend as a program of 2023 defined it: its own memory, padding, and hooks that are called once a tensor,
-// in the right order, and not while measuring.
+// user_backend.c: a backend that a program of 2023 defines: it has its own memory and padding. Its hooks are called once per
+// tensor, in the right order, and not while measuring.
 
 #include "program.h"
 
@@ -9,8 +9,8 @@
 enum { PAD = 96 };
 
 struct counts {
-    int n_init, n_free, n_alive, n_most, n_set, n_get, n_buffers;
-    int n_extra; // tensors with memory of the backend's in tensor->extra
+    int n_init, n_free, n_alive, n_max_alive, n_set, n_get, n_buffers;
+    int n_extra; // tensors whose tensor->extra was allocated by the backend
     const struct ggml_tensor *alive[256];
 };
 
@@ -36,7 +36,7 @@ static void toy_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *te
         CHECK(c->alive[i] != tensor);
     }
     c->alive[c->n_alive++] = tensor;
-    c->n_most = c->n_alive > c->n_most ? c->n_alive : c->n_most;
+    c->n_max_alive = c->n_alive > c->n_max_alive ? c->n_alive : c->n_max_alive;
     if (tensor->view_src != NULL) {
         tensor->extra = tensor->view_src->extra;
     } else {
@@ -51,7 +51,7 @@ static void toy_free_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *te
     while (i < c->n_alive && c->alive[i] != tensor) {
         i++;
     }
-    CHECK(i < c->n_alive); // it came before it went
+    CHECK(i < c->n_alive); // init_tensor was called before free_tensor
     c->alive[i] = c->alive[--c->n_alive];
     c->n_free++;
     CHECK(tensor->view_src == NULL && tensor->extra != NULL);
@@ -95,7 +95,7 @@ static void toy_synchronize(ggml_backend_t backend) {
     (void) backend;
 }
 
-// What the model needs: add, relu, cont, scale; views are where they look.
+// Computes the ops of the model: add, relu, cont, scale. Views need no computation.
 static void toy_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     (void) backend;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
@@ -151,9 +151,9 @@ int main(void) {
     ggml_allocr_alloc(alloc, m.x);
     ggml_allocr_alloc(alloc, m.b);
     CHECK(ggml_allocr_alloc_graph(alloc, m.graph) == size);
-    CHECK(counts.n_init == 2 + ggml_graph_n_nodes(m.graph)); // views too, each once
+    CHECK(counts.n_init == 2 + ggml_graph_n_nodes(m.graph)); // includes views, each once
     CHECK(counts.n_free > 0 && counts.n_free < counts.n_init);
-    CHECK(counts.n_extra == 1 && m.y->extra != NULL); // of all that were placed only the result is left, in place or not
+    CHECK(counts.n_extra == 1 && m.y->extra != NULL); // all tensors but the result were freed, whether it is in place or not
     model_set(&m);
     ggml_backend_graph_compute(backend, m.graph);
     model_check(&m);
@@ -162,7 +162,7 @@ int main(void) {
         CHECK(ggml_get_backend(ggml_graph_node(m.graph, i)) == backend);
     }
 
-    // Allocated again with one node more: what was given back is not given back again.
+    // The graph is allocated again with one more node. Tensors that were freed are not freed a second time.
     struct ggml_tensor *more = ggml_cont(m.ctx, m.y);
     ggml_build_forward_expand(m.graph, more);
     ggml_allocr_alloc_graph(alloc, m.graph);
@@ -170,22 +170,23 @@ int main(void) {
     free(more->extra);
     ggml_free(m.ctx);
 
-    // from one backend to the other
+    // Copies between the two backends.
     ggml_backend_t cpu = ggml_backend_cpu_init();
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
-    struct ggml_tensor *here = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *there = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_tensor *on_cpu_tensor = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4),
+                       *on_toy_tensor = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
     ggml_allocr_t on_cpu = ggml_allocr_new_from_backend(cpu, 64);
     const float four[] = {1, 2, 3, 4};
     float got[4];
     ggml_allocr_reset(alloc);
     counts.n_alive = 0;
-    ggml_allocr_alloc(on_cpu, here);
-    ggml_allocr_alloc(alloc, there);
-    ggml_backend_tensor_set(here, four, 0, sizeof four);
-    ggml_backend_tensor_copy(here, there);
-    ggml_backend_tensor_get(there, got, 0, sizeof got);
+    ggml_allocr_alloc(on_cpu, on_cpu_tensor);
+    ggml_allocr_alloc(alloc, on_toy_tensor);
+    ggml_backend_tensor_set(on_cpu_tensor, four, 0, sizeof four);
+    ggml_backend_tensor_copy(on_cpu_tensor, on_toy_tensor);
+    ggml_backend_tensor_get(on_toy_tensor, got, 0, sizeof got);
     CHECK(memcmp(four, got, sizeof got) == 0);
-    free(there->extra);
+    free(on_toy_tensor->extra);
     ggml_allocr_free(on_cpu);
     ggml_allocr_free(alloc);
     CHECK(counts.n_buffers == 0);
