@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// call.c: the call table, its invokers, and recipes as data.
+// call.c: the call table, the functions that make the calls, and recipes as data.
 #include "call.h"
 
 #include "machine.h"
@@ -16,7 +16,7 @@ const struct call_info call_table[CALL_COUNT] = {
 };
 
 void api_load(struct api *api, void *handle) {
-    // dlsym gives an object pointer; POSIX says it may be stored as a function pointer this way.
+    // dlsym returns an object pointer. POSIX allows storing it as a function pointer in this way.
 #define CALL(result, name, ...) *(void **) &api->name = dlsym(handle, #name);
 #include "calls.inc"
 #define PLAIN(name) *(void **) &api->name = dlsym(handle, #name);
@@ -36,7 +36,7 @@ bool api_has(const struct api *api, int id) {
     return function != NULL;
 }
 
-// ---- invokers: one small function a row ----
+// ---- invokers: one small function per row of calls.inc ----
 
 static struct ggml_tensor *arg_tensor(const struct machine *m, int64_t i) {
     return i < 0 ? NULL : m->values[i].t;
@@ -151,7 +151,7 @@ const char *recipe_name(int64_t i) {
     return i >= 0 && i < RECIPE_NAMES ? names[i] : NULL;
 }
 
-// Numbers as the API names them: the types of the reference are plain data here, neither library is asked.
+// Returns the name of a type. The names are listed here, so that neither library is called.
 static const char *type_text(int64_t type, char *buffer, size_t size) {
     static const char *const names[GGML_TYPE_COUNT] = {
 #define NAME(x) [GGML_TYPE_##x] = #x

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// call.h: recipes. A recipe is a list of API calls as plain data: it can be sent to another process, mutated and printed.
-// Argument and result i of a recipe refer to the result of its call i, so inputs are made by calls like everything else:
+// call.h: recipes. A recipe is a list of API calls as plain data: it can be sent to another process, mutated and printed. An
+// argument #i of a call refers to the result of call i, so that inputs are created by calls, too:
 //
 //     0 ggml_new_tensor_2d(f32, 4, 3)
 //     1 ggml_transpose(#0)
 //     2 ggml_mul_mat(#0, #1)
 //
-// machine.c runs a recipe on one implementation and writes down what came of it; Berth and the reference must write the same.
+// machine.c runs a recipe on one implementation and writes the outcome as text. The texts of Berth and of the reference must be
+// equal.
 #pragma once
 
 #include "core/graph.h"
@@ -28,16 +29,16 @@ enum call_id {
 struct call {
     int32_t id; // enum call_id
     int32_t n_args;
-    int64_t args[CALL_MAX_ARGS]; // T, G: index of the call that made it, -1 for NULL; F: the bits
+    int64_t args[CALL_MAX_ARGS]; // T, G: index of the call that created it, -1: NULL; F: the bits
 };
 
 struct recipe {
     uint64_t mem_size; // bytes of the arena
     uint32_t no_alloc;
-    uint32_t probe; // not PROBE_NONE: run that probe in place of calls
-    uint64_t seed;  // of the probe
+    uint32_t probe; // not PROBE_NONE: run this probe instead of calls
+    uint64_t seed;  // seed of the probe
     int32_t n_calls;
-    int32_t n_alloc; // length of calls
+    int32_t n_alloc; // capacity of calls
     struct call *calls;
 };
 
@@ -49,7 +50,7 @@ struct call_info {
 
 extern const struct call_info call_table[CALL_COUNT];
 
-// The functions of one implementation; NULL where it lacks one.
+// The functions of one implementation. NULL: the implementation lacks the function.
 struct api {
 #define CALL(result, name, ...) __typeof__(name) *name;
 #include "calls.inc"
@@ -60,9 +61,9 @@ struct api {
     void (*berth_clear_error)(void);
 };
 
-// Takes every function from handle by dlsym.
+// Looks up every function in handle with dlsym.
 void api_load(struct api *api, void *handle);
-// Whether the implementation has the function behind a call.
+// Whether the implementation has the function of a call.
 bool api_has(const struct api *api, int id);
 
 union value {
@@ -75,18 +76,18 @@ union value {
 
 struct machine;
 
-// Makes one call. Arguments refer to values of earlier calls.
+// Makes one call. Arguments may refer to values of earlier calls.
 void call_invoke(struct machine *m, const struct call *call, union value *result);
 
 // ---- recipes ----
 
 void recipe_clear(struct recipe *r);
 void recipe_free(struct recipe *r);
-// Appends a call with room for its arguments; returns its index.
+// Appends a call with default arguments and returns its index.
 int recipe_push(struct recipe *r, enum call_id id);
-// Readable, one call a line.
+// Prints the recipe, one call per line.
 void recipe_print(const struct recipe *r, FILE *f);
-// The string behind argument kind Z.
+// Returns the string of an argument of kind Z.
 const char *recipe_name(int64_t i);
 #define RECIPE_NAMES 12
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// dump.c: what a recipe made, as text. Tensors are named after the call that returned them first (#3), those found behind
-// sources and views in the order of finding (+0, +1, ...); addresses never show.
+// dump.c: writes the results of a recipe as text. A tensor is named after the first call that returned it (#3). Tensors that are
+// only reachable through sources and views are numbered in the order of discovery (+0, +1, ...). Addresses are never printed.
 #include "machine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Tensors in the order of naming, with an index by address.
+// Named tensors in the order of naming, with a hash table by address.
 struct names {
     const struct ggml_tensor **tensors;
-    int *calls; // the call that returned it, -1: found
+    int *calls; // [n] call that returned the tensor; -1 - k: k-th discovered tensor
     int n, n_alloc;
     int n_found;
-    int *table; // open addressing: 1 + index into tensors, 0 free
+    int *table; // open addressing: 1 + index into tensors, 0: free
     size_t table_size;
 };
 
@@ -42,7 +42,7 @@ static void names_rehash(struct names *s) {
     }
 }
 
-// call: who returned it; -1: found behind another.
+// call: the call that returned the tensor; -1: reached through another tensor.
 static void names_add(struct names *s, const struct ggml_tensor *t, int call) {
     if (t == NULL) {
         return;
@@ -64,7 +64,7 @@ static void names_add(struct names *s, const struct ggml_tensor *t, int call) {
     s->table[slot] = ++s->n;
 }
 
-// "#3", "+0", "NULL" or "?" into a buffer that lives for the next few calls.
+// Returns "#3", "+0", "NULL" or "?" in a buffer that stays valid for the next few calls.
 static const char *name_of(const struct names *s, const struct ggml_tensor *t) {
     static char buffers[16][16];
     static unsigned next;
@@ -94,7 +94,8 @@ static void dump_tensor(struct machine *m, const struct names *s, const struct g
     }
     text_add(o, " params");
     for (size_t i = 0; i < n; i++) {
-        // The custom ops keep {function, int, pointer}: what lies between the last two is padding, and in the reference garbage.
+        // The op_params of custom ops are {function, int, pointer}. The bytes between int and pointer are padding, which is
+        // uninitialised in the reference.
         text_add(o, " %" PRIx32, is_custom && i == 3 ? 0 : (uint32_t) t->op_params[i]);
     }
     text_add(o, " src");
@@ -150,7 +151,7 @@ static void dump_graph(struct machine *m, const struct names *s, int call, const
     }
 }
 
-// What calls before the last ggml_reset made is gone.
+// Returns the first call after the last ggml_reset. The results of earlier calls no longer exist.
 static int first_alive(const struct recipe *r) {
     int first = 0;
     for (int i = 0; i < r->n_calls; i++) {
@@ -183,7 +184,7 @@ void machine_dump(struct machine *m, const struct recipe *r) {
     }
     text_add(o, "out %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a %a\n", m->out[0], m->out[1], m->out[2], m->out[3],
         (double) m->outf[0], (double) m->outf[1]);
-    for (int i = 0; i < s.n; i++) { // grows as it goes: all that can be reached
+    for (int i = 0; i < s.n; i++) { // names_add extends the list, until all reachable tensors are in it
         const struct ggml_tensor *t = s.tensors[i];
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             names_add(&s, t->src[k], -1);
@@ -199,7 +200,7 @@ void machine_dump(struct machine *m, const struct recipe *r) {
             dump_graph(m, &s, i, m->values[i].g);
         }
     }
-    // A caller sizes its arena by what constructors take from it.
+    // Programs choose the size of an arena by the memory that constructors use.
     text_add(o, "used_mem %zu\n", m->api->ggml_used_mem(m->ctx));
     free(s.tensors);
     free(s.calls);

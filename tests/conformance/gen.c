@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen.c: numbers, tensors of every layout, and the three sorts of recipes.
+// gen.c: generates numbers, tensors of every layout, and the three sorts of recipes.
 #include "gen.h"
 
 #include <limits.h>
@@ -144,7 +144,7 @@ int gen_new(struct gen *g, enum ggml_type type, struct shape s) {
     }
 }
 
-// Axes for ggml_permute: axis i of the source becomes axes[i] of the result. keep: the first stays.
+// Pushes a permuted tensor of shape s. Axis i of the new tensor becomes axes[i] of the result. keep: axis 0 stays.
 static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool keep) {
     int64_t axes[4] = {0, 1, 2, 3};
     for (int i = 3; i > (keep ? 1 : 0); i--) {
@@ -161,7 +161,7 @@ static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool
     return PUSH(g, CALL_ggml_permute, a, axes[0], axes[1], axes[2], axes[3]);
 }
 
-// Part of a larger tensor: rows keep their distance.
+// Pushes a view of a part of a larger tensor.
 static int gen_strided(struct gen *g, enum ggml_type type, struct shape s) {
     struct shape base = s;
     const int64_t block = type_block(type), bytes = type_bytes(type);
@@ -262,10 +262,10 @@ static int64_t wild_arg(struct gen *g, char kind) {
 }
 
 static bool makes_tensor(const struct call *c) {
-    return c->id <= CALL_ggml_opt_step_sgd; // the constructors: others may answer NULL
+    return c->id <= CALL_ggml_opt_step_sgd; // constructors; other functions may return NULL
 }
 
-// A tensor that the recipe has made before call `end`, -1 if there is none.
+// Returns a tensor that the recipe creates before call `end`, -1 if there is none.
 static int64_t any_tensor(struct gen *g, int end) {
     for (int tries = 0; tries < 32 && end > 0; tries++) {
         const int i = (int) pick(g, 0, end - 1);
@@ -279,7 +279,7 @@ static int64_t any_tensor(struct gen *g, int end) {
 static void gen_wild(struct gen *g, enum call_id id) {
     const char *kinds = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
-    int64_t first = -1; // tensor among the arguments
+    int64_t first = -1; // first tensor among the arguments
     const size_t n = strlen(kinds);
     for (size_t i = 0; i < n; i++) {
         if (kinds[i] != 'T') {
@@ -313,7 +313,7 @@ static int64_t mutate_number(struct gen *g, char kind, int64_t x) {
     }
 }
 
-// Puts one more call before the last: a changed form of one of its tensors.
+// Inserts a call before the last one that changes the layout of one of its tensors.
 static void mutate_layout(struct gen *g) {
     struct recipe *r = g->r;
     struct call last = r->calls[r->n_calls - 1];
@@ -366,10 +366,10 @@ static void mutate(struct gen *g) {
     }
 }
 
-// Takes back what no program can mean and what would only test the harness: graphs of 2^40 nodes (the reference loops), lists
-// longer than they are, tensors from before a reset.
+// Removes arguments that are meaningless or only test the harness: graphs of 2^40 nodes (the reference loops), lists longer than
+// their arrays, and tensors from before a reset.
 static void tidy(struct recipe *r) {
-    int first = 0; // call whose result is alive
+    int first = 0; // first call whose result still exists
     for (int i = 0; i < r->n_calls; i++) {
         struct call *c = &r->calls[i];
         const char *kinds = call_table[c->id].kinds;

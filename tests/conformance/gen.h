@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gen.h: makes recipes. Three sorts for every function: valid by construction, valid with one thing changed, and wild. The
-// valid ones come from the generator that calls.inc names; the others from the kinds of the arguments alone.
+// gen.h: generates recipes. There are three sorts for every function: valid, valid with one change (mutated), and arbitrary (wild).
+// Valid recipes come from the generator that calls.inc names. Wild recipes depend only on the kinds of the arguments.
 #pragma once
 
 #include "call.h"
@@ -20,7 +20,7 @@ enum recipe_sort {
 
 // Fills r with a recipe whose last call is id.
 void gen_recipe(struct gen *g, enum call_id id, enum recipe_sort sort);
-// A graph of up to n_nodes nodes and a random tour of the graph functions (gen_graph.c).
+// Generates a graph of up to n_nodes nodes and random calls of the graph functions (gen_graph.c).
 void gen_graph_recipe(struct gen *g, int n_nodes);
 
 typedef void gen_function(struct gen *g, enum call_id id);
@@ -38,20 +38,20 @@ static inline bool chance(struct gen *g, int percent) {
 #define PICK_OF(g, array) ((array)[pick(g, 0, (int64_t) (sizeof(array) / sizeof((array)[0])) - 1)])
 
 int64_t gen_dim(struct gen *g);               // a small extent
-int64_t gen_float(struct gen *g);             // bits of a float, edge values now and then
-enum ggml_type gen_type(struct gen *g);       // any sound type
-enum ggml_type gen_type_float(struct gen *g); // F32, F16 or BF16, mostly the first
-enum ggml_type gen_type_mat(struct gen *g);   // what a weight matrix has
+int64_t gen_float(struct gen *g);             // bits of a float, sometimes an edge case
+enum ggml_type gen_type(struct gen *g);       // any existing type
+enum ggml_type gen_type_float(struct gen *g); // F32, F16 or BF16, mostly F32
+enum ggml_type gen_type_mat(struct gen *g);   // a type of weight matrices
 bool type_exists(int64_t type);
-int64_t type_block(enum ggml_type type); // elements a block, 1 for unknown types
-int64_t type_bytes(enum ggml_type type); // bytes a block
+int64_t type_block(enum ggml_type type); // elements per block, 1 for unknown types
+int64_t type_bytes(enum ggml_type type); // bytes per block
 
 // ---- tensors ----
 
 enum layout {
     CONT, // contiguous
-    ROWS, // contiguous rows, any order and distance of them
-    ANY,  // transposed and permuted as well
+    ROWS, // contiguous rows, in any order and with any distance
+    ANY,  // also transposed and permuted
 };
 
 struct shape {
@@ -63,19 +63,19 @@ static inline struct shape shape4(int64_t ne0, int64_t ne1, int64_t ne2, int64_t
     return (struct shape){{ne0, ne1, ne2, ne3}};
 }
 
-// Rounds ne[0] up to whole blocks.
+// Rounds ne[0] up to a multiple of the block size.
 struct shape shape_fit(struct shape s, enum ggml_type type);
 int64_t shape_count(struct shape s);
 
-// Pushes the calls that make such a tensor; returns the index of the last.
+// Pushes the calls that create a tensor of this type, shape and layout. Returns the index of the tensor.
 int gen_tensor(struct gen *g, enum ggml_type type, struct shape s, enum layout layout);
-// A new tensor and nothing else.
+// Pushes one call that creates a new tensor.
 int gen_new(struct gen *g, enum ggml_type type, struct shape s);
 
 int gen_push(struct gen *g, enum call_id id, const int64_t *args, size_t n);
 #define PUSH(g, id, ...) gen_push(g, id, (int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-// ---- generators, as calls.inc names them ----
+// ---- generators that calls.inc names ----
 
 #define CALL(result, name, kinds, gen, ...) gen_function gen_op_##gen;
 #include "calls.inc"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// gen_basic.c: valid argument sets for tensors, views, element-wise ops, reductions and matrix products.
+// gen_basic.c: valid argument sets for tensors, views, elementwise ops, reductions and matrix products.
 #include "gen.h"
 
 #include <string.h>
 
-// The arguments after the tensors: floats, flags and small numbers as the kinds ask.
+// Fills the arguments after the tensors with floats, flags and small numbers, according to their kinds.
 static void fill_rest(struct gen *g, enum call_id id, int64_t *args, int from) {
     const char *kinds = call_table[id].kinds;
     for (int i = from; kinds[i] != 0; i++) {
@@ -25,7 +25,7 @@ static void push_filled(struct gen *g, enum call_id id, int64_t *args, int from)
     gen_push(g, id, args, strlen(call_table[id].kinds));
 }
 
-// All tensors of one type and shape.
+// Pushes a call whose tensors all have one type and shape.
 static void push_same(struct gen *g, enum call_id id, enum ggml_type type, struct shape s, enum layout layout) {
     const char *kinds = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
@@ -64,7 +64,7 @@ void gen_op_new(struct gen *g, enum call_id id) {
     const enum ggml_type type = gen_type(g);
     const struct shape s = shape_fit(gen_shape(g), type);
     int64_t args[CALL_MAX_ARGS] = {type};
-    if (chance(g, 20)) { // some tensor before it, so that the arena is not empty
+    if (chance(g, 20)) { // creates another tensor first, so that the arena is not empty
         gen_tensor(g, GGML_TYPE_F32, gen_shape(g), ANY);
     }
     int k = 1;
@@ -77,9 +77,9 @@ void gen_op_new(struct gen *g, enum call_id id) {
     gen_push(g, id, args, (size_t) k);
 }
 
-// ---- element-wise ----
+// ---- elementwise ops ----
 
-// A shape that repeats to s.
+// Returns a shape that can be repeated to s.
 static struct shape divisor_shape(struct gen *g, struct shape s) {
     for (int i = 0; i < 4; i++) {
         if (chance(g, 30)) {
@@ -137,7 +137,7 @@ void gen_op_add1(struct gen *g, enum call_id id) {
     PUSH(g, id, a, b);
 }
 
-// acc, set: b goes into a at strides and an offset.
+// For acc and set: b goes into a part of a, given by strides and an offset.
 void gen_op_acc(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
     const struct shape sb = divisor_shape(g, s);
@@ -207,7 +207,7 @@ void gen_op_tri(struct gen *g, enum call_id id) {
 
 // ---- shapes and views ----
 
-// The same elements as another shape of n dims: ne[0] stays whole in blocks.
+// Returns another shape of n_dims dimensions with the same elements. ne[0] stays a multiple of the block size.
 static struct shape reshaped(struct gen *g, struct shape s, int n_dims, enum ggml_type type) {
     int64_t rest = shape_count(s) / type_block(type);
     struct shape out = {{1, 1, 1, 1}};
@@ -357,7 +357,7 @@ void gen_op_set_rows(struct gen *g, enum call_id id) {
     PUSH(g, id, a, b, c);
 }
 
-// ---- activations and norms with numbers ----
+// ---- activations and norms with parameters ----
 
 void gen_op_unary_op(struct gen *g, enum call_id id) {
     const int a = gen_tensor(g, gen_type_float(g), gen_shape(g), chance(g, 80) ? ROWS : ANY);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// gen_graph.c: recipes that build graphs: random nets with shared nodes, views, parameters and inputs, and a tour of the
-// graph functions over them.
+// gen_graph.c: recipes that build graphs: random nets with shared nodes, views, parameters and inputs, and random calls of the
+// graph functions on them.
 #include "gen.h"
 
 #include <string.h>
 
-// Tensors that ops may take, by call index. All are 8 x 8, so that every op fits every pair.
+// Tensors for use as sources, by call index. All are 8 x 8, so that every op accepts every pair.
 struct pool {
     int64_t t[4096];
     int n;
@@ -17,7 +17,7 @@ static void pool_add(struct pool *p, int64_t t) {
     }
 }
 
-// Mostly a recent tensor, as nets are; now and then any.
+// Returns mostly a recent tensor, as in real nets, and sometimes any.
 static int64_t pool_pick(struct gen *g, const struct pool *p) {
     const int64_t back = chance(g, 70) ? pick(g, 1, p->n < 8 ? p->n : 8) : pick(g, 1, p->n);
     return p->t[p->n - back];
@@ -46,7 +46,7 @@ static void push_node(struct gen *g, struct pool *p) {
         case 2: {
             const enum call_id id = PICK_OF(g, unary);
             t = PUSH(g, id, a);
-            if (id == CALL_ggml_transpose || id == CALL_ggml_view_tensor) { // the next op needs a contiguous one
+            if (id == CALL_ggml_transpose || id == CALL_ggml_view_tensor) { // the next op requires a contiguous tensor
                 t = PUSH(g, CALL_ggml_cont, t);
             }
             break;
@@ -87,8 +87,8 @@ static void push_net(struct gen *g, struct pool *p, int n_nodes) {
     }
 }
 
-// One call of the tour; gr is the graph it works on.
-static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t other, bool grads) {
+// Pushes one random call of a graph function. gr is its graph.
+static void push_graph_call(struct gen *g, const struct pool *p, int64_t gr, int64_t other, bool grads) {
     switch (pick(g, 0, 11)) {
         case 0:
         case 1:
@@ -109,7 +109,7 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
         case 6: PUSH(g, CALL_ggml_graph_add_node, gr, pool_pick(g, p)); break;
         case 7: PUSH(g, CALL_ggml_graph_get_tensor, gr, pick(g, 0, RECIPE_NAMES - 1)); break;
         case 8:
-            PUSH(g, CALL_ggml_graph_clear, other); // copies go into empty graphs: else the reference writes out of bounds
+            PUSH(g, CALL_ggml_graph_clear, other); // with a non-empty graph, the reference writes out of bounds
             PUSH(g, CALL_ggml_graph_cpy, gr, other);
             break;
         case 9: PUSH(g, CALL_ggml_graph_dup, gr, grads); break;
@@ -134,16 +134,16 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
     }
 }
 
-static void push_graph(struct gen *g, int n_nodes, int n_tour, int64_t *graph, struct pool *p) {
+static void push_graph(struct gen *g, int n_nodes, int n_graph_calls, int64_t *graph, struct pool *p) {
     push_net(g, p, n_nodes);
     const bool grads = chance(g, 25);
-    const int64_t room = 2 * n_nodes + 64 + pick(g, 0, 100); // two nodes and a leaf an op at most, some spare
+    const int64_t graph_size = 2 * n_nodes + 64 + pick(g, 0, 100); // at most two nodes and a leaf per op, and a reserve
     const int64_t gr =
-        chance(g, 20) && n_nodes < 400 ? PUSH(g, CALL_ggml_new_graph, 0) : PUSH(g, CALL_ggml_new_graph_custom, room, grads);
-    const int64_t other = PUSH(g, CALL_ggml_new_graph_custom, room + 2048, grads);
-    PUSH(g, CALL_ggml_build_forward_expand, gr, PUSH(g, CALL_ggml_sqr, p->t[0])); // one node at least
-    for (int i = 0; i < n_tour; i++) {
-        push_tour(g, p, gr, other, grads);
+        chance(g, 20) && n_nodes < 400 ? PUSH(g, CALL_ggml_new_graph, 0) : PUSH(g, CALL_ggml_new_graph_custom, graph_size, grads);
+    const int64_t other = PUSH(g, CALL_ggml_new_graph_custom, graph_size + 2048, grads);
+    PUSH(g, CALL_ggml_build_forward_expand, gr, PUSH(g, CALL_ggml_sqr, p->t[0])); // at least one node
+    for (int i = 0; i < n_graph_calls; i++) {
+        push_graph_call(g, p, gr, other, grads);
     }
     *graph = gr;
 }
@@ -181,7 +181,7 @@ void gen_op_graph(struct gen *g, enum call_id id) {
         args[2] = pick(g, 0, 1);
     } else if (id == CALL_ggml_graph_cpy) {
         PUSH(g, CALL_ggml_graph_clear, gr + 1);
-    } else if (id == CALL_ggml_graph_reset) { // needs gradients
+    } else if (id == CALL_ggml_graph_reset) { // requires gradients
         args[0] = PUSH(g, CALL_ggml_new_graph_custom, 4096, 1);
         PUSH(g, CALL_ggml_build_forward_expand, args[0], pool_pick(g, &p));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen_nn.c: valid argument sets for rope, convolution, pooling, resampling, attention and recurrent ops.
+// gen_nn.c: valid argument sets for RoPE, convolution, pooling, resampling, attention and recurrent ops.
 #include "gen.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ static int f32(struct gen *g, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3
     return gen_tensor(g, GGML_TYPE_F32, shape4(ne0, ne1, ne2, ne3), layout);
 }
 
-// ---- rope ----
+// ---- RoPE ----
 
 static void push_rope(struct gen *g, enum call_id id, int n_tensors, bool multi) {
     static const int64_t modes[] = {GGML_ROPE_TYPE_NORMAL, GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_NORMAL, GGML_ROPE_TYPE_NEOX};
@@ -61,7 +61,7 @@ void gen_op_rope_offset(struct gen *g, enum call_id id) {
 
 // ---- convolution ----
 
-// Kernel extents, strides, padding, dilation for n axes, and an input large enough for them.
+// Kernel extents, strides, padding and dilation for n axes, and input extents that are large enough for them.
 struct window {
     int64_t k[3], s[3], p[3], d[3], in[3];
 };

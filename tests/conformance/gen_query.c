@@ -30,7 +30,7 @@ void gen_op_set_fa_prec(struct gen *g, enum call_id id) {
     PUSH(g, id, g->r->n_calls - 1, chance(g, 50) ? GGML_PREC_F32 : GGML_PREC_DEFAULT);
 }
 
-// Mostly an op that has such a precision.
+// Pushes mostly an op that has a precision.
 static void push_prec(struct gen *g) {
     if (chance(g, 40)) {
         gen_op_mul_mat(g, CALL_ggml_mul_mat);
@@ -60,7 +60,7 @@ void gen_op_n_kv_max(struct gen *g, enum call_id id) {
     PUSH(g, id, g->r->n_calls - 1, pick(g, 0, 1000));
 }
 
-// The heads of the call under way: ne[2] of its first source, as the calls that made it say.
+// Returns the number of heads of a call: ne[2] of its first source i, derived from the calls that created the source.
 static int64_t heads_of(const struct recipe *r, int64_t i) {
     int axis = 2;
     for (;;) {
@@ -109,7 +109,7 @@ void gen_op_name(struct gen *g, enum call_id id) {
     const int t = random_tensor(g);
     int64_t args[CALL_MAX_ARGS] = {t, pick(g, 0, RECIPE_NAMES - 1), pick(g, -5, 100)};
     gen_push(g, id, args, strlen(call_table[id].kinds));
-    if (chance(g, 50)) { // names of names
+    if (chance(g, 50)) { // a name derived from a name
         PUSH(g, chance(g, 50) ? CALL_ggml_view_tensor : CALL_ggml_cont, t);
         gen_push(g, id, args, strlen(call_table[id].kinds));
     }
@@ -126,7 +126,7 @@ void gen_op_get_tensor(struct gen *g, enum call_id id) {
 
 void gen_op_query(struct gen *g, enum call_id id) {
     int t = random_tensor(g);
-    if (chance(g, 30)) { // a view of whatever it is, of random extents
+    if (chance(g, 30)) { // a view with random extents
         t = PUSH(g, CALL_ggml_view_2d, t, pick(g, 1, 4), pick(g, 1, 3), 4 * pick(g, 0, 8), 0);
     }
     if (chance(g, 30)) {

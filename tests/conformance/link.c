@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// link.c: recipes and outcomes over pipes. Both ends are built from the same source, so structs travel as they are.
+// link.c: sends recipes and receives outcomes over pipes. Both ends are built from the same source, so that structs are sent as
+// bytes.
 #include "link.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// link.h: the reference in a process of its own. Recipes go there, outcomes come back; if it dies, the next recipe starts a
-// new one. Its program, conformance-oracle, is built without sanitizers: they and the reference do not mix.
+// link.h: runs the reference in a separate process. Recipes are sent there, and outcomes are received. If the process ends, the
+// next recipe starts a new one. Its program, conformance-oracle, is built without sanitizers, because these do not work with the
+// reference.
 #pragma once
 
 #include "machine.h"

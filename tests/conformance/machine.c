@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// machine.c: runs a recipe, call by call, and survives what the calls do: an abort is left through the abort callback, a
-// signal through its handler, both by a jump back to machine_run. The arena belongs to the machine, so nothing is lost.
-// One machine runs at a time in a process: signals and callbacks know no other.
+// machine.c: runs a recipe call by call and survives aborts and signals. The abort callback and the signal handler jump back to
+// machine_run. The arena belongs to the machine, so that nothing leaks. Only one machine may run at a time in a process, because
+// signal handlers and callbacks use static variables.
 #include "machine.h"
 
 #include <setjmp.h>
@@ -12,12 +12,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define RUN_SECONDS 20                // a recipe that takes longer hangs
-#define ARENA_SIZE ((size_t) 1 << 30) // reserved, touched only where tensors lie
+#define RUN_SECONDS 20                // a recipe that takes longer counts as hanging
+#define ARENA_SIZE ((size_t) 1 << 30) // reserved; only pages of tensors are used
 
 static sigjmp_buf escape;
 static volatile sig_atomic_t running;
-static volatile sig_atomic_t escape_signal; // 0: abort callback
+static volatile sig_atomic_t escape_signal; // 0: the abort callback
 static char escape_message[256];
 
 static void on_abort(const char *message) {
@@ -55,7 +55,7 @@ bool machine_init(struct machine *m, const struct api *api) {
         m->arena = NULL;
         return false;
     }
-    static char stack[64 << 10]; // a handler of its own stack survives deep recursion
+    static char stack[64 << 10]; // a separate stack lets the handler run after a stack overflow
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
     const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGALRM};
@@ -110,7 +110,7 @@ static void outcome_set(struct outcome *o, enum outcome_kind kind, int at, const
     snprintf(o->message, sizeof(o->message), "%s", message);
 }
 
-// Values of earlier calls are NULL where a call gave none: recipes cut short are still sound.
+// Sets all values to NULL, so that references to calls without a result are valid.
 static void machine_clear(struct machine *m, const struct recipe *r) {
     if (r->n_calls + 1 > m->n_values_alloc) {
         m->n_values_alloc = 2 * r->n_calls + 64;
@@ -139,7 +139,7 @@ static void run_calls(struct machine *m, const struct recipe *r, struct outcome 
         if (api->berth_is_poison == NULL || o->kind != OUTCOME_DONE) {
             continue;
         }
-        // Poison is a failure of the call that made it. Calls after it must take it: they still run.
+        // Poison is a failure of the call that returned it. The calls after it still run, because they must accept poison.
         const struct ggml_tensor *t = result == 'T' ? m->values[i].t : NULL;
         if (t != NULL && api->berth_is_poison(t)) {
             const char *error = api->berth_last_error != NULL ? api->berth_last_error() : "";
@@ -170,7 +170,7 @@ void machine_run(struct machine *m, const struct recipe *r, struct outcome *o) {
                 .mem_buffer = m->arena,
                 .no_alloc = r->no_alloc});
         if (m->ctx == NULL) {
-            outcome_set(o, OUTCOME_FAILED, -1, "ggml_init gave NULL");
+            outcome_set(o, OUTCOME_FAILED, -1, "ggml_init returned NULL");
         } else if (r->probe != PROBE_NONE) {
             probe_run(m, r);
         } else {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
-// machine.h: runs recipes on one implementation and writes the outcome as text: one line a value, tensor and graph, with
-// tensors named by the call that made them, so that the texts of two implementations can be compared line by line.
+// machine.h: runs recipes on one implementation and writes the outcome as text, with one line per value, tensor and graph. Tensors
+// are named by the call that created them, so that the texts of two implementations can be compared line by line.
 #pragma once
 
 #include "call.h"
 
 enum outcome_kind {
     OUTCOME_DONE,    // all calls returned
-    OUTCOME_FAILED,  // call `at` aborted (reference) or gave poison (Berth)
-    OUTCOME_CRASHED, // call `at` was ended by a signal
-    OUTCOME_DIED,    // the process that ran the reference is gone
+    OUTCOME_FAILED,  // call `at` aborted (reference) or returned poison (Berth)
+    OUTCOME_CRASHED, // a signal ended call `at`
+    OUTCOME_DIED,    // the process of the reference ended
     OUTCOME_MISSING, // the implementation lacks the function of call `at`
 };
 
 struct outcome {
     int32_t kind;
     int32_t at;
-    int32_t silent;     // Berth failed but berth_last_error() has no text
+    int32_t silent;     // Berth failed, but berth_last_error() returns no text
     int32_t n_text;     // bytes of text, without the final 0
-    char message[256];  // of the failure
-    char *text;         // what the recipe made; empty unless OUTCOME_DONE
-    int32_t text_alloc; // bytes
+    char message[256];  // message of the failure
+    char *text;         // description of all results; empty unless OUTCOME_DONE
+    int32_t text_alloc; // capacity of text in bytes
 };
 
 struct machine {
@@ -28,11 +28,11 @@ struct machine {
     void *arena;
     size_t arena_size;
     struct ggml_context *ctx;
-    union value *values; // by call
+    union value *values; // [call]
     int n_values_alloc;
-    struct ggml_cgraph *views; // graphs returned by value, by call
+    struct ggml_cgraph *views; // [call], graphs that were returned by value
     struct ggml_tensor *list[CALL_MAX_LIST];
-    int64_t out[4]; // results by pointer
+    int64_t out[4]; // results that were returned by pointer
     float outf[2];
     struct outcome *outcome;
 };
@@ -43,16 +43,16 @@ void machine_run(struct machine *m, const struct recipe *r, struct outcome *o);
 void outcome_fini(struct outcome *o);
 
 void text_add(struct outcome *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// dump.c: what the calls made, into the outcome's text.
+// dump.c: writes a description of all results to the outcome's text.
 void machine_dump(struct machine *m, const struct recipe *r);
 
-// ---- probes: fixed procedures whose text must be the same ----
+// ---- probes: fixed procedures whose text must be equal ----
 
 enum probe_id {
     PROBE_NONE,
-    PROBE_FP16_TO_FP32, // all 65536 halves
-    PROBE_BF16_TO_FP32, // likewise
-    PROBE_FP32_TO_FP16, // random floats, edges included
+    PROBE_FP16_TO_FP32, // all 65536 f16 values
+    PROBE_BF16_TO_FP32, // all 65536 bf16 values
+    PROBE_FP32_TO_FP16, // random floats and edge cases
     PROBE_FP32_TO_BF16,
     PROBE_TYPE_TRAITS,
     PROBE_MISC, // version, guids, thread pool parameters, hash sizes, zeroing, printing

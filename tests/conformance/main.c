@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// main.c: conformance: Berth against the reference, function by function.
+// main.c: conformance: compares Berth with the reference, function by function.
 #include "link.h"
 #include "report.h"
 
@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #define EXIT_SKIPPED 77
-#define MIN_ACCEPTED 35 // percent of a function's sets that the reference should accept; below, its generator is poor
+#define MIN_ACCEPTED 35 // percent of sets that the reference should accept; below this, the generator of the function is poor
 
 struct options {
     uint64_t seed;
     int sets, graphs, shown;
-    const char *only; // comma-separated names, NULL: all
+    const char *only; // comma-separated names; NULL: all
     const char *reference;
     bool verbose;
 };
@@ -27,13 +27,13 @@ static const char usage[] =
     "usage: conformance [options]\n"
     "Compares Berth with the reference: the same recipes of API calls on both, results compared field by field.\n"
     "  --only NAMES     only these functions, comma separated, with or without ggml_; also: symbols, probes, graphs\n"
-    "  --sets N         argument sets a function (500)\n"
+    "  --sets N         argument sets per function (500)\n"
     "  --graphs N       random graphs (120)\n"
-    "  --seed N         of the random recipes; set i of a function depends on the seed alone\n"
-    "  --show N         differences printed a function (3)\n"
+    "  --seed N         seed of the random recipes; set i of a function depends only on the seed\n"
+    "  --show N         differences printed per function (3)\n"
     "  --verbose        counts of every function, and why the reference refused\n"
-    "  --reference DIR  folder of the reference's libraries; default: what tools/fetch-reference.sh brings\n"
-    "Exit code: 0 the same, 1 differences, 77 skipped, since there is no reference.\n";
+    "  --reference DIR  folder of the reference's libraries; default: the folder that tools/fetch-reference.sh prints\n"
+    "Exit code: 0 the same, 1 differences, 77 skipped, because there is no reference.\n";
 
 // ---- set-up ----
 
@@ -68,7 +68,7 @@ static bool parse(struct options *o, int argc, char **argv) {
     return true;
 }
 
-static bool wanted(const struct options *o, const char *name) {
+static bool is_selected(const struct options *o, const char *name) {
     if (o->only == NULL) {
         return true;
     }
@@ -83,7 +83,7 @@ static bool wanted(const struct options *o, const char *name) {
     return false;
 }
 
-// The folder that the fetch script prints, or NULL: it has said why.
+// Returns the folder that the fetch script prints, or NULL. Then the script has printed the reason.
 static const char *fetch_reference(void) {
     static char dir[4096];
     FILE *f = popen(CONFORMANCE_FETCH, "r");
@@ -123,16 +123,16 @@ struct run {
     struct outcome out_mine, out_ref;
     struct counts all;
     struct purposes purposes;
-    int n_functions; // checked
-    int n_poor;      // functions whose sets the reference seldom accepts
+    int n_functions; // functions that were checked
+    int n_poor;      // functions whose sets the reference rarely accepts
     int n_missing;
 };
 
-static struct run *current; // for a sanitizer's last words
+static struct run *current; // for the death callback of a sanitizer
 
 static void on_death(void) {
     if (current != NULL) {
-        printf("the recipe under way:\n");
+        printf("the current recipe:\n");
         recipe_print(&current->recipe, stdout);
         fflush(stdout);
     }
@@ -147,7 +147,7 @@ static uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
     return rng_next(&g);
 }
 
-// Runs the current recipe on both sides. Returns whether they agree or may differ.
+// Runs the current recipe on both implementations. Returns whether they agree or may differ.
 static bool run_both(struct run *run, const char *name, uint64_t set, struct counts *c, int *shown) {
     machine_run(&run->mine, &run->recipe, &run->out_mine);
     link_run(&run->ref, &run->recipe, &run->out_ref);
@@ -193,7 +193,7 @@ static void reasons_add(struct reasons *r, const struct outcome *ref) {
 static void run_function(struct run *run, enum call_id id) {
     const struct call_info *info = &call_table[id];
     struct counts c = {0};
-    struct reasons reasons[2] = {0}; // valid sets, the others
+    struct reasons reasons[2] = {0}; // for valid sets, for other sets
     int shown = 0;
     for (int i = 0; i < run->options.sets; i++) {
         const int part = i % 20; // 12 valid, 5 mutated, 3 wild
@@ -214,7 +214,7 @@ static void run_function(struct run *run, enum call_id id) {
         return;
     }
     if (run->options.verbose) {
-        printf("%-32s sets %" PRId64 " same %" PRId64 " poison %" PRId64 " survived %" PRId64 " purposeful %" PRId64
+        printf("%-32s sets %" PRId64 " same %" PRId64 " poison %" PRId64 " survived %" PRId64 " intended %" PRId64
                " different %" PRId64 "\n",
             info->name, c.sets, c.same, c.poison, c.survived, c.purposeful, c.different);
         for (int k = 0; k < 2; k++) {
@@ -224,12 +224,12 @@ static void run_function(struct run *run, enum call_id id) {
         }
     }
     if (c.ref_ok * 100 < c.sets * MIN_ACCEPTED && never_succeeds(id) == NULL) {
-        printf("POOR %s: the reference accepts only %" PRId64 " of %" PRId64 " sets: its generator needs work\n", info->name,
-            c.ref_ok, c.sets);
+        printf("POOR %s: the reference accepts only %" PRId64 " of %" PRId64 " sets: improve the generator of the function\n",
+            info->name, c.ref_ok, c.sets);
         run->n_poor++;
     }
     if (c.different > shown || c.different > run->options.shown) {
-        printf("%s: %" PRId64 " differences in all\n", info->name, c.different);
+        printf("%s: %" PRId64 " differences in total\n", info->name, c.different);
     }
     counts_add(&run->all, &c);
     run->n_functions++;
@@ -255,8 +255,8 @@ static void run_graphs(struct run *run) {
     const int n = run->options.graphs;
     for (int i = 0; i < n; i++) {
         struct gen g = {{mix(run->options.seed, 11, (uint64_t) i)}, &run->recipe};
-        const int most = i % 10 == 9 ? 2000 : i % 2 == 0 ? 40 : 300;
-        gen_graph_recipe(&g, (int) rng_range(&g.rng, 1, most));
+        const int max_nodes = i % 10 == 9 ? 2000 : i % 2 == 0 ? 40 : 300;
+        gen_graph_recipe(&g, (int) rng_range(&g.rng, 1, max_nodes));
         n_calls += run->recipe.n_calls;
         run_both(run, "graphs", (uint64_t) i, &c, &shown);
     }
@@ -277,18 +277,19 @@ int main(int argc, char **argv) {
     const struct options *o = &run.options;
     int n_missing_symbols = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (wanted(o, "symbols")) {
+    if (is_selected(o, "symbols")) {
         n_missing_symbols = check_symbols(data_dir());
     }
     const char *dir = o->reference != NULL ? o->reference : fetch_reference();
     char library[4200];
     snprintf(library, sizeof(library), "%s/libggml-base.so", dir == NULL ? "" : dir);
     if (dir == NULL || access(library, R_OK) != 0) {
-        printf("conformance: SKIPPED: no reference%s%s\n", dir == NULL ? "" : " in ", dir == NULL ? "" : dir);
+        printf("conformance: SKIPPED: no reference%s%s (run tools/fetch-reference.sh)\n", dir == NULL ? "" : " in ",
+            dir == NULL ? "" : dir);
         return n_missing_symbols > 0 ? 1 : EXIT_SKIPPED;
     }
     api_load(&api, RTLD_DEFAULT);
-    berth_client_release("v0.5.0"); // all arguments are passed
+    berth_client_release("v0.5.0"); // a release whose callers pass all arguments
     if (!machine_init(&run.mine, &api)) {
         printf("conformance: Berth lacks ggml_init or ggml_free\n");
         return 1;
@@ -298,22 +299,22 @@ int main(int argc, char **argv) {
     if (__sanitizer_set_death_callback != NULL) {
         __sanitizer_set_death_callback(on_death);
     }
-    printf("conformance: Berth %s, seed %" PRIu64 ", %d sets a function\n", berth_version(), o->seed, o->sets);
+    printf("conformance: Berth %s, seed %" PRIu64 ", %d sets per function\n", berth_version(), o->seed, o->sets);
     for (int id = 0; id < CALL_COUNT; id++) {
-        if (wanted(o, call_table[id].name)) {
+        if (is_selected(o, call_table[id].name)) {
             run_function(&run, (enum call_id) id);
         }
     }
-    if (wanted(o, "probes")) {
+    if (is_selected(o, "probes")) {
         run_probes(&run);
     }
-    if (wanted(o, "graphs")) {
+    if (is_selected(o, "graphs")) {
         run_graphs(&run);
     }
     const struct counts *c = &run.all;
     purposes_print(&run.purposes);
     printf("conformance: %d functions checked, %" PRId64 " argument sets tried: %" PRId64 " succeeded in both, %" PRId64
-           " aborts turned into poison, %" PRId64 " other aborts survived, %" PRId64 " purposeful differences, %" PRId64
+           " aborts turned into poison, %" PRId64 " other aborts survived, %" PRId64 " intended differences, %" PRId64
            " differences; %d functions missing, %d poorly covered\n",
         run.n_functions, c->sets, c->same, c->poison, c->survived, c->purposeful, c->different, run.n_missing, run.n_poor);
     link_close(&run.ref);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// oracle_main.c: conformance-oracle LIBRARY: runs recipes from stdin on the reference, writes their outcomes to stdout.
+// oracle_main.c: conformance-oracle LIBRARY: runs recipes from stdin on the reference and writes their outcomes to stdout.
 #include "link.h"
 
 #include "support/pipe.h"

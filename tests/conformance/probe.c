@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// probe.c: fixed procedures over functions that recipes do not fit: number formats bit by bit, type traits, small change.
-// Each writes text; the texts of Berth and the reference must be the same.
+// probe.c: fixed procedures for functions that recipes cannot call: conversions of number formats bit by bit, type traits, and
+// others. Each procedure writes text. The texts of Berth and of the reference must be equal.
 #include "machine.h"
 #include "rng.h"
 
@@ -26,21 +26,21 @@ static void line_start(struct outcome *o, const char *what, int i) {
     }
 }
 
-static void probe_halves(struct machine *m, bool bf16) {
+static void probe_to_f32(struct machine *m, bool bf16) {
     const struct api *api = m->api;
     struct outcome *o = m->outcome;
-    static uint16_t halves[65536];
+    static uint16_t bits16[65536];
     static float row[65536];
     for (int i = 0; i < 65536; i++) {
-        halves[i] = (uint16_t) i;
+        bits16[i] = (uint16_t) i;
         line_start(o, bf16 ? "bf16" : "fp16", i);
-        text_float(o, bf16 ? api->ggml_bf16_to_fp32((ggml_bf16_t){halves[i]}) : api->ggml_fp16_to_fp32(halves[i]));
+        text_float(o, bf16 ? api->ggml_bf16_to_fp32((ggml_bf16_t){bits16[i]}) : api->ggml_fp16_to_fp32(bits16[i]));
     }
-    for (int n = 1; n <= 65536; n = n < 70 ? n + 1 : 65536 + (n == 65536)) { // short rows: tails of vector loops
+    for (int n = 1; n <= 65536; n = n < 70 ? n + 1 : 65536 + (n == 65536)) { // short rows test the tails of vector loops
         if (bf16) {
-            api->ggml_bf16_to_fp32_row((const ggml_bf16_t *) halves + 65536 - n, row, n);
+            api->ggml_bf16_to_fp32_row((const ggml_bf16_t *) bits16 + 65536 - n, row, n);
         } else {
-            api->ggml_fp16_to_fp32_row(halves + 65536 - n, row, n);
+            api->ggml_fp16_to_fp32_row(bits16 + 65536 - n, row, n);
         }
         for (int i = 0; i < n; i++) {
             line_start(o, "row", i);
@@ -59,9 +59,9 @@ static float probe_float(struct rng *g, int i) {
         return bits_float(edges[i]);
     }
     uint32_t bits = (uint32_t) rng_next(g);
-    if (i % 4 == 1) { // around the halves' range
+    if (i % 4 == 1) { // near the limits of f16
         bits = (bits & 0x807fffffu) | ((uint32_t) (100 + rng_next(g) % 48) << 23);
-    } else if (i % 4 == 2) { // ties
+    } else if (i % 4 == 2) { // ties in rounding
         bits = (bits & 0xffffe000u) | 0x1000u;
     } else if (i % 4 == 3) {
         bits = (bits & 0xffff0000u) | 0x8000u;
@@ -69,11 +69,11 @@ static float probe_float(struct rng *g, int i) {
     return bits_float(bits);
 }
 
-static void probe_floats(struct machine *m, const struct recipe *r, bool bf16) {
+static void probe_from_f32(struct machine *m, const struct recipe *r, bool bf16) {
     const struct api *api = m->api;
     struct outcome *o = m->outcome;
     static float floats[N_FLOATS];
-    static uint16_t halves[N_FLOATS];
+    static uint16_t bits16[N_FLOATS];
     struct rng g = {r->seed};
     for (int i = 0; i < N_FLOATS; i++) {
         floats[i] = probe_float(&g, i);
@@ -83,15 +83,15 @@ static void probe_floats(struct machine *m, const struct recipe *r, bool bf16) {
     for (int k = 0; k < (bf16 ? 2 : 1); k++) {
         for (int n = 1; n <= N_FLOATS; n = n < 70 ? n + 1 : N_FLOATS + (n == N_FLOATS)) {
             if (!bf16) {
-                api->ggml_fp32_to_fp16_row(floats, halves, n);
+                api->ggml_fp32_to_fp16_row(floats, bits16, n);
             } else if (k == 0) {
-                api->ggml_fp32_to_bf16_row(floats, (ggml_bf16_t *) halves, n);
+                api->ggml_fp32_to_bf16_row(floats, (ggml_bf16_t *) bits16, n);
             } else {
-                api->ggml_fp32_to_bf16_row_ref(floats, (ggml_bf16_t *) halves, n);
+                api->ggml_fp32_to_bf16_row_ref(floats, (ggml_bf16_t *) bits16, n);
             }
             for (int i = 0; i < n; i++) {
                 line_start(o, k == 0 ? "row" : "row_ref", i);
-                text_add(o, " %x", halves[i]);
+                text_add(o, " %x", bits16[i]);
             }
         }
     }
@@ -102,7 +102,7 @@ static void probe_traits(struct machine *m) {
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
         const struct ggml_type_traits *t = m->api->ggml_get_type_traits((enum ggml_type) type);
         text_add(o, "type %d", type);
-        if (t != NULL && t->type_size > 0) { // the reference keeps rows for types that are gone
+        if (t != NULL && t->type_size > 0) { // the reference keeps rows for removed types
             text_add(o, " name %s block %" PRId64 " interleave %" PRId64 " size %zu quantized %d",
                 t->type_name == NULL ? "-" : t->type_name, t->blck_size, t->blck_size_interleave, t->type_size, t->is_quantized);
         }
@@ -139,7 +139,7 @@ static void probe_misc(struct machine *m) {
     for (int op = 0; op < GGML_OP_COUNT; op++) {
         text_add(o, "op %d in place %d\n", op, api->ggml_op_can_inplace((enum ggml_op) op));
     }
-    // ggml_set_zero, ggml_get_data: a tensor with data.
+    // ggml_set_zero and ggml_get_data on a tensor with data.
     api->ggml_set_no_alloc(m->ctx, false);
     struct ggml_tensor *t = api->ggml_new_tensor_2d(m->ctx, GGML_TYPE_F32, 5, 3);
     memset(t->data, 0x3f, 60);
@@ -153,10 +153,10 @@ static void probe_misc(struct machine *m) {
 
 void probe_run(struct machine *m, const struct recipe *r) {
     switch (r->probe) {
-        case PROBE_FP16_TO_FP32: probe_halves(m, false); break;
-        case PROBE_BF16_TO_FP32: probe_halves(m, true); break;
-        case PROBE_FP32_TO_FP16: probe_floats(m, r, false); break;
-        case PROBE_FP32_TO_BF16: probe_floats(m, r, true); break;
+        case PROBE_FP16_TO_FP32: probe_to_f32(m, false); break;
+        case PROBE_BF16_TO_FP32: probe_to_f32(m, true); break;
+        case PROBE_FP32_TO_FP16: probe_from_f32(m, r, false); break;
+        case PROBE_FP32_TO_BF16: probe_from_f32(m, r, true); break;
         case PROBE_TYPE_TRAITS: probe_traits(m); break;
         case PROBE_MISC: probe_misc(m); break;
         default: break;

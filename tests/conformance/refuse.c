@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// refuse.c: conformance-refuse: what constructors owe a program whatever it hands them, with no reference to compare with.
-// For every constructor, with sources that suit it and one of them at a time replaced:
-// - poison comes out as poison, and so does a source that must be there and is not; an error says why;
-// - without a context the answer is NULL;
-// and for sets of arguments that do not suit it: a tensor of sound sources and extents, or poison and an error.
-// And with arenas too small for the result, by every 64 bytes: poison.
-// All other functions of the table take the same replacements and live.
+// refuse.c: conformance-refuse: checks how constructors of Berth treat invalid arguments, without a reference.
+// For every constructor, with valid sources of which one at a time is replaced:
+// - If a source is poison, or a required source is NULL, the result is poison and an error is set.
+// - If the context is NULL, the result is NULL.
+// For invalid arguments, the result is a tensor with valid sources and extents, or poison and an error. With arenas that are too
+// small for the result, in steps of 64 bytes, the result is poison.
+// All other functions of the table get the same arguments and must not crash.
 #include "gen.h"
 #include "machine.h"
 
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_VALID 40 // sets a constructor
-#define N_OTHER 400
+#define N_VALID 40  // valid argument sets per function
+#define N_OTHER 400 // mutated and wild argument sets per function
 #define MAX_CALLS 256
 
 static const uint64_t seed = 1;
@@ -52,17 +52,19 @@ static void expect_sound(const struct ggml_tensor *t) {
         is_sound = is_sound && (t->src[i] == NULL || !berth_is_poison(t->src[i]));
     }
     is_sound = is_sound && (t->view_src == NULL || (!berth_is_poison(t->view_src) && t->view_src->view_src == NULL));
-    expect(is_sound, "the result is neither sound nor poison");
+    expect(is_sound, "the result is neither valid nor poison");
 }
 
-// Runs the recipe, its last call without a context if so asked, and gives back what that made. The context lives on.
+// Runs the recipe, its last call optionally without a context, and returns the result of the last call. The caller frees the
+// context.
 static struct ggml_tensor *run(struct machine *m, bool with_context) {
-    static _Alignas(64) char arena[64 << 20]; // a sanitizer takes its time for memory of this size
+    static _Alignas(64) char arena[64 << 20]; // static, because sanitizers are slow to allocate this much memory
     void *memory = recipe.mem_size <= sizeof arena ? arena : NULL;
     berth_clear_error();
     m->ctx = ggml_init((struct ggml_init_params){.mem_size = recipe.mem_size, .mem_buffer = memory, .no_alloc = recipe.no_alloc});
     if (m->ctx == NULL || recipe.n_calls > MAX_CALLS) {
-        printf("no context of %" PRIu64 " bytes, or more than %d calls\n", recipe.mem_size, MAX_CALLS);
+        printf(
+            "cannot create a context of %" PRIu64 " bytes, or the recipe has more than %d calls\n", recipe.mem_size, MAX_CALLS);
         exit(1);
     }
     memset(values, 0, sizeof(values));
@@ -78,7 +80,7 @@ static struct ggml_tensor *run(struct machine *m, bool with_context) {
     return t;
 }
 
-// The answer to anything: poison with an error, or a sound tensor. Returns whether it is poison.
+// The result must be poison with an error, or a valid tensor. Returns whether it is poison.
 static bool run_any(struct machine *m) {
     const int id = recipe.calls[recipe.n_calls - 1].id;
     if (!is_constructor(id)) {
@@ -87,11 +89,11 @@ static bool run_any(struct machine *m) {
         return false;
     }
     const struct ggml_tensor *t = run(m, true);
-    expect(t != NULL, "NULL though there is a context");
+    expect(t != NULL, "the result is NULL although there is a context");
     const bool is_poison = t != NULL && berth_is_poison(t);
     n_poison += is_poison;
     if (is_poison) {
-        expect(berth_last_error()[0] != '\0' && berth_context_error(m->ctx)[0] != '\0', "poison, and no error says why");
+        expect(berth_last_error()[0] != '\0' && berth_context_error(m->ctx)[0] != '\0', "poison without an error");
     } else if (t != NULL) {
         expect_sound(t);
     }
@@ -99,21 +101,21 @@ static bool run_any(struct machine *m) {
     return is_poison;
 }
 
-// How many of a list's tensors a call looks at; those behind are nobody's.
-static int n_listed(const struct call *c) {
+// Returns how many arguments the call reads. Later entries of a list are ignored.
+static int n_read_args(const struct call *c) {
     return c->id == CALL_ggml_custom_4d        ? 9 + (int) c->args[5]
            : c->id == CALL_ggml_custom_inplace ? 5 + (int) c->args[1]
                                                : c->n_args;
 }
 
-// Before the last call, a call that makes a tensor of n elements, poison for less than 0; each source of the last is that in
-// turn, or missing.
+// Inserts a call before the last one that creates a tensor of n elements, which is poison for n < 0. Replaces each source of the
+// last call in turn by this tensor, and then by NULL.
 static void replace_sources(struct machine *m) {
     const int last = recipe_push(&recipe, CALL_ggml_new_tensor_1d);
     const struct call c = recipe.calls[last - 1];
     recipe.calls[last - 1] = recipe.calls[last];
     recipe.calls[last - 1].args[0] = GGML_TYPE_F32;
-    for (int k = 0; k < n_listed(&c); k++) {
+    for (int k = 0; k < n_read_args(&c); k++) {
         const char kind = call_table[c.id].kinds[k];
         if (kind != 'T' && kind != 'G') {
             continue;
@@ -122,12 +124,12 @@ static void replace_sources(struct machine *m) {
         recipe.calls[last].args[k] = last - 1;
         recipe.calls[last - 1].args[1] = -1;
         if (kind == 'T') {
-            expect(run_any(m) || !is_constructor(c.id), "a poisoned source, and no poison");
+            expect(run_any(m) || !is_constructor(c.id), "a source is poison, but the result is not");
             recipe.calls[last - 1].args[1] = 1;
             run_any(m);
         }
         recipe.calls[last].args[k] = -1;
-        run_any(m); // some may be missing
+        run_any(m); // some sources are optional
     }
 }
 
@@ -135,10 +137,10 @@ static void try_valid(struct machine *m, int id, int i_set) {
     struct gen g = {{seed * 1000003 + (uint64_t) id * 1009 + (uint64_t) i_set}, &recipe};
     gen_recipe(&g, (enum call_id) id, SORT_VALID);
     if (run_any(m)) {
-        return; // some valid ones are not: the reference refuses them too
+        return; // the reference refuses some valid sets, too
     }
     const bool is_none = run(m, false) == NULL;
-    expect(is_none || !is_constructor(id), "no context, and an answer");
+    expect(is_none || !is_constructor(id), "the context is NULL, but the result is not");
     ggml_free(m->ctx);
     if (recipe.no_alloc && i_set < 2) {
         const uint64_t enough = recipe.mem_size;
@@ -157,7 +159,7 @@ int main(void) {
     m.views = views;
     api_load(&api, RTLD_DEFAULT);
     ggml_log_set(on_log, NULL);
-    berth_client_release("v0.5.0"); // all arguments are passed
+    berth_client_release("v0.5.0"); // a release whose callers pass all arguments
     int n_functions = 0;
     for (int id = 0; id < CALL_COUNT; id++, n_functions++) {
         for (int i = 0; i < N_VALID; i++) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// report.c: what counts as the same. Success and failure must agree call by call; on success the texts must be equal.
+// report.c: decides whether two outcomes agree. Success and failure must agree call by call. After success, the texts must be
+// equal.
 #include "report.h"
 
 #include <string.h>
 
-// The rows of calls.inc begin with the constructors: their failures become poison.
+// The rows of calls.inc start with the constructors, whose failures become poison.
 static bool is_constructor(int id) {
     return id <= CALL_ggml_opt_step_sgd;
 }
 
-// ---- purposeful differences: docs/user/differences.md gives the same reasons at length ----
+// ---- intended differences: docs/user/differences.md explains the same reasons in detail ----
 
-// Whether some tensor of the reference has wrapped: a negative extent or stride, or more bytes than 63 bits count.
+// Whether a tensor of the reference overflowed: it has a negative extent or stride, or more bytes than 63 bits can count.
 static bool has_wrapped(const struct outcome *ref) {
     const char *end = ref->text + ref->n_text;
     for (const char *line = ref->text; ref->n_text > 0 && line < end; line += strcspn(line, "\n") + 1) {
@@ -21,7 +22,7 @@ static bool has_wrapped(const struct outcome *ref) {
                 &nb[0], &nb[1], &nb[2], &nb[3]) != 8) {
             continue;
         }
-        double bytes = 8; // of the largest element
+        double bytes = 8; // size of the largest element type
         for (int i = 0; i < 4; i++) {
             if (ne[i] < 0 || nb[i] >> 60 != 0) {
                 return true;
@@ -35,7 +36,7 @@ static bool has_wrapped(const struct outcome *ref) {
     return false;
 }
 
-// Enum arguments: the reference looks them up in tables or stores them unchecked.
+// Enum arguments that the reference uses as table indices or stores without a check.
 static const struct {
     enum call_id id;
     int arg;
@@ -78,22 +79,22 @@ static bool has_bad_enum(const struct recipe *r) {
     return false;
 }
 
-// 64-bit arguments that end up in an int: strides in op_params, channels, sizes of graphs.
+// Whether the function stores 64-bit arguments as int: strides in op_params, channels, sizes of graphs.
 static bool keeps_32_bits(int id) {
     return (id >= CALL_ggml_acc && id <= CALL_ggml_acc_inplace) || (id >= CALL_ggml_set && id <= CALL_ggml_set_2d_inplace) ||
            id == CALL_ggml_im2col_3d || id == CALL_ggml_conv_3d || id == CALL_ggml_new_graph_custom ||
            id == CALL_ggml_graph_overhead_custom;
 }
 
-// Whether the call asks for extents, strides or an offset that no memory has, or for numbers past what int sums hold.
-static bool asks_too_much(const struct call *c) {
-    const int64_t most = keeps_32_bits(c->id) ? INT32_MAX : (int64_t) 1 << 60;
+// Whether the call has extents, strides or an offset that exceed any memory, or ints whose sums overflow.
+static bool has_huge_argument(const struct call *c) {
+    const int64_t limit = keeps_32_bits(c->id) ? INT32_MAX : (int64_t) 1 << 60;
     double product = 1;
     for (int i = 0; i < c->n_args; i++) {
         const int64_t x = c->args[i];
         switch (call_table[c->id].kinds[i]) {
             case 'L':
-                if (x < 0 || x > most) {
+                if (x < 0 || x > limit) {
                     return true;
                 }
                 product *= x == 0 ? 1 : (double) x;
@@ -109,7 +110,7 @@ static bool asks_too_much(const struct call *c) {
     return product > 1e18;
 }
 
-// Arguments that the reference divides by.
+// Arguments by which the reference divides.
 static const struct {
     enum call_id id;
     int first, last;
@@ -142,8 +143,8 @@ static bool divides_by_zero(const struct call *c) {
     return false;
 }
 
-// Floats that the reference turns into an int or a count, though they fit none.
-static bool casts_badly(const struct call *c) {
+// Whether the call has floats that the reference converts to an int or a count although they do not fit.
+static bool has_bad_float(const struct call *c) {
     if (c->id != CALL_ggml_pool_2d && c->id != CALL_ggml_pool_2d_back && c->id != CALL_ggml_arange) {
         return false;
     }
@@ -167,47 +168,47 @@ static bool has_zero_extent(const struct recipe *r) {
     return false;
 }
 
-static bool says(const struct outcome *mine, const char *text) {
+static bool error_contains(const struct outcome *mine, const char *text) {
     return mine->kind == OUTCOME_FAILED && strstr(mine->message, text) != NULL;
 }
 
-// Why the two may differ on this recipe, NULL if they may not.
+// Returns why the outcomes may differ on this recipe, NULL if they must agree.
 static const char *purpose(const struct recipe *r, const struct outcome *mine, const struct outcome *ref) {
     for (int i = 0; i < r->n_calls; i++) {
         const struct call *c = &r->calls[i];
-        if (asks_too_much(c)) {
+        if (has_huge_argument(c)) {
             return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
         }
-        if (casts_badly(c)) {
+        if (has_bad_float(c)) {
             return "infinities and NaN are refused where the reference turns them into integers";
         }
-        if (divides_by_zero(c) || (c->id == CALL_ggml_unravel_index && has_zero_extent(r)) || says(mine, "has fewer")) {
+        if (divides_by_zero(c) || (c->id == CALL_ggml_unravel_index && has_zero_extent(r)) || error_contains(mine, "has fewer")) {
             return "strides, windows, channels and extents of 0 are refused where the reference divides by them";
         }
         if (c->id == CALL_ggml_graph_view && (c->args[1] < 0 || c->args[2] < c->args[1] || c->args[2] > 1)) {
-            return "a view of nodes that the graph lacks is empty"; // valid sets look at the first node only
+            return "a view of nodes that the graph lacks is empty"; // valid sets view the first node only
         }
         if (c->id == CALL_ggml_graph_add_node && c->args[1] < 0) {
             return "NULL is never a node";
         }
     }
     if (has_bad_enum(r)) {
-        return "types and enum values that do not exist are refused, the reference takes what lies behind its tables";
+        return "types and enum values that do not exist are refused, the reference reads past the end of its tables";
     }
     if (ref->kind == OUTCOME_DONE && has_wrapped(ref)) {
         return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
     }
-    if (says(mine, "requires a multiple of")) {
-        return "memory of its own comes in whole blocks, the reference lets rows overlap";
+    if (error_contains(mine, "requires a multiple of")) {
+        return "rows of a tensor with its own memory must be multiples of blocks, in the reference such rows overlap";
     }
-    if (ref->kind == OUTCOME_DONE && says(mine, " is NULL")) {
+    if (ref->kind == OUTCOME_DONE && error_contains(mine, " is NULL")) {
         return "a missing source or function is refused, the reference makes a node that no backend can run";
     }
     return NULL;
 }
 
 const char *never_succeeds(enum call_id id) {
-    return id == CALL_ggml_flash_attn_back ? "the reference has no body for it" : NULL;
+    return id == CALL_ggml_flash_attn_back ? "the reference does not implement it" : NULL;
 }
 
 // ---- comparison ----
@@ -251,7 +252,7 @@ struct verdict compare(const struct recipe *r, const struct outcome *mine, const
     return v;
 }
 
-// Prints line by line what only one of the two texts has at the same place.
+// Prints the lines at the same position that differ between the two texts.
 static void print_lines(const char *mine, const char *ref) {
     int shown = 0;
     while ((*mine != 0 || *ref != 0) && shown < 6) {
@@ -314,7 +315,7 @@ void counts_add(struct counts *to, const struct counts *from) {
     to->ref_ok += from->ref_ok;
 }
 
-// Purposes are literals: equal texts may still be two.
+// Compares texts, because equal literals may have different addresses.
 void purposes_add(struct purposes *p, const char *purpose) {
     for (int i = 0; i < MAX_PURPOSES; i++) {
         if (p->text[i] == NULL || strcmp(p->text[i], purpose) == 0) {
@@ -327,6 +328,6 @@ void purposes_add(struct purposes *p, const char *purpose) {
 
 void purposes_print(const struct purposes *p) {
     for (int i = 0; i < MAX_PURPOSES && p->text[i] != NULL; i++) {
-        printf("purposeful: %6lld x %s\n", (long long) p->n[i], p->text[i]);
+        printf("intended: %6lld x %s\n", (long long) p->n[i], p->text[i]);
     }
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
-// report.h: compares two outcomes, knows what may differ, counts and prints.
+// report.h: compares two outcomes, recognises intended differences, counts and prints.
 #pragma once
 
 #include "gen.h"
 #include "machine.h"
 
+// Numbers of argument sets.
 struct counts {
     int64_t sets;       // tried
-    int64_t same;       // succeeded in both, with equal results
-    int64_t poison;     // aborts of constructors that became poison
-    int64_t survived;   // aborts of other functions, after which Berth went on
+    int64_t same;       // both implementations succeeded with equal results
+    int64_t poison;     // a constructor of the reference aborted, Berth returned poison
+    int64_t survived;   // another function of the reference aborted, Berth continued
     int64_t purposeful; // differences that docs/user/differences.md explains
     int64_t different;
     int64_t missing; // Berth lacks the function
-    int64_t ref_ok;  // sets that the reference accepts
+    int64_t ref_ok;  // the reference accepted the set
 };
 
 #define MAX_PURPOSES 16
 
-// How often each purposeful difference was met.
+// How often each intended difference occurred.
 struct purposes {
     const char *text[MAX_PURPOSES];
     int64_t n[MAX_PURPOSES];
@@ -26,12 +27,12 @@ struct purposes {
 
 struct verdict {
     bool ok;
-    const char *purpose; // not NULL: differs, and this is why it may
+    const char *purpose; // not NULL: the outcomes differ, and this is the intended reason
     char reason[160];
 };
 
 struct verdict compare(const struct recipe *r, const struct outcome *mine, const struct outcome *ref);
-// The difference for a reader: recipe, both outcomes, the lines that differ.
+// Prints the recipe, both outcomes and the lines that differ.
 void print_difference(const struct recipe *r, const struct verdict *v, const struct outcome *mine, const struct outcome *ref);
 void count(
     struct counts *c, const struct recipe *r, const struct verdict *v, const struct outcome *mine, const struct outcome *ref);
@@ -40,8 +41,9 @@ void counts_add(struct counts *to, const struct counts *from);
 void purposes_add(struct purposes *p, const char *purpose);
 void purposes_print(const struct purposes *p);
 
-// Functions that the reference never completes; NULL for all others.
+// Returns a text for functions that the reference never completes, NULL for all others.
 const char *never_succeeds(enum call_id id);
 
-// symbols.c: every function that ggml.h declares and clients import is exported. Returns how many are not; -1 if skipped.
+// symbols.c: checks that every function that ggml.h declares or that clients import is exported. Returns the number of missing
+// functions, -1 if skipped.
 int check_symbols(const char *data_dir);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rng.h: splitmix64; equal seeds give equal recipes in every process.
+// rng.h: the splitmix64 generator. Equal seeds give equal recipes in every process.
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static inline uint64_t rng_next(struct rng *g) {
     return z ^ (z >> 31);
 }
 
-// lo to hi, both included.
+// Returns a number from lo to hi, both included.
 static inline int64_t rng_range(struct rng *g, int64_t lo, int64_t hi) {
     return lo + (int64_t) (rng_next(g) % (uint64_t) (hi - lo + 1));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// symbols.c: are the functions there? The tables of the ABI say what the headers declare and what each client imports.
+// symbols.c: checks that functions are exported. The ABI tables list the functions that the headers declare and that each client
+// imports.
 #include "report.h"
 
 #include <dlfcn.h>
@@ -11,8 +12,8 @@ static FILE *open_table(const char *dir, const char *name) {
     return fopen(path, "r");
 }
 
-// Whether a library, "libggml-base" or "libggml", has the function; NULL: any of them.
-static bool exported(const char *library, const char *name) {
+// Whether a library, "libggml-base" or "libggml", exports the function. NULL: any library.
+static bool is_exported(const char *library, const char *name) {
     Dl_info info;
     void *address = dlsym(RTLD_DEFAULT, name);
     if (address == NULL || dladdr(address, &info) == 0) {
@@ -26,7 +27,7 @@ static bool exported(const char *library, const char *name) {
     return strncmp(file, library, n) == 0 && strncmp(file + n, ".so", 3) == 0;
 }
 
-// Fields of a line, cut at tabs.
+// Splits a line at tabs into fields.
 static int split(char *line, char **fields, int n) {
     int k = 0;
     for (char *p = line; p != NULL && k < n;) {
@@ -47,7 +48,7 @@ int check_symbols(const char *data_dir) {
     FILE *functions = data_dir == NULL ? NULL : open_table(data_dir, "functions.tsv");
     FILE *imports = data_dir == NULL ? NULL : open_table(data_dir, "imports.tsv");
     if (functions == NULL || imports == NULL) {
-        printf("symbols: SKIPPED: no abi/functions.tsv and abi/imports.tsv; name their folder in BERTH_DATA\n");
+        printf("symbols: SKIPPED: abi/functions.tsv or abi/imports.tsv does not exist (set BERTH_DATA to their folder)\n");
         if (functions != NULL) {
             fclose(functions);
         }
@@ -56,7 +57,7 @@ int check_symbols(const char *data_dir) {
         }
         return -1;
     }
-    static const char *const others[] = {"libggml.so", "libggml-cpu.so"}; // nothing of them is called here: not linked
+    static const char *const others[] = {"libggml.so", "libggml-cpu.so"}; // not linked, because nothing here calls them
     for (int i = 0; i < 2; i++) {
         if (dlopen(others[i], RTLD_NOW | RTLD_GLOBAL) == NULL) {
             printf("symbols: %s\n", dlerror());
@@ -69,22 +70,22 @@ int check_symbols(const char *data_dir) {
             continue;
         }
         n_declared++;
-        if (!exported(strcmp(fields[0], "ggml.h") == 0 ? "libggml-base" : NULL, fields[1])) {
-            printf("symbols: %s of %s is missing\n", fields[1], fields[0]);
+        if (!is_exported(strcmp(fields[0], "ggml.h") == 0 ? "libggml-base" : NULL, fields[1])) {
+            printf("symbols: %s, declared in %s, is not exported\n", fields[1], fields[0]);
             n_missing++;
         }
     }
     while (fgets(line, sizeof(line), imports) != NULL) {
         if (split(line, fields, 3) == 3 && strcmp(fields[0], "importer") != 0) {
             n_imports++;
-            if (!exported(fields[1], fields[2])) {
-                printf("symbols: %s imports %s, which %s lacks\n", fields[0], fields[2], fields[1]);
+            if (!is_exported(fields[1], fields[2])) {
+                printf("symbols: %s imports %s, which %s does not export\n", fields[0], fields[2], fields[1]);
                 n_missing++;
             }
         }
     }
-    printf("symbols: %d functions of the headers and %d imports of clients looked up, %d missing\n", n_declared, n_imports,
-        n_missing);
+    printf(
+        "symbols: %d functions of the headers and %d imports of clients checked, %d missing\n", n_declared, n_imports, n_missing);
     fclose(functions);
     fclose(imports);
     return n_missing;
