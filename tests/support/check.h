@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check.h: what every test program includes: cmocka with the headers it wants before it, a log that stays quiet, a random source.
+// check.h: included by every test program: cmocka with the headers that it requires, a function that silences the log, and a random
+// number generator.
 #pragma once
 
 #include <setjmp.h>
@@ -21,12 +22,12 @@ static inline void check_log_drop(enum ggml_log_level level, const char *text, v
     (void) user_data;
 }
 
-// Errors are expected in tests of errors: keep them off the screen.
+// Tests of errors expect errors. This keeps them out of the output.
 static inline void check_quiet(void) {
     ggml_log_set(check_log_drop, NULL);
 }
 
-// xorshift64*: the same numbers everywhere for a seed.
+// xorshift64*: a seed gives the same numbers on every machine.
 struct check_rng {
     uint64_t state;
 };
@@ -46,8 +47,9 @@ static inline uint64_t check_rng_below(struct check_rng *r, uint64_t n) {
     return check_rng_next(r) % n;
 }
 
-// Of n random cases those that run: all in a release build. Under sanitizers, where branches are counted and with a second
-// compiler (tests/CMakeLists.txt) a part of them: each is as slow as ten there, and few of them reach what the whole reaches.
+// Returns how many of n random cases run: all in a release build. With sanitizers, with branch coverage and with a second compiler
+// (tests/CMakeLists.txt), a part of them runs, because each case takes about ten times as long there, and a part covers almost as
+// much as all.
 #ifndef CHECK_PART
 #    define CHECK_PART 1
 #endif
@@ -56,12 +58,12 @@ static inline int check_cases(int n) {
     return n > CHECK_PART ? n / CHECK_PART : 1;
 }
 
-// Of cases that grow from one to the next each that many: all, or some of every size.
+// Returns the step for loops over growing sizes: 1, or 4 to test only some of every size.
 static inline int check_step(void) {
     return CHECK_PART > 1 ? 4 : 1;
 }
 
-// BERTH_SEED if it is set, else the given one; printed, so that a failure can be had again.
+// Returns BERTH_SEED if it is set, otherwise the given seed. Prints the seed, so that a failure can be reproduced.
 static inline uint64_t check_seed(uint64_t otherwise) {
     const char *text = getenv("BERTH_SEED");
     const uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : otherwise;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// child.h: a program of a test's own with a pipe each way: the reference, which ends its process where it meets what it does not
-// do and does not mix with sanitizers. Messages are pipe.h's.
+// child.h: starts a program of a test with a pipe in each direction. The program is the reference, which aborts on unsupported
+// input and does not work with sanitizers. pipe.h sends the messages.
 #pragma once
 
 #include "support/pipe.h"
@@ -15,7 +15,7 @@ struct child {
     int to, from; // pipes to its standard input and from its standard output
 };
 
-// Ends it by closing its input; its exit code, -1 if it has none.
+// Ends the program by closing its input. Returns its exit code, -1 if it has none.
 static inline int child_close(struct child *c) {
     int status = 0;
     if (c->pid <= 0) {
@@ -27,7 +27,7 @@ static inline int child_close(struct child *c) {
     return ended ? WEXITSTATUS(status) : -1;
 }
 
-// argv[0] is the program's path; is_quiet: what it writes to standard error is dropped. False: it could not be started.
+// argv[0] is the path of the program. is_quiet: its standard error is dropped. Returns false if it could not be started.
 static inline bool child_start(struct child *c, char *const *argv, bool is_quiet) {
     int to[2], from[2];
     *c = (struct child){0};

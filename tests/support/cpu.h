@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cpu.h: one CPU backend with one thread for a group of tests: cpu_open and cpu_close are the group's set-up and its end.
+// cpu.h: one CPU backend with one thread for a group of tests. cpu_open is the group's set-up, cpu_close its tear-down.
 #pragma once
 
 #include "support/check.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// device.h: the tests' device. It computes on the CPU, but with memory of its own that nobody else may touch: outside the
-// device's own calls its buffers are protected, so that a missing copy is a fault and not luck.
-// To be set: which ops and types it supports, its largest buffer, whether it works in a thread of its own with random delays,
-// and what fails when (struct device). One that is not started can be planned for. Uses the C library's memory only: failures
-// that tests inject into Berth's do not hit the device.
+// device.h: the device for tests. It computes on the CPU, but in its own memory, which is inaccessible outside the device's own
+// calls. So a missing copy causes a fault instead of passing by chance.
+// struct device contains the settings: which ops and types the device supports, its largest buffer, whether it works in its own
+// thread with random delays, and which calls fail. A device that is not started can be used for planning. It uses only the
+// allocator of the C library, so that failures that tests inject into Berth's allocator do not affect it.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -37,7 +37,7 @@ static inline enum ggml_status device_compute(ggml_backend_t backend, struct ggm
     if (!dev->is_async) {
         return device_compute_now(dev, graph->nodes, graph->n_nodes);
     }
-    // The graph's tensors are the caller's again when this returns.
+    // The caller may change the graph's tensors as soon as this function returns, so that they are copied.
     struct device_job *job = device_job_new(DEVICE_COMPUTE);
     const size_t n = (size_t) graph->n_nodes;
     job->tensors = calloc(n * (1 + GGML_MAX_SRC) + 1, sizeof *job->tensors);
@@ -78,7 +78,7 @@ static inline bool device_copy_async(
     copy->other = b;
     copy->event = event;
     wait->event = event;
-    wait->other = a; // says that the event is its own
+    wait->other = a; // marks the event as owned by this job
     wait->count = 1;
     device_push(from, copy);
     device_push(to, wait);
@@ -111,7 +111,7 @@ static inline void device_dev_props(ggml_backend_dev_t dev, struct ggml_backend_
     props->caps.events = d->has_events;
 }
 
-// Another backend of the device, with a queue of its own.
+// Creates another backend of the device, with its own queue.
 static inline ggml_backend_t device_dev_init(ggml_backend_dev_t dev, const char *params) {
     struct device *d = dev->context;
     struct device_stream *stream = calloc(1, sizeof *stream);
@@ -148,7 +148,7 @@ static inline bool device_offload_op(ggml_backend_dev_t dev, const struct ggml_t
                                        (op->op == GGML_OP_MUL_MAT_ID && op->ne[2] >= d->offload_batch));
 }
 
-// Zeroes, gives it a name and wires it. Fields that are to be set follow, then device_start.
+// Zeroes the device, sets its name and its functions. The caller then sets the other fields and calls device_start.
 static inline void device_init(struct device *dev, const char *name) {
     memset(dev, 0, sizeof *dev);
     snprintf(dev->name, sizeof dev->name, "%s", name);

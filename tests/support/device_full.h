@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// device_full.h: a device of the tests (device.h) that has every function a device may lack, counts them, and lets the host look
-// at its memory. It adds floats and nothing else. For tests of the interface.
+// device_full.h: a device for tests (device.h) that implements all optional functions, counts their calls, and lets the host access
+// its memory. It supports only ADD of floats. For tests of the backend interface.
 #pragma once
 
 #include "support/device.h"
 
 struct device_full {
-    int fail_init; // the n-th tensor that a buffer is told of from now on is refused
+    int fail_init; // fail the n-th init_tensor from now on
     int n_init, n_reset, n_set_2d, n_async, n_copy;
 };
 
@@ -83,7 +83,7 @@ static inline bool full_supports(const struct device *dev, const struct ggml_ten
     return op->op == GGML_OP_ADD;
 }
 
-// Its memory; to compute, it is started and stopped too.
+// Initialises the device's memory. full_start also starts it for computing.
 static inline void full_init(void) {
     memset(&full, 0, sizeof full);
     device_init(&fake, "Fake");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device_graph.h: random graphs for tests of the scheduler, and one run of a graph over random devices beside the same graph on
-// one CPU backend. The graphs have views, ops in place, inputs, outputs, weights, and writes into memory that lives longer than
-// the graph. A seed gives the same graph, devices and numbers everywhere.
+// device_graph.h: random graphs for tests of the scheduler. rg_check runs a graph on random devices and compares the results with
+// those of one CPU backend. The graphs have views, in-place ops, inputs, outputs, weights, and writes into memory that outlives the
+// graph. A seed gives the same graph, devices and numbers everywhere.
 #pragma once
 
 #include "support/check.h"
@@ -21,14 +21,14 @@ enum {
 struct rg_params {
     uint64_t seed;
     int n_nodes;
-    int n_devices; // beside the CPU
-    bool async;    // some devices work in threads
+    int n_devices; // in addition to the CPU
+    bool async;    // some devices work in their own threads
     bool parallel;
     int delay_us;
     int n_runs;
 };
 
-// What lives longer than graphs.
+// Objects that outlive graphs.
 struct rg_world {
     struct device devices[RG_MAX_DEVICES];
     int n_devices;
@@ -54,7 +54,7 @@ static inline uint64_t rg_mix(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-// Three quarters of the ops, most types; what moves bytes is always there.
+// Supports three quarters of the ops and most types, and always the ops that only move bytes.
 static inline bool rg_supports(const struct device *dev, const struct ggml_tensor *op) {
     switch (op->op) {
         case GGML_OP_NONE:
@@ -157,7 +157,7 @@ static inline struct ggml_tensor *rg_any(struct rg_pool *pool, struct check_rng 
     return pool->values[check_rng_below(rng, (uint64_t) pool->n)];
 }
 
-// The lower or upper half of the rows of a value, or rows of memory that outlives the graph.
+// Returns a view of half of the rows of a value, or of rows of memory that outlives the graph.
 static inline struct ggml_tensor *rg_half(
     struct ggml_context *ctx, struct rg_world *w, struct rg_pool *pool, struct check_rng *rng) {
     if (check_rng_below(rng, 3) == 0) {
@@ -188,15 +188,15 @@ static inline struct ggml_tensor *rg_op(
         case 13: return ggml_concat(ctx, rg_half(ctx, w, pool, rng), rg_half(ctx, w, pool, rng), 1);
         case 14: return a->view_src == NULL ? ggml_add_inplace(ctx, a, b) : ggml_add(ctx, a, b);
         case 15: return ggml_scale_inplace(ctx, a, 0.75f);
-        case 16: { // a carry from graph to graph
+        case 16: { // writes memory that later graphs read
             struct ggml_tensor *kv = w->kv[check_rng_below(rng, RG_N_KV)];
             struct ggml_tensor *rows = ggml_view_2d(ctx, kv, RG_W, RG_H, kv->nb[1], check_rng_below(rng, RG_H + 1) * kv->nb[1]);
             ggml_build_forward_expand(graph, ggml_cpy(ctx, ggml_tanh(ctx, ggml_add(ctx, rows, a)), rows));
             return ggml_sqr(ctx, a);
         }
         case 17:
-        case 18: return ggml_cpy(ctx, a, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, RG_W, RG_H)); // a leaf that a copy overwrites
-        default: {                                                                            // rows of a value are overwritten
+        case 18: return ggml_cpy(ctx, a, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, RG_W, RG_H)); // a copy overwrites a leaf
+        default: {                                                                            // overwrites rows of a value
             struct ggml_tensor *half = rg_half(ctx, w, pool, rng);
             ggml_build_forward_expand(graph, ggml_cpy(ctx, ggml_scale(ctx, rg_half(ctx, w, pool, rng), 0.5f), half));
             return ggml_neg(ctx, a);
@@ -217,7 +217,7 @@ static inline void rg_graph_init(struct rg_graph *g, struct rg_world *w, const s
         g->inputs[i] = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, RG_W, RG_H);
         ggml_format_name(g->inputs[i], "in%d", i);
         ggml_set_input(g->inputs[i]);
-        pool.values[pool.n++] = ggml_scale(g->ctx, g->inputs[i], 1.5f); // what is written in place is not the input
+        pool.values[pool.n++] = ggml_scale(g->ctx, g->inputs[i], 1.5f); // so that no op writes the input in place
         ggml_build_forward_expand(g->graph, pool.values[i]);
     }
     int n = 0;
@@ -226,7 +226,7 @@ static inline void rg_graph_init(struct rg_graph *g, struct rg_world *w, const s
         ggml_format_name(t, "t%d", n++);
         ggml_build_forward_expand(g->graph, t);
         if (g->n_out < RG_MAX_OUT && (check_rng_below(&rng, 20) == 0 || ggml_graph_n_nodes(g->graph) >= p->n_nodes)) {
-            struct ggml_tensor *out = ggml_tanh(g->ctx, t); // nobody writes into it
+            struct ggml_tensor *out = ggml_tanh(g->ctx, t); // no op writes into it
             ggml_set_output(out);
             ggml_build_forward_expand(g->graph, out);
             g->out[g->n_out++] = out;
@@ -246,7 +246,7 @@ static inline void rg_set_inputs(struct rg_graph *g, uint64_t seed) {
     }
 }
 
-// Outputs and all that outlives the graph, as bytes one after the other.
+// Writes the outputs and all memory that outlives the graph to bytes.
 static inline size_t rg_results(struct rg_graph *g, struct rg_world *w, char *bytes) {
     char *at = bytes;
     for (int i = 0; i < g->n_out; i++) {
@@ -262,14 +262,14 @@ static inline size_t rg_results(struct rg_graph *g, struct rg_world *w, char *by
 
 enum { RG_RESULT_SIZE = (RG_MAX_OUT * RG_H + RG_N_KV * RG_KV_ROWS) * RG_W * 4 };
 
-// Some nodes where the caller wants them; the same in every graph of the seed.
+// Assigns some nodes to backends. The assignment is the same for every graph of the seed.
 static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backend_sched_t sched, uint64_t seed) {
     struct check_rng rng = check_rng_new(seed ^ 0x5EED);
     for (int i = 0; i < ggml_graph_n_nodes(g->graph); i++) {
         struct ggml_tensor *t = ggml_graph_node(g->graph, i);
         ggml_backend_t backend = w->backends[check_rng_below(&rng, (uint64_t) w->n_devices + 1)];
         if (check_rng_below(&rng, 40) == 0 && t->view_src == NULL && ggml_backend_supports_op(backend, t)) {
-            bool is_written = false; // others that write into it must be able to run there too
+            bool is_written = false; // ops that write into it must be able to run there, too
             for (int j = 0; j < ggml_graph_n_nodes(g->graph); j++) {
                 const struct ggml_tensor *o = ggml_graph_node(g->graph, j);
                 is_written = is_written || (o->view_src == t && !ggml_backend_supports_op(backend, o));
@@ -281,7 +281,7 @@ static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backen
     }
 }
 
-// n_runs of two graphs in turns through one scheduler. Results of the last two runs in bytes.
+// Runs two graphs alternately through one scheduler, n_runs times in total. Writes the results of the last two runs to bytes.
 static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char *bytes, struct berth_sched_stats *stats) {
     ggml_backend_sched_t sched =
         ggml_backend_sched_new(w->backends, NULL, w->n_devices + 1, 64, p->parallel && w->n_devices > 0, false);
@@ -293,7 +293,7 @@ static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char 
     }
     for (int run = 0; run < p->n_runs; run++) {
         struct rg_graph *at = &g[run / 2 % 2];
-        if (run % 5 == 4) { // built anew, elsewhere maybe
+        if (run % 5 == 4) { // build the graph again, possibly at other addresses
             ggml_backend_sched_synchronize(sched);
             ggml_free(at->ctx);
             rg_graph_init(at, w, p, p->seed + (uint64_t) (run / 2 % 2));
@@ -324,7 +324,7 @@ static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char 
     return size;
 }
 
-// The devices' results are the CPU's, bit for bit.
+// Checks that the results of the devices equal those of the CPU bit for bit.
 static inline void rg_check(const struct rg_params *p) {
     static char expected[2 * RG_RESULT_SIZE], got[2 * RG_RESULT_SIZE];
     static struct rg_world alone, world;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// device_memory.h: the state of a test's device (device.h), and its buffers.
+// device_memory.h: the state of the device for tests (device.h), and its buffers.
 #pragma once
 
 #include "backend/backend.h"
@@ -26,7 +26,7 @@ struct device_buffer {
 struct device_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t n_recorded, n_done; // records asked for, and those that were reached
+    uint64_t n_recorded, n_done; // records that were requested, and those that were reached
 };
 
 enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT };
@@ -34,25 +34,25 @@ enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT }
 struct device_job {
     struct device_job *next;
     enum device_job_kind kind;
-    ggml_backend_t backend;      // whose it is
-    struct ggml_tensor *tensors; // compute: the nodes and their sources, as they were when the job was given
+    ggml_backend_t backend;      // owner of the job
+    struct ggml_tensor *tensors; // compute: copies of the nodes and their sources, made when the job was pushed
     struct ggml_tensor **nodes;
     int n_nodes;
     struct ggml_tensor src, dst; // copy
-    struct device *other;        // copy: who owns dst
+    struct device *other;        // copy: device that owns dst
     struct device_event *event;
-    uint64_t count; // of the event
+    uint64_t count; // value of the event
 };
 
-// A queue of jobs and the thread that runs them: a device has one, and one more for each further backend.
+// A queue of jobs and the thread that runs them. A device has one stream, and one more for each additional backend.
 struct device_stream {
-    struct ggml_backend backend; // of a further one
+    struct ggml_backend backend; // used by additional backends only
     struct device *dev;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct device_job *first, **last;
-    int n_pending; // jobs not yet over
+    int n_pending; // jobs not yet finished
     bool ends, runs;
 };
 
@@ -62,34 +62,34 @@ struct device {
     struct ggml_backend backend;
     ggml_guid guid;
     char name[32];
-    struct ggml_backend_buffer_i buffer_iface; // of buffers to come
-    // to be set before use
-    bool (*supports)(const struct device *dev, const struct ggml_tensor *op); // NULL: all that the CPU does
+    struct ggml_backend_buffer_i buffer_iface; // interface of new buffers
+    // Settings, to be set before device_start.
+    bool (*supports)(const struct device *dev, const struct ggml_tensor *op); // NULL: all ops of the CPU
     uint64_t seed;                                                            // for supports and delays
-    size_t max_size;                                                          // of a buffer, 0: any
-    bool is_async;                                                            // computes in a thread of its own
-    bool has_events;                                                          // with is_async
-    bool copies_async;        // with is_async: cpy_tensor_async to other such devices
-    bool reads_host;          // uses host memory as it is
-    bool is_open;             // no protection: the memory is plain
-    bool is_paper;            // to plan for: it gives no buffer
-    size_t align;             // of buffers
-    size_t n_free, n_total;   // bytes that it says it has
-    int offload_batch;        // wants ops with at least that many rows, 0: none
-    int delay_us;             // at most, before each job
-    atomic_int fail_alloc_at; // the n-th buffer from now on
+    size_t max_size;                                                          // largest buffer in bytes, 0: unlimited
+    bool is_async;                                                            // computes in its own thread
+    bool has_events;                                                          // requires is_async
+    bool copies_async;        // requires is_async: cpy_tensor_async to other such devices
+    bool reads_host;          // can use host memory directly
+    bool is_open;             // the memory is not protected
+    bool is_paper;            // for planning only: every allocation fails
+    size_t align;             // alignment of buffers in bytes
+    size_t n_free, n_total;   // bytes that the device reports
+    int offload_batch;        // offloads ops with at least this many rows, 0: none
+    int delay_us;             // longest delay before each job
+    atomic_int fail_alloc_at; // fail the n-th allocation from now on
     atomic_int fail_compute_at;
-    atomic_int fail_set_at;  // the n-th write into its memory
-    atomic_int fail_copy_at; // the n-th cpy_tensor_async from it
-    // counts
+    atomic_int fail_set_at;  // fail the n-th write into its memory
+    atomic_int fail_copy_at; // fail the n-th cpy_tensor_async from it
+    // Counters.
     atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers, n_events, n_waits;
-    atomic_size_t n_bytes; // of its buffers alive
-    // own
+    atomic_size_t n_bytes; // bytes of its existing buffers
+    // Internal state.
     ggml_backend_t cpu;
-    pthread_mutex_t lock; // of the buffers and inside
+    pthread_mutex_t lock; // protects buffers and inside
     struct device_buffer *buffers;
-    int inside;                   // calls that may touch the memory
-    pthread_mutex_t compute_lock; // one stream at a time
+    int inside;                   // number of current calls that may access the memory
+    pthread_mutex_t compute_lock; // held by the stream that computes
     struct device_stream stream;
 };
 

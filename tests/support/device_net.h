@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// device_net.h: two devices and the CPU with a weight on each and a scheduler over them, for tests of the scheduler.
+// device_net.h: two devices and the CPU, with a weight on each and a scheduler over them, for tests of the scheduler.
 #pragma once
 
 #include "support/device_graph.h"
@@ -12,7 +12,7 @@ struct net {
     struct ggml_context *ctx, *weights_ctx;
     struct ggml_cgraph *graph;
     ggml_backend_buffer_t buffers[3];
-    struct ggml_tensor *w[3]; // a weight on each backend
+    struct ggml_tensor *w[3]; // one weight on each backend
     ggml_backend_sched_t sched;
 };
 
@@ -87,7 +87,7 @@ static inline struct ggml_tensor *input(struct net *n, int rows) {
     return named(x, "x");
 }
 
-// A weight of other extents in the memory of backend b's.
+// Returns a weight of other extents in the memory of backend b's weight.
 static inline struct ggml_tensor *weight_of(struct net *n, int b, int64_t n0, int64_t n1, int64_t n2) {
     struct ggml_tensor *w = ggml_new_tensor_3d(n->weights_ctx, GGML_TYPE_F32, n0, n1, n2);
     assert_int_equal(ggml_backend_tensor_alloc(n->buffers[b], w, ggml_backend_buffer_get_base(n->buffers[b])), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device_plain.h: a device that serves Berth and the reference alike: plain memory, all ops, and nothing is computed. It calls
-// nothing of either but what makes a buffer, which its user hands over. Where things are computed and memory is guarded:
-// device.h.
+// device_plain.h: a device that works with Berth and with the reference: plain memory, supports all ops, computes nothing. It calls
+// only one function of the libraries, which creates a buffer and is passed by the user. device.h has a device that computes and
+// protects its memory.
 #pragma once
 
 #include "ggml-backend-impl.h"
@@ -15,7 +15,7 @@ struct plain_device {
     struct ggml_backend_buffer_type buft;
     struct ggml_backend backend;
     __typeof__(ggml_backend_buffer_init) *buffer_init;
-    enum ggml_status (*compute)(void *user, struct ggml_cgraph *graph); // NULL: nothing
+    enum ggml_status (*compute)(void *user, struct ggml_cgraph *graph); // NULL: computes nothing
     void *user;
     bool is_host;
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// gguf_sample.h: GGUF contexts of every kind, made and told through a table of functions, so that Berth and the reference can
-// be driven by the same code.
+// gguf_sample.h: creates and describes GGUF contexts of every kind through a table of functions, so that the same code can drive
+// Berth and the reference.
 #pragma once
 
 #include "check.h"
 #include "gguf.h"
 
-// Every function of gguf.h but those with a FILE, and what tensors need.
+// All functions of gguf.h without a FILE parameter, and the functions for tensors.
 #define GGUF_API(X) \
     X(gguf_init_empty) \
     X(gguf_init_from_file) \
@@ -91,9 +91,9 @@ static const struct gguf_api gguf_berth = {
 #undef X
 };
 
-// ---- making ----
+// ---- creating contexts ----
 
-// Number of keys of the type-by-type part.
+// The number of keys that gguf_sample_keys sets.
 #define GGUF_SAMPLE_KEYS 27
 
 static inline void gguf_sample_keys(const struct gguf_api *api, struct gguf_context *g, struct check_rng *rng) {
@@ -135,26 +135,27 @@ static inline void gguf_sample_keys(const struct gguf_api *api, struct gguf_cont
     api->gguf_set_arr_str(g, "array.none", strings, 0);
 }
 
-// One tensor of each type, of random shape, filled with noise. The context goes with them.
+// Adds one tensor of each type, with a random shape and random bytes. The caller frees the returned context.
 static inline struct ggml_context *gguf_sample_tensors(
     const struct gguf_api *api, struct gguf_context *g, struct check_rng *rng) {
     struct ggml_context *ctx = api->ggml_init((struct ggml_init_params){.mem_size = 2 << 20});
     assert_non_null(ctx);
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
-        const int64_t blck_size = ggml_blck_size((enum ggml_type) type); // Berth's: the reference has no row for removed types
+        const int64_t blck_size = ggml_blck_size((enum ggml_type) type); // the reference has no row for removed types
         if (blck_size > 0) {
             int64_t ne[4] = {blck_size * (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 3)),
                 (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
             const int n_dims = (int) (1 + check_rng_below(rng, 4));
             if (check_rng_below(rng, 6) == 0) {
-                // Nothing in it, but it has a name and a shape. The reference writes no extent of zero behind the last above one.
+                // The tensor is empty, but has a name and a shape. The reference does not write an extent of 0 after the last
+                // extent above 1.
                 ne[n_dims > 2 && ne[2] > 1 ? 1 : 0] = 0;
             }
             char name[64];
             snprintf(name, sizeof name, "blk.%d.weight", type);
             struct ggml_tensor *t = api->ggml_new_tensor(ctx, (enum ggml_type) type, n_dims, ne);
             api->ggml_set_name(t, name);
-            if (t->data == NULL) { // the reference writes what has a place, be it of no bytes
+            if (t->data == NULL) { // the reference requires data even for 0 bytes
                 t->data = name;
             }
             for (size_t i = 0; i < api->ggml_nbytes(t); i++) {
@@ -166,7 +167,7 @@ static inline struct ggml_context *gguf_sample_tensors(
     return ctx;
 }
 
-// ---- telling ----
+// ---- describing contexts ----
 
 static inline void gguf_describe_bytes(FILE *out, const void *data, size_t size) {
     for (size_t i = 0; i < size; i++) {
@@ -205,7 +206,7 @@ static inline void gguf_describe_value(const struct gguf_api *api, const struct 
     }
 }
 
-// All that can be asked of a context and of its tensors, as text. The caller frees it.
+// Returns everything that can be queried about a context and its tensors, as text. The caller frees it.
 static inline char *gguf_describe(const struct gguf_api *api, const struct gguf_context *g, const struct ggml_context *tensors) {
     char *text = NULL;
     size_t size = 0;
@@ -244,7 +245,7 @@ static inline char *gguf_describe(const struct gguf_api *api, const struct gguf_
 
 // ---- files ----
 
-// A name in the folder for temporary files; unlink it.
+// Creates an empty temporary file and returns its name. The caller deletes the file.
 static inline void gguf_sample_path(char path[64]) {
     snprintf(path, 64, "/tmp/berth-gguf-XXXXXX");
     const int fd = mkstemp(path);
@@ -265,7 +266,7 @@ static inline unsigned char *gguf_sample_load(const char *path, size_t *size) {
     return data;
 }
 
-// The bytes of a small file: all kinds of keys, all types of tensors. The caller frees them.
+// Returns the bytes of a small file with all kinds of keys and all types of tensors. The caller frees them.
 static inline unsigned char *gguf_sample_file(const struct gguf_api *api, uint64_t seed, bool with_tensors, size_t *size) {
     char path[64];
     gguf_sample_path(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// grad_api.h: the functions that gradient cases are built with, as a table: Berth's own, or the reference's by name.
+// grad_api.h: the functions with which gradient cases are built, as a table: Berth's own, or the reference's, looked up by name.
 #pragma once
 
 #include "ggml-alloc.h"
@@ -32,7 +32,7 @@
     X(ggml_im2col) X(ggml_conv_2d) X(ggml_conv_2d_direct) X(ggml_conv_2d_dw_direct) X(ggml_conv_transpose_1d) X(ggml_conv_transpose_2d_p0) X(ggml_pool_1d) X(ggml_pool_2d) \
     X(ggml_cross_entropy_loss)
 
-// what training takes besides
+// Additional functions for training.
 #define TRAIN_API(X) \
     X(ggml_backend_alloc_ctx_tensors) X(ggml_backend_tensor_set) X(ggml_backend_tensor_get) X(ggml_backend_free) \
     X(ggml_backend_get_default_buffer_type) X(ggml_backend_sched_new) X(ggml_backend_sched_free) X(ggml_backend_sched_get_buffer_size) X(ggml_backend_buffer_free) \
@@ -58,7 +58,7 @@ static inline struct grad_api grad_api_own(void) {
 #undef GRAD_API_OWN
 }
 
-// The functions of two libraries that were opened. False: one is missing.
+// Looks up the functions in two loaded libraries. Returns false if one is missing.
 static inline bool grad_api_of(struct grad_api *api, void *base, void *cpu) {
     bool all = true;
     void *found;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// grad_cases.h: a random graph for each gradient rule: parameters with numbers in them, and a result. What a rule is for stands
-// in its name; `same` says that the reference has the rule and builds the same backward graph.
+// grad_cases.h: a random graph for each gradient rule: parameters with data, and a result. The name of a rule says what it tests.
+// `same` means that the reference has the rule and builds the same backward graph.
 //
-// Numbers keep away from where a function has a corner: |x| is 0.2 to 0.6, or 0.9 to 1.4, so that corners at 0 and 0.75 are at
-// least 0.15 off. Shapes are random wherever an op leaves them free.
+// Values stay away from points where a function is not differentiable: |x| is 0.2 to 0.6 or 0.9 to 1.4, so that corners at 0 and
+// 0.75 are at least 0.15 away. Shapes are random wherever an op allows it.
 #pragma once
 
 #include "support/check.h"
@@ -20,7 +20,7 @@ struct grad_case {
     struct check_rng *rng;
     struct ggml_tensor *params[GRAD_N_PARAMS];
     int n_params;
-    double scale; // of numbers; 1 unless a case says so
+    double scale; // factor of all values; 1 by default
 };
 
 typedef struct ggml_tensor *(*grad_build_t)(struct grad_case *c, int kind);
@@ -69,7 +69,7 @@ static inline T *grad_ids(struct grad_case *c, enum ggml_type type, int64_t n, i
     return t;
 }
 
-// n different places below a number that is odd.
+// n different indices below an odd number.
 static inline T *grad_places(struct grad_case *c, enum ggml_type type, int64_t n, int64_t below) {
     T *t = c->a->ggml_new_tensor(c->ctx, type, 1, &n);
     for (int64_t i = 0, first = grad_pick(c, 0, below - 1); i < n; i++) {
@@ -89,7 +89,7 @@ static inline void grad_make_positive(T *t) {
     }
 }
 
-// All different, by 0.1 at least: no pool changes its mind when one of them moves a little.
+// All elements differ by at least 0.1, so that a small change does not change the maximum of a pool.
 static inline void grad_make_distinct(struct grad_case *c, T *t) {
     const int64_t n = ggml_nelements(t);
     float *x = t->data;
@@ -104,7 +104,7 @@ static inline void grad_make_distinct(struct grad_case *c, T *t) {
     }
 }
 
-// The shape of x with some extents divided down to 1.
+// A parameter with the shape of x, with some extents reduced to 1.
 static inline T *grad_param_bcast(struct grad_case *c, const T *x) {
     int64_t ne[4];
     for (int i = 0; i < 4; i++) {
@@ -170,7 +170,7 @@ GRAD_ONE(transpose)
 
 static inline T *build_unary(struct grad_case *c, int kind) {
     T *x = grad_param_any(c);
-    if (kind == GGML_UNARY_OP_HARDSWISH || kind == GGML_UNARY_OP_HARDSIGMOID) { // corners at 3, which is 4 times 0.75
+    if (kind == GGML_UNARY_OP_HARDSWISH || kind == GGML_UNARY_OP_HARDSIGMOID) { // corners at 3 = 4 * 0.75
         for (int64_t i = 0; i < ggml_nelements(x); i++) {
             ((float *) x->data)[i] *= 4.0f;
         }
@@ -179,7 +179,8 @@ static inline T *build_unary(struct grad_case *c, int kind) {
                                        : c->a->ggml_unary(c->ctx, x, (enum ggml_unary_op) kind);
 }
 
-// Steps let nothing through: by x, x times a step has the step alone. Whole numbers and halves, where steps are, are 0.1 off.
+// Step functions pass no gradient: the derivative of x * step(x) is step(x). Values stay 0.1 away from multiples of 0.5, where the
+// steps are.
 static inline T *build_flat(struct grad_case *c, int kind) {
     T *x = grad_param_any(c);
     for (int64_t i = 0; i < ggml_nelements(x); i++) {
@@ -203,7 +204,7 @@ static inline T *build_glu(struct grad_case *c, int kind) {
                                             : c->a->ggml_glu_split(c->ctx, x, g, (enum ggml_glu_op) kind);
 }
 
-// The one form that the reference differentiates.
+// The only form for which the reference has a gradient.
 static inline T *build_swiglu_split(struct grad_case *c, int kind) {
     (void) kind;
     T *x = grad_param_any(c), *g = grad_param(c, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
@@ -256,9 +257,9 @@ static inline T *build_view(struct grad_case *c, int kind) {
     const int64_t n0 = grad_pick(c, 3, 7), n1 = grad_pick(c, 4, 6);
     T *s = c->a->ggml_sqr(c->ctx, grad_param(c, n0 + 1, n1 + 1, 1, 1));
     T *v = c->a->ggml_view_2d(c->ctx, s, n0 - 1, n1 - 1, s->nb[1], s->nb[1] + s->nb[0]);
-    if (kind == 1) { // two that overlap
+    if (kind == 1) { // two overlapping views
         v = c->a->ggml_mul(c->ctx, v, c->a->ggml_view_2d(c->ctx, s, n0 - 1, n1 - 1, s->nb[1], s->nb[0]));
-    } else if (kind == 2) { // a part of a part: every other row
+    } else if (kind == 2) { // a view of a view: every other row
         v = c->a->ggml_view_2d(c->ctx, v, n0 - 2, 2, 2 * s->nb[1], s->nb[0]);
     }
     return c->a->ggml_cont(c->ctx, v);
@@ -281,7 +282,7 @@ static inline T *build_concat(struct grad_case *c, int kind) {
     return c->a->ggml_concat(c->ctx, x, grad_param(c, ne[0], ne[1], ne[2], ne[3]), kind);
 }
 
-// kind: 0 plain, 1 batches alike, 2 batches of a shared in dimension 2, 3 in both, 4 b transposed
+// kind: 0 no batches, 1 equal batches, 2 batches of a repeated in dimension 2, 3 in both dimensions, 4 b transposed
 static inline T *build_mul_mat(struct grad_case *c, int kind) {
     const int64_t k = grad_pick(c, 1, 9), m = grad_pick(c, 1, 9), n = grad_pick(c, 1, 9);
     const int64_t b2 = kind == 0 || kind == 4 ? 1 : 4, b3 = kind == 1 || kind == 3 ? 2 : 1;
@@ -297,7 +298,7 @@ static inline T *build_out_prod(struct grad_case *c, int kind) {
     return c->a->ggml_out_prod(
         c->ctx, grad_param(c, grad_pick(c, 1, 5), k, n2, n3), grad_param(c, grad_pick(c, 1, 5), k, n2, n3));
 }
-// A quantised matrix is given, what goes through it has a gradient.
+// A quantised matrix is not trainable, but its other source gets a gradient.
 static inline T *build_mul_mat_quant(struct grad_case *c, int kind) {
     const int64_t k = 32 * grad_pick(c, 1, 3), m = grad_pick(c, 1, 5);
     T *w = c->a->ggml_new_tensor(c->ctx, (enum ggml_type) kind, 2, (int64_t[]){k, m}),
@@ -316,7 +317,7 @@ static inline T *build_mul_mat_id(struct grad_case *c, int kind) {
 
 static inline T *build_get_rows(struct grad_case *c, int kind) {
     (void) kind;
-    T *ids = grad_ids(c, GGML_TYPE_I32, grad_pick(c, 1, 8), 1, 4); // some rows twice or more, some never
+    T *ids = grad_ids(c, GGML_TYPE_I32, grad_pick(c, 1, 8), 1, 4); // some rows occur several times, some never
     T *x = grad_param(c, grad_pick(c, 1, 6), 4, 1, 1);
     return c->a->ggml_get_rows(c->ctx, x, ids);
 }
@@ -328,7 +329,7 @@ static inline T *build_get_rows_back(struct grad_case *c, int kind) {
 }
 static inline T *build_set_rows(struct grad_case *c, int kind) {
     const int64_t n = grad_pick(c, 1, 6), n_rows = grad_pick(c, 1, 4), n_places = 2 * grad_pick(c, 2, 4) + 1;
-    T *into = c->a->ggml_sqr(c->ctx, grad_param(c, n, n_places, 1, 1)); // a copy: the parameter stays as it is
+    T *into = c->a->ggml_sqr(c->ctx, grad_param(c, n, n_places, 1, 1)); // a copy, so that the parameter is not overwritten
     return c->a->ggml_set_rows(c->ctx, into, grad_param(c, n, n_rows, 1, 1),
         grad_places(c, kind == 0 ? GGML_TYPE_I64 : GGML_TYPE_I32, n_rows, n_places));
 }
@@ -436,7 +437,7 @@ static inline T *build_attn(struct grad_case *c, int kind) {
 
 enum { IM2COL, CONV_2D, CONV_2D_DIRECT, CONV_2D_DW };
 
-// How a kernel goes over pictures that have room for it. `side` is what it takes of a width or height.
+// The parameters of a kernel along one axis of an image that is large enough. `side` is the extent of the image.
 struct grad_walk {
     int stride, pad, dilation;
     int64_t kernel, side;
@@ -485,7 +486,7 @@ static inline T *build_conv_transpose(struct grad_case *c, int kind) {
 
 static inline T *build_pool(struct grad_case *c, int kind) {
     const struct grad_walk a = grad_walk_any(c, false), b = grad_walk_any(c, false);
-    const int p0 = a.kernel > 1 ? a.pad : 0, p1 = b.kernel > 1 ? b.pad : 0; // no window lies beside the picture
+    const int p0 = a.kernel > 1 ? a.pad : 0, p1 = b.kernel > 1 ? b.pad : 0; // no window is completely outside the image
     T *x = grad_param(c, a.side, b.side, grad_pick(c, 1, 2), 1);
     grad_make_distinct(c, x);
     const enum ggml_op_pool op = (kind & 1) != 0 ? GGML_OP_POOL_MAX : GGML_OP_POOL_AVG;
@@ -498,7 +499,7 @@ static inline T *build_loss(struct grad_case *c, int kind) {
     (void) kind;
     T *x = grad_param(c, grad_pick(c, 2, 7), grad_pick(c, 1, 4), 1, 1);
     T *l = grad_leaf(c, GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1);
-    for (int64_t r = 0; r < x->ne[1]; r++) { // each row a distribution
+    for (int64_t r = 0; r < x->ne[1]; r++) { // each row is a distribution
         float *row = (float *) l->data + r * x->ne[0], sum = 0.0f;
         for (int64_t i = 0; i < x->ne[0]; i++) {
             sum += row[i] = fabsf(row[i]);
@@ -510,7 +511,7 @@ static inline T *build_loss(struct grad_case *c, int kind) {
     return c->a->ggml_cross_entropy_loss(c->ctx, x, l);
 }
 
-// A layer with a residual: one tensor in several places.
+// A layer with a residual connection: one tensor has several users.
 static inline T *build_block(struct grad_case *c, int kind) {
     (void) kind;
     struct ggml_context *ctx = c->ctx;
@@ -523,7 +524,7 @@ static inline T *build_block(struct grad_case *c, int kind) {
     return c->a->ggml_mul(ctx, h, x);
 }
 
-// Element i of a tensor of f32, whatever its strides.
+// Returns element i of an f32 tensor with any strides.
 static inline float grad_element(const struct ggml_tensor *t, int64_t i) {
     int64_t at[4];
     ggml_unravel_index(t, i, &at[0], &at[1], &at[2], &at[3]);
@@ -540,13 +541,13 @@ struct grad_rule {
     grad_build_t build;
     int kind;
     bool same;      // the reference has the rule and builds the same graph
-    double forward; // how far the result may be from the true one; 0: as far as f32 is
-    double tol;     // the same for gradients
+    double forward; // tolerance of the result relative to the exact one; 0: that of f32
+    double tol;     // tolerance of the gradients
 };
 
 // clang-format off
-// Looser where a kernel rounds on its way: to half precision (11 bits; sums of such more), activations to 8 bits beside quantised
-// weights (in the result alone), angles of 200 in f32, and where several ops follow each other.
+// The tolerances are larger if a kernel rounds: to f16 (11 bits; more for sums), activations to 8 bits for quantised weights (only
+// in the result), angles of 200 in f32, and for sequences of ops.
 #define HALF 1e-3
 
 static const struct grad_rule grad_rules[] = {
@@ -616,7 +617,7 @@ static const struct grad_rule grad_rules[] = {
 // clang-format on
 #define GRAD_N_RULES ((int) (sizeof grad_rules / sizeof grad_rules[0]))
 
-// Parameters, result, weights of its elements, loss = sum(result * weights).
+// Parameters, a result, weights of its elements, and loss = sum(result * weights).
 struct grad_graph {
     T *result, *weights, *loss;
 };

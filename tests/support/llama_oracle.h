@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// llama_oracle.h: the reference's program library, loaded beside Berth (oracle.h), as far as tests of models use it.
+// llama_oracle.h: the functions of the reference's libllama that tests of models use, loaded next to Berth (oracle.h).
 #pragma once
 
 #include "support/check.h"
 #include "support/oracle.h"
 
-// As the reference's library returns and takes them; what has no name is left as it comes.
+// Structs that the reference's library returns and takes. Fields that tests do not use are bytes.
 struct reference_model_params {
     char bytes[80];
 };
@@ -14,7 +14,7 @@ struct reference_context_params {
     char bytes[16];
     int32_t n_threads, n_threads_batch;
     char between[16];
-    int32_t flash_attn; // -1 where supported, 0 off, 1 on
+    int32_t flash_attn; // -1: if supported, 0: off, 1: on
     char between_2[48];
     int32_t type_k, type_v;
     char more[16];
@@ -45,7 +45,7 @@ static char reference_text[512];
 
 static void log_keep(int level, const char *text, void *user) {
     (void) user;
-    if (level == 4) { // an error
+    if (level == 4) { // level 4: error
         snprintf(reference_text, sizeof reference_text, "%s", text);
     }
 }

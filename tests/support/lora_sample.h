@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// lora_sample.h: random adapters for the models of model_sample.h, as GGUF files, and with one thing wrong if wanted.
+// lora_sample.h: random adapters for the models of model_sample.h, as GGUF files, optionally with one error.
 #pragma once
 
 #include "model_sample.h"
 
 struct sample_lora {
     int rank;
-    float alpha;           // 0: the key is not there
-    enum ggml_type type;   // of the tensors
+    float alpha;           // 0: no key for alpha
+    enum ggml_type type;   // type of the tensors
     const char *type_key;  // general.type; NULL: adapter
     const char *kind_key;  // adapter.type; NULL: lora
-    const char *arch;      // NULL: the model's
-    const char *leave_out; // a tensor that is not there
-    const char *stray;     // one that no weight has
-    int more;              // columns too many in each half A
+    const char *arch;      // NULL: that of the model
+    const char *leave_out; // tensor to omit
+    const char *stray;     // additional tensor for which the model has no weight
+    int more;              // additional columns in each matrix A
 };
 
 static inline void sample_lora_half(
@@ -34,7 +34,8 @@ static inline void sample_lora_half(
     gguf_add_tensor(g, t);
 }
 
-// Pairs for the queries, the output of attention and the feed-forward part of each layer. The caller unlinks path.
+// Writes pairs of matrices for the queries, the output of attention and the feed-forward part of each layer. The caller deletes the
+// file.
 static inline void sample_lora_write(const struct sample_lora *l, const struct sample_model *m, char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20});
     struct gguf_context *g = gguf_init_empty();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// meta_layer.h: a layer of a model, and how it is split among devices.
+// meta_layer.h: one layer of a model, and its split among devices.
 #pragma once
 
 #include "ggml-alloc.h"
@@ -23,9 +23,9 @@ static inline struct ggml_context *layer_ctx(size_t n) {
 #define LAYER_FF_UNIT 32
 #define LAYER_TOKENS 5
 #define LAYER_CELLS 16
-#define LAYER_MOST 512 // elements of any extent
+#define LAYER_MOST 512 // upper bound of any extent
 
-// Heads of keys and values, of which each serves two of the queries; rows within the feed-forward part.
+// The number of key/value heads, each of which serves two query heads, and the number of rows of the feed-forward part.
 struct layer_dims {
     int64_t kv, ff;
 };
@@ -86,7 +86,7 @@ static inline struct layer layer_new(struct layer_dims dims) {
     return l;
 }
 
-// As libllama splits a model: heads and the rows within the feed-forward part, among n devices.
+// Splits the layer as libllama splits a model: by heads and by rows of the feed-forward part, among n devices.
 static inline struct ggml_backend_meta_split_state layer_state(const struct ggml_tensor *t, void *user) {
     static const struct {
         const char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// meta_split.h: devices made of several CPUs for tests, and random splits that a tensor can have.
+// meta_split.h: composite devices of several CPUs for tests, and random valid splits of tensors.
 #pragma once
 
 #include "ggml-backend-impl.h"
@@ -9,9 +9,9 @@
 struct meta_split {
     uint64_t seed;
     int n;           // devices
-    int only_axis;   // -1: any
-    bool is_plain;   // one segment, each device has some
-    bool may_be_sum; // f32 may be a sum over devices
+    int only_axis;   // -1: any axis
+    bool is_plain;   // one segment, divided about equally
+    bool may_be_sum; // f32 tensors may be sums over devices
     int n_asked;
 };
 
@@ -23,7 +23,7 @@ static inline uint64_t meta_split_hash(const struct meta_split *m, const char *n
     return h;
 }
 
-// Counts along the axis, in units: n_units divided among segments, repetitions and devices.
+// Divides n_units along the axis randomly among segments, repetitions and devices.
 static inline void meta_split_fill(
     struct meta_split *m, struct check_rng *rng, int64_t n_units, int64_t unit, struct ggml_backend_meta_split_state *s) {
     int64_t left = n_units;
@@ -47,7 +47,7 @@ static inline void meta_split_fill(
     }
 }
 
-// The same for the same name.
+// Returns the same state for the same name.
 static inline struct ggml_backend_meta_split_state meta_split_state(const struct ggml_tensor *t, void *user) {
     struct meta_split *m = user;
     struct check_rng rng = check_rng_new(meta_split_hash(m, t->name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// model_sample.h: small models of the llama family with random weights, as GGUF files, and with one thing wrong if wanted.
+// model_sample.h: small models of the llama family with random weights, as GGUF files, optionally with one error.
 #pragma once
 
 #include "check.h"
@@ -14,11 +14,11 @@ struct sample_model {
     int n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_expert;
     int head_size, head_size_v; // 0: n_embd / n_head
     bool has_bias, has_qk_norm, has_output, has_freqs, has_long_freqs;
-    const char *leave_out;                         // tensor or key that is not there
-    const char *twist;                             // tensor that has one column more
-    void (*last)(struct gguf_context *g, void *x); // a last word on the keys
+    const char *leave_out;                         // tensor or key to omit
+    const char *twist;                             // tensor that gets one column too many
+    void (*last)(struct gguf_context *g, void *x); // called last, to change keys
     void *last_arg;
-    uint32_t alignment; // of the tensors in the file, 0: the usual one; 1 makes them begin at odd bytes
+    uint32_t alignment; // alignment of the tensors in the file; 0: the default; 1: tensors start at odd addresses
 };
 
 static inline struct sample_model sample_model_default(void) {
@@ -90,7 +90,7 @@ static inline void sample_u32(const struct sample_model *m, struct gguf_context 
     }
 }
 
-// Writes the model; the caller unlinks path, which must end in XXXXXX.
+// Writes the model. path must end in XXXXXX; the caller deletes the file.
 static inline void sample_model_write(const struct sample_model *m, char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 16 << 20});
     struct gguf_context *g = gguf_init_empty();

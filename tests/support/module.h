@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// module.h: loadable backends for tests, compiled on the spot into a folder of their own. Without a compiler: tests that need
-// them say so and are skipped.
+// module.h: loadable backends for tests, which are compiled at run time into a temporary folder. Without a compiler, tests that
+// need them print a line and are skipped.
 #pragma once
 
 #include <dirent.h>
@@ -53,7 +53,7 @@ static inline const char *module_path(const char *file) {
     return path[i];
 }
 
-// source: a file; flags: further arguments. The file lies in module_dir afterwards.
+// source: path of a file; flags: additional arguments of the compiler. Writes the library to module_dir.
 static inline bool module_compile(const char *file, const char *source, const char *flags) {
     char command[1024];
     snprintf(command, sizeof command, "%s -std=c11 -shared -fPIC -Iinclude -DGGML_BACKEND_DL %s -o %s %s", module_compiler(),
@@ -61,7 +61,7 @@ static inline bool module_compile(const char *file, const char *source, const ch
     return system(command) == 0;
 }
 
-// A backend with no devices: its name, the score it claims (score < 0: none) and its API version.
+// Compiles a backend without devices, with this name, score (below 0: no score function) and API version.
 static inline bool module_write(const char *file, const char *name, int score, int api_version) {
     char source[MODULE_PATH];
     snprintf(source, sizeof source, "%s", module_path("module.c"));

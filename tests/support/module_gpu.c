@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// module_gpu.c: a loadable backend with one device of type GPU, compiled by tests (unit/module.h). It counts its initialisations
-// in the environment, which the program can read, and queries the registry while it is loaded: in the same thread, and with
-// -DASKS_IN_THREAD in a second thread for which it waits.
+// module_gpu.c: a loadable backend with one device of type GPU, which tests compile (support/module.h). It counts its
+// initialisations in an environment variable, which the program can read. It queries the registry while it is loaded: in the same
+// thread, and with -DASKS_IN_THREAD in a second thread for which it waits.
 
 #include "ggml-backend-impl.h"
 

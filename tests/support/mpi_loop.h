@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mpi_loop.h: ranks as threads of one process, which sanitizers and fuzzers can watch: a list of messages for each rank, under one
-// lock. A message is sent when it is in the list, so nothing is ever unsent.
+// mpi_loop.h: ranks as threads of one process, so that sanitizers and fuzzers can check them. Each rank has a list of messages, all
+// under one lock. A message in the list counts as sent, so that no message is ever unsent.
 #pragma once
 
 #include "mpi/transport.h"
@@ -24,7 +24,7 @@ struct mpi_loop {
     struct inbox inboxes[];
 };
 
-// NULL: out of memory.
+// Returns NULL if out of memory.
 static struct mpi_loop *mpi_loop_new(int n_ranks) {
     struct mpi_loop *loop = shim_calloc(1, sizeof *loop + (size_t) n_ranks * sizeof loop->inboxes[0]);
     if (loop == NULL) {
@@ -38,7 +38,7 @@ static struct mpi_loop *mpi_loop_new(int n_ranks) {
     return loop;
 }
 
-// When all transports are closed.
+// Call it after all transports are closed.
 static void mpi_loop_free(struct mpi_loop *loop) {
     for (int i = 0; loop != NULL && i < loop->n; i++) {
         for (struct queued *q = loop->inboxes[i].first, *next; q != NULL; q = next) {
@@ -95,7 +95,7 @@ static void loop_close(struct mpi_transport *t, bool all) {
     (void) all;
 }
 
-// The transport of one rank; alloc and release are set.
+// Opens the transport of one rank. The caller has set alloc and release.
 static bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
     t->rank = rank;
     t->size = loop->n;

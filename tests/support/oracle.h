@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// oracle.h: the reference's libraries beside Berth's in one process, for benchmarks and kernel tests. They are loaded into a
-// namespace of their own with dlmopen, so both sets of ggml_* symbols live side by side. tools/fetch-reference.sh brings
-// them; nothing is fetched here.
+// oracle.h: loads the reference's libraries next to Berth's in one process, for benchmarks and kernel tests. dlmopen loads them
+// into a separate namespace, so that both sets of ggml_* symbols exist at the same time. tools/fetch-reference.sh downloads the
+// libraries; this file downloads nothing.
 //
 //     void *base = oracle_load("libggml-base.so");
 //     if (base == NULL) {
@@ -9,8 +9,8 @@
 //         return 77;
 //     }
 //
-// Sanitizers and a second namespace do not mix: there oracle_load says no. Tests that must run under sanitizers use a
-// process of its own for the reference, as tests/conformance and tests/op do.
+// Sanitizers do not work with a second namespace, so that oracle_load fails there. Tests that must run with sanitizers run the
+// reference in a separate process, as tests/conformance and tests/op do.
 #pragma once
 
 #include "support/oracle_cpus.h"
@@ -31,7 +31,7 @@
 #    define ORACLE_ARCH "none"
 #endif
 #define ORACLE_VERSION "3.22.1"
-#define ORACLE_BUILD "v0.5.0" // in the names of libggml and libllama
+#define ORACLE_BUILD "v0.5.0" // part of the names of libggml and libllama
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #    define ORACLE_SANITIZED 1
@@ -44,11 +44,11 @@
 #    define ORACLE_SANITIZED 0
 #endif
 
-// State of this program: one namespace, loaded once.
+// The state of this program: one namespace, loaded once.
 static struct {
     char dir[PATH_MAX];
     char why[PATH_MAX + 128]; // why the last call failed
-    Lmid_t space;             // of the libraries, once loaded
+    Lmid_t space;             // namespace of the libraries, valid if loaded
     bool loaded;
 } oracle;
 
@@ -56,7 +56,7 @@ static inline const char *oracle_why(void) {
     return oracle.why;
 }
 
-// Whether folder, or the cache layout below it, holds the libraries; then oracle.dir is set.
+// Whether folder, or the cache layout below it, contains the libraries. If so, sets oracle.dir.
 static inline bool oracle_dir_try(const char *folder) {
     static const char *const below[] = {"", "/" ORACLE_ARCH "-" ORACLE_VERSION "/bins/" ORACLE_ARCH};
     for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
@@ -70,7 +70,7 @@ static inline bool oracle_dir_try(const char *folder) {
     return false;
 }
 
-// .cache/reference in path or any folder above it.
+// Searches for .cache/reference in path and in all folders above it.
 static inline bool oracle_dir_above(char *path) {
     for (;;) {
         char folder[PATH_MAX + 32];
@@ -86,7 +86,7 @@ static inline bool oracle_dir_above(char *path) {
     }
 }
 
-// The folder of the reference's libraries: $BERTH_REFERENCE, else the repository's cache; NULL if there is none.
+// Returns the folder of the reference's libraries: $BERTH_REFERENCE, otherwise the repository's cache. NULL: there is none.
 static inline const char *oracle_dir(void) {
     char path[PATH_MAX];
     const char *given = getenv("BERTH_REFERENCE");
@@ -103,14 +103,14 @@ static inline const char *oracle_dir(void) {
             return oracle.dir;
         }
     }
-    snprintf(oracle.why, sizeof(oracle.why), "no reference libraries; tools/fetch-reference.sh brings them");
+    snprintf(oracle.why, sizeof(oracle.why), "no reference libraries; run tools/fetch-reference.sh");
     return NULL;
 }
 
-// One of the reference's libraries, in its namespace. NULL, with oracle_why(), if it cannot be had.
+// Loads one of the reference's libraries into its namespace. Returns NULL, with the reason in oracle_why(), if that fails.
 static inline void *oracle_load(const char *library) {
     if (ORACLE_SANITIZED) {
-        snprintf(oracle.why, sizeof(oracle.why), "sanitizers and the reference do not mix in one process");
+        snprintf(oracle.why, sizeof(oracle.why), "the reference cannot be loaded into a process with sanitizers");
         return NULL;
     }
     const char *dir = oracle_dir();
@@ -130,7 +130,7 @@ static inline void *oracle_load(const char *library) {
     return handle;
 }
 
-// The CPU variant that the reference's own loader would take on this machine; *name is its file. Loads the base as well.
+// Loads the CPU variant that the reference's own loader would select on this machine, and the base library. *name is its file name.
 static inline void *oracle_load_cpu(const char **name) {
     for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(oracle_cpus) / sizeof(oracle_cpus[0]); i++) {
         void *lib = oracle_load(oracle_cpus[i]);

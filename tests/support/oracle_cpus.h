@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// oracle_cpus.h: the reference's CPU libraries, the best first; ggml_backend_score of each says whether it runs here.
+// oracle_cpus.h: the reference's CPU libraries, best first. ggml_backend_score of each reports whether it runs on this machine.
 #pragma once
 
 static const char *const oracle_cpus[] = {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// other_thread.h: does another thread come to an end of what it asks, while this one waits for it?
+// other_thread.h: checks that a function finishes in another thread while the calling thread waits for it.
 #pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <time.h>
 
-#define OTHER_THREAD_S 10 // by then it waits for us
+#define OTHER_THREAD_S 10 // seconds; a function that takes longer waits for the calling thread
 
 static inline bool other_thread_answers(void *(*ask)(void *) ) {
     pthread_t thread;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pipe.h: whole messages through pipes, for tests that talk to a program of their own.
+// pipe.h: sends complete messages through pipes, for tests that communicate with their own program.
 #pragma once
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-// All n bytes, or false at the end of the stream.
+// Reads all n bytes. Returns false at the end of the stream.
 static inline bool pipe_read(int fd, void *data, size_t n) {
     for (char *p = data; n > 0;) {
         const ssize_t got = read(fd, p, n);

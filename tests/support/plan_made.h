@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// plan_made.h: made-up packing problems, for bench-plan and tests. A seed is a problem, on every machine.
+// plan_made.h: generated packing problems for bench-plan and tests. A seed gives the same problem on every machine.
 //
-//   hard      150 to 420 items of the kind of MiniMalloc's instances: a rectangle, cut again and again, some pieces of which are
-//             shortened or taken out, or a heap of pieces of much the same size; one step stays full, so that the optimum is
-//             the height of the rectangle and known. plan_made_hard() promises nothing about greedy methods: ask them.
-//   training  10,000 to 60,000 items of a network and its gradients: activations live from their forward step to their backward
-//             step, so the longest lives begin first; gradients, workspace and what need not be kept live for a few steps.
+//   hard      150 to 420 items like those of MiniMalloc's instances: a rectangle is cut repeatedly, and some pieces are
+//             shortened or removed, or pieces of similar size are stacked. One step stays full, so that the optimum is known:
+//             it is the height of the rectangle. plan_made_hard() does not guarantee that greedy methods fail.
+//   training  10,000 to 60,000 items of a network and its gradients. Activations live from their forward step to their backward
+//             step, so that the longest lifetimes start first. Gradients, workspace and other values live for a few steps.
 #pragma once
 
 #include "base/base.h"
@@ -16,7 +16,7 @@
 struct plan_made {
     struct berth_plan_item *items;
     int64_t n, cap;
-    uint64_t optimum; // 0: not known
+    uint64_t optimum; // 0: unknown
     uint64_t random;
 };
 
@@ -36,7 +36,7 @@ static inline int64_t made_between(struct plan_made *m, int64_t lo, int64_t hi) 
     return lo + made_below(m, hi - lo + 1);
 }
 
-// An item that lives in [lower, upper).
+// Adds an item that lives in [lower, upper).
 static inline void made_add(struct plan_made *m, int64_t lower, int64_t upper, int64_t size) {
     if (m->n == m->cap) {
         m->cap = 2 * m->cap + 256;
@@ -55,10 +55,11 @@ static inline void made_free(struct plan_made *m) {
 
 // ---- hard ----
 
-#define MADE_SIDE 1024 // of the rectangle, in units
-#define MADE_UNIT 1024 // bytes
+#define MADE_SIDE 1024 // side of the rectangle, in units
+#define MADE_UNIT 1024 // bytes per unit
 
-// Pieces cut from a rectangle; half of the cuts go across. Those that are not alive at step full lose a part of their life or go.
+// Cuts a rectangle into pieces; half of the cuts divide lifetimes, the other half sizes. Pieces that are not alive at step full may
+// be shortened or removed.
 static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     made_add(m, 0, MADE_SIDE, MADE_SIDE);
     while (m->n < n) {
@@ -79,7 +80,7 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
             made_add(m, lo, hi, size - at);
         }
     }
-    const int64_t loose = made_between(m, 8, 40); // of 100 pieces: 1 to 12% of the area goes, as in A to E
+    const int64_t loose = made_between(m, 8, 40); // percent of pieces; removes 1 to 12% of the area, as in instances A to E
     for (int64_t i = 0; i < m->n; i++) {
         struct berth_plan_item *it = &m->items[i];
         const int64_t width = it->last - it->first + 1;
@@ -95,7 +96,8 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     }
 }
 
-// The first item that has bytes of [lo, hi) at some step of [from, to), -1: none. Offsets stand in the items.
+// Returns the first item that overlaps bytes [lo, hi) at a step of [from, to), -1: none. The field fixed of the items holds their
+// offsets.
 static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_t to, int64_t lo, int64_t hi) {
     for (int64_t i = 0; i < m->n; i++) {
         const struct berth_plan_item *it = &m->items[i];
@@ -107,7 +109,7 @@ static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_
     return -1;
 }
 
-// Fills the gaps at step full, each by a piece that lives for as long as the gap is there, up to 40 steps before and after.
+// Fills the gaps at step full. Each gap gets a piece that lives as long as the gap exists, up to 40 steps before and after.
 static inline void made_fill(struct plan_made *m, int64_t full) {
     for (int64_t lo = 0; lo < MADE_SIDE;) {
         const int64_t in = made_meets(m, full, full + 1, lo, lo + 1);
@@ -131,7 +133,7 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
     }
 }
 
-// Pieces of much the same size, each as low as it goes where it falls; then step full is filled up.
+// Stacks pieces of similar size, each at the lowest offset above the pieces placed so far. Then fills step full.
 static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
     int64_t *sky = calloc(MADE_SIDE, sizeof *sky);
     if (sky == NULL) {
@@ -170,17 +172,17 @@ static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
     }
     for (int64_t i = 0; i < m->n; i++) {
         m->items[i].size *= MADE_UNIT;
-        m->items[i].fixed = 0; // it was where the made plan has it
+        m->items[i].fixed = 0; // it held the offset in the generated plan
     }
 }
 
 // ---- training ----
 
-// A network of blocks of ops: what its sizes are and what is kept.
+// A network of blocks of ops: its sizes, and which values it keeps.
 struct made_net {
-    int64_t n_blocks, n_ops; // ops a block
+    int64_t n_blocks, n_ops; // n_ops: ops per block
     int64_t tokens;          // elements of the smallest activation
-    int kind;                // 0: equal blocks, 1: stages that halve, 2: every block of its own, 3: every op of its own
+    int kind;                // 0: equal blocks, 1: stages whose sizes halve, 2: all blocks differ, 3: all ops differ
     int keeps_grads;         // gradients of weights live until the end
 };
 
@@ -197,8 +199,8 @@ static inline int64_t made_size(struct plan_made *m, const struct made_net *net,
     return (size / 512 + 1) * 512;
 }
 
-// Forward: op k of block b runs at step b * n_ops + k. Backward: the same in turn, two steps an op, from step n_blocks * n_ops
-// on.
+// Forward: op k of block b runs at step b * n_ops + k. Backward: the ops run in reverse order, two steps per op, from step n_blocks
+// * n_ops on.
 static inline void made_op(struct plan_made *m, const struct made_net *net, int64_t b, int64_t k) {
     const int64_t n_forward = net->n_blocks * net->n_ops, end = 3 * n_forward;
     const int64_t at = b * net->n_ops + k, back = n_forward + 2 * (n_forward - 1 - at);
@@ -206,11 +208,11 @@ static inline void made_op(struct plan_made *m, const struct made_net *net, int6
     const int64_t size = made_size(m, net, b, k, &is_small);
     const bool is_kept = is_small || (k * 7 + b * (net->kind == 2)) % 3 != 0;
     made_add(m, at, is_kept ? back + 2 : at + made_between(m, 2, 4), size);
-    if (k == 0) { // what the block adds to is kept for the block's end
+    if (k == 0) { // the residual is kept until the end of the block
         made_add(m, at, at + net->n_ops, net->tokens / 512 * 512 + 512);
     }
     made_add(m, back, back + 2 + made_between(m, 0, k == net->n_ops - 1 ? 2 * net->n_ops : 5), size);
-    if (k % 2 == 0) { // a weight's gradient, and the room to work it out
+    if (k % 2 == 0) { // the gradient of a weight, and its workspace
         const int64_t weight = (net->tokens / made_between(m, 2, 9) / 512 + 1) * 512;
         made_add(m, back + 1, net->keeps_grads ? end : back + 3, weight);
         made_add(m, back, back + 1, 512 * made_between(m, 1, 1 + size / 1024));

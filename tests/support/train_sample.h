@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train_sample.h: a small model, a small text and a run over them, for tests of training.
+// train_sample.h: a small model, a small text and a training run, for tests of training.
 #pragma once
 
 #include "support/model_sample.h"
@@ -14,7 +14,7 @@ static char model_path[] = "/tmp/berth-model-XXXXXX";
 static const struct train_params usual = {
     .n_ctx = N_CTX, .n_seq = 2, .n_steps = 6, .n_warmup = 2, .lr = 1e-2f, .decay = 0.01f, .clip = 1, .alpha = 8, .seed = 7};
 
-// A text that repeats itself, with some noise.
+// A text that repeats, with some noise.
 static inline bool data_make(struct train_data *data, struct model_error *error) {
     struct check_rng r = check_rng_new(5);
     *data = (struct train_data){0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vocab_sample.h: vocabularies to test tokenizers with: byte-pair encoding learned here from a few sentences, and texts of all
-// kinds of characters.
+// vocab_sample.h: vocabularies for tests of tokenizers: a byte-pair encoding that is learned here from a few sentences, and texts
+// with all kinds of characters.
 #pragma once
 
 #include "check.h"
@@ -45,7 +45,8 @@ static inline void sample_token(struct sample_vocab *v, const char *text, size_t
     v->tokens[v->n_tokens++] = sample_copy(text, size);
 }
 
-// Learns merges: the most frequent pair of neighbours within a word of the plainest rule, again and again.
+// Learns merges: repeatedly merges the most frequent pair of adjacent pieces within a word. Words start at single spaces and
+// newlines.
 static inline void sample_learn(struct sample_vocab *v) {
     char *pieces[sizeof sample_text];
     bool starts[sizeof sample_text];
@@ -100,7 +101,7 @@ static inline void sample_learn(struct sample_vocab *v) {
     }
 }
 
-// Then any two of some characters of all kinds: a word that is cut at another place shows.
+// Adds merges of all pairs of 24 characters of all kinds, so that tests detect a word that is split at the wrong position.
 static inline void sample_pairs(struct sample_vocab *v) {
     static const char some[] = "sStlLrReEx17 \n\t\r.!'=$+-_";
     _Static_assert(sizeof some == 24 + 1, "24 characters");
@@ -112,7 +113,7 @@ static inline void sample_pairs(struct sample_vocab *v) {
         const size_t n_next = utf8_put(byte_to_char((uint8_t) some[i % 24]), merge + n + 1);
         memcpy(whole + n, merge + n + 1, n_next);
         whole[n + n_next] = '\0';
-        bool is_known = false; // by learning
+        bool is_known = false; // learned already
         for (size_t k = 0; k < v->n_tokens; k++) {
             is_known = is_known || strcmp(v->tokens[k], whole) == 0;
         }
@@ -145,7 +146,7 @@ static inline void sample_vocab_fini(struct sample_vocab *v) {
     }
 }
 
-// The keys of a GPT-2 tokenizer that cuts words as `pre` says.
+// Returns the keys of a GPT-2 tokenizer with the pre-tokenizer `pre`.
 static inline struct gguf_context *sample_vocab_keys(const struct sample_vocab *v, const char *pre) {
     struct gguf_context *g = gguf_init_empty();
     gguf_set_val_str(g, "general.architecture", "llama");
@@ -160,7 +161,7 @@ static inline struct gguf_context *sample_vocab_keys(const struct sample_vocab *
     return g;
 }
 
-// A text put together by chance. Valid UTF-8 unless with_wrong.
+// Writes a random text. It is valid UTF-8 unless with_wrong.
 static inline size_t sample_random_text(struct check_rng *r, char *out, size_t cap, bool with_wrong) {
     static const char *const parts[] = {" ", " ", "  ", "\n", "\r\n", "\t", "the", "ship", "harbour", "'s", "'S", "'ll", "'RE",
         "'", "it's", "1", "23", "456", "7890", ".", ",", "!?", "==", "$", "+", "\xC3\xA4", "\xC3\x9F", "caf\xC3\xA9",

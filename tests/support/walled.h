@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// walled.h: memory that ends where its size says: a page that cannot be touched follows.
+// walled.h: memory that is followed by an inaccessible page.
 #pragma once
 
 #include "support/check.h"
@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define WALL 65536 // no machine has larger pages
+#define WALL 65536 // bytes; no machine has larger pages
 
 static inline size_t walled_all(size_t size) {
     return (size + WALL - 1) / WALL * WALL + WALL;
 }
 
-// size bytes, of whatever alignment that gives. They and what lies before them are NaN in every float type.
+// Returns size bytes, with the alignment that results from their size. They and the bytes before them are NaN in every float type.
 static inline void *walled(size_t size) {
     const size_t all = walled_all(size);
     char *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// wide.c: a graph in double: the table of ops, the values of its tensors, and the run over its nodes.
+// wide.c: a graph in double precision: the table of ops, the values of the tensors, and the loop over the nodes.
 
 #include "support/wide.h"
 
@@ -60,8 +60,8 @@ const struct ggml_tensor *wide_base(const struct ggml_tensor *view) {
     return t;
 }
 
-// A dense leaf, exactly.
-static void load(const struct ggml_tensor *t, double *y) {
+// Loads a contiguous leaf without rounding.
+static void leaf_load(const struct ggml_tensor *t, double *y) {
     const int64_t n = ggml_nelements(t);
     if (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64) {
         for (int64_t i = 0; i < n; i++) {
@@ -85,7 +85,7 @@ static void add_value(struct wide *w, const struct ggml_tensor *t) {
     struct value *v = &w->values[w->n_values++];
     *v = (struct value){.t = t, .y = calloc((size_t) ggml_nelements(t), sizeof *v->y)};
     if (t->op == GGML_OP_NONE) {
-        load(t, v->y);
+        leaf_load(t, v->y);
         return;
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {

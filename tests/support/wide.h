@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// wide.h: a graph computed once more, in double and by plain loops: what gradients are measured on. Nothing of src/cpu is in it.
-// Each tensor is an array of doubles in the order of its elements, whatever its strides and its type; leaves are taken as they
-// are, ids too. Ops without a row in wide_ops (wide.c) are not known.
+// wide.h: evaluates a graph a second time, in double precision and with simple loops. Tests measure gradients on it by finite
+// differences. It uses nothing of src/cpu. Each tensor is an array of doubles in the order of its elements, for any strides and
+// type. Leaves, including ids, are converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
 #pragma once
 
 #include "core/op_params.h"
@@ -12,19 +12,19 @@
 
 struct wide;
 
-// Of a graph whose leaves have their numbers. NULL: an op has no row, its name is in *missing.
+// The leaves of the graph must have their data. Returns NULL if an op has no row in wide_ops; its name is in *missing.
 struct wide *wide_new(struct ggml_cgraph *graph, const char **missing);
 void wide_free(struct wide *w);
-// The values of a tensor of the graph; those of leaves and parameters may be changed before the next run.
+// Returns the values of a tensor of the graph. The values of leaves and parameters may be changed before the next wide_run.
 double *wide_of(const struct wide *w, const struct ggml_tensor *t);
 void wide_run(struct wide *w);
 
-// ---- for the functions of ops ----
+// ---- for the functions of single ops ----
 
-// y: the result's elements. x[i]: those of source i, NULL where there is none.
+// y: the elements of the result. x[i]: the elements of source i, NULL if there is none.
 typedef void (*wide_op_t)(const struct ggml_tensor *t, double *y, const double *const *x);
 
-// A place in a tensor: its number in the order of elements, and its coordinates.
+// An element of a tensor: its index in the order of elements, and its coordinates.
 struct wide_at {
     int64_t n, i0, i1, i2, i3;
 };
@@ -49,15 +49,15 @@ static inline int64_t wide_index(const struct ggml_tensor *t, int64_t i0, int64_
     return ((i3 * t->ne[2] + i2) * t->ne[1] + i1) * t->ne[0] + i0;
 }
 
-// The same for a tensor that is repeated as often as needed.
+// wide_index for a tensor that is repeated: the coordinates wrap around.
 static inline int64_t wide_round(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return wide_index(t, i0 % t->ne[0], i1 % t->ne[1], i2 % t->ne[2], i3 % t->ne[3]);
 }
 
-// Where a view's bytes are counted from: the nearest tensor above it whose elements lie in order.
+// Returns the tensor to which the byte offset of a view is relative: the nearest source that is contiguous.
 const struct ggml_tensor *wide_base(const struct ggml_tensor *view);
 
-// The slope of ALiBi for a head; 1 without.
+// Returns the ALiBi slope of a head, 1 without ALiBi.
 double wide_slope(double max_bias, int64_t head, int64_t n_head);
 double wide_unary(enum ggml_unary_op op, double x);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// wide_eltwise.c: ops of single elements, in double.
+// wide_eltwise.c: elementwise ops, in double precision.
 
 #include "support/wide.h"
 
 typedef struct ggml_tensor T;
 
-// Moves that keep the order of elements: DUP, CPY, CONT, RESHAPE.
+// Ops that keep the order of elements: DUP, CPY, CONT, RESHAPE.
 void wide_copy(const T *t, double *y, const double *const *x) {
     memcpy(y, x[0], (size_t) ggml_nelements(t) * sizeof *y);
 }
@@ -37,7 +37,7 @@ void wide_add_id(const T *t, double *y, const double *const *x) {
     }
 }
 
-// Where ACC and SET put an element of their second source.
+// Returns the index to which ACC and SET write an element of their second source.
 static int64_t part_index(const T *t, struct wide_at p) {
     const int32_t *nb = t->op_params;
     return (p.i1 * nb[0] + p.i2 * nb[1] + p.i3 * nb[2] + nb[3]) / (int64_t) sizeof(float) + p.i0;

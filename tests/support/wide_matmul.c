@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// wide_matmul.c: products, attention, rotations, convolutions and pools, in double.
+// wide_matmul.c: products, attention, RoPE, convolutions and pooling, in double precision.
 
 #include "support/wide.h"
 
@@ -20,7 +20,7 @@ void wide_mul_mat(const T *t, double *y, const double *const *x) {
     }
 }
 
-// t[m, slot, token]: the expert that ids[slot, token] names.
+// t[m, slot, token] uses the expert ids[slot, token].
 void wide_mul_mat_id(const T *t, double *y, const double *const *x) {
     const T *as = t->src[0], *b = t->src[1];
     WIDE_EACH(t, p) {
@@ -45,7 +45,8 @@ void wide_out_prod(const T *t, double *y, const double *const *x) {
 
 // ---- attention ----
 
-// Press et al., arXiv 2108.12409: powers of one number for the first 2^k heads, of its root, every other one, for the rest.
+// Press et al., arXiv 2108.12409: the slopes of the first 2^k heads are powers of one number. Those of the other heads are every
+// other power of its square root.
 double wide_slope(double max_bias, int64_t head, int64_t n_head) {
     if (max_bias == 0) {
         return 1;
@@ -55,16 +56,16 @@ double wide_slope(double max_bias, int64_t head, int64_t n_head) {
                     : pow(2, -max_bias / 2 / (double) n * (double) (2 * (head - n) + 1));
 }
 
-// In place. A sink takes part in the sum and is no element.
+// Works in place. A sink adds to the sum but is not an element.
 static void softmax_row(int64_t n, double *y, const double *sink) {
-    double most = sink != NULL ? *sink : -INFINITY, sum = 0;
+    double max = sink != NULL ? *sink : -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        most = fmax(most, y[i]);
+        max = fmax(max, y[i]);
     }
     for (int64_t i = 0; i < n; i++) {
-        sum += y[i] = exp(y[i] - most);
+        sum += y[i] = exp(y[i] - max);
     }
-    sum += sink != NULL ? exp(*sink - most) : 0;
+    sum += sink != NULL ? exp(*sink - max) : 0;
     for (int64_t i = 0; i < n; i++) {
         y[i] /= sum;
     }
@@ -83,7 +84,7 @@ void wide_soft_max(const T *t, double *y, const double *const *x) {
     }
 }
 
-// The probabilities of one query.
+// Computes the probabilities of one query.
 static void attn_row(const T *t, double *row, const double *const *x, int64_t token, int64_t head, int64_t seq) {
     const T *q = t->src[0], *k = t->src[1];
     const double scale = (double) param_f32(t, 0), slope = wide_slope((double) param_f32(t, 1), head, q->ne[2]),
@@ -116,14 +117,14 @@ void wide_flash_attn_ext(const T *t, double *y, const double *const *x) {
     free(row);
 }
 
-// ---- rotations ----
+// ---- RoPE ----
 
-static double yarn_pair(const T *t, double turns) {
+static double yarn_pair(const T *t, double n_rot) {
     const double n_dims = t->op_params[1], base = (double) param_f32(t, 5);
-    return n_dims * log(t->op_params[4] / (turns * 2 * 3.14159265358979323846)) / (2 * log(base));
+    return n_dims * log(t->op_params[4] / (n_rot * 2 * 3.14159265358979323846)) / (2 * log(base));
 }
 
-// Which of the four positions of M-RoPE turns a pair.
+// Returns which of the four positions of M-RoPE rotates a pair.
 static int rope_section(const T *t, int64_t pair) {
     const int32_t *s = t->op_params + 11;
     const int64_t at = pair % (s[0] + s[1] + s[2] + s[3]);
@@ -148,16 +149,16 @@ static double rope_angle(const T *t, const double *const *x, int64_t pair, int64
     return scaled * (1 - mix) + plain * mix;
 }
 
-// ROPE and, by the angles' opposite, ROPE_BACK.
+// Computes ROPE, and with negated angles ROPE_BACK.
 void wide_rope(const T *t, double *y, const double *const *x) {
     const int64_t n_dims = t->op_params[1], first = t->op_params[15], mode = t->op_params[2];
-    const bool halves = mode != GGML_ROPE_TYPE_NORMAL;
+    const bool neox_order = mode != GGML_ROPE_TYPE_NORMAL;
     const double ext = (double) param_f32(t, 7), sign = t->op == GGML_OP_ROPE_BACK ? -1 : 1;
     const double length = (double) param_f32(t, 8) * (ext != 0 ? 1 + 0.1 * log(1 / (double) param_f32(t, 6)) : 1);
     memcpy(y, x[0], (size_t) ggml_nelements(t) * sizeof *y);
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
         for (int64_t i = 0; i < n_dims / 2; i++) {
-            const int64_t a = r * t->ne[0] + first + (halves ? i : 2 * i), b = a + (halves ? n_dims / 2 : 1);
+            const int64_t a = r * t->ne[0] + first + (neox_order ? i : 2 * i), b = a + (neox_order ? n_dims / 2 : 1);
             const double angle = rope_angle(t, x, i, r / t->ne[1] % t->ne[2]);
             const double c = length * cos(angle), s = sign * length * sin(angle);
             y[a] = x[0][a] * c - x[0][b] * s;
@@ -168,27 +169,27 @@ void wide_rope(const T *t, double *y, const double *const *x) {
 
 // ---- convolutions ----
 
-// A pixel of data [width, height, channel, picture]; 0 beside them.
-static double pixel(const T *data, const double *x, int64_t i0, int64_t i1, int64_t channel, int64_t picture) {
+// Returns a pixel of data [width, height, channel, image], 0 outside the image.
+static double pixel(const T *data, const double *x, int64_t i0, int64_t i1, int64_t channel, int64_t image) {
     const bool inside = i0 >= 0 && i0 < data->ne[0] && i1 >= 0 && i1 < data->ne[1];
-    return inside ? x[wide_index(data, i0, i1, channel, picture)] : 0;
+    return inside ? x[wide_index(data, i0, i1, channel, image)] : 0;
 }
 
-// The pixel under place (k0, k1) of the kernel for place (i0, i1) of the result; op_params: strides, pads, dilations.
-static double under(
-    const T *t, const double *x, int64_t i0, int64_t i1, int64_t k0, int64_t k1, int64_t channel, int64_t picture) {
+// Returns the pixel at element (k0, k1) of the kernel for element (i0, i1) of the result. op_params: strides, pads, dilations.
+static double pixel_at_kernel(
+    const T *t, const double *x, int64_t i0, int64_t i1, int64_t k0, int64_t k1, int64_t channel, int64_t image) {
     const int32_t *w = t->op_params;
-    return pixel(t->src[1], x, i0 * w[0] + k0 * w[4] - w[2], i1 * w[1] + k1 * w[5] - w[3], channel, picture);
+    return pixel(t->src[1], x, i0 * w[0] + k0 * w[4] - w[2], i1 * w[1] + k1 * w[5] - w[3], channel, image);
 }
 
-// A column has width, height and channels of the kernel. In one dimension data are [length, channel, row].
+// A column has the width, height and channels of the kernel. In one dimension, the data is [length, channel, row].
 void wide_im2col(const T *t, double *y, const double *const *x) {
     const T *kernel = t->src[0], *data = t->src[1];
     const int32_t *w = t->op_params;
     const int64_t n0 = kernel->ne[0], n1 = kernel->ne[1];
     WIDE_EACH(t, p) {
         if (w[6] != 0) {
-            y[p.n] = under(t, x[1], p.i1, p.i2, p.i0 % n0, p.i0 / n0 % n1, p.i0 / n0 / n1, p.i3);
+            y[p.n] = pixel_at_kernel(t, x[1], p.i1, p.i2, p.i0 % n0, p.i0 / n0 % n1, p.i0 / n0 / n1, p.i3);
         } else {
             const int64_t at = p.i1 * w[0] + p.i0 % n0 * w[4] - w[2];
             y[p.n] = at >= 0 && at < data->ne[0] ? x[1][wide_index(data, at, p.i0 / n0, p.i2, 0)] : 0;
@@ -202,7 +203,7 @@ void wide_conv_2d(const T *t, double *y, const double *const *x) {
         y[p.n] = 0;
         WIDE_EACH(kernel, k) {
             if (k.i3 == p.i2) {
-                y[p.n] += x[0][k.n] * under(t, x[1], p.i0, p.i1, k.i0, k.i1, k.i2, p.i3);
+                y[p.n] += x[0][k.n] * pixel_at_kernel(t, x[1], p.i0, p.i1, k.i0, k.i1, k.i2, p.i3);
             }
         }
     }
@@ -214,7 +215,7 @@ void wide_conv_2d_dw(const T *t, double *y, const double *const *x) {
         y[p.n] = 0;
         WIDE_EACH(kernel, k) {
             if (k.i3 == p.i2) {
-                y[p.n] += x[0][k.n] * under(t, x[1], p.i0, p.i1, k.i0, k.i1, p.i2, p.i3);
+                y[p.n] += x[0][k.n] * pixel_at_kernel(t, x[1], p.i0, p.i1, k.i0, k.i1, p.i2, p.i3);
             }
         }
     }
@@ -231,7 +232,7 @@ void wide_conv_transpose_1d(const T *t, double *y, const double *const *x) {
     }
 }
 
-// kernel: [k0, k1, out, in], data: [width, height, in, picture]
+// kernel: [k0, k1, out, in], data: [width, height, in, image]
 void wide_conv_transpose_2d(const T *t, double *y, const double *const *x) {
     const T *kernel = t->src[0];
     const int64_t stride = t->op_params[0];
@@ -245,25 +246,25 @@ void wide_conv_transpose_2d(const T *t, double *y, const double *const *x) {
     }
 }
 
-// ---- pools ----
+// ---- pooling ----
 
-// Maxima do not look beside the picture; means of pictures count zeros there, those of rows do not.
+// Maxima ignore elements outside the image. Means of images count them as zeros, means of rows do not count them.
 static void pool(const T *t, double *y, const double *x, const int32_t k[2], const int32_t stride[2], const int32_t pad[2]) {
     const T *a = t->src[0];
     const bool is_max = t->op_params[0] == GGML_OP_POOL_MAX;
     WIDE_EACH(t, p) {
-        double most = -INFINITY, sum = 0;
+        double max = -INFINITY, sum = 0;
         int n_inside = 0;
         for (int64_t n = 0; n < (int64_t) k[0] * k[1]; n++) {
             const int64_t i0 = p.i0 * stride[0] - pad[0] + n % k[0], i1 = p.i1 * stride[1] - pad[1] + n / k[0];
             if (i0 >= 0 && i0 < a->ne[0] && i1 >= 0 && i1 < a->ne[1]) {
                 const double v = x[wide_index(a, i0, i1, p.i2, p.i3)];
-                most = fmax(most, v);
+                max = fmax(max, v);
                 sum += v;
                 n_inside++;
             }
         }
-        y[p.n] = is_max ? most : sum / (t->op == GGML_OP_POOL_1D ? n_inside : k[0] * k[1]);
+        y[p.n] = is_max ? max : sum / (t->op == GGML_OP_POOL_1D ? n_inside : k[0] * k[1]);
     }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// wide_rows.c: ops that move elements, sum them or scale rows by their length, in double.
+// wide_rows.c: ops that move elements, sum them or normalise rows, in double precision.
 
 #include "support/wide.h"
 
 typedef struct ggml_tensor T;
 
-// ---- other looks ----
+// ---- views ----
 
 void wide_view(const T *t, double *y, const double *const *x) {
     const T *base = wide_base(t);
@@ -17,7 +17,7 @@ void wide_view(const T *t, double *y, const double *const *x) {
 }
 
 void wide_permute(const T *t, double *y, const double *const *x) {
-    const int32_t *axis = t->op_params; // of the result, by the source's
+    const int32_t *axis = t->op_params; // axis of the result for each axis of the source
     WIDE_EACH(t, p) {
         const int64_t at[] = {p.i0, p.i1, p.i2, p.i3};
         y[p.n] = x[0][wide_index(t->src[0], at[axis[0]], at[axis[1]], at[axis[2]], at[axis[3]])];
@@ -30,7 +30,7 @@ void wide_transpose(const T *t, double *y, const double *const *x) {
     }
 }
 
-// ---- sums and their opposite ----
+// ---- sums and repetition ----
 
 static void clear(const T *t, double *y) {
     memset(y, 0, (size_t) ggml_nelements(t) * sizeof *y);
@@ -87,7 +87,7 @@ void wide_concat(const T *t, double *y, const double *const *x) {
     }
 }
 
-// ---- picking and placing rows ----
+// ---- reading and writing selected rows ----
 
 void wide_get_rows(const T *t, double *y, const double *const *x) {
     WIDE_EACH(t, p) {
@@ -103,7 +103,7 @@ void wide_get_rows_back(const T *t, double *y, const double *const *x) {
     }
 }
 
-// Sources: rows, their places, what they are put into.
+// The sources are the rows, their indices and the target.
 void wide_set_rows(const T *t, double *y, const double *const *x) {
     memcpy(y, x[2], (size_t) ggml_nelements(t) * sizeof *y);
     WIDE_EACH(t->src[0], p) {
@@ -112,7 +112,7 @@ void wide_set_rows(const T *t, double *y, const double *const *x) {
     }
 }
 
-// ---- diagonals, shifts ----
+// ---- diagonals, shifts, resizing ----
 
 void wide_diag(const T *t, double *y, const double *const *x) {
     WIDE_EACH(t, p) {
@@ -142,7 +142,7 @@ void wide_roll(const T *t, double *y, const double *const *x) {
     }
 }
 
-// op_params: zeros before and after, by dimension.
+// op_params: number of zeros before and after, for each dimension.
 void wide_pad(const T *t, double *y, const double *const *x) {
     const T *a = t->src[0];
     WIDE_EACH(t, p) {
@@ -156,7 +156,7 @@ void wide_pad(const T *t, double *y, const double *const *x) {
     }
 }
 
-// The nearest pixel, whole factors.
+// Takes the nearest pixel. The factors are integers.
 void wide_upscale(const T *t, double *y, const double *const *x) {
     const T *a = t->src[0];
     WIDE_EACH(t, p) {
@@ -164,11 +164,11 @@ void wide_upscale(const T *t, double *y, const double *const *x) {
     }
 }
 
-// ---- norms, of n numbers ----
+// ---- norms ----
 
-static void scale_row(int64_t n, double *y, const double *x, double less, double by) {
+static void scale_row(int64_t n, double *y, const double *x, double offset, double factor) {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = (x[i] - less) * by;
+        y[i] = (x[i] - offset) * factor;
     }
 }
 
@@ -180,10 +180,10 @@ static double mean_of(int64_t n, const double *x) {
     return sum / (double) n;
 }
 
-static double squares_of(int64_t n, const double *x, double less) {
+static double squares_of(int64_t n, const double *x, double offset) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        sum += (x[i] - less) * (x[i] - less);
+        sum += (x[i] - offset) * (x[i] - offset);
     }
     return sum;
 }
@@ -207,7 +207,7 @@ void wide_rms_norm(const T *t, double *y, const double *const *x) {
     }
 }
 
-// Channels go evenly into the groups.
+// The number of channels is a multiple of the number of groups.
 void wide_group_norm(const T *t, double *y, const double *const *x) {
     const int64_t n_groups = t->op_params[0], n = t->ne[0] * t->ne[1] * (t->ne[2] / n_groups);
     for (int64_t g = 0; g < n_groups * t->ne[3]; g++) {
@@ -225,7 +225,7 @@ void wide_l2_norm(const T *t, double *y, const double *const *x) {
 
 // ---- the loss ----
 
-// Mean over rows of -sum(label log softmax(x)).
+// The mean over rows of -sum(label log softmax(x)).
 void wide_cross_entropy_loss(const T *t, double *y, const double *const *x) {
     const int64_t n = t->src[0]->ne[0], n_rows = ggml_nrows(t->src[0]);
     y[0] = 0;
