@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.h: what others build on the graph allocator: plans for records of theirs, buffers for these, places in them. Pools and
-// chunks stay inside (galloc.h).
+// alloc.h: the interface of the graph allocator for other folders: plans for records that the caller owns, buffers for these plans,
+// and addresses in them. Pools and chunks are internal (galloc.h).
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -8,46 +8,49 @@
 
 struct galloc_plan;
 
-// has_places: with room for the addresses of all rows, of a plan that the allocator itself applies to graphs.
+// has_places: the plan stores the addresses of all rows, as plans that the allocator applies to graphs do.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// What the plan of somebody else's record keeps of it, to be filled by them: columns for n_rows rows, room for n_steps steps.
-// rows NULL: out of memory.
+// Reserves the columns that a plan stores for a record of the caller: n_rows rows and n_steps steps, which the caller fills. rows
+// is NULL if out of memory.
 struct galloc_columns {
     struct lifetime_row *rows;
     int32_t *steps;
 };
 struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t n_rows, size_t n_steps) BERTH_MUST_USE;
-// Lifetimes and offsets for a whole record, appended rows and all, whose columns are filled. The record is looked at no later,
-// but its tensors are, when the plan is saved. No buffer is touched.
+// Computes lifetimes and offsets for a complete record, including appended rows, whose columns are filled. The record may change
+// afterwards, but its tensors must be alive when the plan is saved. It allocates no buffer.
 enum ggml_status berth_galloc_plan_make(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) BERTH_MUST_USE;
-// Lets a plan that was just made know its record's rows and edges, as they are with what was appended.
+// Stores the rows and edges of the record, including appended ones, in a plan that was just made.
 bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) BERTH_MUST_USE;
-// Is the record, with these columns and this order, of a graph with the rows and edges that the plan remembers, in which nothing
-// is larger? Then the plan is one for it, and for its tensors. No heap memory.
-bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
+// Returns true if the plan is valid for the record with these columns and this order: the graph has the rows and edges that the
+// plan stores, and no tensor is larger. The plan then refers to the tensors of this record. It allocates no memory.
+bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order);
-// Is every graph that the other plan takes one that this plan takes? Both remember.
+// Returns true if this plan accepts every graph that the other plan accepts. Both must store their rows and edges
+// (berth_galloc_plan_remember).
 bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
-// A new plan with columns for as many rows and steps.
+// Returns a new plan with columns for the same number of rows and steps.
 struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan);
-// What each buffer needs; buffers of one type share a pool, and the first of them stands for it.
+// Computes the bytes that each buffer requires. Buffers of one type share a pool; the first of them gets its size, the others get
+// 0.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
-// Of a buffer; NULL: the plan is none.
+// Returns the report of a buffer. NULL: the plan has no offsets.
 const struct berth_plan_report *berth_galloc_plan_report(
     const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int buf);
-// As JSON (galloc_json.c); the graph's tensors must be alive.
+// Writes the plan as JSON (galloc_json.c). The tensors of the graph must be alive.
 enum ggml_status berth_galloc_plan_save(
     const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) BERTH_MUST_USE;
 
-// Buffers large enough for the plan. On failure the allocator holds what it held, or as much.
+// Allocates buffers large enough for the plan. On failure the allocator keeps its buffers, or has new ones of the same size.
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
-// Counts changes of buffers, from 1: places are good for as long as it stays.
+// Counts the changes of buffers, starting at 1. Addresses are valid while the value does not change.
 uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc);
-// Where the memory of a row lies that is no view and no other's double; buffer NULL: it has none of the plan.
+// Returns the address of a row that is neither a view nor a second listing of a tensor. buffer is NULL if the plan gave it no
+// memory.
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row);
 
 bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
-// Memory in buffers of the allocator is nobody else's.
+// Rules for records: memory in buffers of the allocator belongs to no caller.
 struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc);

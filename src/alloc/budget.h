@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget.h: graphs under a budget: budget_ops.c makes the solver's ops of a graph, budget_graph.c a graph of its schedule.
+// budget.h: graphs under a memory limit. budget_ops.c translates a graph to ops of the solver; budget_graph.c translates the
+// solver's schedule to a graph.
 #pragma once
 
 #include "berth-budget-graph.h"
@@ -7,26 +8,26 @@
 #include "ggml-backend-impl.h"
 #include "record/record.h"
 
-#define BUDGET_FLOPS_A_NODE 4096 // for coming by at all
+#define BUDGET_FLOPS_PER_NODE 4096 // fixed cost per node
 
 struct graph_sizes {
-    ggml_backend_buffer_type_t buft; // where tensors without memory go
+    ggml_backend_buffer_type_t buft; // buffer type of tensors without memory
     size_t align;
 };
 
 struct graph_ops {
-    struct record_list list; // every tensor that the graph names, the nodes first
+    struct record_list list; // every tensor of the graph, the nodes first
     int32_t n_nodes;
-    struct berth_arrays mem; // of the following
-    int32_t *op_of;          // [list.n] -1: a view, or memory of somebody else
-    bool *is_mutable;        // [list.n] memory that a node writes which did not make it
-    int32_t *writer;         // [list.n] the first op that writes it, of memory that changes
-    bool is_one;             // all that runs once is of one group
-    int32_t *group;          // [list.n] of memory that changes, on the way to the one that stands for its group
+    struct berth_arrays mem; // owns the arrays below
+    int32_t *op_of;          // [list.n] -1: a view, or a tensor with memory of the caller
+    bool *is_mutable;        // [list.n] memory that a node other than its producer writes
+    int32_t *writer;         // [list.n] first op that writes the memory, if is_mutable
+    bool is_one_group;       // all ops that run once belong to one group
+    int32_t *group;          // [list.n] union-find parent of is_mutable memory
     struct berth_budget_op *ops;
-    struct ggml_tensor **tensors; // [n] of each op
+    struct ggml_tensor **tensors; // [n] tensor of each op
     int32_t *srcs;
-    int32_t *n_views; // [n] tensors that look at the op's value
+    int32_t *n_views; // [n] number of views of the op's value
     int32_t n;
 };
 

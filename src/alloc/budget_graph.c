@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// budget_graph.c: a graph that keeps a budget: nodes in the order of the solver's schedule, what runs again and what moves as
-// nodes of their own, and readers that look at the copy that is there. The allocator has the last word on bytes: where it needs
-// more than the solver thought, the solver is asked for less.
+// budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. The nodes run in the order of the
+// schedule. Recomputed ops and spills are additional nodes, and readers read the copy that exists at their step. The allocator
+// decides the final size: if it needs more than the solver computed, the solver runs with a lower limit.
 
 #include "alloc/alloc.h"
 #include "alloc/budget.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define N_TRIES 12
-#define FLOPS_A_BYTE 4 // of a move that the CPU makes: it reads and writes
+#define FLOPS_PER_BYTE 4 // default cost of spilling, for a copy by the CPU, which reads and writes
 
-// A source that was another before.
+// A source of a tensor before the rewrite.
 struct undo {
     struct ggml_tensor *tensor;
     struct ggml_tensor *src;
@@ -24,33 +24,35 @@ struct rewrite {
     const struct graph_ops *o;
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
-    struct berth_arrays mem;              // of the following, but undos
-    struct ggml_tensor **now;             // [n] the tensor that has the op's value
-    struct ggml_tensor **out;             // [n] its copy in the other pool
-    bool *has_run;                        // [n]
-    struct ggml_tensor **look, **look_at; // [list.n] the copy of a view, and whose value it looks at
+    struct berth_arrays mem;                          // owns the arrays below except undos
+    struct ggml_tensor **current;                     // [n] tensor that holds the op's value at this point of the schedule
+    struct ggml_tensor **out;                         // [n] copy of the value in the other pool
+    bool *has_run;                                    // [n]
+    struct ggml_tensor **view_copies, **view_copy_of; // [list.n] copy of a view, and the tensor that the copy is a view of
     struct undo *undos;
     size_t n_undos, undos_cap;
 };
 
-// A tensor of the same kind, without memory, that computes the same; its name ends with the word in the place of others.
-static struct ggml_tensor *twin_new(struct rewrite *w, const struct ggml_tensor *t, const char *word) {
-    struct ggml_tensor *twin = ggml_new_tensor(w->ctx, t->type, GGML_MAX_DIMS, t->ne);
-    if (berth_is_poison(twin)) {
-        return twin;
+// Returns a tensor without memory that has the same layout and computes the same value. Its name ends with `word`; a long name is
+// cut for it.
+static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor *t, const char *word) {
+    struct ggml_tensor *clone = ggml_new_tensor(w->ctx, t->type, GGML_MAX_DIMS, t->ne);
+    if (berth_is_poison(clone)) {
+        return clone;
     }
-    memcpy(twin->nb, t->nb, sizeof twin->nb);
-    memcpy(twin->op_params, t->op_params, sizeof twin->op_params);
-    twin->op = t->op;
-    twin->flags = t->flags & ~(GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT | GGML_TENSOR_FLAG_PARAM | GGML_TENSOR_FLAG_LOSS);
-    snprintf(twin->name, sizeof twin->name, "%.*s%s", (int) (sizeof twin->name - 1 - strlen(word)), t->name, word);
-    return twin;
+    memcpy(clone->nb, t->nb, sizeof clone->nb);
+    memcpy(clone->op_params, t->op_params, sizeof clone->op_params);
+    clone->op = t->op;
+    clone->flags =
+        t->flags & ~(GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT | GGML_TENSOR_FLAG_PARAM | GGML_TENSOR_FLAG_LOSS);
+    snprintf(clone->name, sizeof clone->name, "%.*s%s", (int) (sizeof clone->name - 1 - strlen(word)), t->name, word);
+    return clone;
 }
 
-// A copy of the value, in the other pool or back. `own` is the tensor that the caller knows.
+// Returns a copy of the value in the other pool, or back. `own` is the caller's tensor.
 static struct ggml_tensor *move_new(
     struct rewrite *w, const struct ggml_tensor *own, struct ggml_tensor *from, enum berth_move kind) {
-    struct ggml_tensor *move = twin_new(w, own, kind == BERTH_MOVE_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN);
+    struct ggml_tensor *move = clone_new(w, own, kind == BERTH_MOVE_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN);
     if (berth_is_poison(move)) {
         return move;
     }
@@ -61,31 +63,32 @@ static struct ggml_tensor *move_new(
     return move;
 }
 
-// What a reader of `src` has to read now: itself, the copy of its value, or a view of the copy.
-static struct ggml_tensor *src_now(struct rewrite *w, struct ggml_tensor *src) {
+// Returns the tensor that a reader of `src` must read at this point: src itself, the current copy of its value, or a view of that
+// copy.
+static struct ggml_tensor *src_current(struct rewrite *w, struct ggml_tensor *src) {
     struct ggml_tensor *root = src;
     while (root->view_src != NULL) {
         root = root->view_src;
     }
     const int32_t i = record_list_find(&w->o->list, src), r = record_list_find(&w->o->list, root),
                   op = r < 0 ? -1 : w->o->op_of[r];
-    if (op < 0 || w->now[op] == root) {
+    if (op < 0 || w->current[op] == root) {
         return src;
     }
     if (src == root) {
-        return w->now[op];
+        return w->current[op];
     }
-    if (w->look_at[i] != w->now[op]) {
-        struct ggml_tensor *twin = twin_new(w, src, BERTH_BUDGET_RECOMPUTE);
-        twin->view_src = w->now[op];
-        twin->view_offs = src->view_offs;
+    if (w->view_copy_of[i] != w->current[op]) {
+        struct ggml_tensor *clone = clone_new(w, src, BERTH_BUDGET_RECOMPUTE);
+        clone->view_src = w->current[op];
+        clone->view_offs = src->view_offs;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            twin->src[k] = src->src[k] == NULL ? NULL : src_now(w, src->src[k]);
+            clone->src[k] = src->src[k] == NULL ? NULL : src_current(w, src->src[k]);
         }
-        w->look[i] = twin;
-        w->look_at[i] = w->now[op];
+        w->view_copies[i] = clone;
+        w->view_copy_of[i] = w->current[op];
     }
-    return w->look[i];
+    return w->view_copies[i];
 }
 
 static bool src_set(struct rewrite *w, struct ggml_tensor *t, int slot, struct ggml_tensor *src) {
@@ -105,33 +108,33 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
     struct ggml_tensor *own = w->o->tensors[op];
     bool ok = true;
     if (step->kind == BERTH_BUDGET_OUT) {
-        w->out[op] = move_new(w, own, w->now[op], BERTH_MOVE_OUT);
+        w->out[op] = move_new(w, own, w->current[op], BERTH_MOVE_OUT);
         ggml_build_forward_expand(w->graph, w->out[op]);
         return true;
     }
     if (step->kind == BERTH_BUDGET_IN) {
-        w->now[op] = move_new(w, own, w->out[op], BERTH_MOVE_IN);
+        w->current[op] = move_new(w, own, w->out[op], BERTH_MOVE_IN);
     } else if (!w->has_run[op]) {
         for (int k = 0; ok && k < GGML_MAX_SRC; k++) {
-            ok = own->src[k] == NULL || src_set(w, own, k, src_now(w, own->src[k]));
+            ok = own->src[k] == NULL || src_set(w, own, k, src_current(w, own->src[k]));
         }
         w->has_run[op] = true;
     } else {
-        struct ggml_tensor *twin = twin_new(w, own, BERTH_BUDGET_RECOMPUTE);
+        struct ggml_tensor *clone = clone_new(w, own, BERTH_BUDGET_RECOMPUTE);
         for (int32_t k = 0; k < GGML_MAX_SRC; k++) {
-            twin->src[k] = own->src[k]; // as first run: back to what the caller built
+            clone->src[k] = own->src[k]; // the sources at the first run; replaced by those of the caller's graph below
         }
         for (size_t k = 0; k < w->n_undos; k++) {
             if (w->undos[k].tensor == own) {
-                twin->src[w->undos[k].slot] = w->undos[k].src;
+                clone->src[w->undos[k].slot] = w->undos[k].src;
             }
         }
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            twin->src[k] = twin->src[k] == NULL ? NULL : src_now(w, twin->src[k]);
+            clone->src[k] = clone->src[k] == NULL ? NULL : src_current(w, clone->src[k]);
         }
-        w->now[op] = twin;
+        w->current[op] = clone;
     }
-    ggml_build_forward_expand(w->graph, w->now[op]);
+    ggml_build_forward_expand(w->graph, w->current[op]);
     return ok;
 }
 
@@ -147,8 +150,9 @@ static void rewrite_fini(struct rewrite *w) {
     berth_free(w->undos);
 }
 
-// Nodes that a schedule may need: those of the graph, and each run or copy with a view for each view of its value.
-static size_t nodes_most(const struct graph_ops *o, const struct berth_budget_result *r) {
+// Upper bound of the number of nodes that a schedule requires: those of the graph, and per step one node and one view for each view
+// of its value.
+static size_t nodes_bound(const struct graph_ops *o, const struct berth_budget_result *r) {
     size_t n = (size_t) o->list.n + 16;
     for (size_t k = 0; k < r->n_steps; k++) {
         n += 1 + (size_t) o->n_views[r->steps[k].op];
@@ -157,37 +161,37 @@ static size_t nodes_most(const struct graph_ops *o, const struct berth_budget_re
 }
 
 static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const struct berth_budget_result *r) {
-    const size_t n = nodes_most(o, r);
+    const size_t n = nodes_bound(o, r);
     *w = (struct rewrite){.o = o};
-    w->now = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->now);
+    w->current = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->current);
     w->out = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->out);
     w->has_run = berth_arrays_new(&w->mem, (size_t) o->n, sizeof *w->has_run);
-    w->look = berth_arrays_new(&w->mem, (size_t) o->list.n, sizeof *w->look);
-    w->look_at = berth_arrays_new(&w->mem, (size_t) o->list.n, sizeof *w->look_at);
+    w->view_copies = berth_arrays_new(&w->mem, (size_t) o->list.n, sizeof *w->view_copies);
+    w->view_copy_of = berth_arrays_new(&w->mem, (size_t) o->list.n, sizeof *w->view_copy_of);
     if (w->mem.has_failed) {
         return false;
     }
-    memcpy(w->now, o->tensors, (size_t) o->n * sizeof *w->now);
+    memcpy(w->current, o->tensors, (size_t) o->n * sizeof *w->current);
     w->ctx = ggml_init((struct ggml_init_params){
         .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false) + 4096, .no_alloc = true});
     w->graph = w->ctx == NULL ? NULL : ggml_new_graph_custom(w->ctx, n, false);
     return w->graph != NULL;
 }
 
-// The schedule as a graph in a context of its own.
+// Appends the nodes of the schedule to the new graph, which has a separate context.
 static bool rewrite_run(struct rewrite *w, struct ggml_cgraph *graph, const struct berth_budget_result *r) {
     for (size_t k = 0; k < r->n_steps; k++) {
         if (!step_write(w, &r->steps[k])) {
             return false;
         }
     }
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) { // views that nobody reads
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) { // views that no node reads
         ggml_build_forward_expand(w->graph, ggml_graph_node(graph, i));
     }
     return berth_graph_check(w->graph) == GGML_STATUS_SUCCESS;
 }
 
-// ---- which pool ----
+// ---- pools ----
 
 int berth_budget_pool_of(const struct ggml_tensor *node) {
     const enum berth_move kind = node == NULL ? BERTH_MOVE_NONE : berth_move_of(node);
@@ -203,18 +207,18 @@ void berth_budget_pools(const struct ggml_cgraph *graph, int *node_buffer_ids, i
     }
 }
 
-// ---- as many tries as it takes ----
+// ---- retries with lower limits ----
 
 struct task {
     struct graph_ops o;
     struct graph_sizes sizes;
     const struct berth_graph_budget_params *budget;
     struct ggml_cgraph *graph;
-    int n_pools; // 2: values may move
+    int n_pools; // 2: values may be spilled
 };
 
-// What the allocator needs in each pool.
-static enum ggml_status bytes_of(const struct task *t, struct ggml_cgraph *graph, size_t *bytes) {
+// Computes the bytes that the allocator requires in each pool.
+static enum ggml_status pools_measure(const struct task *t, struct ggml_cgraph *graph, size_t *bytes) {
     ggml_backend_buffer_type_t bufts[] = {t->sizes.buft, t->budget->spill_buft};
     ggml_gallocr_t galloc = ggml_gallocr_new_n(bufts, t->n_pools);
     int *pools = berth_calloc((size_t) graph->n_nodes + (size_t) graph->n_leafs + 1, sizeof *pools);
@@ -228,15 +232,16 @@ static enum ggml_status bytes_of(const struct task *t, struct ggml_cgraph *graph
     return status;
 }
 
-// Solves with so many bytes and rewrites; *bytes is what the allocator needs then. The caller undoes what does not please.
+// Solves with the given limits and rewrites the graph. *bytes receives the sizes that the allocator requires. The caller undoes a
+// rewrite that it rejects.
 static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
-    const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : FLOPS_A_BYTE;
+    const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : FLOPS_PER_BYTE;
     const struct berth_budget_pool pools[] = {{.bytes = limits[0],
                                                   .may_spill = t->n_pools > 1,
                                                   .spill_to = 1,
                                                   .spill_per_byte = cost,
-                                                  .spill_each = BUDGET_FLOPS_A_NODE},
+                                                  .spill_each = BUDGET_FLOPS_PER_NODE},
         {.pool = 1, .bytes = limits[1]}};
     const struct berth_budget_params params = {
         .pools = pools, .n_pools = (size_t) t->n_pools, .time_us = t->budget->time_us, .seed = t->budget->seed};
@@ -250,14 +255,14 @@ static enum ggml_status task_try(
     }
     status = GGML_STATUS_ALLOC_FAILED;
     if (rewrite_init(w, &t->o, *result) && rewrite_run(w, t->graph, *result)) {
-        status = bytes_of(t, w->graph, bytes);
+        status = pools_measure(t, w->graph, bytes);
     }
-    return status == GGML_STATUS_ALLOC_FAILED ? berth_fail(status, "out of memory: a graph of %zu steps within %zu bytes",
+    return status == GGML_STATUS_ALLOC_FAILED ? berth_fail(status, "out of memory for a graph of %zu steps within %zu bytes",
                                                     (*result)->n_steps, (size_t) limits[0])
                                               : status;
 }
 
-// Less for the solver by what the allocator took too much.
+// Lowers the solver's limit by the bytes that the allocator exceeded the requested limit.
 static uint64_t limit_lower(uint64_t limit, uint64_t asked, uint64_t taken) {
     if (taken <= asked) {
         return limit;
@@ -309,7 +314,7 @@ static enum ggml_status task_run(
 enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct berth_graph_budget_params *budget,
     struct ggml_context **ctx, struct ggml_cgraph **out, struct berth_budget_result **result) {
     if (graph == NULL || budget == NULL || ctx == NULL || out == NULL || result == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
+        return berth_fail(GGML_STATUS_FAILED, "berth_graph_budget: an argument is NULL");
     }
     *ctx = NULL;
     *out = NULL;
@@ -322,11 +327,12 @@ enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct bert
     t.sizes.buft = budget->buft == NULL ? ggml_backend_cpu_buffer_type() : budget->buft;
     t.sizes.align = ggml_backend_buft_get_alignment(t.sizes.buft);
     if (t.n_pools > 1 && budget->spill_buft == t.sizes.buft) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: values cannot move from %s to %s", ggml_backend_buft_name(t.sizes.buft),
-            ggml_backend_buft_name(budget->spill_buft));
+        return berth_fail(GGML_STATUS_FAILED, "budget: values cannot be spilled from %s to %s, which is the same memory",
+            ggml_backend_buft_name(t.sizes.buft), ggml_backend_buft_name(budget->spill_buft));
     }
     if (!(budget->spill_cost >= 0 && budget->spill_cost < 0x1p40)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: moving a byte costs %g", budget->spill_cost);
+        return berth_fail(
+            GGML_STATUS_FAILED, "budget: spill_cost is %g; it must be at least 0 and less than 2^40", budget->spill_cost);
     }
     status = graph_ops_init(&t.o, graph, &t.sizes);
     if (status == GGML_STATUS_SUCCESS) {

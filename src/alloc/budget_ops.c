@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// budget_ops.c: a graph as ops of the budget solver: one for each node that computes and each tensor that is there before. Views
-// are looks at what they view. What writes into memory of others, and all that reads what was written, runs once and in its
-// order; what reads such memory before may run again until it is written.
+// budget_ops.c: translates a graph to ops of the solver: one op per node that computes and per tensor that exists before the graph
+// runs. A view is not an op; its readers read the viewed op. A node that writes into memory of another tensor, and every node that
+// reads the memory afterwards, runs once and in the original order. A node that only reads such memory may be recomputed until the
+// memory is written.
 
 #include "alloc/budget.h"
 #include "base/min.h"
@@ -30,7 +31,7 @@ void graph_ops_fini(struct graph_ops *o) {
     *o = (struct graph_ops){0};
 }
 
-// All tensors that the graph names.
+// Lists all tensors of the graph, including sources and views.
 static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         if (!berth_record_list_add(&o->list, graph->nodes[i])) {
@@ -46,9 +47,9 @@ static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
     return berth_record_list_close(&o->list);
 }
 
-// ---- what changes while the graph runs ----
+// ---- memory that changes while the graph runs ----
 
-// An optimiser's step writes the weights and its means, not the gradient.
+// An optimiser step writes the weights and its moments, but not the gradient.
 static bool step_writes(const struct ggml_tensor *t, int k) {
     return t->op == GGML_OP_OPT_STEP_ADAMW ? k == 0 || k == 2 || k == 3 : t->op == GGML_OP_OPT_STEP_SGD && k == 0;
 }
@@ -82,7 +83,7 @@ static bool is_custom(enum ggml_op op) {
     return op == GGML_OP_MAP_CUSTOM1 || op == GGML_OP_MAP_CUSTOM2 || op == GGML_OP_MAP_CUSTOM3 || op == GGML_OP_CUSTOM;
 }
 
-// The group of a piece of memory that changes: those that one op touches are of one group.
+// Returns the group of mutable memory (union-find). All mutable memory that one op accesses belongs to one group.
 static int32_t group_find(struct graph_ops *o, int32_t i) {
     while (o->group[i] != i) {
         i = o->group[i] = o->group[o->group[i]];
@@ -90,7 +91,7 @@ static int32_t group_find(struct graph_ops *o, int32_t i) {
     return i;
 }
 
-// Memory that changes and that the node reads or writes; -1: none. All of it becomes one group.
+// Returns a group of mutable memory that the node reads or writes, -1: none. All groups that the node accesses are merged.
 static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
     int32_t found = -1;
     for (int k = -1; k < GGML_MAX_SRC; k++) {
@@ -108,8 +109,8 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
     return found;
 }
 
-// An op that only reads memory that changes may run, and again, until the first op that writes it. 0: it runs once.
-static int32_t until_of(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
+// Returns the first op that writes memory which the node reads: the node may be recomputed before it. 0: the node runs once.
+static int32_t writer_after(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
     int32_t until = 0;
     if (o->is_mutable[record_list_find(&o->list, root_of(t))]) {
         return 0;
@@ -129,7 +130,7 @@ static int32_t until_of(const struct graph_ops *o, const struct ggml_tensor *t, 
     return until;
 }
 
-// A function of the caller's may touch anything: then all that runs once keeps its order.
+// A custom op calls a function of the caller, which may access any memory: all ops that run once keep their order.
 static bool has_custom(const struct graph_ops *o) {
     for (int32_t i = 0; i < o->n_nodes; i++) {
         if (is_custom(o->list.at[i]->op)) {
@@ -141,12 +142,11 @@ static bool has_custom(const struct graph_ops *o) {
 
 // ---- costs ----
 
-// One number for what running a node takes on a CPU, in multiplications and additions. It compares nodes of one graph; it does
-// not predict seconds.
+// Estimates the cost of a node on a CPU in multiply-adds. It compares nodes of one graph and does not predict seconds.
 
-#define FLOPS_A_BYTE 2   // a core multiplies and adds about that much while a byte passes
-#define FLOPS_A_STEP 8   // of an element of a plain op
-#define FLOPS_A_CURVE 24 // of an element of exp, tanh, a root
+#define FLOPS_PER_BYTE 2      // multiply-adds that a core performs while it reads one byte
+#define FLOPS_PER_ELEMENT 8   // per element of a simple op
+#define FLOPS_PER_FUNCTION 24 // per element of exp, tanh, sqrt
 
 uint64_t berth_node_cost(const struct ggml_tensor *node) {
     const struct berth_op_info *info = node == NULL ? NULL : berth_op_info(node->op);
@@ -158,24 +158,24 @@ uint64_t berth_node_cost(const struct ggml_tensor *node) {
     const double n_read = node->src[0] != NULL && c.flops > 0 ? (double) ggml_nelements(node->src[0]) : 0;
     const double n = max_f64(n_written, n_read);
     const enum berth_op_family family = info->family;
-    const bool is_curve =
+    const bool has_function =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
-    // More than one operation per element: a product, whose multiply-adds run at full speed.
-    const double each = is_curve ? FLOPS_A_CURVE : FLOPS_A_STEP, work = c.flops > n ? c.flops : n * each;
-    const double cost = work + (c.bytes_read + c.bytes_written) * FLOPS_A_BYTE + BUDGET_FLOPS_A_NODE;
+    // More than one operation per element means a product, whose multiply-adds run at full speed.
+    const double each = has_function ? FLOPS_PER_FUNCTION : FLOPS_PER_ELEMENT, work = c.flops > n ? c.flops : n * each;
+    const double cost = work + (c.bytes_read + c.bytes_written) * FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
 }
 
 // ---- ops ----
 
-// Nodes that compute and what is there before, without memory of somebody else.
+// Returns true for nodes that compute and for tensors that exist before the graph runs, unless they have memory of the caller.
 static bool is_op(const struct graph_ops *o, int32_t i) {
     const struct ggml_tensor *t = o->list.at[i];
     return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !has_memory(t);
 }
 
-// The op that the source's bytes come from, -1: memory of somebody else. Through views, to who wrote last.
-static int32_t maker_of(const struct graph_ops *o, const struct ggml_tensor *t) {
+// Returns the op that produced the source's bytes, following views to the last writer; -1: memory of the caller.
+static int32_t producer_of(const struct graph_ops *o, const struct ggml_tensor *t) {
     while (is_empty(t) && t->view_src != NULL && t->src[0] != NULL) {
         t = t->src[0];
     }
@@ -206,9 +206,9 @@ static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor 
         src_put(op, srcs, root, at);
         const bool is_direct = src->view_src == NULL && op->n_srcs == n + 1 && info->in_place && t->view_src == NULL;
         op->inplace |= is_direct && record_same_layout(src, t) ? (uint64_t) 1 << n : 0;
-        src_put(op, srcs, maker_of(o, src), at);
+        src_put(op, srcs, producer_of(o, src), at);
     }
-    for (int k = 0; k < GGML_MAX_SRC; k++) { // a source that is read twice is not taken over
+    for (int k = 0; k < GGML_MAX_SRC; k++) { // a source that is read twice cannot be overwritten in place
         for (int j = 0; j < GGML_MAX_SRC && t->src[k] != NULL; j++) {
             if (j == k || t->src[j] == NULL || root_of(t->src[j]) != root_of(t->src[k])) {
                 continue;
@@ -239,18 +239,19 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     }
     op->cost = berth_node_cost(t);
     op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_BUDGET_OUTPUT : 0;
-    const bool is_bound = mutable_of(o, t) >= 0; // writers of all that it reads are of one group, so that the first is the first
-    op->until = is_bound && !o->is_one ? until_of(o, t, at) : 0;
+    // Merges the groups of all writers of its sources, so the first writer is the first of the group.
+    const bool is_bound = mutable_of(o, t) >= 0;
+    op->until = is_bound && !o->is_one_group ? writer_after(o, t, at) : 0;
     op->flags |= is_custom(t->op) || (is_bound && op->until == 0) ? BERTH_BUDGET_ONCE : 0;
     srcs_fill(o, at, t, srcs);
 }
 
-// A view that nobody reads, or that is an output, keeps what it views. What the program reads later, or nodes write into, stays
-// where it is. is_read: [list.n] false.
+// Marks values that must stay. A view that no node reads, or that is an output, keeps its source alive as an output. Values that
+// the program reads later, and memory that nodes write into, are not spilled. is_read: [list.n] false on entry.
 static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            if (o->list.at[i]->src[k] != NULL && o->list.at[i]->src[k] != o->list.at[i]) { // a cast names itself
+            if (o->list.at[i]->src[k] != NULL && o->list.at[i]->src[k] != o->list.at[i]) { // a cast lists itself as a source
                 is_read[record_list_find(&o->list, o->list.at[i]->src[k])] = true;
             }
         }
@@ -296,18 +297,19 @@ enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, 
         }
     }
     mutable_mark(o);
-    o->is_one = has_custom(o) || o->list.n >= 1 << 20;
+    o->is_one_group = has_custom(o) || o->list.n >= 1 << 20;
     for (int32_t at = 0; at < o->n; at++) {
         op_fill(o, at, sizes);
     }
-    for (int32_t at = 0; at < o->n; at++) { // when all of one group have been found
+    for (int32_t at = 0; at < o->n; at++) { // all groups are known only after the first loop
         const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? mutable_of(o, o->tensors[at]) : -1;
-        o->ops[at].group = group >= 0 && !o->is_one ? 1 + group : 0;
+        o->ops[at].group = group >= 0 && !o->is_one_group ? 1 + group : 0;
     }
     views_keep(o, is_read);
     return GGML_STATUS_SUCCESS;
 
 fail:
     graph_ops_fini(o);
-    return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: a budget for a graph of %d nodes", graph->n_nodes);
+    return berth_fail(
+        GGML_STATUS_ALLOC_FAILED, "out of memory to prepare a graph of %d nodes for a memory limit", graph->n_nodes);
 }

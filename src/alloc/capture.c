@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// capture.c: the graph of a plan as a captured graph (src/capture/): its rows with the memory that the plan gave them.
+// capture.c: writes the graph of a plan as a captured graph (src/capture/): its rows with the memory that the plan assigned to
+// them.
 
 #include "alloc/galloc.h"
 
@@ -13,19 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static atomic_bool is_broken; // something went wrong once
+static atomic_bool is_broken; // an error occurred before; nothing more is captured
 
 struct writer {
     const struct ggml_gallocr *galloc;
     const struct galloc_plan *plan;
     const struct record *rec;
-    int32_t *ids;      // [n_all] of the rows, -1: another row stands for it
-    int32_t early_end; // rows from the nodes to here are leafs
+    int32_t *ids;      // [n_all] id per row, -1: another row represents the tensor
+    int32_t early_end; // end of the rows after the nodes that are leafs
     int32_t n_leafs;
     FILE *file;
 };
 
-// Ids follow the lines: steps, leafs that are listed once, the rest.
+// Numbers the rows in the order of the lines: steps, leafs that are listed once, other rows.
 static bool make_ids(struct writer *w) {
     const struct lifetime_order *order = &w->plan->lives.order;
     const struct record *rec = w->rec;
@@ -80,9 +81,9 @@ static void write_row(const struct writer *w, int32_t r) {
     const struct galloc_plan *plan = w->plan;
     const struct record *rec = w->rec;
     const struct record_row *row = &rec->rows[r];
-    const struct lifetime_row *given = &plan->lives.rows[r];
+    const struct lifetime_row *lifetime = &plan->lives.rows[r];
     const struct ggml_tensor *t = rec->tensors[r];
-    const int32_t buf = max_i32(given->buf, 0);
+    const int32_t buf = max_i32(lifetime->buf, 0);
     const bool is_node = w->ids[r] < plan->lives.order.n_steps;
     int32_t srcs[GGML_MAX_SRC];
     char kind = r < w->early_end ? 'L' : 'X';
@@ -94,25 +95,25 @@ static void write_row(const struct writer *w, int32_t r) {
         .kind = kind,
         .op = (enum ggml_op) row->op,
         .flags = (t->flags & ~RECORD_FLAGS) | row->flags |
-                 (given->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // a scheduler's input while graphs are in flight
+                 (lifetime->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // input of a scheduler with several graphs in flight
         .view_src = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
         .has_memory = row->has_memory,
-        .buf = given->id,
+        .buf = lifetime->id,
         .alloc_size = ggml_backend_buft_get_alloc_size(galloc->pools[galloc->pool_of[buf]].buft, t),
         .chunk = -1,
         .off = -1,
-        .item = given->item};
-    if (given->item >= 0) {
-        const struct galloc_spot *spot = &plan->spots[given->item];
-        const bool is_shared_out = spot->chunk == GALLOC_PARTS; // each device has another place for it
+        .item = lifetime->item};
+    if (lifetime->item >= 0) {
+        const struct galloc_spot *spot = &plan->spots[lifetime->item];
+        const bool is_shared_out = spot->chunk == GALLOC_PARTS; // each device of the composite device has a different offset
         c.chunk = is_shared_out ? 0 : spot->chunk;
-        c.off = (int64_t) (is_shared_out ? plan->offsets[given->item] : spot->off);
+        c.off = (int64_t) (is_shared_out ? plan->offsets[lifetime->item] : spot->off);
     }
-    if (given->item >= 0 && plan->lives.owners[given->item] == r) {
-        c.life = &plan->lives.items[given->item];
-        c.life_buf = given->buf;
+    if (lifetime->item >= 0 && plan->lives.owners[lifetime->item] == r) {
+        c.life = &plan->lives.items[lifetime->item];
+        c.life_buf = lifetime->buf;
     }
-    const int n_srcs = is_node ? row->n_src : 0; // nobody waits for what is not computed
+    const int n_srcs = is_node ? row->n_src : 0; // a tensor that is not computed waits for no source
     for (int k = 0; k < n_srcs; k++) {
         srcs[k] = w->ids[rec->rows[rec->srcs[row->src + k]].same_as];
     }
@@ -155,6 +156,7 @@ void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *
     }
     struct writer w = {.galloc = galloc, .plan = plan, .rec = rec};
     if (!graph_capture(dir, &w) && !atomic_exchange(&is_broken, true)) {
-        berth_log(GGML_LOG_LEVEL_WARN, "BERTH_CAPTURE: graphs cannot be written to %s: %s\n", dir, strerror(errno));
+        berth_log(GGML_LOG_LEVEL_WARN, "BERTH_CAPTURE: cannot write a captured graph to %s: %s; capturing is off from now on\n",
+            dir, strerror(errno));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocator: a plan applied to buffers. A graph that was seen before, at the same addresses or at others,
-// costs one linear comparison and its addresses; every other graph is planned anew, and the buffers grow if they must. A failure
-// loses nothing: plans and buffers stay as they were, or come back as large, and the next graph can be tried.
+// galloc.c: the graph allocator, which applies plans to buffers. A cache hit, at the same or at other tensor addresses, costs one
+// linear comparison and the assignment of addresses. Every other graph is planned, and the buffers grow if necessary. After a
+// failure, plans and buffers are unchanged or replaced by buffers of the same size, and the next graph can be tried.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- life ----
+// ---- new, free, options ----
 
-// All plans go. The buffers stay.
+// Frees all plans and keeps the buffers.
 static void plans_forget(struct ggml_gallocr *galloc) {
     while (galloc->plans != NULL) {
         struct galloc_plan *plan = galloc->plans;
@@ -45,7 +45,7 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
         galloc->pools[galloc->n_pools++] = (struct galloc_pool){
             .buft = buft,
             .align = align > 0 ? align : 1,
-            .max_chunk = max < (size_t) 1 << 62 ? max : 0, // more than that is no limit
+            .max_chunk = max < (size_t) 1 << 62 ? max : 0, // such a large value means no limit
             .composite = composite != NULL && composite->is_composite(buft) ? composite : NULL,
         };
     }
@@ -53,8 +53,9 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
     galloc->aligns[i] = galloc->pools[p].align;
 }
 
-// Host memory that no device works on while the program goes on, or memory of one device.
-static bool is_one_home(ggml_backend_buffer_type_t a, ggml_backend_buffer_type_t b) {
+// Returns true if two buffer types are memory of the same device, or host memory on which no device works concurrently with the
+// program.
+static bool is_same_home(ggml_backend_buffer_type_t a, ggml_backend_buffer_type_t b) {
     const ggml_backend_dev_t x = ggml_backend_buft_get_device(a), y = ggml_backend_buft_get_device(b);
     const bool is_host = ggml_backend_buft_is_host(a);
     if (is_host != ggml_backend_buft_is_host(b)) {
@@ -72,7 +73,7 @@ static bool is_one_home(ggml_backend_buffer_type_t a, ggml_backend_buffer_type_t
 static void home_assign(struct ggml_gallocr *galloc, const ggml_backend_buffer_type_t *bufts, int i) {
     galloc->homes[i] = i;
     for (int j = 0; j < i; j++) {
-        if (bufts[j] == bufts[i] || is_one_home(bufts[j], bufts[i])) {
+        if (bufts[j] == bufts[i] || is_same_home(bufts[j], bufts[i])) {
             galloc->homes[i] = galloc->homes[j];
             return;
         }
@@ -128,10 +129,10 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 // ---- plans ----
 
 #define PLANS_MAX 8
-#define PLANS_ROWS_MAX 1000000 // tensors in all of them; the newest one may be larger
+#define PLANS_ROWS_MAX 1000000 // total rows of all plans; the newest plan may be larger
 
-// The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches; a plan that is larger than the graph
-// counts only if it has buffers.
+// Returns the plan that matches the graph and moves it to the front of the list; NULL: none. Parameters as in
+// berth_galloc_plan_matches. Unless is_exact, only plans with buffers are considered.
 static struct galloc_plan *plan_find(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, bool is_exact, bool *in_place) {
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
@@ -139,7 +140,7 @@ static struct galloc_plan *plan_find(
             continue;
         }
         if (berth_galloc_plan_matches(galloc, plan, graph, ids, is_exact, in_place)) {
-            *link = plan->next; // to the front
+            *link = plan->next; // move to the front
             plan->next = galloc->plans;
             galloc->plans = plan;
             return plan;
@@ -153,7 +154,7 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
     return plan != NULL ? plan : plan_find(galloc, graph, (struct galloc_ids){0}, true, NULL);
 }
 
-// Plans stand in the order of their use: the last ones go.
+// The list is in order of use; drops plans from its end.
 static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
     size_t n_plans = 0;
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL;) {
@@ -183,7 +184,7 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
     return true;
 }
 
-// No ids: all 0.
+// Without ids, all rows must be in buffer 0.
 static bool has_ids_of(const struct galloc_plan *plan, struct galloc_ids ids) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
@@ -194,7 +195,7 @@ static bool has_ids_of(const struct galloc_plan *plan, struct galloc_ids ids) {
     return true;
 }
 
-// The plan of exactly this graph, found or made, and put first. No buffer is touched.
+// Finds or makes the plan of exactly this graph and moves it to the front. It allocates no buffer.
 static enum ggml_status plan_get(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, struct galloc_plan **out) {
     *out = plan_find(galloc, graph, ids, true, NULL);
@@ -219,7 +220,8 @@ static enum ggml_status plan_get(
     return GGML_STATUS_SUCCESS;
 }
 
-// Makes room for what placing a graph of the plan's form will ask for: layouts that all differ, and an index if it wants one.
+// Plans the graph and allocates buffers. It also reserves the memory that placing an equal graph may require: one form per row, and
+// an index if one is needed.
 static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids) {
     struct galloc_plan *plan;
     const enum ggml_status status = plan_get(galloc, graph, ids, &plan);
@@ -242,7 +244,7 @@ bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
     return ggml_gallocr_reserve_n(galloc, graph, NULL, NULL);
 }
 
-// Others of its type count 0, so that a sum over buffers is right.
+// Only the first buffer of a pool reports a size, so that a sum over buffers is correct.
 static bool is_first_of_pool(const struct ggml_gallocr *galloc, int i) {
     for (int j = 0; j < i; j++) {
         if (galloc->pool_of[j] == galloc->pool_of[i]) {
@@ -296,8 +298,8 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
 
 // ---- addresses ----
 
-// Where tensors of no bytes lie in a buffer of no bytes.
-static _Alignas(64) char nothing[64];
+// Address of tensors of 0 bytes in a buffer of 0 bytes.
+static _Alignas(64) char empty_memory[64];
 
 static enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
     t->buffer = buffer;
@@ -309,7 +311,8 @@ static enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_
     if (status != GGML_STATUS_SUCCESS) {
         t->buffer = NULL;
         t->data = NULL;
-        return berth_fail(status, "the buffer of type %s refuses tensor %s", ggml_backend_buffer_name(buffer), berth_name_of(t));
+        return berth_fail(status, "the buffer of type %s rejects tensor %s (init_tensor failed)",
+            ggml_backend_buffer_name(buffer), berth_name_of(t));
     }
     return status;
 }
@@ -317,7 +320,7 @@ static enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_
 static struct record_place place_of(const struct ggml_gallocr *galloc, const struct galloc_spot *spot) {
     const struct galloc_pool *pool = &galloc->pools[spot->pool];
     const struct galloc_chunk *chunk = spot->chunk == GALLOC_PARTS ? &pool->parts : &pool->chunks[spot->chunk];
-    return (struct record_place){chunk->buffer, chunk->base != NULL ? chunk->base + spot->off : nothing};
+    return (struct record_place){chunk->buffer, chunk->base != NULL ? chunk->base + spot->off : empty_memory};
 }
 
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row) {
@@ -329,20 +332,20 @@ uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc) {
     return galloc->epoch;
 }
 
-// Addresses of all rows in the buffers as they are. A view has its source's; one of somebody else's memory has its own answer
-// every time.
+// Computes the addresses of all rows in the current buffers. A view has the address of its source. A view of the caller's memory is
+// not stored, because its address may change with every graph.
 static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const struct record *rec = &plan->rec;
-    plan->is_quiet = true;
+    plan->has_no_init_tensor = true;
     for (int32_t i = 0; i < rec->n_rows; i++) {
         const int32_t item = lifetime_rows(rec)[record_base(rec, rec->rows[i].same_as)].item;
         plan->places[i] = item >= 0 ? place_of(galloc, &plan->spots[item]) : (struct record_place){NULL, NULL};
-        plan->is_quiet = plan->is_quiet && (item < 0 || plan->places[i].buffer->iface.init_tensor == NULL);
+        plan->has_no_init_tensor = plan->has_no_init_tensor && (item < 0 || plan->places[i].buffer->iface.init_tensor == NULL);
     }
     plan->places_epoch = galloc->epoch;
 }
 
-// A view of memory that is not ours. In an arena it has its address; in a buffer it may be placed already.
+// Places a view of the caller's memory. In an arena it already has its address; in a buffer it may have been placed already.
 static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src->buffer;
     return buffer == NULL || t->buffer != NULL ? GGML_STATUS_SUCCESS
@@ -354,8 +357,8 @@ static void *address_of(const struct galloc_plan *plan, int32_t i) {
     return plan->places[i].data + (t->view_src != NULL ? t->view_offs : 0);
 }
 
-// The sizes are known to fit, so nothing is asked again. What is in its place already stays there untouched. A buffer that is
-// told of its tensors may look at the source of a view, so there views come last.
+// Assigns all addresses. The sizes are known to fit. A tensor that already has its address is not touched. With init_tensor, views
+// are placed in a second pass, because init_tensor may read the source of a view.
 static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool has_late = false;
@@ -380,7 +383,8 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
     return status;
 }
 
-// A tensor that the graph lists at two rows, and the record does not, cannot be at both places.
+// Returns true if every tensor has its address. A tensor that the graph lists at two rows, and the record does not, cannot have
+// both addresses.
 static bool is_all_in_place(const struct galloc_plan *plan) {
     for (int32_t i = 0; i < plan->rec.n_rows; i++) {
         const struct ggml_tensor *t = plan->rec.tensors[i];
@@ -391,7 +395,7 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
     return true;
 }
 
-// A known graph: recognised, and placed on the way. A graph whose tensors lie elsewhere is placed by itself.
+// Recognises a known graph and places it during the comparison. If its tensors have other addresses, they are placed separately.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
     *plan = plan_find(galloc, graph, (struct galloc_ids){0}, false, &in_place);
@@ -406,8 +410,8 @@ static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgr
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    // a buffer that is told of its tensors may have put them elsewhere
-    if (!is_all_in_place(*plan) && ((*plan)->is_quiet || berth_record_has_unknown_duplicates(&(*plan)->rec))) {
+    // init_tensor may have changed addresses.
+    if (!is_all_in_place(*plan) && ((*plan)->has_no_init_tensor || berth_record_has_unknown_duplicates(&(*plan)->rec))) {
         *plan = NULL;
     }
     return GGML_STATUS_SUCCESS;
@@ -425,9 +429,10 @@ bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph) 
         return true;
     }
     if (galloc->n_pools > 1) {
-        // No line in the log: programs try this first and reserve then.
-        berth_set_error("ggml_gallocr_alloc_graph: this graph of %d nodes was not reserved, and which of the %d buffers its "
-                        "tensors go to is not known: call ggml_gallocr_reserve_n first",
+        // No log line: programs call this function first and reserve after it fails.
+        berth_set_error(
+            "ggml_gallocr_alloc_graph: the graph of %d nodes was not reserved, so the assignment of its tensors to %d "
+            "buffers is unknown: call ggml_gallocr_reserve_n first",
             graph->n_nodes, galloc->n_bufs);
         return false;
     }
@@ -448,7 +453,7 @@ enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, stru
     return GGML_STATUS_SUCCESS;
 }
 
-// Which row is in an item at a step: the last of those that took it over by then, or the late leaf that was overwritten last.
+// Finds the row that occupies each item at a step: the last row that took the item over, or the last overwritten late leaf.
 static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
     const struct record *rec = &plan->rec;
     for (size_t i = 0; i < plan->lives.n_items; i++) {

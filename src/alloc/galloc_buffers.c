@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// galloc_buffers.c: the buffers of a graph allocator. A pool in which a new plan lacks memory becomes exactly what that plan
-// takes; a plan that comes back after its chunks went adds what it lacks, so that plans that take turns settle. A larger
-// buffer is made while the old one still stands; if both do not fit, the old one goes first, and comes back if that is in vain.
+// galloc_buffers.c: the buffers of a graph allocator. If a pool is too small for a new plan, it becomes exactly as large as that
+// plan requires. If an older plan no longer fits, the pool only grows, so that alternating plans reach a stable size. A larger
+// buffer is allocated before the old one is freed. If both do not fit, the old one is freed first; if the larger one still fails, a
+// buffer of the old size is allocated.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
 
 #include <string.h>
 
-// ---- who made it ----
+// ---- list of owned buffers ----
 
 static size_t owned_slot(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer) {
     size_t lo = 0, hi = galloc->n_owned;
@@ -28,8 +29,8 @@ bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_back
     return i < galloc->n_owned && galloc->owned[i] == buffer;
 }
 
-// Room for one more.
-static bool own_room(struct ggml_gallocr *galloc) {
+// Reserves one more entry.
+static bool owned_reserve(struct ggml_gallocr *galloc) {
     const size_t n_few = sizeof galloc->few / sizeof galloc->few[0], n = galloc->n_owned + 1;
     if (n > n_few && !BERTH_GROW(&galloc->many, &galloc->many_cap, n)) {
         return false;
@@ -41,7 +42,7 @@ static bool own_room(struct ggml_gallocr *galloc) {
     return true;
 }
 
-static void own_add(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer) {
+static void owned_add(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer) {
     ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
     const size_t i = owned_slot(galloc, buffer);
     memmove(&galloc->owned[i + 1], &galloc->owned[i], (galloc->n_owned - i) * sizeof galloc->owned[0]);
@@ -50,17 +51,17 @@ static void own_add(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer) {
 }
 
 static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
-    if (!own_room(galloc)) {
+    if (!owned_reserve(galloc)) {
         return NULL;
     }
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
     if (buffer != NULL) {
-        own_add(galloc, buffer);
+        owned_add(galloc, buffer);
     }
     return buffer;
 }
 
-// Gives the memory back and keeps the struct, whose address tensors may still hold.
+// Frees the memory but keeps the struct, because tensors may still point to it.
 static void chunk_retire(ggml_backend_buffer_t buffer) {
     if (buffer != NULL && buffer->iface.free_buffer != NULL) {
         buffer->iface.free_buffer(buffer);
@@ -82,16 +83,17 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
     berth_free(galloc->many);
 }
 
-// ---- graphs on a composite device (src/meta) ----
+// ---- composite devices (src/meta) ----
 
-// Such a device plans for each of its parts by itself what the graph takes there (a layout); addresses are one behind the other
-// and are no memory. All layouts of an allocator are in one buffer, which has on each device what the largest of them takes there.
+// A composite device plans the memory of each of its devices separately (a layout). Its addresses are assigned consecutively and
+// cannot be dereferenced. All layouts of an allocator share one buffer, which has on each device the memory of the largest layout
+// there.
 
 void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
     if (plan->needs[p].layout != NULL) {
         galloc->pools[p].composite->layout_free(plan->needs[p].layout);
         plan->needs[p].layout = NULL;
-        galloc->epoch++; // addresses in it are none any more
+        galloc->epoch++; // addresses in the layout are no longer valid
     }
 }
 
@@ -103,15 +105,16 @@ enum ggml_status berth_galloc_parts_solve(struct ggml_gallocr *galloc, struct ga
         galloc->pools[p].buft, rec, &plan->lives, &params, plan->offsets, &plan->needs[p].layout);
 }
 
-static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) {
+static enum ggml_status parts_ensure_memory(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) {
     struct galloc_pool *pool = &galloc->pools[p];
     struct berth_layout *layout = plan->needs[p].layout;
     if (pool->parts.buffer == NULL) {
-        ggml_backend_buffer_t buffer = own_room(galloc) ? pool->composite->layout_buffer(pool->buft) : NULL;
+        ggml_backend_buffer_t buffer = owned_reserve(galloc) ? pool->composite->layout_buffer(pool->buft) : NULL;
         if (buffer == NULL) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a buffer of %s", ggml_backend_buft_name(pool->buft));
+            return berth_fail(
+                GGML_STATUS_ALLOC_FAILED, "out of memory for a compute buffer of type %s", ggml_backend_buft_name(pool->buft));
         }
-        own_add(galloc, buffer);
+        owned_add(galloc, buffer);
         pool->parts = (struct galloc_chunk){buffer, ggml_backend_buffer_get_base(buffer)};
         galloc->epoch++;
     }
@@ -122,7 +125,7 @@ static enum ggml_status parts_back(struct ggml_gallocr *galloc, struct galloc_pl
     galloc->epoch += is_moved;
     if (!ok) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "cannot allocate compute buffers of type %s of %zu bytes on all devices; the allocator holds %zu bytes there",
+            "cannot allocate compute buffers of type %s with %zu bytes on all devices; the allocator has %zu bytes there",
             ggml_backend_buft_name(pool->buft), layout->bytes, before);
     }
     return GGML_STATUS_SUCCESS;
@@ -132,7 +135,7 @@ size_t berth_galloc_parts_size(const struct galloc_pool *pool) {
     return pool->parts.buffer != NULL ? pool->composite->layout_bytes(pool->parts.buffer) : 0;
 }
 
-// ---- growing ----
+// ---- growth ----
 
 static void chunk_set(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, ggml_backend_buffer_t buffer) {
     pool->chunks[c] = (struct galloc_chunk){buffer, buffer != NULL ? ggml_backend_buffer_get_base(buffer) : NULL};
@@ -160,7 +163,7 @@ static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, si
     return true;
 }
 
-// Room for n chunks, if there are not as many.
+// Reserves entries for n chunks.
 static bool chunks_grow(struct galloc_pool *pool, size_t n) {
     if (n <= pool->n_chunks) {
         return true;
@@ -179,7 +182,7 @@ static size_t chunk_size(const struct galloc_pool *pool, size_t c) {
     return ggml_backend_buffer_get_size(pool->chunks[c].buffer);
 }
 
-// Chunks that are larger than the plan's become as large. One for which no smaller memory is to be had stays.
+// Shrinks chunks that are larger than the plan requires. A chunk stays if no smaller memory can be allocated.
 static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     for (; pool->n_chunks > n_sizes; pool->n_chunks--) {
         chunk_retire(pool->chunks[pool->n_chunks - 1].buffer);
@@ -201,7 +204,7 @@ static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, con
     }
 }
 
-// Does the pool hold memory, but too little of it in one of the plan's chunks?
+// Returns true if the pool has memory, but too little in at least one chunk of the plan.
 static bool is_outgrown(const struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     bool has_memory = false, is_short = false;
     for (size_t c = 0; c < pool->n_chunks; c++) {
@@ -226,11 +229,11 @@ static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_poo
         if (is_enough) {
             continue;
         }
-        berth_clear_error(); // what the backend says of it goes along
+        berth_clear_error(); // the error of the backend becomes part of the message
         if (!chunk_grow(galloc, pool, c, sizes[c])) {
             const char *why = berth_last_error();
             return berth_fail(GGML_STATUS_ALLOC_FAILED,
-                "cannot allocate a compute buffer of type %s of %zu bytes; the allocator holds %zu bytes there%s%s",
+                "cannot allocate a compute buffer of type %s of %zu bytes; the allocator has %zu bytes there%s%s",
                 ggml_backend_buft_name(pool->buft), sizes[c], chunk_size(pool, c), why[0] != '\0' ? ": " : "", why);
         }
     }
@@ -248,7 +251,7 @@ enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struc
             return status;
         }
         if (need->layout != NULL) {
-            status = parts_back(galloc, plan, p, is_new);
+            status = parts_ensure_memory(galloc, plan, p, is_new);
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }

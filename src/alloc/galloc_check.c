@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc_check.c: is a graph placed rightly? Asked of the addresses in the tensors, not of the plan that gave them, and with
-// lifetimes found by a simpler rule than the planner's: from the node that computes a tensor to the last node that reads it or
-// a view of it. And a computation that finds nodes which write where they should not.
+// galloc_check.c: checks the placement of a graph independently of its plan. It reads the addresses of the tensors and derives
+// lifetimes by a simpler rule than the planner: from the node that computes a tensor to the last node that reads it or a view of
+// it. berth_gallocr_compute_checked also computes the graph and detects nodes that write into memory of other tensors.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -10,26 +10,26 @@
 
 #include <string.h>
 
-// A tensor with memory of its own (no view), in a buffer of the allocator.
+// A tensor that is not a view, in a buffer of the allocator.
 struct span {
-    int32_t group;  // the span whose memory it took over, by way of which first and last are joined; itself: none
-    int64_t first;  // node that computes it, or overwrites it as a late leaf; 0 for inputs and other leafs
-    int64_t last;   // last node that needs it
+    int32_t group;  // span whose memory it took over; its own row: none
+    int64_t first;  // node that computes it, or overwrites it (late leaf); 0: input or other leaf
+    int64_t last;   // last node that reads it
     uint64_t begin; // address
     uint64_t size;
-    bool is_ours;
+    bool is_ours; // has bytes in a buffer of the allocator
     bool is_late; // a late leaf
 };
 
 struct check {
     struct ggml_gallocr *galloc;
     struct record rec;
-    struct berth_arrays mem; // of the following
+    struct berth_arrays mem; // owns the arrays below
     struct span *spans;      // [n_rows]
     struct berth_plan_item *items;
     uint64_t *offsets;
-    int32_t *rows; // [n_items]
-    int32_t *late; // [n_rows] late leafs: berth_lifetimes_late
+    int32_t *rows; // [n_items] row of each item
+    int32_t *late; // [n_rows] late leafs, see berth_lifetimes_late
     int64_t n_items;
 };
 
@@ -75,7 +75,7 @@ static void find_lifetimes(struct check *c) {
     for (int32_t r = 0; r < rec->n_rows; r++) {
         const bool is_early = r >= rec->n_nodes;
         const bool is_read = c->spans[r].last > (is_early ? -1 : r);
-        // A view that nobody reads is no reason to keep memory unless the graph computes it.
+        // A view that no node reads keeps memory alive only if the graph computes it.
         const bool counts = rec->rows[r].view_src < 0 || (r < rec->n_nodes && rec->rows[r].op != GGML_OP_NONE);
         if (rec->rows[r].same_as == r && is_kept(c, r, is_read || !counts)) {
             c->spans[root_of(rec, r)].last = end;
@@ -98,7 +98,7 @@ static enum ggml_status find_addresses(struct check *c) {
         }
         if (t->view_src != NULL) {
             if (t->view_src->data != NULL && t->data != (char *) t->view_src->data + t->view_offs) {
-                return berth_fail(GGML_STATUS_FAILED, "the view %s does not lie in its source", berth_name_of(t));
+                return berth_fail(GGML_STATUS_FAILED, "the address of view %s is not in its source", berth_name_of(t));
             }
             continue;
         }
@@ -112,10 +112,10 @@ static enum ggml_status find_addresses(struct check *c) {
         const size_t size = ggml_backend_buffer_get_alloc_size(t->buffer, t);
         const uintptr_t base = (uintptr_t) ggml_backend_buffer_get_base(t->buffer), at = (uintptr_t) t->data;
         if (size > 0 && (at < base || at - base > t->buffer->size || size > t->buffer->size - (at - base))) {
-            return berth_fail(GGML_STATUS_FAILED, "tensor %s of %zu bytes does not lie in its buffer", berth_name_of(t), size);
+            return berth_fail(GGML_STATUS_FAILED, "tensor %s of %zu bytes is not inside its buffer", berth_name_of(t), size);
         }
         if (size > 0 && (at - base) % ggml_backend_buffer_get_alignment(t->buffer) != 0) {
-            return berth_fail(GGML_STATUS_FAILED, "tensor %s is not aligned", berth_name_of(t));
+            return berth_fail(GGML_STATUS_FAILED, "the address of tensor %s is not aligned", berth_name_of(t));
         }
         c->spans[r].is_ours = size > 0;
         c->spans[r].begin = at;
@@ -133,7 +133,7 @@ static bool may_take_over(const struct check *c, int32_t node, int k) {
            (o->in_place != NULL && o->in_place(c->rec.tensors[node], i_src, o->in_place_user));
 }
 
-// A result that lies where one of its sources lay, which dies there, is one piece of memory with it.
+// Joins a result with a source at the same address whose lifetime ends at this node: both are one piece of memory.
 static void join_in_place(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_nodes; r++) {
         const struct record_row *row = &c->rec.rows[r];
@@ -148,7 +148,7 @@ static void join_in_place(struct check *c) {
     }
 }
 
-// ---- the check ----
+// ---- check ----
 
 static void make_items(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_rows; r++) {
@@ -188,7 +188,7 @@ static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc,
     c->rows = berth_arrays_new(&c->mem, n, sizeof c->rows[0]);
     c->late = berth_arrays_new(&c->mem, n, sizeof c->late[0]);
     if (c->mem.has_failed) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the check of %d tensors", c->rec.n_rows);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to check %d tensors", c->rec.n_rows);
     }
     find_lifetimes(c);
     status = find_addresses(c);
@@ -209,7 +209,8 @@ static enum ggml_status check_items(const struct check *c) {
     }
     const struct berth_plan_item *a = &c->items[fault.i], *b = &c->items[fault.j];
     return berth_fail(GGML_STATUS_FAILED,
-        "tensors %s (nodes %lld to %lld, %llu bytes at %p) and %s (nodes %lld to %lld, %llu bytes at %p) collide",
+        "tensors %s (nodes %lld to %lld, %llu bytes at %p) and %s (nodes %lld to %lld, %llu bytes at %p) overlap in memory and "
+        "lifetime",
         berth_name_of(c->rec.tensors[c->rows[fault.i]]), (long long) a->first, (long long) a->last, (unsigned long long) a->size,
         c->rec.tensors[c->rows[fault.i]]->data, berth_name_of(c->rec.tensors[c->rows[fault.j]]), (long long) b->first,
         (long long) b->last, (unsigned long long) b->size, c->rec.tensors[c->rows[fault.j]]->data);
@@ -228,9 +229,9 @@ bool berth_gallocr_verify(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
     return status == GGML_STATUS_SUCCESS;
 }
 
-// ---- computing with a watch on all memory ----
+// ---- computing with checks of all memory ----
 
-#define FILL_NEW 0xFF // NaN in every float type
+#define FILL_NEW 0xFF // new memory: NaN in every float type
 #define FILL_DEAD 0xDF
 
 static uint64_t hash_bytes(const uint8_t *p, size_t n) {
@@ -243,7 +244,7 @@ static uint64_t hash_bytes(const uint8_t *p, size_t n) {
 
 struct watch {
     struct check *c;
-    uint64_t *hashes; // [n_items] of those that are alive
+    uint64_t *hashes; // [n_items] hashes of items that are alive
     uint8_t *scratch;
     size_t scratch_cap;
 };
@@ -264,8 +265,8 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// Before node runs: its own fresh memory is filled, or the late leaf's that it overwrites; all that is alive is remembered.
-// After: nothing else may have changed.
+// Before a node runs, fills its new memory, or the late leaf that it overwrites, and hashes all live items. After it has run,
+// checks that no other item has changed.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c = w->c;
     const int32_t own = group_of(c, root_of(&c->rec, node));
@@ -288,7 +289,7 @@ static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before
         if (is_before) {
             w->hashes[i] = hash;
         } else if (hash != w->hashes[i]) {
-            return berth_fail(GGML_STATUS_FAILED, "node %d (%s, %s) wrote into memory of %s", node,
+            return berth_fail(GGML_STATUS_FAILED, "node %d (%s, %s) wrote into the memory of %s", node,
                 ggml_op_name((enum ggml_op) c->rec.rows[node].op), berth_name_of(c->rec.tensors[node]),
                 berth_name_of(c->rec.tensors[c->rows[i]]));
         }
@@ -311,7 +312,8 @@ enum ggml_status berth_gallocr_compute_checked(
     enum ggml_status status = check_init(&c, galloc, graph);
     if (status == GGML_STATUS_SUCCESS) {
         w.hashes = berth_arrays_new(&c.mem, (size_t) c.n_items, sizeof w.hashes[0]);
-        status = w.hashes != NULL ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a check");
+        status = w.hashes != NULL ? GGML_STATUS_SUCCESS
+                                  : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the hashes of a checked computation");
     }
     for (int32_t i = 0; i < c.rec.n_nodes && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_cgraph one = ggml_graph_view(graph, i, i + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc_json.c: the plan of a graph as a file, and back. The file is a plan as src/plan reads it, one item for each piece of
-// memory, with the tensors that lie in it one after another.
+// galloc_json.c: writes the plan of a graph to a file and reads it back. The file has the format of src/plan: one item per piece of
+// memory, with the tensors that occupy it one after the other.
 
 #include "alloc/galloc.h"
 #include "base/json.h"
@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- saving ----
+// ---- save ----
 
-// Of all rows.
+// Arrays over all rows.
 struct chains {
-    int32_t *next; // the row that took over from it, -1: none
-    int32_t *step; // when it runs, -1: it does not
+    int32_t *next; // row that takes over the memory of this row, -1: none
+    int32_t *step; // step at which the row runs, -1: never
 };
 
-// Which steps read a row: steps[first[r] .. first[r + 1]).
+// Steps that read a row: steps[first[r]] to steps[first[r + 1] - 1].
 struct uses {
     int32_t *first, *steps;
 };
@@ -34,7 +34,7 @@ static int by_tensor(const void *a, const void *b) {
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-// The row of what a source reads, -1: it is none of the plan's.
+// Returns the row whose memory a source reads, -1: not in the plan.
 static int32_t row_of(const struct found *found, int32_t n, const struct ggml_tensor *src) {
     const struct found key = {.tensor = src != NULL && src->view_src != NULL ? src->view_src : src};
     const struct found *at = key.tensor != NULL ? bsearch(&key, found, (size_t) n, sizeof *found, by_tensor) : NULL;
@@ -45,12 +45,12 @@ static bool is_view(const struct ggml_tensor *t) {
     return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
 }
 
-// Counts each row's uses behind first[row], or puts them there.
+// First call (is_count): counts the uses of each row in first[row + 2]. Second call: stores the steps.
 static void uses_walk(const struct galloc_plan *plan, const struct found *found, struct uses *uses, bool is_count) {
     for (int32_t i = 0; i < plan->lives.order.n_steps; i++) {
         const struct ggml_tensor *t = plan->tensors[lifetime_step(&plan->lives.order, i)];
         for (int k = 0; k < GGML_MAX_SRC && !is_view(t); k++) {
-            const int32_t row = t->src[k] != t ? row_of(found, plan->n_rows, t->src[k]) : -1; // a cast names itself
+            const int32_t row = t->src[k] != t ? row_of(found, plan->n_rows, t->src[k]) : -1; // a cast lists itself as a source
             if (row >= 0 && is_count) {
                 uses->first[row + 2]++;
             } else if (row >= 0) {
@@ -60,7 +60,7 @@ static void uses_walk(const struct galloc_plan *plan, const struct found *found,
     }
 }
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool uses_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct uses *uses) {
     const size_t n = (size_t) plan->n_rows;
     const size_t n_most = (size_t) plan->lives.order.n_steps * GGML_MAX_SRC;
@@ -112,8 +112,8 @@ static void write_tensor(
     berth_json_end(w);
 }
 
-// A row that is in an item after the rows before it; nothing if it was in there first, or is in none.
-static void chain_put(const struct galloc_plan *plan, int32_t *next, int32_t *tail, int32_t r) {
+// Appends a row to the chain of its item. A row without an item, or the first row of its item, is not appended.
+static void chain_append(const struct galloc_plan *plan, int32_t *next, int32_t *tail, int32_t r) {
     const int32_t item = plan->lives.rows[r].item;
     if (item >= 0 && plan->lives.owners[item] != r) {
         next[tail[item]] = r;
@@ -121,7 +121,7 @@ static void chain_put(const struct galloc_plan *plan, int32_t *next, int32_t *ta
     }
 }
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool chains_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct chains *chains) {
     const struct lifetime_order *order = &plan->lives.order;
     const size_t n_rows = (size_t) plan->n_rows + 1, n_items = plan->lives.n_items;
@@ -137,13 +137,13 @@ static bool chains_find(const struct galloc_plan *plan, struct berth_arrays *mem
     }
     for (int32_t r = 0; r < plan->n_rows && plan->lives.n_late > 0; r++) {
         if (plan->lives.rows[r].is_late) { // late leafs share memory
-            chain_put(plan, next, tail, r);
+            chain_append(plan, next, tail, r);
         }
     }
     for (int32_t i = 0; i < order->n_steps; i++) {
         const int32_t r = lifetime_step(order, i);
         step[r] = i;
-        chain_put(plan, next, tail, r);
+        chain_append(plan, next, tail, r);
     }
     *chains = (struct chains){next, step};
     return true;
@@ -183,7 +183,7 @@ enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const
     struct uses uses;
     if (!chains_find(plan, &mem, &chains) || !uses_find(plan, &mem, &uses)) {
         berth_arrays_free(&mem);
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->n_rows);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "cannot save the plan: out of memory for %d tensors", plan->n_rows);
     }
     struct berth_json_writer w = {.file = file};
     berth_json_begin(&w, NULL, '{');
@@ -213,7 +213,7 @@ enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const
     fputc('\n', file);
     berth_arrays_free(&mem);
     if (fflush(file) != 0 || ferror(file)) {
-        return berth_fail(GGML_STATUS_FAILED, "saving a plan: %s", strerror(errno));
+        return berth_fail(GGML_STATUS_FAILED, "cannot save the plan: %s", strerror(errno));
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -229,7 +229,7 @@ enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *g
     return berth_galloc_plan_save(galloc, plan, file);
 }
 
-// ---- loading ----
+// ---- load ----
 
 static enum ggml_status same_items(const struct galloc_plan *plan, const struct berth_plan_set *set) {
     if (!set->has_offsets && set->n_items > 0) {
@@ -237,15 +237,15 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
     }
     if (set->n_items != plan->lives.n_items) {
         return berth_fail(GGML_STATUS_FAILED,
-            "berth_gallocr_load: the plan is of another graph: it has %zu items, the graph has %zu", set->n_items,
+            "berth_gallocr_load: the plan belongs to another graph: it has %zu items, this graph has %zu", set->n_items,
             plan->lives.n_items);
     }
     for (size_t i = 0; i < set->n_items; i++) {
         const struct berth_plan_item *a = &set->items[i], *b = &plan->lives.items[i];
         if (a->first != b->first || a->last != b->last || a->size != b->size || a->align != b->align || a->pool != b->pool) {
             return berth_fail(GGML_STATUS_FAILED,
-                "berth_gallocr_load: the plan is of another graph: item %zu (%s) lives from %lld to %lld with %llu bytes, in the "
-                "graph "
+                "berth_gallocr_load: the plan belongs to another graph: item %zu (%s) is alive from step %lld to %lld with %llu "
+                "bytes, in this graph "
                 "from %lld to %lld with %llu",
                 i, set->ids[i], (long long) a->first, (long long) a->last, (unsigned long long) a->size, (long long) b->first,
                 (long long) b->last, (unsigned long long) b->size);
@@ -254,7 +254,7 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
     return GGML_STATUS_SUCCESS;
 }
 
-// Valid, pool by pool, and how good: fills the reports.
+// Checks the offsets of a pool and fills its report.
 static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
     const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk};
     struct berth_plan_report *report = &plan->needs[p].report;
@@ -289,8 +289,8 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
     return status;
 }
 
-// What a device made of several needs follows from the graph; what was saved of it is one of many plans for the same.
-static enum ggml_status parts_from(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+// The layout of a composite device is computed from the graph; the saved offsets are only one of many possible plans for it.
+static enum ggml_status parts_resolve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         if (galloc->pools[p].composite != NULL) {
@@ -300,7 +300,7 @@ static enum ggml_status parts_from(struct ggml_gallocr *galloc, struct galloc_pl
     return status;
 }
 
-static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_plan *plan, const struct berth_plan_set *set) {
+static enum ggml_status plan_fill(struct ggml_gallocr *galloc, struct galloc_plan *plan, const struct berth_plan_set *set) {
     enum ggml_status status = same_items(plan, set);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -311,10 +311,10 @@ static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_pla
     }
     status = check_pools(galloc, plan);
     if (status == GGML_STATUS_SUCCESS) {
-        status = parts_from(galloc, plan);
+        status = parts_resolve(galloc, plan);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_plan_settle(galloc, plan);
+        status = berth_galloc_plan_set_spots(galloc, plan);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         struct berth_plan_report *r = &plan->needs[p].report;
@@ -341,7 +341,7 @@ enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *g
     }
     enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, (struct galloc_ids){node_buffer_ids, leaf_buffer_ids});
     if (status == GGML_STATUS_SUCCESS) {
-        status = plan_from(galloc, plan, set);
+        status = plan_fill(galloc, plan, set);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_buffers_reserve(galloc, plan);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// galloc_plan.c: a graph becomes a plan: record, lifetimes, offsets, and the bytes each chunk needs. No buffer is touched.
+// galloc_plan.c: makes a plan from a graph: record, lifetimes, offsets, and the bytes that each chunk requires. It allocates no
+// buffer.
 
 #include "alloc/galloc.h"
 #include "ggml-backend-impl.h"
 
 #include <string.h>
 
-// ---- life ----
+// ---- new, free, columns ----
 
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places) {
     size_t size;
@@ -54,10 +55,10 @@ const struct berth_plan_report *berth_galloc_plan_report(
     return plan != NULL && plan->is_ready ? &plan->needs[galloc->pool_of[buf]].report : NULL;
 }
 
-// ---- what a record asks ----
+// ---- rules for records and lifetimes ----
 
 static bool is_ours(void *user, const struct ggml_tensor *t) {
-    // Its buffers are marked as such: only those with the mark need to be looked for.
+    // Buffers of the allocator have usage COMPUTE, so only those are looked up.
     return t->buffer != NULL && t->buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE && berth_galloc_owns(user, t->buffer);
 }
 
@@ -89,8 +90,9 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
         .user = o->in_place_user};
 }
 
-// What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters; so does whether
-// a node runs that overwrites a late leaf.
+// Returns true if decisions that depend on properties outside the record still hold. The in_place callback may depend on op
+// parameters, so it is called again for each result that it placed. A late leaf is valid only while the node that overwrites it
+// runs.
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_options *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
@@ -102,8 +104,9 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
     return berth_lifetimes_still_late(&plan->lives, rec);
 }
 
-// What the graph does not list has memory only from its first reader on: too little if it is a node after all.
-static bool is_bound_up(struct galloc_plan *plan) {
+// Returns true if a tensor that the plan treats as unlisted is a node of the graph. Unlisted tensors have memory only from their
+// first reader on, which is too late for a node.
+static bool has_unlisted_node(struct galloc_plan *plan) {
     return plan->lives.n_loose > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }
 
@@ -132,17 +135,17 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer = {.places = plan->places,
         .undo = plan->places != NULL ? (struct record_undo *) (plan->places + plan->rec.n_rows) : NULL,
-        .may_write = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
+        .may_write = plan->has_no_init_tensor && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
     const bool has_places = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
     }
-    if (match != RECORD_DIFFERS && (!still_valid(galloc, plan, &plan->rec) || is_bound_up(plan))) {
+    if (match != RECORD_DIFFERS && (!still_valid(galloc, plan, &plan->rec) || has_unlisted_node(plan))) {
         return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
-        // The items keep their sizes: a graph as large as the first still fits.
+        // The items keep their sizes, so a graph as large as the first one still fits.
         plan->is_ready = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
         return plan->is_ready;
@@ -150,14 +153,14 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     return match == RECORD_SAME && !(is_exact && berth_record_has_unknown_duplicates(&plan->rec));
 }
 
-// ---- plans of somebody else's record that are good for several graphs ----
+// ---- plans of a caller's record that are valid for several graphs ----
 
 static bool same_row(const struct record_row *x, const struct record_row *y) {
     return x->op == y->op && x->flags == y->flags && x->view_src == y->view_src && x->same_as == y->same_as && x->src == y->src &&
            x->n_src == y->n_src && x->has_memory == y->has_memory;
 }
 
-// Rows, edges and buffers.
+// Compares rows, edges and buffers.
 static bool same_graph(
     const struct record *a, const struct lifetime_row *a_rows, const struct record *b, const struct lifetime_row *b_rows) {
     const size_t n_srcs = (size_t) a->n_srcs;
@@ -193,10 +196,10 @@ bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *r
     return true;
 }
 
-bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
+bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order) {
     if (galloc->has_capture) {
-        return false; // every graph has its own plan then, and its own file
+        return false; // while capturing, every graph has its own plan and file
     }
     if (!plan->is_ready || !same_order(&plan->lives.order, order) || !same_graph(&plan->rec, plan->lives.rows, rec, rows) ||
         !still_valid(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
@@ -232,10 +235,11 @@ struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const st
 
 // ---- items ----
 
-static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const char *what, const int *ids, int n) {
+static enum ggml_status check_ids(const struct ggml_gallocr *galloc, const char *what, const int *ids, int n) {
     for (int i = 0; ids != NULL && i < n; i++) {
         if (ids[i] < 0 || ids[i] >= galloc->n_bufs) {
-            return berth_fail(GGML_STATUS_FAILED, "%s %d is given buffer %d of %d", what, i, ids[i], galloc->n_bufs);
+            return berth_fail(
+                GGML_STATUS_FAILED, "%s %d has buffer id %d; the allocator has %d buffers", what, i, ids[i], galloc->n_bufs);
         }
     }
     return GGML_STATUS_SUCCESS;
@@ -254,9 +258,9 @@ static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_pl
 enum ggml_status berth_galloc_plan_items(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph, struct galloc_ids ids) {
     const struct record_rules owners = berth_galloc_record_rules(galloc);
-    enum ggml_status status = ids_are_sound(galloc, "node", ids.nodes, graph->n_nodes);
+    enum ggml_status status = check_ids(galloc, "node", ids.nodes, graph->n_nodes);
     if (status == GGML_STATUS_SUCCESS) {
-        status = ids_are_sound(galloc, "leaf", ids.leafs, graph->n_leafs);
+        status = check_ids(galloc, "leaf", ids.leafs, graph->n_leafs);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_lifetimes_record(&plan->lives, &plan->rec, graph, ids.nodes, ids.leafs, &owners);
@@ -283,7 +287,7 @@ enum ggml_status berth_galloc_plan_make(
 
 // ---- offsets ----
 
-// A tensor that is larger than what a type likes at once gets a chunk all the same, as ggml gives it one: the type may refuse.
+// An item that is larger than the type's largest chunk gets a chunk of its size, as in ggml; the type may reject it.
 static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
@@ -307,7 +311,8 @@ void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_
     set_limits(galloc, plan);
 }
 
-// A pool at a time, since each may have a largest chunk of its own. Items of the pool are gathered to the front of scratch.
+// Solves one pool, because each pool may have a different largest chunk. The items of the pool are copied to the front of the
+// scratch arrays.
 static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items,
     int32_t *ids, uint64_t *offsets) {
     int64_t n = 0;
@@ -336,7 +341,7 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
     uint64_t *offsets = berth_arrays_new(&mem, n, sizeof *offsets);
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (mem.has_failed) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to plan %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         if (galloc->pools[p].composite != NULL) {
@@ -365,12 +370,12 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
     } else {
         status = solve_pools(galloc, plan, rec);
     }
-    return status == GGML_STATUS_SUCCESS ? berth_galloc_plan_settle(galloc, plan) : status;
+    return status == GGML_STATUS_SUCCESS ? berth_galloc_plan_set_spots(galloc, plan) : status;
 }
 
-// ---- what placing needs ----
+// ---- spots and needs ----
 
-// Room for the sizes of n chunks.
+// Reserves the sizes of n chunks.
 static bool need_grow(struct galloc_need *need, size_t n) {
     if (n > 1 && !BERTH_GROW(&need->many, &need->many_cap, n)) {
         return false;
@@ -385,8 +390,8 @@ static bool need_grow(struct galloc_need *need, size_t n) {
     return true;
 }
 
-// Spots, and the bytes of each chunk: how far the items in it reach.
-enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+// The size of a chunk is the end of its last item.
+enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
     for (int p = 0; p < galloc->n_pools; p++) {
         plan->needs[p].n = 0;
@@ -402,7 +407,7 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
         const uint64_t chunk = max != 0 ? plan->offsets[i] / max : 0;
         const uint64_t off = plan->offsets[i] - chunk * max;
         if (chunk >= need->n && !need_grow(need, (size_t) chunk + 1)) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the sizes of %zu chunks", (size_t) chunk + 1);
         }
         const uint64_t end = off + plan->lives.items[i].size;
         if (end > need->sizes[chunk]) {

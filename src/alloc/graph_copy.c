@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// graph_copy.c: a graph copied to another backend: tensors, data, structure; and compared there with the first.
-// Every tensor the graph reaches through sources and views gets one copy, in order of discovery; tensors with memory of their
-// own go to ctx_allocated, views to ctx_unallocated. No recursion: graphs may be as deep as they like.
+// graph_copy.c: copies a graph to another backend (tensors, data, edges), and compares the results of both. Every tensor that the
+// graph reaches through sources and views gets one copy, in order of discovery. Tensors with their own memory are in ctx_allocated,
+// views in ctx_unallocated. There is no recursion, so graphs may have any depth.
 
 #include "backend/backend.h"
 #include "core/graph.h"
@@ -10,7 +10,7 @@
 #include "record/index.h"
 
 struct copies {
-    struct record_list from; // in the order of discovery
+    struct record_list from; // in order of discovery
     struct ggml_tensor **to; // [from.n] their copies
 };
 
@@ -36,7 +36,7 @@ static bool copies_find(struct copies *c, const struct ggml_cgraph *graph) {
     return c->to != NULL;
 }
 
-// A tensor alike in type, shape and strides, without memory.
+// Returns a tensor without memory that has the same type, shape and strides.
 static struct ggml_tensor *dup_layout(struct ggml_context *ctx, const struct ggml_tensor *src) {
     struct ggml_tensor *dst = ggml_new_tensor(ctx, src->type, GGML_MAX_DIMS, src->ne);
     if (dst == NULL || berth_poisoned(dst)) {
@@ -84,7 +84,7 @@ static bool copies_fill(const char *func, const struct copies *c) {
     return true;
 }
 
-// False if the graph holds poison or a tensor without memory.
+// Returns false if the graph contains poison or a tensor without memory.
 static bool is_placed(const char *func, const struct ggml_cgraph *graph, const struct copies *c) {
     char reason[320];
     if (berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
@@ -93,7 +93,7 @@ static bool is_placed(const char *func, const struct ggml_cgraph *graph, const s
     for (int32_t i = 0; i < c->from.n; i++) {
         if (ggml_nbytes(c->from.at[i]) > 0 &&
             berth_tensor_memory(c->from.at[i], ggml_nbytes(c->from.at[i]), reason, sizeof reason) == NULL) {
-            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "%s: %s: the graph must be allocated", func, reason);
+            return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "%s: %s; allocate the graph first", func, reason);
         }
     }
     return true;
@@ -114,7 +114,7 @@ static bool contexts_make(struct ggml_backend_graph_copy *out, const struct ggml
     return out->graph != NULL;
 }
 
-// All NULL on failure, with the last error set.
+// On failure all fields are NULL and the last error is set.
 struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct ggml_backend_graph_copy out = {0};
     struct copies c = {0};
@@ -153,14 +153,14 @@ void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy) {
     ggml_free(copy.ctx_unallocated);
 }
 
-// ---- one graph on two backends ----
+// ---- comparison of two backends ----
 
-// Results are shown to a callback node by node. The graph itself runs on backend1; backend2 works on a copy. Without chosen nodes
-// each node is computed from backend-own inputs, so that errors do not hide behind others.
+// The callback receives the results node by node. backend1 computes the graph itself, backend2 a copy. Without selected nodes, each
+// node is computed separately, so that each backend continues with its own results and every difference is reported.
 
-static bool is_chosen(const struct ggml_tensor *node, const struct ggml_tensor *const *chosen, size_t n_chosen) {
-    for (size_t i = 0; i < n_chosen; i++) {
-        if (chosen[i] == node) {
+static bool is_selected(const struct ggml_tensor *node, const struct ggml_tensor *const *selected, size_t n_selected) {
+    for (size_t i = 0; i < n_selected; i++) {
+        if (selected[i] == node) {
             return true;
         }
     }
@@ -193,12 +193,13 @@ static bool compare_nodes(ggml_backend_t backend1, ggml_backend_t backend2, stru
     return true;
 }
 
-// True if both computed, also when the callback ended it early with false. False: a copy or a compute failed.
+// Returns true if both computed, also if the callback stopped early by returning false. Returns false if a copy or a computation
+// failed.
 bool ggml_backend_compare_graph_backend(ggml_backend_t backend1, ggml_backend_t backend2, struct ggml_cgraph *graph,
     ggml_backend_eval_callback callback, void *user_data, const struct ggml_tensor *const *test_nodes, size_t num_test_nodes) {
     if (callback == NULL || (test_nodes == NULL && num_test_nodes > 0)) {
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_backend_compare_graph_backend: the %s NULL",
-            callback == NULL ? "callback is" : "chosen nodes are");
+            callback == NULL ? "callback is" : "selected nodes are");
     }
     struct ggml_backend_graph_copy copy = ggml_backend_graph_copy(backend2, graph);
     if (copy.graph == NULL) {
@@ -210,7 +211,7 @@ bool ggml_backend_compare_graph_backend(ggml_backend_t backend1, ggml_backend_t 
     } else {
         ok = compute_both(backend1, graph, backend2, copy.graph);
         for (int i = 0; ok && i < graph->n_nodes; i++) {
-            if (is_chosen(graph->nodes[i], test_nodes, num_test_nodes) &&
+            if (is_selected(graph->nodes[i], test_nodes, num_test_nodes) &&
                 !callback(i, graph->nodes[i], copy.graph->nodes[i], user_data)) {
                 break;
             }

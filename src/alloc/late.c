@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// late.c: late leafs. Before any node reads such a leaf or writes a part of it, one node overwrites all of it, as in
-// ggml_cpy(x, ggml_new_tensor(...)). What the host writes there before the graph runs is never read, so that the leaf needs no
-// memory of its own until then. Inputs are never late. O(rows + edges).
+// late.c: finds late leafs. One node overwrites such a leaf completely before any node reads it or writes a part of it, as in
+// ggml_cpy(x, ggml_new_tensor(...)). Bytes that the host writes there before the graph runs are never read, so the leaf needs no
+// memory until then. Inputs are never late. The cost is O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-// Does the node run, and write every byte of what it is a view of without reading it?
+// Returns true if the node runs and writes every byte of the tensor that it is a view of, without reading it.
 static bool node_overwrites(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
     const struct ggml_tensor *leaf = node->view_src;
@@ -21,7 +21,7 @@ static bool may_be_late(const struct record_row *row) {
     return row->view_src < 0 && !row->has_memory && (row->flags & GGML_TENSOR_FLAG_INPUT) == 0;
 }
 
-// The row whose memory row r is, or looks at: the first of those that stand for the tensor.
+// Returns the row that owns the memory of row r: the first row of its tensor.
 static int32_t root_of(const struct record *rec, int32_t r) {
     return rec->rows[record_base(rec, r)].same_as;
 }
@@ -34,20 +34,20 @@ static void late_touch(int32_t *late, int32_t root, int32_t how) {
     }
 }
 
-// A view that a node makes reads nothing. What the caller appended to the record is a reader, whatever its op.
+// A node that is only a view reads nothing. A row that the caller appended to the record counts as a reader, whatever its op is.
 static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_t *late) {
     const struct record_row *row = &rec->rows[r];
     const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
     if (r < rec->n_nodes && row->view_src >= 0 && info != NULL && info->is_empty) {
         return;
     }
-    const bool is_full_match = r < rec->n_nodes && node_overwrites(rec->tensors[r]);
+    const bool is_overwrite = r < rec->n_nodes && node_overwrites(rec->tensors[r]);
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        if (!is_full_match || rec->slots[k] + 1 != info->overwrites) {
+        if (!is_overwrite || rec->slots[k] + 1 != info->overwrites) {
             late_touch(late, root_of(rec, rec->srcs[k]), READ);
         }
     }
-    late_touch(late, root_of(rec, r), is_full_match ? step + 1 : READ);
+    late_touch(late, root_of(rec, r), is_overwrite ? step + 1 : READ);
 }
 
 void berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late) {
@@ -65,14 +65,14 @@ void berth_lifetimes_late(const struct record *rec, const struct lifetime_order 
 
 // ---- memory that late leafs share ----
 
-// Memory is sought among what the last WINDOW leafs got, so that graphs with many of them take linear time.
+// Only the last WINDOW items are candidates, so that graphs with many late leafs take linear time.
 enum { WINDOW = 64 };
 
 struct sharing {
     struct lifetimes *l;
-    int32_t *into;          // [n_items] -1 - the item whose memory it shares, 0: has its own
-    int32_t recent[WINDOW]; // items with memory of their own, a ring
-    int32_t n;              // that were ever put there
+    int32_t *into;          // [n_items] -1 - item whose memory it shares; 0: has its own
+    int32_t recent[WINDOW]; // ring of the last items with their own memory
+    int32_t n;              // number of items ever put into the ring
 };
 
 static bool may_share(const struct lifetimes *l, int32_t a, int32_t b, int64_t step) {
@@ -80,7 +80,7 @@ static bool may_share(const struct lifetimes *l, int32_t a, int32_t b, int64_t s
     return l->returned[a] && x->last < step && x->size == y->size && x->align == y->align && x->pool == y->pool;
 }
 
-// From step on the item is needed: in memory that was given back before, or in its own.
+// The item is needed from `step` on. It shares memory that is free by then, or keeps its own.
 static void item_share(struct sharing *s, int32_t item, int64_t step) {
     struct lifetimes *l = s->l;
     for (int32_t k = 0; k < WINDOW && k < s->n; k++) {
@@ -95,7 +95,7 @@ static void item_share(struct sharing *s, int32_t item, int64_t step) {
     s->recent[s->n++ % WINDOW] = item;
 }
 
-// Items without memory of their own go; rows follow.
+// Removes items without their own memory and renumbers the rows.
 static void items_squeeze(struct sharing *s, int32_t n_rows) {
     struct lifetimes *l = s->l;
     size_t n = 0;
@@ -137,7 +137,7 @@ bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, c
     return true;
 }
 
-// ---- an old plan for another graph of the same form ----
+// ---- validity of an old plan ----
 
 bool berth_lifetimes_still_late(const struct lifetimes *l, const struct record *rec) {
     for (int32_t r = 0; r < rec->n_nodes && l->n_late > 0; r++) {

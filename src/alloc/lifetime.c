@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// lifetime.c: a replay of the graph's execution that says when each piece of memory is taken and given back, by ggml's rules:
-// inputs and leafs are there before the first node; a node's memory is taken when it runs; memory is given back after the last
-// node that reads it or a view of it; outputs, what an output looks at, and results that nobody reads stay. A node whose op
-// allows it, and whose source has the same layout and dies there, takes over the source's memory. Leafs that a node overwrites
-// before anything reads them are an exception: late.c. O(rows + edges).
+// lifetime.c: simulates the execution of a graph to find when each piece of memory is allocated and freed, by ggml's rules. Inputs
+// and leafs are allocated before the first node, a node's memory when it runs. Memory is freed after the last node that reads it or
+// a view of it. Outputs, the sources of output views, and results that no node reads stay allocated. A node takes over the memory
+// of a source if its op allows it, the source has the same layout, and the source is not needed afterwards. Leafs that a node
+// overwrites before any node reads them are an exception (late.c). The cost is O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -11,31 +11,31 @@
 
 #include <string.h>
 
-// What the replay asks of sources again and again; rows are four times as large.
+// Fields that the simulation reads often. A record row is four times as large.
 struct live_row {
-    int32_t n_children; // edges from it that are still to come
-    int32_t n_views;    // view nodes of it that are still needed
+    int32_t n_children; // edges from it to steps that have not run yet
+    int32_t n_views;    // views of it that are still needed
     int32_t view_src;   // as in the row
-    bool is_taken;      // has an item right now
-    bool is_settled;    // has got its item, or needs none
+    bool is_taken;      // holds an item now
+    bool is_settled;    // has received its item, or needs none
     bool is_input;
-    bool is_output; // or kept
+    bool is_output; // output, or is_kept
 };
 
 struct replay {
     struct lifetimes *out;
     struct record *rec;
     struct lifetime_row *rows; // [n_all]
-    int32_t early_end;         // rows from the nodes to here are there before the first step
+    int32_t early_end;         // end of the rows after the nodes that exist before the first step
     struct live_row *live;
     const struct lifetime_sizes *sizes;
     const struct lifetime_rules *rules;
     const size_t *aligns;
     const int32_t *pools;
     int64_t step;
-    bool is_running;  // what is there before the first node has its memory
+    bool is_running;  // the rows that exist before the first node have their memory
     bool may_be_late; // a node overwrites a leaf: there may be late leafs
-    int32_t *late;    // [n_all] as of berth_lifetimes_late; NULL: no leaf is late
+    int32_t *late;    // [n_all] from berth_lifetimes_late; NULL: no leaf is late
 };
 
 static bool is_view(const struct record_row *row) {
@@ -44,17 +44,17 @@ static bool is_view(const struct record_row *row) {
 
 // ---- in place ----
 
-// Ops that read a source other than the first after they have written over it, or out of order.
-static bool only_first(int32_t op) {
+// Ops that overwrite a source other than the first before they have read all of it.
+static bool in_place_first_only(int32_t op) {
     return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
 }
 
-// A view of all of its source, from the first byte to the last.
+// Returns true if the view covers all bytes of its source.
 static bool view_covers(const struct ggml_tensor *view, const struct ggml_tensor *source) {
     return view->view_offs == 0 && ggml_nbytes(view) == ggml_nbytes(source);
 }
 
-// The row whose memory node may take over as its source p, or -1.
+// Returns the row whose memory the node may take over through its source p, or -1.
 static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     const struct live_row *live = &r->live[p];
     if (live->n_children != 1 || live->n_views != 0 || live->is_output) {
@@ -71,19 +71,20 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     return may_take ? v : -1;
 }
 
-// Through a view, which ggml does not do, a node stays in its own pool: in another one it might take what is dearer there.
+// Taking memory over through a view is not done by ggml; there, a node stays in its own pool, because memory of another pool may be
+// scarcer.
 static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
     return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }
 
-// A buffer may ask for more bytes for one op's result than for another's.
-static bool has_room(const struct replay *r, int32_t from, int32_t node) {
+// A buffer may require more bytes for the result of one op than for that of another.
+static bool fits_item(const struct replay *r, int32_t from, int32_t node) {
     const struct lifetime_row *row = &r->rows[from];
     return r->sizes->is_by_layout ||
            r->sizes->alloc_size(r->sizes->user, r->rec->tensors[node], row->buf) <= r->out->items[row->item].size;
 }
 
-// From now on the layout of source p decides something; that of views did not yet.
+// From now on the layout of source p decides an offset, so the record must compare it. The form of a view is not recorded before.
 static bool keep_form(struct record *rec, int32_t p) {
     if (rec->rows[p].form < 0) {
         rec->rows[p].form = berth_record_form(rec, rec->tensors[p]);
@@ -98,12 +99,12 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
         const int32_t p = r->rec->srcs[k];
         const int32_t from = p != i_row ? takeover_from(r, i_row, p) : -1;
         if (from < 0 || (from == p) != is_direct || !may_share(r, r->rows[from].buf, row->buf, is_direct) ||
-            !has_room(r, from, i_row)) {
+            !fits_item(r, from, i_row)) {
             continue;
         }
         const int i_src = r->rec->slots[k];
-        const bool may_run =
-            is_listed ? i_src == 0 || !only_first(node->op) : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
+        const bool may_run = is_listed ? i_src == 0 || !in_place_first_only(node->op)
+                                       : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
         if (may_run && keep_form(r->rec, p)) {
             row->item = r->rows[from].item;
             row->took = k;
@@ -117,13 +118,13 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
     return false;
 }
 
-// A move takes what it reads once that has reached its pool.
+// A move (spill copy) takes over its source's memory once the source is in the same pool.
 static bool take_over_moved(struct replay *r, int32_t i_row) {
     const int32_t p = r->rec->srcs[r->rec->rows[i_row].src];
     return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
 }
 
-// A source itself comes before what a source is a view of: so ggml's choice is taken wherever it has one.
+// A source is preferred over the tensor that it is a view of, so that ggml's choice is made wherever ggml has one.
 static inline bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
     const bool is_listed = info != NULL && info->in_place;
@@ -136,7 +137,7 @@ static inline bool take_over(struct replay *r, int32_t i_row) {
     return take_over_src(r, i_row, is_listed, true) || (r->rules->via_views && take_over_src(r, i_row, is_listed, false));
 }
 
-// ---- taking and giving back ----
+// ---- allocate and free ----
 
 static bool item_new(struct replay *r, int32_t i_row) {
     struct lifetimes *out = r->out;
@@ -155,7 +156,7 @@ static bool item_new(struct replay *r, int32_t i_row) {
     out->returned[out->n_items] = false;
     out->items[out->n_items++] = (struct berth_plan_item){
         .first = r->step,
-        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until it is given back
+        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until give_back
         .size = padded,
         .align = align,
         .pool = r->pools[row->buf],
@@ -169,7 +170,7 @@ static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
     if (row->buf < 0) {
         row->buf = buf;
     }
-    // What is there before the first node cannot take over what the nodes before it compute.
+    // A row that exists before the first node cannot take over memory of a node.
     const bool is_step = r->is_running && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
     return (is_step && take_over(r, i_row)) || item_new(r, i_row);
@@ -188,7 +189,7 @@ static void give_back(struct replay *r, int32_t i_row) {
     }
 }
 
-// Nobody needs this view any more.
+// The view is no longer needed.
 static inline void drop_view(struct replay *r, const struct live_row *view) {
     struct live_row *source = &r->live[view->view_src];
     if (!view->is_output && --source->n_views == 0 && source->n_children == 0) {
@@ -208,9 +209,9 @@ static inline void drop_edge(struct replay *r, int32_t p) {
     }
 }
 
-// ---- the replay ----
+// ---- simulation ----
 
-// Sources of nodes come first in the list of sources, those of appended rows last.
+// The sources of nodes are first in the list of sources, those of appended rows last.
 static void count_children(struct replay *r) {
     const struct record *rec = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
@@ -229,7 +230,7 @@ static void count_children(struct replay *r) {
     }
 }
 
-// Cheap, and true of few graphs: only those are searched for late leafs.
+// A cheap test that few graphs pass. Only these are searched for late leafs.
 static bool overwrites_leaf(const struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (i >= r->rec->n_nodes || row->view_src < r->rec->n_nodes || row->view_src >= r->early_end ||
@@ -240,9 +241,9 @@ static bool overwrites_leaf(const struct replay *r, int32_t i) {
     return info != NULL && info->overwrites > 0;
 }
 
-// Children are counted. A view counts as long as somebody is going to read it; one that the graph computes and nobody reads
-// counts for good. Returns how many rows may need memory of their own.
-static size_t look_at_rows(struct replay *r, bool *has_inputs) {
+// Initialises the live rows after the children were counted. A view counts while a reader of it follows; a view node that no node
+// reads counts until the end. Returns the number of rows that may need their own memory.
+static size_t live_rows_init(struct replay *r, bool *has_inputs) {
     const struct record *rec = r->rec;
     size_t n_own = 0;
     *has_inputs = false;
@@ -264,7 +265,7 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
     return n_own;
 }
 
-// Marks late leafs and the nodes that overwrite them. False: out of memory.
+// Marks late leafs and the nodes that overwrite them. Returns false if out of memory.
 static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     struct record *rec = r->rec;
     const struct lifetime_order *order = &r->out->order;
@@ -288,7 +289,7 @@ static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     return true;
 }
 
-// A leaf that is listed as a node too, and a node that is listed twice, have one memory: the first row's.
+// A leaf that is also listed as a node, or a node that is listed twice, has the memory of its first row.
 static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
     for (int32_t i = rec->n_nodes; i < r->early_end; i++) {
@@ -324,7 +325,7 @@ static bool take_inputs(struct replay *r) {
     return true;
 }
 
-// With rules.free_unread: what is there before the first node and nobody reads is gone after it.
+// With rules.free_unread: frees a tensor that no node reads.
 static void give_back_unread(struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (r->live[i].n_children > 0 || r->live[i].n_views > 0) {
@@ -337,7 +338,7 @@ static void give_back_unread(struct replay *r, int32_t i) {
     }
 }
 
-// What nobody needs after a step.
+// Frees the memory that is not needed after a step.
 static void drop_step(struct replay *r, int32_t step) {
     struct record *rec = r->rec;
     const int32_t i = lifetime_step(&r->out->order, step);
@@ -362,7 +363,7 @@ static bool run_steps(struct replay *r) {
     const struct lifetime_order order = r->out->order;
     struct record *rec = r->rec;
     const struct live_row *live = r->live;
-    int32_t n_dropped = 0; // steps before this one are done with their sources
+    int32_t n_dropped = 0; // steps before this one have released their sources
     r->is_running = true;
     for (int32_t step = 0; step < order.n_steps; step++) {
         const int32_t i = lifetime_step(&order, step);
@@ -385,8 +386,8 @@ static bool run_steps(struct replay *r) {
     return true;
 }
 
-// Room for n items; what was there goes.
-static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
+// Reserves n items; earlier items are lost.
+static bool items_reserve(struct lifetimes *l, size_t n, size_t n_rows) {
     const size_t per_item = sizeof l->items[0] + l->per_item + sizeof l->owners[0] + sizeof l->returned[0];
     size_t items_size, rows_size, size;
     if (!berth_mul_ok(n, per_item, &items_size) || !berth_mul_ok(n_rows, l->per_row, &rows_size) ||
@@ -429,7 +430,7 @@ enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *re
     return status;
 }
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool replay_run(struct replay *r, struct berth_scratch *scratch) {
     struct lifetimes *out = r->out;
     const size_t n = (size_t) r->rec->n_all;
@@ -440,7 +441,7 @@ static bool replay_run(struct replay *r, struct berth_scratch *scratch) {
     }
     memset(r->live, 0, n * sizeof r->live[0]);
     count_children(r);
-    if (!make_room(out, look_at_rows(r, &has_inputs), n) || (r->may_be_late && !find_late(r, scratch)) || !take_leafs(r)) {
+    if (!items_reserve(out, live_rows_init(r, &has_inputs), n) || (r->may_be_late && !find_late(r, scratch)) || !take_leafs(r)) {
         return false;
     }
     if ((has_inputs && !take_inputs(r)) || !run_steps(r)) {
@@ -470,9 +471,9 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     return GGML_STATUS_SUCCESS;
 }
 
-// ---- an old plan for a reshaped graph ----
+// ---- an old plan for a smaller graph ----
 
-static bool took_rightly(const struct record *rec, int32_t i, int32_t parent) {
+static bool takeover_is_valid(const struct record *rec, int32_t i, int32_t parent) {
     const struct ggml_tensor *a = rec->tensors[i], *b = rec->tensors[parent];
     const int32_t view_src = rec->rows[parent].view_src;
     return record_same_layout(a, b) && (view_src < 0 || view_covers(b, rec->tensors[view_src]));
@@ -489,7 +490,7 @@ bool berth_lifetimes_still_fit(
         if (size > l->items[row->item].size || (size + align - 1) / align * align > l->items[row->item].size) {
             return false;
         }
-        if (row->took >= 0 && !took_rightly(rec, i, rec->srcs[row->took])) {
+        if (row->took >= 0 && !takeover_is_valid(rec, i, rec->srcs[row->took])) {
             return false;
         }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// tallocr.c: one tensor after another into a buffer, and all tensors of a context into as many buffers as it takes.
-// What does not fit is refused with the bytes needed and the bytes left; a call that fails leaves every tensor as it was.
+// tallocr.c: places tensors one after the other in a buffer, and all tensors of a context in as many buffers as necessary. If a
+// tensor does not fit, the error states the required and the available bytes. A failed call leaves every tensor unchanged.
 
 #include "backend/backend.h"
 #include "core/op.h"
 #include "ggml-alloc.h"
 
-// ---- one tensor after another ----
+// ---- tensor by tensor ----
 
-// Bytes from offset to the next aligned address.
+// Returns the bytes from offset to the next aligned address.
 static size_t align_gap(const void *base, size_t offset, size_t align) {
     return (align - ((uintptr_t) base + offset) % align) % align;
 }
@@ -36,7 +36,7 @@ enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_ten
     const size_t need = ggml_backend_buffer_get_alloc_size(talloc->buffer, tensor);
     if (need > left) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "ggml_tallocr_alloc: the buffer is full: tensor %s needs %zu bytes, %zu of %zu left", berth_name_of(tensor), need,
+            "ggml_tallocr_alloc: the buffer is full: tensor %s needs %zu bytes, %zu of %zu are left", berth_name_of(tensor), need,
             left, size);
     }
     const enum ggml_status status = ggml_backend_tensor_alloc(talloc->buffer, tensor, (char *) talloc->base + talloc->offset);
@@ -49,17 +49,18 @@ enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_ten
 
 // ---- all tensors of a context ----
 
-// A run of tensors, first to before end, that share one buffer of size bytes.
+// Tensors from first to before end that share one buffer of `size` bytes.
 struct chunk {
     struct ggml_tensor *first, *end;
     size_t size;
 };
 
-static bool wants_memory(const struct ggml_tensor *t) {
+static bool needs_memory(const struct ggml_tensor *t) {
     return t->data == NULL && t->view_src == NULL;
 }
 
-// The chunk that starts with first: as many tensors as the type's largest size takes, at least one. False on overflow.
+// Finds the chunk that starts with first: as many tensors as the type's largest size allows, at least one. Returns false on
+// overflow.
 static bool chunk_from(
     struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct ggml_tensor *first, struct chunk *chunk) {
     const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
@@ -67,7 +68,7 @@ static bool chunk_from(
 
     struct ggml_tensor *t = first;
     for (; t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        if (!wants_memory(t)) {
+        if (!needs_memory(t)) {
             continue;
         }
         size_t size = ggml_backend_buft_get_alloc_size(buft, t), sum;
@@ -111,12 +112,13 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, g
     return total;
 }
 
-// What has been done so far, so that it can be undone.
+// A placed tensor, and its state before.
 struct placed {
     struct ggml_tensor *tensor;
     void *data_was; // a view of a placed tensor has its address before it has its buffer
 };
 
+// The work done so far, so that a failure can be undone.
 struct work {
     ggml_backend_buffer_t *buffers;
     size_t n_buffers, n_buffers_cap;
@@ -147,19 +149,19 @@ static enum ggml_status chunk_place(
     if (!BERTH_GROW(&w->buffers, &w->n_buffers_cap, w->n_buffers + 1)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", w->n_buffers + 1);
     }
-    berth_clear_error(); // what the backend says of it goes along
+    berth_clear_error(); // the error of the backend becomes part of the message
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buft, chunk->size);
     if (buffer == NULL) {
         const char *why = berth_last_error();
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "cannot allocate a buffer of type %s of %zu bytes after %zu other buffers%s%s", ggml_backend_buft_name(buft),
-            chunk->size, w->n_buffers, why[0] != '\0' ? ": " : "", why);
+            "cannot allocate a buffer of type %s of %zu bytes (buffer %zu of the context)%s%s", ggml_backend_buft_name(buft),
+            chunk->size, w->n_buffers + 1, why[0] != '\0' ? ": " : "", why);
     }
     w->buffers[w->n_buffers++] = buffer;
 
     struct ggml_tallocr talloc = ggml_tallocr_new(buffer);
     for (struct ggml_tensor *t = chunk->first; t != chunk->end; t = ggml_get_next_tensor(ctx, t)) {
-        if (!wants_memory(t)) {
+        if (!needs_memory(t)) {
             continue;
         }
         if (!BERTH_GROW(&w->placed, &w->n_placed_cap, w->n_placed + 1)) {
@@ -177,7 +179,7 @@ static enum ggml_status chunk_place(
 static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src == NULL || t->buffer != NULL || (t->view_src->buffer == NULL && t->view_src->data != NULL)) {
-            continue; // no view, placed already, or a view of memory in an arena
+            continue; // not a view, already placed, or a view of memory in an arena
         }
         if (!BERTH_GROW(&w->placed, &w->n_placed_cap, w->n_placed + 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", w->n_placed + 1);
@@ -192,7 +194,7 @@ static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
     return GGML_STATUS_SUCCESS;
 }
 
-// One buffer of all that is needed; NULL: none is, or an error, with what was done so far in w.
+// Returns one buffer of all chunks. NULL: no tensor needs memory, or an error; w holds the work done so far.
 static ggml_backend_buffer_t tensors_place(struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct work *w) {
     struct chunk chunk;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = chunk.end) {
@@ -209,7 +211,7 @@ static ggml_backend_buffer_t tensors_place(struct ggml_context *ctx, ggml_backen
     return w->n_buffers == 1 ? w->buffers[0] : ggml_backend_multi_buffer_alloc_buffer(w->buffers, w->n_buffers);
 }
 
-// NULL without an error if the context has no tensor that needs memory.
+// Returns NULL without an error if no tensor of the context needs memory.
 struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
     if (ctx == NULL || buft == NULL) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_alloc_ctx_tensors_from_buft: the %s is NULL",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: backends: a device at work. Computing graphs and plans, waiting, and what the device answers for it.
-// A compute first reports what an earlier void call could not (failure.c), then refuses what no backend may touch
-// (graph_check), then runs: what reaches a backend lies in memory.
+// backend.c: backends, which run graphs on a device: compute, synchronize, and queries that the device answers. A compute call
+// first reports a stored failure of an earlier void function (failure.c). Then it rejects graphs with poison or tensors without
+// memory (graph_check). Only then does the backend see the graph, so every tensor that it reads is in memory.
 
 #include "backend/backend.h"
 #include "berth-backend.h"
@@ -11,22 +11,22 @@
 
 #include <string.h>
 
-// ---- what every graph passes before a backend sees it ----
+// ---- checks of a graph before a backend computes it ----
 
-// No poison, and each node that is computed, and each of its sources, is in memory as a whole (core/span.h). One pass;
-// berth_backend_has_checked spares the CPU backend a second.
+// graph_check rejects poison, and computed nodes or sources whose bytes are not completely in memory (core/span.h). It is one pass.
+// berth_backend_has_checked saves the CPU backend a second one.
 
-static enum ggml_status node_refuse(
+static enum ggml_status node_reject(
     const struct ggml_cgraph *graph, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
     const struct ggml_tensor *node = graph->nodes[i];
     char text[320];
     berth_span_report(fault, bad, text, sizeof text);
-    return berth_fail(GGML_STATUS_FAILED, "node %d of %d, %s (%s), cannot be computed: %s %s", i, graph->n_nodes,
-        berth_name_of(node), ggml_op_name(node->op), bad == node ? "the result" : "source", text);
+    return berth_fail(GGML_STATUS_FAILED, "cannot compute node %d of %d, %s (%s): %s %s", i, graph->n_nodes, berth_name_of(node),
+        ggml_op_name(node->op), bad == node ? "the result" : "source", text);
 }
 
-// Leafs and the mark of a graph that was full are core's to tell of.
-static bool holds_poison(const struct ggml_cgraph *graph) {
+// Poisoned leafs and full graphs are reported by berth_graph_check of src/core.
+static bool has_poisoned_leaf(const struct ggml_cgraph *graph) {
     int32_t flags = 0;
     for (int i = 0; i < graph->n_leafs; i++) {
         flags |= graph->leafs[i]->flags;
@@ -34,11 +34,11 @@ static bool holds_poison(const struct ggml_cgraph *graph) {
     return (flags & BERTH_FLAG_POISON) != 0;
 }
 
-// GGML_STATUS_FAILED, with the reason as the last error, if a backend must not see the graph.
-// has_empty: whether a node has a source without elements, which not every op is up to.
+// Returns GGML_STATUS_FAILED with the reason as the last error if a backend must not compute the graph. *has_empty: a node has a
+// source without elements, which not every op supports.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_empty) {
     *has_empty = false;
-    if (graph == NULL || holds_poison(graph)) {
+    if (graph == NULL || has_poisoned_leaf(graph)) {
         return berth_graph_check(graph);
     }
     struct berth_span_walk walk = {0};
@@ -57,8 +57,8 @@ static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_e
         }
         if (BERTH_UNLIKELY(fault > BERTH_SPAN_EMPTY)) {
             const struct berth_op_info *info = berth_op_info(node->op);
-            if (info == NULL || !info->is_empty) { // views that nobody reads may be what they like
-                return node_refuse(graph, i, bad, fault);
+            if (info == NULL || !info->is_empty) { // views that no node reads are not checked
+                return node_reject(graph, i, bad, fault);
             }
         }
     }
@@ -108,7 +108,7 @@ size_t ggml_backend_get_max_size(ggml_backend_t backend) {
     return ggml_backend_buft_get_max_size(ggml_backend_get_default_buffer_type(backend));
 }
 
-// ---- waiting ----
+// ---- wait ----
 
 void berth_backend_wait(ggml_backend_t backend) {
     if (backend != NULL && backend->iface.synchronize != NULL) {
@@ -126,19 +126,19 @@ void ggml_backend_synchronize(ggml_backend_t backend) {
     (void) status; // berth_last_error() has the text
 }
 
-// ---- computing ----
+// ---- compute ----
 
-static enum ggml_status may_compute(const char *func, ggml_backend_t backend, bool can) {
+static enum ggml_status check_backend(const char *func, ggml_backend_t backend, bool is_supported) {
     if (backend == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "%s: the backend is NULL", func);
     }
-    if (!can) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: backend %s cannot do this", func, ggml_backend_name(backend));
+    if (!is_supported) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: backend %s does not implement it", func, ggml_backend_name(backend));
     }
     return GGML_STATUS_SUCCESS;
 }
 
-// The graph that this thread has checked and is handing to a backend: the CPU's need not look again.
+// The graph that this thread has checked and is passing to a backend. The CPU backend does not check it a second time.
 static _Thread_local const struct ggml_cgraph *checked_graph;
 
 bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
@@ -146,7 +146,7 @@ bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
 }
 
 enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
-    enum ggml_status status = may_compute(__func__, backend, backend != NULL && backend->iface.graph_compute != NULL);
+    enum ggml_status status = check_backend(__func__, backend, backend != NULL && backend->iface.graph_compute != NULL);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -159,7 +159,7 @@ enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const struct ggml_cgraph *outer = checked_graph; // of an op that computes
+    const struct ggml_cgraph *outer = checked_graph; // an op of a graph may compute another graph
     checked_graph = has_empty ? NULL : cgraph;
     status = backend->iface.graph_compute(backend, cgraph);
     checked_graph = outer;
@@ -168,15 +168,15 @@ enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct
 
 enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     const enum ggml_status status = ggml_backend_graph_compute_async(backend, cgraph);
-    const enum ggml_status late = berth_backend_synchronize(backend);
-    return status != GGML_STATUS_SUCCESS ? status : late;
+    const enum ggml_status sync_status = berth_backend_synchronize(backend);
+    return status != GGML_STATUS_SUCCESS ? status : sync_status;
 }
 
 // ---- plans: a graph prepared once and computed many times ----
 
 ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     bool has_empty;
-    if (may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_create != NULL) != GGML_STATUS_SUCCESS ||
+    if (check_backend(__func__, backend, backend != NULL && backend->iface.graph_plan_create != NULL) != GGML_STATUS_SUCCESS ||
         graph_check(cgraph, &has_empty) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
@@ -184,13 +184,13 @@ ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend,
 }
 
 void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
-    if (plan != NULL && may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_free != NULL) == 0) {
+    if (plan != NULL && check_backend(__func__, backend, backend != NULL && backend->iface.graph_plan_free != NULL) == 0) {
         backend->iface.graph_plan_free(backend, plan);
     }
 }
 
 enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
-    enum ggml_status status = may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_compute != NULL);
+    enum ggml_status status = check_backend(__func__, backend, backend != NULL && backend->iface.graph_plan_compute != NULL);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -201,7 +201,7 @@ enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_ba
     return status == GGML_STATUS_SUCCESS ? backend->iface.graph_plan_compute(backend, plan) : status;
 }
 
-// ---- what its device answers ----
+// ---- queries that the device answers ----
 
 bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor *op) {
     return ggml_backend_dev_supports_op(ggml_backend_get_device(backend), op);
@@ -215,10 +215,10 @@ bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *o
     return ggml_backend_dev_offload_op(ggml_backend_get_device(backend), op);
 }
 
-// ---- memory that backends take for what they compute ----
+// ---- memory that backends require to compute a graph ----
 
-// ggml's interface has no word for that, so a backend that can say how much, and take it before, has procedures for it in its
-// registry; of any other nothing is known, and nothing promised.
+// ggml's interface has no function for this memory. A backend that is_supported report and reserve it offers functions in its registry. For
+// other backends the size is unknown and nothing is reserved.
 
 typedef size_t (*reserve_size_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
 typedef enum ggml_status (*reserve_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
@@ -226,21 +226,22 @@ typedef enum ggml_status (*reserve_t)(ggml_backend_t backend, const struct ggml_
 static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
     ggml_backend_dev_t dev = ggml_backend_get_device(backend);
     void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
-    memcpy(to, &proc, sizeof proc); // ISO C has no cast from object to function pointers; POSIX systems have the same bits
+    memcpy(
+        to, &proc, sizeof proc); // ISO C has no cast from object to function pointers; on POSIX systems both have the same bits
     return proc != NULL;
 }
 
-// A device made of several has no registry.
+// A composite device has no registry.
 static const struct berth_composite_hooks *composite_hooks_of(ggml_backend_t backend) {
-    const struct berth_composite_hooks *several = berth_composite_hooks_get();
-    return several != NULL && several->is_backend(backend) ? several : NULL;
+    const struct berth_composite_hooks *hooks = berth_composite_hooks_get();
+    return hooks != NULL && hooks->is_backend(backend) ? hooks : NULL;
 }
 
 size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     reserve_size_t size;
-    const struct berth_composite_hooks *several = composite_hooks_of(backend);
-    if (several != NULL && graph != NULL) {
-        return several->reserve_size(backend, graph);
+    const struct berth_composite_hooks *hooks = composite_hooks_of(backend);
+    if (hooks != NULL && graph != NULL) {
+        return hooks->reserve_size(backend, graph);
     }
     return backend != NULL && graph != NULL && proc_find(backend, "berth_backend_reserve_size", &size) ? size(backend, graph) : 0;
 }
@@ -250,9 +251,9 @@ enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml
     if (backend == NULL || graph == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_backend_reserve: the %s is NULL", backend == NULL ? "backend" : "graph");
     }
-    const struct berth_composite_hooks *several = composite_hooks_of(backend);
-    if (several != NULL) {
-        return several->reserve(backend, graph);
+    const struct berth_composite_hooks *hooks = composite_hooks_of(backend);
+    if (hooks != NULL) {
+        return hooks->reserve(backend, graph);
     }
     return proc_find(backend, "berth_backend_reserve", &reserve) ? reserve(backend, graph) : GGML_STATUS_SUCCESS;
 }

@@ -1,112 +1,113 @@
 // SPDX-License-Identifier: MIT
-// backend.h: what the files of the interface share, and what schedulers and backends may use of it beyond ggml's API.
-// Every public function takes NULL: a question is answered with NULL, 0 or false; an action is refused with an error.
+// backend.h: functions that the files of src/backend share, and those that schedulers and backends use beyond ggml's API. Every
+// public function accepts NULL: a query returns NULL, 0 or false; an action fails with an error.
 #pragma once
 
 #include "base/base.h"
 #include "ggml-backend-impl.h"
 
-// ---- failures of calls that cannot report (failure.c) ----
+// ---- failures of functions that return void (failure.c) ----
 
-// For functions that return void: logs the text, keeps it as the last error and, unless backend is NULL, as that backend's
-// failure if it has none yet. Backends call it too, e.g. where a device refuses a copy.
+// Logs the text, sets it as the last error and, unless backend is NULL, stores it as that backend's failure if it has none yet. It
+// is for functions that return void. Backends call it too, for example when a device rejects a copy.
 BERTH_API void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// The backend's kept failure, if any, becomes the last error and is forgotten. GGML_STATUS_FAILED if there was one.
+// Makes the stored failure of the backend the last error and removes it. Returns GGML_STATUS_FAILED if there was one.
 BERTH_API enum ggml_status berth_backend_report(ggml_backend_t backend) BERTH_MUST_USE;
-// Waits for the backend's work and reports: ggml_backend_synchronize with a status.
+// Waits for the backend's work and then reports a stored failure: ggml_backend_synchronize with a status.
 BERTH_API enum ggml_status berth_backend_synchronize(ggml_backend_t backend) BERTH_MUST_USE;
 
 void berth_backend_forget(ggml_backend_t backend);
-// Waits for the backend's work, reports nothing.
+// Waits for the backend's work and reports nothing.
 void berth_backend_wait(ggml_backend_t backend);
 
-// ---- backends that others keep (backend_lifetime.c) ----
+// ---- lists of backends (backend_lifetime.c) ----
 
 struct berth_backend_list {
-    ggml_backend_t *backends; // [n]; NULL from the moment on that ggml_backend_free is called with it
+    ggml_backend_t *backends; // [n] ggml_backend_free sets the entry of its backend to NULL
     int n;
-    struct berth_backend_list *next; // of all that are watched
+    struct berth_backend_list *next; // next watched list
 };
 
-// Until berth_backend_unwatch; one that is not watched may be given to that, too.
+// Watches the list until berth_backend_unwatch, which also accepts a list that is not watched.
 void berth_backend_watch(struct berth_backend_list *list);
 void berth_backend_unwatch(struct berth_backend_list *list);
 void berth_backend_is_gone(ggml_backend_t backend);
 
-// ---- buffers in memory that the host reaches (host.c) ----
+// ---- buffers in host memory (host.c) ----
 
-extern const struct ggml_backend_buffer_i berth_host_iface; // context: first byte, which belongs to somebody else
+extern const struct ggml_backend_buffer_i berth_host_iface; // context: first byte; it does not free the memory
 
-// ---- tensors and their memory ----
+// ---- memory of tensors ----
 
-// The buffer that holds a tensor's bytes: a view's is that of its source. NULL: no memory yet.
+// Returns the buffer that holds a tensor's bytes; for a view, the buffer of its source. NULL: no memory yet.
 static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor *tensor) {
     return tensor->view_src != NULL ? tensor->view_src->buffer : tensor->buffer;
 }
 
-// NULL with the reason in reason (of size bytes) if the first n_bytes of the tensor cannot be read or written: NULL, poison, no
-// memory, or a view or buffer that ends before.
+// Returns the buffer if the first n_bytes of the tensor can be read or written. Otherwise returns NULL and writes the reason: the
+// tensor is NULL or poison, has no memory, or its view or buffer ends earlier. size: bytes of reason.
 ggml_backend_buffer_t berth_tensor_memory(
     const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
 
-// For backends that check by themselves what they are handed past this interface: whether that has been done, and no source
-// was empty.
+// Returns true if this thread's current graph has passed the checks of backend.c and has no empty sources. Backends that also check
+// graphs which did not pass this interface can then skip their check.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
-// Memory of the host for bytes on their way between two devices that know nothing of each other.
+// Host memory for copies between two devices that cannot access each other's memory.
 struct berth_staging {
     void *bytes;
     size_t size;
 };
 
-// Copies src to dst and waits. False: refused; kept with backend, which may be NULL. What goes through the host takes memory
-// there, unless staging, which may be NULL, is large enough.
+// Copies src to dst and waits. Returns false if the copy is rejected; the failure is stored with backend, which may be NULL. A copy
+// through the host uses staging, or allocates memory if staging is NULL or too small.
 bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
     const struct berth_staging *staging);
 
-// ---- devices made of several, which are of a higher level ----
+// ---- composite devices (src/meta, a higher level) ----
 
 struct record;
 struct lifetimes;
 struct berth_plan_report;
 
-// What each device needs of a plan by itself; what follows is its maker's.
+// The memory that each device requires for a plan. src/meta extends this struct.
 struct berth_layout {
-    size_t base;  // of its addresses in the buffer
-    size_t bytes; // on all devices
+    size_t base;  // start of its addresses in the buffer
+    size_t bytes; // sum over all devices
 };
 
 struct berth_layout_params {
-    const int32_t *pool_of; // [buffers]
+    const int32_t *pool_of; // [n_buffers] pool of each buffer
     int pool;
     int64_t budget_us;
-    struct berth_plan_report *report; // of the device that needs most
+    struct berth_plan_report *report; // report of the device that requires most memory
 };
 
 struct berth_composite_hooks {
-    void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage); // on to the parts, if it has any
+    // Passes the usage on to the buffers of the devices.
+    void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
     bool (*is_composite)(ggml_backend_buffer_type_t buft);
     ggml_backend_buffer_t (*alloc_ctx)(struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
     bool (*is_backend)(ggml_backend_t backend);
     enum ggml_status (*reserve)(ggml_backend_t backend, const struct ggml_cgraph *graph); // as berth_backend_reserve
     size_t (*reserve_size)(ggml_backend_t backend, const struct ggml_cgraph *graph);
-    // Memory of graphs: each device has its own plan. Offsets of the items of pool, from the layout's base on, no two the same.
-    // *out NULL: a device wants more than one buffer; the plan of the whole serves.
+    // Plans the memory of a graph per device. It sets different offsets, starting at the layout's base, for all items of the pool.
+    // *out NULL: a device needs more than one buffer, and the common plan is used instead.
     enum ggml_status (*layout_new)(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
         const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
     void (*layout_free)(struct berth_layout *layout);
-    ggml_backend_buffer_t (*layout_buffer)(ggml_backend_buffer_type_t buft); // that layouts lie in, without memory yet
-    // Memory on each device for this layout, too. is_exact: and no more, if it has to grow. On failure it holds as much as
-    // before.
+    ggml_backend_buffer_t (*layout_buffer)(ggml_backend_buffer_type_t buft); // new buffer for layouts, without memory yet
+    // Ensures that each device has enough memory for this layout. is_exact: if the memory must grow, it becomes exactly that large.
+    // On failure the memory has the same size as before.
     bool (*layout_ensure_memory)(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
-    size_t (*layout_bytes)(ggml_backend_buffer_t buffer); // that the buffer has on all devices
+    size_t (*layout_bytes)(ggml_backend_buffer_t buffer); // memory of the buffer on all devices
 };
 
-// Told by the first such device.
+// The first composite device sets the hooks.
 void berth_composite_hooks_set(const struct berth_composite_hooks *functions);
-const struct berth_composite_hooks *berth_composite_hooks_get(void); // NULL: there is no such device
+const struct berth_composite_hooks *berth_composite_hooks_get(void); // NULL: there is no composite device
 
-// A name for messages: never NULL, never empty.
+// Returns a name for messages; it is never NULL or empty.
 static inline const char *berth_name_of(const struct ggml_tensor *tensor) {
     if (tensor == NULL) {
         return "(NULL)";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend_lifetime.c: lists of backends that outlive them. A program may free its backends before what was made over them, as libllama does
-// with its scheduler: whoever keeps a list lets it be watched, and finds NULL where a backend was.
+// backend_lifetime.c: lists of backends that may be freed before the list. A program may free its backends before an object that
+// uses them, as libllama does with its scheduler. The owner of a list registers it here. The entry of a freed backend becomes NULL.
 
 #include "backend/backend.h"
 #include "base/lock.h"
@@ -32,7 +32,7 @@ void berth_backend_is_gone(ggml_backend_t backend) {
     berth_lock_take(&watch_lock);
     for (struct berth_backend_list *list = watched; list != NULL; list = list->next) {
         for (int i = 0; i < list->n; i++) {
-            if (list->backends[i] == backend) { // others' are only read: their threads read them too
+            if (list->backends[i] == backend) { // only matching entries are written, because other threads read their lists
                 list->backends[i] = NULL;
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: buffer types (what kind of memory, how aligned, how much at most, how many bytes a tensor takes in it), buffers, and
-// buffers made of several. A buffer of size 0 has no memory and no functions of its own.
+// buffer.c: buffer types (alignment, largest buffer, bytes that a tensor requires), buffers, and multi-buffers. A buffer of size 0
+// has no memory and no functions.
 
 #include "backend/backend.h"
 #include "base/min.h"
@@ -9,16 +9,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// ---- composite devices (src/meta), which are above this interface and register themselves ----
+// ---- composite devices (src/meta), a higher level that registers its hooks here ----
 
-static const struct berth_composite_hooks *_Atomic told;
+static const struct berth_composite_hooks *_Atomic composite_hooks;
 
 void berth_composite_hooks_set(const struct berth_composite_hooks *functions) {
-    atomic_store_explicit(&told, functions, memory_order_release);
+    atomic_store_explicit(&composite_hooks, functions, memory_order_release);
 }
 
 const struct berth_composite_hooks *berth_composite_hooks_get(void) {
-    return atomic_load_explicit(&told, memory_order_acquire);
+    return atomic_load_explicit(&composite_hooks, memory_order_acquire);
 }
 
 // ---- buffer types ----
@@ -27,7 +27,7 @@ const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft) {
     return buft != NULL && buft->iface.get_name != NULL ? buft->iface.get_name(buft) : NULL;
 }
 
-// Size 0 gives a buffer without memory, whatever the type.
+// Size 0 gives a buffer without memory for every type.
 ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
     if (buft == NULL) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: the buffer type is NULL");
@@ -54,26 +54,26 @@ size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft) {
     return buft->iface.get_max_size != NULL ? buft->iface.get_max_size(buft) : SIZE_MAX;
 }
 
-// ggml's rule for more than a tensor's bytes: results of ops that may expand, quantised types, and what no op computes.
+// ggml's rule for sizes larger than the tensor: results of ops that may expand, quantised types, and tensors that no op computes.
 static bool may_expand(const struct ggml_tensor *tensor) {
     const struct berth_op_info *info = berth_op_info(tensor->op);
     return info == NULL || info->is_empty || info->may_expand || ggml_is_quantized(tensor->type);
 }
 
-// Said once: every graph would say it again, and the size is taken as asked.
+// Logs a larger size only once per process, because every graph would repeat it. The size is used as requested.
 static void report_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
-    static atomic_bool is_told;
-    if (!may_expand(tensor) && !atomic_exchange(&is_told, true)) {
+    static atomic_bool is_reported;
+    if (!may_expand(tensor) && !atomic_exchange(&is_reported, true)) {
         berth_log(GGML_LOG_LEVEL_WARN,
-            "buffer type %s asks for %zu bytes for %s (%s of type %s, %zu bytes), which ggml's rules allow for quantised types "
-            "and for "
-            "ops that may expand only; it gets them\n",
+            "buffer type %s requests %zu bytes for %s (%s of type %s, %zu bytes); ggml's rules allow more bytes than the "
+            "tensor has "
+            "only for quantised types and ops that may expand; the request is granted\n",
             ggml_backend_buft_name(buft), size, berth_name_of(tensor), ggml_op_name(tensor->op), ggml_type_name(tensor->type),
             least);
     }
 }
 
-// Never less than the tensor's own bytes: a backend may ask for padding, not for less.
+// The result is at least the tensor's bytes: a backend may request padding, but not fewer bytes.
 size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
     if (buft == NULL || tensor == NULL) {
         return 0;
@@ -96,7 +96,7 @@ ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft)
 
 // ---- buffers ----
 
-// For backends: wraps context. On NULL the context is still the caller's.
+// For backends: wraps context. If it returns NULL, the caller still owns the context.
 ggml_backend_buffer_t ggml_backend_buffer_init(
     ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size) {
     ggml_backend_buffer_t buffer = berth_malloc(sizeof *buffer);
@@ -133,7 +133,7 @@ size_t ggml_backend_buffer_get_size(ggml_backend_buffer_t buffer) {
     return buffer != NULL ? buffer->size : 0;
 }
 
-// NULL for an empty buffer, and for one made of several, which has no single start.
+// Returns NULL for an empty buffer and for a multi-buffer, which has no single start.
 void *ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer) {
     if (buffer == NULL || buffer->size == 0) {
         return NULL;
@@ -175,9 +175,9 @@ void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backe
     if (ggml_backend_buffer_is_multi_buffer(buffer)) {
         ggml_backend_multi_buffer_set_usage(buffer, usage);
     }
-    const struct berth_composite_hooks *several = berth_composite_hooks_get();
-    if (several != NULL) {
-        several->set_usage(buffer, usage);
+    const struct berth_composite_hooks *hooks = berth_composite_hooks_get();
+    if (hooks != NULL) {
+        hooks->set_usage(buffer, usage);
     }
 }
 
@@ -185,7 +185,7 @@ enum ggml_backend_buffer_usage ggml_backend_buffer_get_usage(ggml_backend_buffer
     return buffer != NULL ? buffer->usage : GGML_BACKEND_BUFFER_USAGE_ANY;
 }
 
-// ---- what the type says ----
+// ---- properties of the type ----
 
 ggml_backend_buffer_type_t ggml_backend_buffer_get_type(ggml_backend_buffer_t buffer) {
     return buffer != NULL ? buffer->buft : NULL;
@@ -207,10 +207,10 @@ bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer) {
     return ggml_backend_buft_is_host(ggml_backend_buffer_get_type(buffer));
 }
 
-// ---- buffers made of several, for tensors that do not fit into one of the type's largest size ----
+// ---- multi-buffers, for tensors that do not fit into one buffer of the type ----
 
-// Such a buffer owns its parts. Tensors are in the parts and name them as their buffer; the whole is for freeing, clearing and
-// usage.
+// A multi-buffer owns its parts. Each tensor is in one part and has that part as its buffer. The multi-buffer itself is only freed,
+// cleared, reset and given a usage.
 
 struct multi {
     size_t n_parts;
@@ -245,7 +245,7 @@ static const struct ggml_backend_buffer_i multi_iface = {
     .reset = multi_reset,
 };
 
-// On NULL the parts are still the caller's.
+// If it returns NULL, the caller still owns the parts.
 ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers) {
     if (buffers == NULL || n_buffers == 0) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: no buffers given");
@@ -281,7 +281,7 @@ bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer) {
 
 void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {
     if (!ggml_backend_buffer_is_multi_buffer(buffer)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_set_usage: the buffer is not made of several");
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_set_usage: the buffer is not a multi-buffer");
         return;
     }
     struct multi *multi = buffer->context;

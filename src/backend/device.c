@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// device.c: devices and the registries they come from, asked through their tables; events of devices. src/registry finds and
-// loads them.
+// device.c: devices, their registries and their events, called through their function tables. src/registry finds and loads them.
 
 #include "backend/backend.h"
 
@@ -37,7 +36,7 @@ void ggml_backend_dev_get_props(ggml_backend_dev_t device, struct ggml_backend_d
     if (props == NULL) {
         return;
     }
-    memset(props, 0, sizeof *props); // libraries of older releases know fewer fields: the others are 0 then
+    memset(props, 0, sizeof *props); // libraries of older releases fill fewer fields; the others are 0
     if (device != NULL && device->iface.get_props != NULL) {
         device->iface.get_props(device, props);
     }
@@ -50,7 +49,7 @@ ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device) {
 ggml_backend_t ggml_backend_dev_init(ggml_backend_dev_t device, const char *params) {
     if (device == NULL || device->iface.init_backend == NULL) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_dev_init: %s",
-            device == NULL ? "the device is NULL" : "the device makes no backends");
+            device == NULL ? "the device is NULL" : "the device cannot create a backend");
     }
     return device->iface.init_backend(device, params);
 }
@@ -59,7 +58,7 @@ ggml_backend_buffer_type_t ggml_backend_dev_buffer_type(ggml_backend_dev_t devic
     return device != NULL && device->iface.get_buffer_type != NULL ? device->iface.get_buffer_type(device) : NULL;
 }
 
-// Host memory that the device reaches fast; NULL if it has none of its own.
+// Host memory that the device accesses fast; NULL if the device has no such type.
 ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t device) {
     return device != NULL && device->iface.get_host_buffer_type != NULL ? device->iface.get_host_buffer_type(device) : NULL;
 }
@@ -67,7 +66,7 @@ ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t 
 ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(
     ggml_backend_dev_t device, void *ptr, size_t size, size_t max_tensor_size) {
     if (device == NULL || ptr == NULL || device->iface.buffer_from_host_ptr == NULL) {
-        const char *why = ptr == NULL ? "the pointer is NULL" : "the device cannot use the host's memory";
+        const char *why = ptr == NULL ? "the pointer is NULL" : "the device cannot use host memory";
         return BERTH_FAIL_NULL(
             GGML_STATUS_FAILED, "ggml_backend_dev_buffer_from_host_ptr: %s", device == NULL ? "the device is NULL" : why);
     }
@@ -86,7 +85,7 @@ bool ggml_backend_dev_offload_op(ggml_backend_dev_t device, const struct ggml_te
     return device != NULL && op != NULL && device->iface.offload_op != NULL && device->iface.offload_op(device, op);
 }
 
-// ---- registries: all devices of one kind of backend ----
+// ---- registries: all devices of one backend library ----
 
 const char *ggml_backend_reg_name(ggml_backend_reg_t reg) {
     return reg != NULL && reg->iface.get_name != NULL ? reg->iface.get_name(reg) : NULL;
@@ -99,7 +98,8 @@ size_t ggml_backend_reg_dev_count(ggml_backend_reg_t reg) {
 ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, size_t index) {
     const size_t n = ggml_backend_reg_dev_count(reg);
     if (index >= n || reg->iface.get_device == NULL) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_reg_dev_get: device %zu of %zu", index, n);
+        return BERTH_FAIL_NULL(
+            GGML_STATUS_FAILED, "ggml_backend_reg_dev_get: there is no device %zu, the registry has %zu", index, n);
     }
     return reg->iface.get_device(reg, index);
 }
@@ -108,9 +108,9 @@ void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name
     return reg != NULL && name != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, name) : NULL;
 }
 
-// ---- events: a mark in one backend's work that another backend or the host waits for ----
+// ---- events: a point in the work of a backend for which another backend or the host waits ----
 
-// NULL without an error where the device has no events: callers then synchronize.
+// Returns NULL without an error if the device has no events; callers then synchronize.
 ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device) {
     return device != NULL && device->iface.event_new != NULL ? device->iface.event_new(device) : NULL;
 }
@@ -121,14 +121,14 @@ void ggml_backend_event_free(ggml_backend_event_t event) {
     }
 }
 
-static void event_refuse(const char *func, ggml_backend_event_t event, ggml_backend_t backend) {
+static void event_reject(const char *func, ggml_backend_event_t event, ggml_backend_t backend) {
     const char *why = backend == NULL ? "the backend is NULL" : "the backend has no events";
     berth_backend_fail(backend, "%s: %s", func, event == NULL ? "the event is NULL" : why);
 }
 
 void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend) {
     if (event == NULL || backend == NULL || backend->iface.event_record == NULL) {
-        event_refuse("ggml_backend_event_record", event, backend);
+        event_reject("ggml_backend_event_record", event, backend);
         return;
     }
     backend->iface.event_record(backend, event);
@@ -145,7 +145,7 @@ void ggml_backend_event_synchronize(ggml_backend_event_t event) {
 
 void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     if (event == NULL || backend == NULL || backend->iface.event_wait == NULL) {
-        event_refuse("ggml_backend_event_wait", event, backend);
+        event_reject("ggml_backend_event_wait", event, backend);
         return;
     }
     backend->iface.event_wait(backend, event);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// failure.c: the first failure of each backend that no return value could carry (a set, get or copy), kept until the next
-// synchronize or compute reports it. struct ggml_backend belongs to the ABI and has no room, hence a list beside it.
-// Invariant: n_kept is the length of the list; while it is 0, a report costs one atomic load.
+// failure.c: stores the first failure of each backend in a function that returns void (set, get or copy), until the next
+// synchronize or compute reports it. struct ggml_backend is part of the ABI and has no field for it, so the failures are in a
+// separate list. Invariant: n_kept is the length of the list. While it is 0, a report costs one atomic load.
 
 #include "backend/backend.h"
 #include "base/lock.h"
@@ -53,7 +53,7 @@ void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
     berth_lock_drop(&kept_lock);
 }
 
-// Takes the backend's entry out of the list; the caller frees it.
+// Removes the entry of the backend from the list. The caller frees it.
 static struct kept *kept_take(ggml_backend_t backend) {
     if (BERTH_LIKELY(atomic_load_explicit(&n_kept, memory_order_acquire) == 0)) {
         return NULL;

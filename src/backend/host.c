@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// host.c: buffers in host memory: allocated ones ("CPU"), ones over the caller's memory ("CPU_Mapped"), and mapped files ("File").
-// They live in the base, not in the CPU backend, because every backend copies through them. context = first byte.
+// host.c: buffers in host memory: allocated memory ("CPU"), memory of the caller ("CPU_Mapped"), and mapped files ("File"). They
+// are in the base library, not in the CPU backend, because every backend copies through them. context = first byte.
 
 #include "backend/backend.h"
 
@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HOST_ALIGN 32       // what tensors may rely on
-#define HOST_ALLOC_ALIGN 64 // a cache line, and what vector loads like best
+#define HOST_ALIGN 32       // guaranteed alignment of tensors, in bytes
+#define HOST_ALLOC_ALIGN 64 // a cache line, which suits vector loads
 
 static void host_free(ggml_backend_buffer_t buffer) {
     berth_aligned_free(buffer->context);
@@ -109,30 +109,30 @@ ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void) {
     return &type;
 }
 
-// A buffer over the caller's memory, which stays the caller's and must outlive it.
+// Returns a buffer over the caller's memory. The caller keeps ownership; the memory must outlive the buffer.
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
     static struct ggml_backend_buffer_type type = HOST_TYPE(mapped_name);
     if (ptr == NULL || (uintptr_t) ptr % HOST_ALIGN != 0) {
         return BERTH_FAIL_NULL(
-            GGML_STATUS_FAILED, "ggml_backend_cpu_buffer_from_ptr: %p is no address aligned to %d", ptr, HOST_ALIGN);
+            GGML_STATUS_FAILED, "ggml_backend_cpu_buffer_from_ptr: address %p is not aligned to %d bytes", ptr, HOST_ALIGN);
     }
     return ggml_backend_buffer_init(&type, berth_host_iface, ptr, size);
 }
 
 // ---- files ----
 
-// Buffers that are mapped files without a name, in a folder of the caller's: host memory that the system may write out and take
-// back, so that a value that moves there leaves the memory that counts. The space is taken before it is mapped: a full disk is a
-// buffer that is not to be had, not a signal later. context of a type = its folder.
+// A "File" buffer is a mapped file without a name in a folder that the caller chooses. The system may write its pages to disk and
+// read them back, so a value that is spilled there frees main memory. The disk space is allocated before the file is mapped. If the
+// disk is full, allocating the buffer fails, instead of a signal at a later access. context of the type = its folder.
 
 static void file_free(ggml_backend_buffer_t buffer) {
     munmap(buffer->context, buffer->size > 0 ? buffer->size : 1);
 }
 
-// A file of so many bytes that has no name, or -1 and errno.
+// Returns a file descriptor for a nameless file of the given size, or -1 and errno.
 static int file_open(const char *folder, size_t size) {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0) { // a file system without such files: one that loses its name
+    if (fd < 0) { // the file system does not support nameless files: the name is removed after creation
         char path[4096];
         const int n = snprintf(path, sizeof path, "%s/berth-XXXXXX", folder);
         fd = n > 0 && (size_t) n < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;
@@ -177,11 +177,11 @@ static const char *file_name(ggml_backend_buffer_type_t buft) {
 ggml_backend_buffer_type_t berth_file_buffer_type_new(const char *folder) {
     const size_t n = folder == NULL ? 0 : strlen(folder);
     if (n == 0) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "berth_file_buffer_type_new: no folder");
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "berth_file_buffer_type_new: the folder is NULL or empty");
     }
     ggml_backend_buffer_type_t buft = berth_calloc(1, sizeof *buft + n + 1);
     if (buft == NULL) {
-        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "out of memory: a buffer type in %s", folder);
+        return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "out of memory for a buffer type of files in %s", folder);
     }
     buft->iface = ggml_backend_cpu_buffer_type()->iface;
     buft->iface.get_name = file_name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// tensor.c: the memory of one tensor: its place in a buffer, reading and writing it from the host, copying it to another tensor.
-// Each call checks first: outside the tensor's bytes, without memory, or NULL, it refuses and changes nothing. A refusal is the
-// last error; with a backend at hand it is also kept for its next synchronize or compute.
+// tensor.c: the memory of one tensor: its address in a buffer, access from the host, and copies to other tensors. Each function
+// checks its arguments first. It rejects NULL, tensors without memory, and bytes outside the tensor, and then changes nothing. The
+// rejection is the last error. If a backend is given, it is also stored for the next synchronize or compute of that backend.
 
 #include "backend/backend.h"
 #include "core/op.h"
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-// ---- its place: an address in a buffer, or its source's place for a view ----
+// ---- placement: an address in a buffer, or the address of the source for a view ----
 
 static enum ggml_status tensor_place(struct ggml_tensor *tensor, ggml_backend_buffer_t buffer, void *data) {
     tensor->buffer = buffer;
@@ -33,14 +33,14 @@ enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, struct 
     }
     if (tensor->buffer != NULL || tensor->data != NULL || tensor->view_src != NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_tensor_alloc: tensor %s %s", berth_name_of(tensor),
-            tensor->view_src != NULL ? "is a view: ggml_backend_view_init places it" : "has memory already");
+            tensor->view_src != NULL ? "is a view; use ggml_backend_view_init" : "has memory already");
     }
     const uintptr_t base = (uintptr_t) ggml_backend_buffer_get_base(buffer), at = (uintptr_t) addr;
     const size_t need = ggml_backend_buffer_get_alloc_size(buffer, tensor);
     if (base == 0 || at < base || at - base > buffer->size || need > buffer->size - (at - base)) {
         return berth_fail(GGML_STATUS_FAILED,
-            "ggml_backend_tensor_alloc: tensor %s of %zu bytes does not lie in the buffer: address %p, buffer %p of %zu bytes",
-            berth_name_of(tensor), need, addr, (void *) base, buffer->size);
+            "ggml_backend_tensor_alloc: tensor %s of %zu bytes at %p is not inside the buffer, which has %zu bytes at %p",
+            berth_name_of(tensor), need, addr, buffer->size, (void *) base);
     }
     return tensor_place(tensor, buffer, addr);
 }
@@ -52,13 +52,13 @@ enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor) {
     const struct ggml_tensor *src = tensor->view_src;
     if (src == NULL || tensor->buffer != NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_view_init: tensor %s %s", berth_name_of(tensor),
-            src == NULL ? "is no view" : "has a buffer already");
+            src == NULL ? "is not a view" : "has a buffer already");
     }
     if (src->buffer == NULL || src->data == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_view_init: tensor %s is a view of %s, which has no memory",
             berth_name_of(tensor), berth_name_of(src));
     }
-    void *data_was = tensor->data; // a view of arena memory has its address from the start
+    void *data_was = tensor->data; // a view of arena memory already has its address
     const enum ggml_status status = tensor_place(tensor, src->buffer, (char *) src->data + tensor->view_offs);
     if (status != GGML_STATUS_SUCCESS) {
         tensor->data = data_was;
@@ -66,7 +66,7 @@ enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor) {
     return status;
 }
 
-// ---- reading and writing it from the host: set, get, memset, their 2-D and their async forms ----
+// ---- access from the host: set, get, memset, their 2-D and async forms ----
 
 ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) {
     if (tensor == NULL) {
@@ -91,7 +91,7 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size
     return buffer;
 }
 
-// n pieces of size bytes: piece i lies at offset + i * stride in the tensor, at i * stride_data in the caller's memory.
+// n pieces of size bytes. Piece i is at offset + i * stride in the tensor and at i * stride_data in the caller's memory.
 struct pieces {
     size_t offset, size;
     size_t n, stride, stride_data;
@@ -101,7 +101,7 @@ static struct pieces piece_of(size_t offset, size_t size) {
     return (struct pieces){.offset = offset, .size = size, .n = 1};
 }
 
-// Bytes of the tensor up to the last piece's end; SIZE_MAX: more than can be counted.
+// Returns the end of the last piece in the tensor in bytes; SIZE_MAX: overflow.
 static size_t pieces_end(const struct pieces *s) {
     size_t last, end;
     return berth_mul_ok(s->n - 1, s->stride, &last) && berth_add_ok(last, s->offset, &end) && berth_add_ok(end, s->size, &end)
@@ -109,7 +109,7 @@ static size_t pieces_end(const struct pieces *s) {
                : SIZE_MAX;
 }
 
-// The buffer to use; NULL if there is nothing to do or the call was refused. data is only asked to be there.
+// Returns the buffer to use; NULL if there is nothing to do or the call is rejected. data is only compared with NULL.
 static ggml_backend_buffer_t access_check(
     const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct pieces *s) {
     if (tensor != NULL && (s->size == 0 || s->n == 0)) {
@@ -128,29 +128,29 @@ static ggml_backend_buffer_t access_check(
         return NULL;
     }
     if (end > have) {
-        berth_backend_fail(backend, "%s: %zu pieces of %zu bytes from offset %zu, %zu apart, do not lie in the %zu bytes of %s",
+        berth_backend_fail(backend, "%s: %zu pieces of %zu bytes from offset %zu with stride %zu exceed the %zu bytes of %s",
             func, s->n, s->size, s->offset, s->stride, have, berth_name_of(tensor));
         return NULL;
     }
     return buffer;
 }
 
-static void access_refuse(
+static void access_reject(
     const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, ggml_backend_buffer_t buffer) {
-    berth_backend_fail(backend, "%s: a buffer of type %s cannot do this (tensor %s)", func, ggml_backend_buffer_name(buffer),
+    berth_backend_fail(backend, "%s: buffers of type %s do not implement it (tensor %s)", func, ggml_backend_buffer_name(buffer),
         berth_name_of(tensor));
 }
 
-// ---- through the buffer ----
+// ---- synchronous access through the buffer ----
 
-static void set_now(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
+static void set_sync(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     const char *data, const struct pieces *s) {
     if (s->n > 1 && buffer->iface.set_tensor_2d != NULL) {
         buffer->iface.set_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
         return;
     }
     if (buffer->iface.set_tensor == NULL) {
-        access_refuse(func, backend, tensor, buffer);
+        access_reject(func, backend, tensor, buffer);
         return;
     }
     for (size_t i = 0; i < s->n; i++) {
@@ -158,14 +158,14 @@ static void set_now(const char *func, ggml_backend_t backend, ggml_backend_buffe
     }
 }
 
-static void get_now(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor,
+static void get_sync(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor,
     char *data, const struct pieces *s) {
     if (s->n > 1 && buffer->iface.get_tensor_2d != NULL) {
         buffer->iface.get_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
         return;
     }
     if (buffer->iface.get_tensor == NULL) {
-        access_refuse(func, backend, tensor, buffer);
+        access_reject(func, backend, tensor, buffer);
         return;
     }
     for (size_t i = 0; i < s->n; i++) {
@@ -177,7 +177,7 @@ void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_
     const struct pieces s = piece_of(offset, size);
     ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
-        set_now(__func__, NULL, buffer, tensor, data, &s);
+        set_sync(__func__, NULL, buffer, tensor, data, &s);
     }
 }
 
@@ -185,7 +185,7 @@ void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_
     const struct pieces s = piece_of(offset, size);
     ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
-        get_now(__func__, NULL, buffer, tensor, data, &s);
+        get_sync(__func__, NULL, buffer, tensor, data, &s);
     }
 }
 
@@ -194,7 +194,7 @@ void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor, const void *data, si
     const struct pieces s = {offset, size, n_copies, stride_tensor, stride_data};
     ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
-        set_now(__func__, NULL, buffer, tensor, data, &s);
+        set_sync(__func__, NULL, buffer, tensor, data, &s);
     }
 }
 
@@ -203,7 +203,7 @@ void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, si
     const struct pieces s = {offset, size, n_copies, stride_tensor, stride_data};
     ggml_backend_buffer_t buffer = access_check(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
-        get_now(__func__, NULL, buffer, tensor, data, &s);
+        get_sync(__func__, NULL, buffer, tensor, data, &s);
     }
 }
 
@@ -214,13 +214,13 @@ void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_
         return;
     }
     if (buffer->iface.memset_tensor == NULL) {
-        access_refuse(__func__, NULL, tensor, buffer);
+        access_reject(__func__, NULL, tensor, buffer);
         return;
     }
     buffer->iface.memset_tensor(buffer, tensor, value, offset, size);
 }
 
-// ---- in the backend's order of work; a backend without async forms waits and uses the buffer ----
+// ---- asynchronous access in the order of the backend's work; a backend without async functions waits and uses the buffer ----
 
 static bool has_backend(const char *func, ggml_backend_t backend) {
     if (backend == NULL) {
@@ -240,7 +240,7 @@ static void set_async(const char *func, ggml_backend_t backend, struct ggml_tens
     }
     if (backend->iface.set_tensor_async == NULL) {
         berth_backend_wait(backend);
-        set_now(func, backend, buffer, tensor, data, &s);
+        set_sync(func, backend, buffer, tensor, data, &s);
         return;
     }
     for (size_t i = 0; i < s.n; i++) {
@@ -259,7 +259,7 @@ static void get_async(const char *func, ggml_backend_t backend, const struct ggm
     }
     if (backend->iface.get_tensor_async == NULL) {
         berth_backend_wait(backend);
-        get_now(func, backend, buffer, tensor, data, &s);
+        get_sync(func, backend, buffer, tensor, data, &s);
         return;
     }
     for (size_t i = 0; i < s.n; i++) {
@@ -289,8 +289,8 @@ void ggml_backend_tensor_get_2d_async(ggml_backend_t backend, const struct ggml_
 
 // ---- copies ----
 
-// False: refused, with the failure kept. Both tensors have memory and one layout otherwise.
-static bool may_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, const struct ggml_tensor *dst) {
+// Returns false if the copy is rejected, and stores the failure. Otherwise both tensors have memory and the same layout.
+static bool check_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, const struct ggml_tensor *dst) {
     char reason[320];
     if (berth_tensor_memory(src, ggml_nbytes(src), reason, sizeof reason) == NULL ||
         berth_tensor_memory(dst, ggml_nbytes(dst), reason, sizeof reason) == NULL) {
@@ -308,9 +308,9 @@ static bool may_copy(const char *func, ggml_backend_t backend, const struct ggml
     return true;
 }
 
-// For backends: true if dst's buffer could do it by itself.
+// For backends: returns true if the buffer of dst has copied the tensor itself.
 bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    if (!may_copy(__func__, NULL, src, dst)) {
+    if (!check_copy(__func__, NULL, src, dst)) {
         return false;
     }
     ggml_backend_buffer_t buffer = berth_tensor_buffer(dst);
@@ -327,17 +327,17 @@ static bool copy_through_host(const char *func, ggml_backend_t backend, const st
             from->iface.get_tensor == NULL ? "read" : "written");
         return false;
     }
-    // Whole, not in pieces: a buffer may rearrange its tensors and take them only as a whole.
-    const bool is_there = staging != NULL && staging->size >= size;
-    void *bytes = is_there ? staging->bytes : berth_malloc(size);
+    // The tensor is copied as a whole, because a buffer may rearrange its tensors and accept only complete ones.
+    const bool has_staging = staging != NULL && staging->size >= size;
+    void *bytes = has_staging ? staging->bytes : berth_malloc(size);
     if (bytes == NULL) {
-        berth_backend_fail(backend, "%s: out of memory: %zu bytes to take %s from %s to %s through the host", func, size,
+        berth_backend_fail(backend, "%s: out of memory for %zu bytes to copy %s from %s to %s through the host", func, size,
             berth_name_of(src), ggml_backend_buffer_name(from), ggml_backend_buffer_name(to));
         return false;
     }
     from->iface.get_tensor(from, src, bytes, 0, size);
     to->iface.set_tensor(to, dst, bytes, 0, size);
-    if (!is_there) {
+    if (!has_staging) {
         berth_free(bytes);
     }
     return true;
@@ -345,7 +345,7 @@ static bool copy_through_host(const char *func, ggml_backend_t backend, const st
 
 bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
     const struct berth_staging *staging) {
-    if (!may_copy(func, backend, src, dst)) {
+    if (!check_copy(func, backend, src, dst)) {
         return false;
     }
     ggml_backend_buffer_t from = berth_tensor_buffer(src), to = berth_tensor_buffer(dst);
@@ -367,10 +367,10 @@ void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor 
     berth_tensor_copy(__func__, NULL, src, dst, NULL);
 }
 
-// After all work given to backend_src so far and before what backend_dst is given next.
+// The copy runs after all work of backend_src so far and before the next work of backend_dst.
 void ggml_backend_tensor_copy_async(
     ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    if (!may_copy(__func__, backend_dst, src, dst) || src == dst) {
+    if (!check_copy(__func__, backend_dst, src, dst) || src == dst) {
         return;
     }
     if (backend_src != NULL && backend_dst != NULL && backend_dst->iface.cpy_tensor_async != NULL &&

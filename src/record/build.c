@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// build.c: records of graphs. Each listed tensor is touched once, when its row is made and its edges are looked up; that needs
-// all listed tensors to have their numbers first, for which their addresses alone are enough. O(rows + edges).
+// build.c: builds records of graphs. All listed tensors first get their row numbers, which needs only their addresses. Then each
+// tensor is read once, when its row is filled and its edges are looked up. The cost is O(rows + edges).
 
 #include "record/record.h"
 
@@ -38,11 +38,11 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
 
 // ---- rows ----
 
-static size_t cap_grow(size_t cap, size_t n_want) {
-    return n_want <= cap ? cap : max_size(n_want, cap + cap / 2);
+static size_t cap_grow(size_t cap, size_t n_min) {
+    return n_min <= cap ? cap : max_size(n_min, cap + cap / 2);
 }
 
-// Neither is less than the record has.
+// Neither capacity may be less than the current one.
 static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
     size_t rows_size, srcs_size, size;
     const bool ok = berth_mul_ok(rows_cap, sizeof rec->memory[0] + sizeof rec->rows[0] + rec->column_size, &rows_size) &&
@@ -85,33 +85,32 @@ bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) {
     return caps_set(rec, cap_grow(rec->rows_cap, n_rows), cap_grow(rec->srcs_cap, n_srcs));
 }
 
-static bool room_forms(struct record *rec, int32_t n_rows) {
+static bool forms_reserve(struct record *rec, int32_t n_rows) {
     return BERTH_GROW(&rec->forms, &rec->forms_cap, (size_t) n_rows + 1);
 }
 
 bool berth_record_reserve_forms(struct record *rec) {
-    return room_forms(rec, rec->n_rows);
+    return forms_reserve(rec, rec->n_rows);
 }
 
-// Exactly the other's capacity, never more: two records that take turns in asking for more than the other has would grow for
-// ever.
+// Reserves exactly the other's capacity. If both records reserved more than the other in turn, they would grow without limit.
 bool berth_record_reserve_like(struct record *rec, const struct record *other) {
     const size_t n_duplicates = (size_t) other->n_duplicates;
     const size_t rows_cap = max_size(rec->rows_cap, other->rows_cap), srcs_cap = max_size(rec->srcs_cap, other->srcs_cap);
     const bool has_room = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
-    return (has_room || caps_set(rec, rows_cap, srcs_cap)) && room_forms(rec, other->n_rows) &&
+    return (has_room || caps_set(rec, rows_cap, srcs_cap)) && forms_reserve(rec, other->n_rows) &&
            (n_duplicates == 0 || BERTH_GROW(&rec->duplicates, &rec->duplicates_cap, n_duplicates)) &&
            BERTH_GROW(&rec->index.slots, &rec->index.slots_cap, other->index.n_slots);
 }
 
-// ---- building ----
+// ---- build ----
 
 struct build {
     struct record *rec;
     struct record_index *index;
     const struct record_rules *rules;
-    int32_t flags; // of any tensor
-    int32_t late;  // row of a node that reads what is computed only then or later, -1: none
+    int32_t flags;          // of all tensors, combined by OR
+    int32_t misordered_row; // row of the first node that reads its own or a later result, -1: none
 };
 
 static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
@@ -129,7 +128,7 @@ static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
     return row->form >= 0;
 }
 
-// The row of t, made if t is new; -1: no memory.
+// Returns the row of t, which is made if t is new; -1: out of memory.
 static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
     struct record *rec = b->rec;
     const int32_t at = *record_index_slot(b->index, rec->tensors, t) - 1;
@@ -160,9 +159,9 @@ static bool is_empty(const struct ggml_tensor *t) {
     return info != NULL && info->is_empty;
 }
 
-// Row r reads row s: does it read its own result, or one of a later node? Views compute nothing, and may be listed anywhere; a
-// cast names itself.
-static bool is_late(const struct build *b, int32_t r, int32_t s) {
+// Returns true if row r reads its own result (row s) or that of a later node. Views compute nothing and may be listed anywhere. A
+// cast lists itself as a source.
+static bool reads_later_result(const struct build *b, int32_t r, int32_t s) {
     const struct ggml_tensor *t = b->rec->tensors[r], *src = b->rec->tensors[s];
     if (is_empty(t) || (src == t && t->op == GGML_OP_CPY)) {
         return false;
@@ -174,7 +173,7 @@ static bool is_late(const struct build *b, int32_t r, int32_t s) {
     return s >= r && s < b->rec->n_nodes && !is_empty(src);
 }
 
-// Only what the graph lists is computed, so only that has sources that count.
+// Only listed tensors are computed, so only their sources are recorded.
 static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
@@ -192,10 +191,10 @@ static bool link_srcs(struct build *b, int32_t r) {
         if (s < 0) {
             return false;
         }
-        struct record_row *row = &rec->rows[r]; // which may have moved
+        struct record_row *row = &rec->rows[r]; // the rows may have moved
         const int32_t base = s < r && rec->rows[s].view_src >= 0 ? rec->rows[s].view_src : s;
-        if (BERTH_UNLIKELY(base >= r && base < rec->n_nodes) && b->late < 0 && is_late(b, r, s)) {
-            b->late = r;
+        if (BERTH_UNLIKELY(base >= r && base < rec->n_nodes) && b->misordered_row < 0 && reads_later_result(b, r, s)) {
+            b->misordered_row = r;
         }
         record_src_put(rec, row, s, k);
         row->names_self = row->names_self || s == row->same_as;
@@ -209,7 +208,7 @@ static bool link_srcs(struct build *b, int32_t r) {
     return true;
 }
 
-// The listed tensors by their first row. Rows that stand for a tensor of another one are noted.
+// Indexes the listed tensors by their first row. Further rows of the same tensor are recorded as duplicates.
 static bool index_listed(struct build *b, int32_t n_listed) {
     struct record *rec = b->rec;
     for (int32_t r = 0; r < n_listed; r++) {
@@ -228,7 +227,8 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
     struct record *rec = b->rec;
     const int32_t n_listed = g->n_nodes + g->n_leafs;
     const size_t n = (size_t) n_listed;
-    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_reserve(rec, n + 1, n * 2) || !room_forms(rec, (int32_t) n)) {
+    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_reserve(rec, n + 1, n * 2) ||
+        !forms_reserve(rec, (int32_t) n)) {
         return false;
     }
     if (g->n_nodes > 0) {
@@ -242,7 +242,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
     }
     int32_t i_duplicate = 0;
     rec->n_rows = n_listed;
-    for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
+    for (int32_t r = 0; r < rec->n_rows; r++) { // the loop adds rows: tensors that are only sources or views follow
         struct ggml_tensor *t = rec->tensors[r];
         if (r + RECORD_AHEAD < n_listed) {
             record_fetch(rec->tensors[r + RECORD_AHEAD]);
@@ -265,8 +265,8 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
 }
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
-    struct record_index index = {0}; // of a record of memory, whose tensors nobody looks up
-    struct build b = {.rec = rec, .index = rec->is_full_match ? &rec->index : &index, .rules = rules, .late = -1};
+    struct record_index index = {0}; // of a memory record, in which no tensor is looked up later
+    struct build b = {.rec = rec, .index = rec->is_full_match ? &rec->index : &index, .rules = rules, .misordered_row = -1};
 
     berth_record_clear(rec);
     rec->n_nodes = graph->n_nodes;
@@ -276,24 +276,26 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     rec->more_srcs = rec->n_srcs;
     berth_record_index_fini(&index);
     const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
-    const bool is_late = ok && !is_poisoned && b.late >= 0;
-    if (is_late) {
-        const struct ggml_tensor *t = rec->tensors[b.late];
+    const bool reads_later_result = ok && !is_poisoned && b.misordered_row >= 0;
+    if (reads_later_result) {
+        const struct ggml_tensor *t = rec->tensors[b.misordered_row];
         berth_fail(GGML_STATUS_FAILED,
-            "node %d of %d, %s (%s), reads what is computed then or later: the graph has a cycle, or its nodes are out of order",
-            b.late, rec->n_nodes, t->name, ggml_op_name(t->op));
+            "node %d of %d, %s (%s), reads a result that is not computed yet: the graph has a cycle, or its nodes are out of "
+            "order",
+            b.misordered_row, rec->n_nodes, t->name, ggml_op_name(t->op));
     }
-    if (!ok || is_poisoned || is_late) {
+    if (!ok || is_poisoned || reads_later_result) {
         berth_record_clear(rec);
     }
-    if (is_late) {
+    if (reads_later_result) {
         return GGML_STATUS_FAILED;
     }
     if (is_poisoned && berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     if (is_poisoned) {
-        return berth_fail(GGML_STATUS_FAILED, "a source of the graph of %d nodes is the poison of an error", graph->n_nodes);
+        return berth_fail(
+            GGML_STATUS_FAILED, "a source in the graph of %d nodes is poison: an earlier constructor failed", graph->n_nodes);
     }
     rec->has_index = ok && rec->is_full_match;
     return ok ? GGML_STATUS_SUCCESS
@@ -313,7 +315,7 @@ void berth_record_fini(struct record *rec) {
     *rec = (struct record){0};
 }
 
-// ---- questions ----
+// ---- lookups ----
 
 static bool index_all(struct record_index *index, const struct record *rec) {
     if (!berth_record_index_reset(index, (size_t) rec->n_rows + 1)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// index.c: the memory of an index, and lists with one.
+// index.c: the memory of an index, and lists of tensors with an index.
 
 #include "record/index.h"
 
@@ -23,7 +23,7 @@ bool berth_record_index_reserve(struct record_index *index, struct ggml_tensor *
     if (n * 2 <= index->n_slots) {
         return true;
     }
-    if (!berth_record_index_reset(index, n * 2)) { // which keeps what was there if it cannot grow
+    if (!berth_record_index_reset(index, n * 2)) { // on failure the index is unchanged
         return false;
     }
     for (int32_t i = 0; i < n_listed; i++) {
@@ -53,7 +53,7 @@ bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) {
 }
 
 bool berth_record_list_close(struct record_list *list) {
-    for (int32_t i = 0; i < list->n; i++) { // which grows while it is walked
+    for (int32_t i = 0; i < list->n; i++) { // the list grows during the loop
         struct ggml_tensor *t = list->at[i];
         for (int k = -1; k < GGML_MAX_SRC; k++) {
             if (!berth_record_list_add(list, k < 0 ? t->view_src : t->src[k])) {

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT
-// index.h: tensors to their positions in a list. Open addressing, at most half full.
-// Tensors that were made one after the other have neighbouring slots: no two tensors are closer than the size of one, so an
-// arena's never collide, and walking a graph walks the index. Those of other arenas that meet them go on in long odd steps,
-// which no run of taken slots makes long.
+// index.h: finds the position of a tensor in a list. It is a hash table with open addressing, at most half full. The hash is the
+// address divided by the size of a tensor. Tensors of one arena are at least that far apart, so they never collide, and walking a
+// graph walks the table in order. Tensors of other arenas that collide with them continue in long odd steps, so that runs of used
+// slots do not make searches long.
 #pragma once
 
 #include "base/base.h"
 
-// Where in a list of tensors one is: the first position if it is there several times. The list is the user's. Empty when zeroed.
+// Maps a tensor to its first position in a list that the caller owns. A zeroed struct is empty.
 struct record_index {
-    int32_t *slots; // position + 1, 0: free
-    size_t n_slots; // in use, a power of two, or 0
-    size_t n_keys;  // n_keys * 2 <= n_slots
+    int32_t *slots; // [n_slots] position + 1, 0: free
+    size_t n_slots; // slots in use, a power of two, or 0
+    size_t n_keys;  // number of tensors; n_keys * 2 <= n_slots
     size_t slots_cap;
 };
 
-// Empty, with room for n. False: out of memory.
+// Empties the index and reserves n entries. Returns false if out of memory.
 bool berth_record_index_reset(struct record_index *index, size_t n) BERTH_MUST_USE;
-// Room for n; the first n_listed of the list are in it. False: out of memory, and nothing changed.
+// Reserves n entries and keeps the first n_listed entries of the list. Returns false, with nothing changed, if out of memory.
 bool berth_record_index_reserve(
     struct record_index *index, struct ggml_tensor *const *keys, int32_t n_listed, size_t n) BERTH_MUST_USE;
 void berth_record_index_fini(struct record_index *index);
 
-// The slot that holds the key, or the free one where it belongs.
+// Returns the slot of the key, or the free slot where it belongs.
 static inline int32_t *record_index_slot(
     const struct record_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key) {
     int32_t *slots = index->slots;
@@ -37,7 +37,7 @@ static inline int32_t *record_index_slot(
     return &slots[i];
 }
 
-// Adds keys[i], for which there is room. Its position: i, or where it was met before.
+// Adds keys[i]; an entry must be reserved. Returns its position: i, or the earlier position of the same tensor.
 static inline int32_t record_index_add(struct record_index *index, struct ggml_tensor *const *keys, int32_t i) {
     int32_t *slot = record_index_slot(index, keys, keys[i]);
     if (*slot == 0) {
@@ -47,13 +47,13 @@ static inline int32_t record_index_add(struct record_index *index, struct ggml_t
     return *slot - 1;
 }
 
-// The position, -1: none.
+// Returns the position, -1: not found.
 static inline int32_t record_index_find(
     const struct record_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key) {
     return index->n_keys > 0 ? *record_index_slot(index, keys, key) - 1 : -1;
 }
 
-// A list of tensors, each once, with its index. Empty when zeroed.
+// A list of different tensors with an index. A zeroed struct is empty.
 struct record_list {
     struct ggml_tensor **at; // [n]
     int32_t n;
@@ -61,12 +61,12 @@ struct record_list {
     struct record_index index;
 };
 
-// Adds a tensor unless it is there, or NULL. False: out of memory.
+// Adds a tensor unless it is NULL or already in the list. Returns false if out of memory.
 bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) BERTH_MUST_USE;
-// Adds all that the tensors of the list read or look at, and so on. False: out of memory.
+// Adds all sources and view sources of the listed tensors, recursively. Returns false if out of memory.
 bool berth_record_list_close(struct record_list *list) BERTH_MUST_USE;
 void berth_record_list_fini(struct record_list *list);
-// -1: it is not there.
+// Returns the position, -1: not in the list.
 static inline int32_t record_list_find(const struct record_list *list, const struct ggml_tensor *t) {
     return record_index_find(&list->index, list->at, t);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// match.c: is a graph the one that was recorded? One linear pass that hashes nothing and takes no memory: row i of the
-// record stands for a known tensor of the graph, so that an edge is right when both ends are. The pass reads of a tensor only
-// what decides, and places it on the way: 9 ns a tensor where ggml takes 20.
+// match.c: compares a graph with a record in one linear pass, without hashing or allocation. Row i of the record corresponds to a
+// known tensor of the graph, so an edge matches if both of its ends do. The pass reads only the compared fields of a tensor and
+// assigns its address at the same time. It takes 9 ns per tensor; ggml takes 20 ns.
 
 #include "record/record.h"
 
@@ -17,7 +17,8 @@ static bool same_duplicates(const struct record *rec) {
     return true;
 }
 
-// The graph's own tensors into rec.tensors; the others are met through them, unless they have to be those of the last time.
+// Stores the listed tensors of the graph in rec.tensors. If any changed, the unlisted ones are cleared and found again through
+// their readers.
 static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool *is_moved) {
     if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs) {
         return false;
@@ -30,7 +31,7 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool
     if (!*is_moved) {
         return true;
     }
-    rec->is_lost = true; // until it is known that these are its tensors
+    rec->is_lost = true; // until the comparison has succeeded
     rec->has_index = false;
     if (n_nodes > 0) {
         memcpy(rec->tensors, graph->nodes, n_nodes * sizeof rec->tensors[0]);
@@ -46,7 +47,7 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool
 
 // ---- edges ----
 
-// Is row r of the record this tensor? A row outside the graph is met through its users: the first one says who it is.
+// Returns true if row r of the record is this tensor. An unlisted row gets its tensor from the first reader.
 static inline bool is_row(struct record *rec, int32_t r, struct ggml_tensor *t) {
     if (BERTH_UNLIKELY(rec->tensors[r] == NULL)) {
         rec->tensors[r] = t;
@@ -58,7 +59,7 @@ static inline bool same_view(struct record *rec, const struct record_row *row, c
     return row->view_src < 0 ? t->view_src == NULL : t->view_src != NULL && is_row(rec, row->view_src, t->view_src);
 }
 
-// All that are recorded are there, and there are not more. Also meets rows outside the graph.
+// Compares all sources. It also assigns tensors to unlisted rows.
 static bool same_srcs(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
     int64_t n = 0;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -76,7 +77,7 @@ static bool same_srcs(struct record *rec, const struct record_row *row, const st
     return true;
 }
 
-// Sources that are all near, as most are, without a look at the list.
+// Fast path for the common case: all sources are listed and in the first three slots.
 static inline bool same_src_rows(struct ggml_tensor *const *tensors, const struct record_row *row, const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
     const uintptr_t differ = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->src_rows[0]]) |
@@ -85,12 +86,12 @@ static inline bool same_src_rows(struct ggml_tensor *const *tensors, const struc
     return differ == 0 && row->is_plain && record_has_only_src_rows(t);
 }
 
-// ---- owners ----
+// ---- ownership of memory ----
 
-// Whether tensors have memory of somebody else. Neighbours mostly lie in one buffer, so the last answer is kept.
+// Finds out whether tensors have memory of the caller. Adjacent tensors mostly share a buffer, so the last answer is cached.
 struct owner_check {
     const struct record_rules *rules;
-    const struct ggml_backend_buffer *foreign; // known not to be ours
+    const struct ggml_backend_buffer *foreign; // a buffer that is known not to belong to the allocator
 };
 
 static inline bool has_memory(struct owner_check *c, const struct ggml_tensor *t) {
@@ -108,7 +109,7 @@ static inline bool same_kind(const struct record_row *row, const struct ggml_ten
     return t->buffer != NULL ? row->buft == t->buffer->buft && row->usage == (uint8_t) t->buffer->usage : row->buft == NULL;
 }
 
-// ---- places ----
+// ---- addresses ----
 
 static void places_undo(const struct record_undo *first, const struct record_undo *end) {
     while (end != first) {
@@ -118,20 +119,20 @@ static void places_undo(const struct record_undo *first, const struct record_und
     }
 }
 
-// Where a view of somebody else's memory lies, if it was not told so yet.
-static inline bool is_untold(const struct ggml_tensor *t) {
+// Returns true for a view of the caller's memory that has no address yet.
+static inline bool is_unplaced_view(const struct ggml_tensor *t) {
     return t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL;
 }
 
-// Is a view of somebody else's memory elsewhere than its source?
-static inline bool is_astray(const struct ggml_tensor *t) {
+// Returns true for a view of the caller's memory that is not at the address of its source.
+static inline bool is_misplaced_view(const struct ggml_tensor *t) {
     const struct ggml_tensor *from = t->view_src;
     return from->data != NULL && (t->data != (char *) from->data + t->view_offs || t->buffer != from->buffer);
 }
 
-// A buffer that wants to be told of a tensor may look at what that is a view of, so this has its place before. False: all is as
-// it was.
-static bool buffer_report(struct ggml_tensor *t, void *old_data) {
+// Calls init_tensor. It may read the source of a view, so the source must have its buffer already. On failure the tensor is
+// restored.
+static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
         return true;
@@ -141,23 +142,23 @@ static bool buffer_report(struct ggml_tensor *t, void *old_data) {
     return false;
 }
 
-// Into a place, with what it takes to undo it. A quiet buffer does not want to be told.
-static inline bool tensor_put(
+// Assigns an address and stores the data needed to undo it. is_quiet: the buffer has no init_tensor.
+static inline bool tensor_place(
     struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool is_quiet) {
     *undo = (struct record_undo){t, t->data};
     t->buffer = buffer;
     t->data = data;
-    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_report(t, undo->data);
+    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_init_tensor(t, undo->data);
 }
 
-// Likewise, where its source is. That buffer may be anybody's.
-static inline bool put_view(struct record_undo *undo, struct ggml_tensor *t, const bool is_full_match) {
+// Assigns the address of its source to a view. The source's buffer may belong to anyone.
+static inline bool view_place(struct record_undo *undo, struct ggml_tensor *t, const bool is_full_match) {
     const struct ggml_tensor *from = t->view_src;
-    return is_untold(t) && (is_full_match || from->buffer->iface.init_tensor == NULL) &&
-           tensor_put(undo, t, from->buffer, (char *) from->data + t->view_offs, !is_full_match);
+    return is_unplaced_view(t) && (is_full_match || from->buffer->iface.init_tensor == NULL) &&
+           tensor_place(undo, t, from->buffer, (char *) from->data + t->view_offs, !is_full_match);
 }
 
-// ---- the match ----
+// ---- comparison ----
 
 static inline void fetch_ahead(const struct record_row *row, const struct ggml_tensor *next, bool is_full_match) {
     if (is_full_match) {
@@ -173,30 +174,31 @@ static inline void fetch_ahead(const struct record_row *row, const struct ggml_t
     }
 }
 
-// All of it, or what tells who needs memory and for how long: layouts have an answer of their own then.
-static inline bool same_what(
+// Compares all properties (full record), or only op and flags (memory record), where layouts are compared separately.
+static inline bool same_properties(
     const struct record_form *forms, const struct record_row *row, const struct ggml_tensor *t, const bool is_full_match) {
     return is_full_match ? record_is_form(&forms[row->form], t)
                          : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
 }
 
-// Parts of the loop below, put into it whole: what it uses all the time stays in registers.
-#define PART static inline __attribute__((always_inline))
+// Parts of the loop of match_rows. They are always inlined, so that its variables stay in registers.
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 struct placing {
-    struct record_place *places; // NULL: none
-    struct record_undo *written; // what was put lies before this
+    struct record_place *places; // NULL: addresses are not assigned
+    struct record_undo *written; // end of the undo list
     uint64_t differs;            // 0: all layouts so far are as recorded
-    bool may_put;                // unless one differs
-    bool is_in_place;            // all tensors so far
+    bool may_place;              // addresses may be assigned while differs is 0
+    bool is_in_place;            // all tensors so far have their addresses
 };
 
-static inline bool may_put(const struct placing *p) {
-    return p->may_put && p->differs == 0;
+static inline bool may_place(const struct placing *p) {
+    return p->may_place && p->differs == 0;
 }
 
-// A tensor that has a place is there now: it was, or has been put there. A view of somebody else's memory follows its source.
-PART bool is_settled(
+// Returns true if the tensor has the address of its row, either before or by this call. A view of the caller's memory gets the
+// address of its source.
+ALWAYS_INLINE bool row_place(
     struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_full_match) {
     const struct record_row *row = &rows[i];
     const bool is_view = row->view_src >= 0;
@@ -206,39 +208,39 @@ PART bool is_settled(
         if (t->buffer == buffer && t->data == data) {
             return true;
         }
-        const bool is_put = may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) &&
-                            tensor_put(p->written, t, buffer, data, !is_full_match);
-        if (is_put) { // otherwise it may be NULL
+        const bool is_placed = may_place(p) && t->buffer == NULL && (is_view || t->data == NULL) &&
+                               tensor_place(p->written, t, buffer, data, !is_full_match);
+        if (is_placed) { // written may be NULL otherwise
             p->written++;
         }
-        p->is_in_place = p->is_in_place && is_put;
-        return is_put;
+        p->is_in_place = p->is_in_place && is_placed;
+        return is_placed;
     }
-    if (is_view && (is_full_match ? is_astray(t) : is_untold(t))) {
-        const bool is_put = may_put(p) && rows[row->view_src].has_memory && put_view(p->written, t, is_full_match);
-        if (is_put) { // otherwise it may be NULL
+    if (is_view && (is_full_match ? is_misplaced_view(t) : is_unplaced_view(t))) {
+        const bool is_placed = may_place(p) && rows[row->view_src].has_memory && view_place(p->written, t, is_full_match);
+        if (is_placed) { // written may be NULL otherwise
             p->written++;
         }
-        p->is_in_place = p->is_in_place && is_put;
+        p->is_in_place = p->is_in_place && is_placed;
     }
     return false;
 }
 
-PART bool same_owner(
+ALWAYS_INLINE bool same_owner(
     struct owner_check *owner, const struct record_row *row, const struct ggml_tensor *t, const bool is_full_match) {
     return has_memory(owner, t) == row->has_memory && !(is_full_match && row->has_memory && !same_kind(row, t));
 }
 
-// Are all rows as recorded, but for layouts? What the loop uses all the time is in its own variables: what it writes into tensors
-// might be anything to the compiler.
-PART bool match_rows(
+// Returns true if all rows are as recorded except for layouts. The loop keeps its values in local variables, because the compiler
+// must assume that writes to tensors change anything else.
+ALWAYS_INLINE bool match_rows(
     struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_full_match) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
     const struct record_row *const rows = rec->rows;
     const struct record_form *const forms = rec->forms;
     struct ggml_tensor *const *tensors = rec->tensors;
     struct owner_check owner = {.rules = rules};
-    // Tensors of small graphs are near already.
+    // Tensors of small graphs are already in the processor's cache.
     const int32_t n_src_rows = is_full_match ? 1500 : 150, n_fetched = n_rows > n_src_rows ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
@@ -255,14 +257,14 @@ PART bool match_rows(
             }
             continue;
         }
-        if (!same_what(forms, row, t, is_full_match) || !same_view(rec, row, t) ||
+        if (!same_properties(forms, row, t, is_full_match) || !same_view(rec, row, t) ||
             (BERTH_LIKELY(i < n_listed) && BERTH_UNLIKELY(!same_src_rows(tensors, row, t)) && !same_srcs(rec, row, t))) {
             return false;
         }
         if (!is_full_match && row->form >= 0) {
             p->differs |= record_layout_differs(&forms[row->form], t);
         }
-        if (is_settled(p, rows, i, t, is_full_match) || row->view_src >= 0) {
+        if (row_place(p, rows, i, t, is_full_match) || row->view_src >= 0) {
             continue;
         }
         if (!same_owner(&owner, row, t, is_full_match)) {
@@ -276,15 +278,15 @@ PART bool match_rows(
     return true;
 }
 
-PART enum record_match match(
+ALWAYS_INLINE enum record_match match(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_full_match) {
     struct placing p = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
     bool is_moved = false;
-    struct record_undo nothing; // NULL cannot be counted on from, not even by none
-    struct record_undo *const first = p.places != NULL && placer->may_write && placer->undo != NULL ? placer->undo : &nothing;
+    struct record_undo dummy; // arithmetic on NULL is undefined, even adding 0
+    struct record_undo *const first = p.places != NULL && placer->may_write && placer->undo != NULL ? placer->undo : &dummy;
 
     p.written = first;
-    p.may_put = first != &nothing;
+    p.may_place = first != &dummy;
     const bool is_known = match_rows(rec, rules, &p, &is_moved, is_full_match);
     if (placer != NULL) {
         placer->is_moved = placer->is_moved || is_moved;
@@ -299,7 +301,7 @@ PART enum record_match match(
     return RECORD_SAME;
 }
 
-// Each a loop of its own: one frame for both has no registers to spare.
+// Two separate functions: a combined one would not have enough registers.
 static __attribute__((noinline)) enum record_match match_memory(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
     return match(rec, rules, placer, false);

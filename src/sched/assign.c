@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT
-// assign.c: a backend for every tensor, and why.
+// assign.c: chooses a backend for every tensor of a graph, and records the reason for the choice.
 //
-// Fixed first: what the caller chose, what has memory, inputs (the host, which is the last backend), ops that read weights.
-// Then the fixed ones spread over the ops between them, devices before the host; where two devices meet, the border is put
-// where the fewest bytes cross. What is still free goes where most of its source bytes are. Tensors that only lie there follow
-// the first op that reads them.
 //
-// Invariant: memory is written where it lies. A root that is not placed decides for all its views, so a backend is taken for it
-// only if it can run every op that writes into it. O(edges * backends) with each backend asked once for each op.
+// The passes run in this order:
+// 1. assign_fixed: tensors that the caller assigned, tensors that have memory, inputs (they go to the host, which is the last
+//    backend), and ops that read weights.
+// 2. spread_down, spread_up: the ops between assigned ops get the backend of a neighbour. Devices spread before the host does.
+//    Between two different devices, border_find chooses the border that the fewest bytes cross.
+// 3. assign_rest: each remaining op goes to the backend that can use most of its source bytes without a copy. Tensors that no op
+//    computes get the backend of the first op that reads them.
+//
+//
+// Invariant: the backend that owns the memory runs every op that writes into it. A root (the tensor whose memory views share)
+// without memory decides for all its views. It gets a backend only if that backend can run every op that writes into the root. The
+// cost is O(edges * backends); each backend is asked at most once per op.
 
 #include "sched/sched.h"
 
@@ -16,17 +22,17 @@
 
 #include <string.h>
 
-// ---- what the passes share ----
+// ---- state of all passes ----
 
 struct assign {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
-    uint8_t *known;       // [n_nodes * n_backends] 0: not asked, 1: supported, 2: not
-    int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end; NULL: no node writes to another
-    int last;             // backend of the host
-    int32_t n_free;       // nodes that spreading can still give a backend, at most
-    uint64_t *change;     // [n_nodes + 2] scratch of the border search: bytes that cross, less those one border before
-    bool has_unread;      // something that nobody computes has no backend yet
+    uint8_t *known;       // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
+    int32_t *next_writer; // [n_rows] list per root of the nodes that write into it; -1: end; NULL: no node writes through a view
+    int last;             // index of the host backend
+    int32_t n_free;       // upper bound of the number of nodes to which spreading can still give a backend
+    uint64_t *change;     // [n_nodes + 2] scratch of border_find: change of the crossing bytes from one border to the next
+    bool has_unread;      // a tensor that no op computes has no backend yet
 };
 
 static inline bool assign_supports(struct assign *a, int b, int32_t node) {
@@ -45,7 +51,7 @@ static inline int32_t assign_writer_after(const struct assign *a, int32_t r) {
     return a->next_writer != NULL ? a->next_writer[r] : -1;
 }
 
-// b supports every op that writes memory of this root (or the op of this row alone).
+// Returns true if backend b supports the op of row r and every op that writes into the memory of r.
 static inline bool assign_can_run(struct assign *a, int b, int32_t r) {
     if (assign_is_node(a, r) && !assign_supports(a, b, r)) {
         return false;
@@ -59,7 +65,7 @@ static inline bool assign_can_run(struct assign *a, int b, int32_t r) {
 }
 
 static bool assign_uses_buft(const struct ggml_backend_sched *sched, int b, ggml_backend_buffer_type_t buft) {
-    return buft == NULL ? b == sched->n_backends - 1 : // an address without a buffer is the host's
+    return buft == NULL ? b == sched->n_backends - 1 : // an address without a buffer is host memory
                ggml_backend_supports_buft(sched->backends[b], buft);
 }
 
@@ -77,10 +83,11 @@ static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reas
     row->reason = (uint8_t) reason;
 }
 
-// The first that should have run it is remembered; who has its weight, before all others.
+// Records that backend b cannot run the op. The backend that owns the weight is kept over all others, then the one with the lowest
+// index.
 static void assign_refuse(struct assign *a, int32_t root, int b) {
     struct sched_row *row = &a->cached->rows[root];
-    if (!row->lost_weight && (row->refused < 0 || b < row->refused)) {
+    if (!row->is_weight_owner_refused && (row->refused < 0 || b < row->refused)) {
         row->refused = (int16_t) b;
     }
 }
@@ -105,9 +112,9 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_ca
     return owner >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) owner];
 }
 
-// ---- what is decided by the caller, by memory, or by weights ----
+// ---- tensors that the caller, memory or weights decide ----
 
-// Into memory of this type, with this node's op.
+// Returns the first backend that can use memory of type buft and run the op of the node; -1: none.
 static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int32_t node) {
     for (int b = 0; b < a->sched->n_backends; b++) {
         if (assign_uses_buft(a->sched, b, buft) && (!assign_is_node(a, node) || assign_supports(a, b, node))) {
@@ -121,23 +128,24 @@ static enum ggml_status fix_placed(struct assign *a, int32_t r) {
     struct sched_cached *cached = a->cached;
     const ggml_backend_buffer_type_t buft = cached->rec.rows[sched_base(cached, r)].buft;
     struct sched_row *row = &cached->rows[r];
-    const bool is_chosen = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
-    const int b = is_chosen ? row->caller : first_for_buft(a, buft, r);
+    const bool is_chosen =
+        assign_is_node(a, r) && row->caller_backend >= 0; // the memory does not move, whichever backend the caller chose
+    const int b = is_chosen ? row->caller_backend : first_for_buft(a, buft, r);
     const struct ggml_tensor *t = cached->rec.tensors[r];
     row->backend = (int16_t) b;
     row->reason = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
     if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
-        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, and %s can do that",
-            berth_name_of(t), ggml_op_name(t->op), buft != NULL ? ggml_backend_buft_name(buft) : "host",
-            b >= 0 ? "the backend chosen for it is not one that" : "no backend");
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, which %s", berth_name_of(t),
+            ggml_op_name(t->op), buft != NULL ? ggml_backend_buft_name(buft) : "host",
+            b >= 0 ? "the backend chosen for it cannot use" : "no backend can use");
     }
     return GGML_STATUS_SUCCESS;
 }
 
-// How many tokens an op works on at once: a weight is worth its way to a device if many share it.
+// Returns the number of tokens that an op processes at once. Copying a weight to a device pays only if many tokens use it.
 static int64_t batch_of(const struct ggml_tensor *t) {
     switch (t->op) {
-        case GGML_OP_GET_ROWS: return 0; // touches few rows of its weight
+        case GGML_OP_GET_ROWS: return 0; // reads few rows of its weight
         case GGML_OP_MUL_MAT: return t->ne[1];
         case GGML_OP_MUL_MAT_ID:
         case GGML_OP_ROPE: return t->ne[2];
@@ -145,19 +153,20 @@ static int64_t batch_of(const struct ggml_tensor *t) {
     }
 }
 
-static bool wants_offload(struct assign *a, int b, int32_t node) {
+static bool can_offload(struct assign *a, int b, int32_t node) {
     const struct ggml_tensor *t = a->cached->rec.tensors[node];
     return (a->sched->offload_min_batch <= 0 || batch_of(t) >= a->sched->offload_min_batch) && assign_supports(a, b, node) &&
            ggml_backend_offload_op(a->sched->backends[b], t);
 }
 
-// The backend of a weight that node reads, or of a device that wants the op in spite of it.
+// Assigns the node to the backend that owns the weight, or to a device that offloads the op. Returns false if none of them can run
+// it.
 static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
     struct sched_row *root = &a->cached->rows[sched_root(a->cached, node)];
     const int b = first_for_buft(a, buft, node);
     if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
         for (int d = 0; d < b; d++) {
-            if (wants_offload(a, d, node) && assign_set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
+            if (can_offload(a, d, node) && assign_set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
                 return true;
             }
         }
@@ -165,22 +174,24 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
     if (b >= 0 && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
         return true;
     }
-    for (int d = 0; b < 0 && d < a->sched->n_backends && !root->lost_weight; d++) { // who has the weight cannot run the op
+    for (int d = 0; b < 0 && d < a->sched->n_backends && !root->is_weight_owner_refused;
+         d++) { // the owner of the weight cannot run the op
         if (assign_uses_buft(a->sched, d, buft)) {
             root->refused = (int16_t) d;
-            root->lost_weight = true;
+            root->is_weight_owner_refused = true;
         }
     }
-    root->lost_weight = root->lost_weight || b >= 0;
+    root->is_weight_owner_refused = root->is_weight_owner_refused || b >= 0;
     return false;
 }
 
-// The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
+// The largest weight decides; of equally large ones, the first. If its backend cannot run the op, the backends of the other weights
+// are tried.
 static bool fix_by_weight(struct assign *a, int32_t node) {
     struct sched_cached *cached = a->cached;
     const struct record_row *row = &cached->rec.rows[node];
     if (row->op == GGML_OP_ROPE) {
-        return false; // its frequency factors are too small to decide anything
+        return false; // the frequency factors are too small to decide the backend
     }
     int32_t largest = -1;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
@@ -217,7 +228,7 @@ static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
     if (row->is_placed) {
         status = fix_placed(a, r);
     } else if (!assign_is_set(a, r) && cached->rows[sched_root(cached, r)].is_input) {
-        a->n_free += assign_set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // it is none of those that are counted
+        a->n_free += assign_set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // undoes its decrement: inputs are not counted
     }
     if (assign_is_set(a, r)) {
         return status;
@@ -235,16 +246,16 @@ static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
 
 static enum ggml_status assign_fixed(struct assign *a) {
     struct sched_cached *cached = a->cached;
-    // Roots and writers that were chosen come before all else.
+    // The caller's choices for roots and for writing ops come first.
     for (int32_t r = 0; cached->has_choices && r < cached->rec.n_rows; r++) {
-        if (cached->rows[r].caller >= 0 && (sched_base(cached, r) == r || assign_is_node(a, r))) {
-            assign_set(a, r, cached->rows[r].caller, BERTH_SCHED_CALLER);
+        if (cached->rows[r].caller_backend >= 0 && (sched_base(cached, r) == r || assign_is_node(a, r))) {
+            assign_set(a, r, cached->rows[r].caller_backend, BERTH_SCHED_CALLER);
         }
     }
     a->n_free = 0;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows && status == GGML_STATUS_SUCCESS;
-         r++) { // memory before who uses it
+         r++) { // memory before the ops that use it
         status = fix_row(a, r);
     }
     for (int32_t r = 0; r < cached->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
@@ -254,50 +265,51 @@ static enum ggml_status assign_fixed(struct assign *a) {
     return status;
 }
 
-// ---- backends spread over the ops between those that are fixed ----
+// ---- spreading backends to the ops between assigned ops ----
 
-#define BORDER_AHEAD 64 // nodes behind a gap that are looked at for readers
+#define BORDER_AHEAD 64 // number of nodes after a gap that border_find searches for readers
 
-// Has one of the two the source row at hand and the other not? Then *is_left tells which.
-static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_left) {
-    if (sched_is_open(a->cached, s)) {
+// Returns true if exactly one of the two backends can use source row s without a copy; *is_left then says whether it is left.
+static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, bool *is_left) {
+    if (sched_is_unassigned(a->cached, s)) {
         return false;
     }
     *is_left = sched_reaches(a->sched, a->cached, left, s);
     return *is_left != sched_reaches(a->sched, a->cached, right, s);
 }
 
-// The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
-// the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way. A border after c
-// nodes lets a source of left's cross if its last reader is not among the first c, and one of right's if its first reader is.
-// Readers that are counted are marked in rows[].slots, which no other pass uses before places are given.
+// The nodes [g0, g1) are unassigned; `left` runs before them and `right` after them. Returns the number of nodes that go to left so
+// that the fewest bytes cross the border; among equal borders, the one with the most nodes. Sources that neither or both backends
+// can use cost the same for every border and are not counted. With a border after c nodes, a source of left crosses if its last
+// reader is not among the first c nodes. A source of right crosses if its first reader is among them. rows[].slots marks sources
+// that are already counted. No other pass uses that field before addresses are assigned.
 static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_cached *cached = a->cached;
     const int32_t n = g1 - g0;
     memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
     bool has_right = false;
-    int32_t end = g1 + 1; // readers behind the gap count as far as right is going to run
+    int32_t end = g1 + 1; // readers after the gap count as long as right runs them
     while (
         end < cached->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
         end++;
     }
-    for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader comes first
+    for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader is met first
         const struct record_row *row = &cached->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = cached->rec.srcs[k], base = sched_base(cached, s);
             const bool in_gap = base >= g0 && base < g1;
             bool is_left = true;
-            if (cached->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
+            if (cached->rows[s].slots >= 0 || (!in_gap && !only_one_reaches(a, s, left, right, &is_left))) {
                 continue;
             }
             if (!is_left) {
                 has_right = true;
                 continue;
             }
-            const int32_t made = in_gap ? base - g0 + 1 : 0, until = min_i32(i - g0, n);
-            if (made <= until) {
-                a->change[made] += sched_nbytes(cached, s);
-                a->change[until + 1] -= sched_nbytes(cached, s);
+            const int32_t first_border = in_gap ? base - g0 + 1 : 0, last_border = min_i32(i - g0, n);
+            if (first_border <= last_border) {
+                a->change[first_border] += sched_nbytes(cached, s);
+                a->change[last_border + 1] -= sched_nbytes(cached, s);
             }
             cached->rows[s].slots = i;
         }
@@ -307,7 +319,7 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = cached->rec.srcs[k];
             bool is_left = true;
-            if (cached->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
+            if (cached->rows[s].slots < 0 && only_one_reaches(a, s, left, right, &is_left) && !is_left) {
                 a->change[i - g0 + 1] += sched_nbytes(cached, s);
                 cached->rows[s].slots = i;
             }
@@ -352,8 +364,8 @@ static void spread_down(struct assign *a, bool with_last) {
             end++;
         }
         const int right = end < a->cached->rec.n_nodes ? assign_backend_of(a, end) : -1;
-        const bool meet = right >= 0 && right != cur && (right != a->last || with_last);
-        const int32_t stop = meet ? i + border_find(a, i, end, cur, right) : end;
+        const bool has_border = right >= 0 && right != cur && (right != a->last || with_last);
+        const int32_t stop = has_border ? i + border_find(a, i, end, cur, right) : end;
         for (; i < end; i++) {
             if (i < stop && assign_is_node(a, i) && !assign_is_set(a, i)) {
                 (void) assign_set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
@@ -380,9 +392,9 @@ static void spread_up(struct assign *a, bool with_last) {
     }
 }
 
-// ---- what is left ----
+// ---- remaining tensors ----
 
-static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
+static uint64_t bytes_reachable(struct assign *a, int b, int32_t node) {
     const struct record_row *row = &a->cached->rec.rows[node];
     uint64_t bytes = 0;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
@@ -402,7 +414,7 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
             assign_refuse(a, root, b);
             continue;
         }
-        const uint64_t bytes = bytes_at_hand(a, b, node);
+        const uint64_t bytes = bytes_reachable(a, b, node);
         if (best < 0 || bytes > most) {
             best = b;
             most = bytes;
@@ -417,13 +429,13 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
     return GGML_STATUS_SUCCESS;
 }
 
-// A backend of the same memory and a higher priority takes the op over if it can: nothing crosses for it.
+// Moves the op to a backend with the same buffer type and a higher priority that supports it. This costs no copy.
 static void node_upgrade(struct assign *a, int32_t node) {
     struct sched_row *row = &a->cached->rows[sched_root(a->cached, node)];
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
         return;
     }
-    for (int b = a->sched->first_alike[row->backend]; b < row->backend; b++) {
+    for (int b = a->sched->first_same_buft[row->backend]; b < row->backend; b++) {
         if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_root(a->cached, node))) {
             continue;
         }
@@ -431,7 +443,7 @@ static void node_upgrade(struct assign *a, int32_t node) {
         bool reaches_all = true;
         for (int32_t k = n->src; k < n->src + n->n_src && reaches_all; k++) {
             const int32_t s = a->cached->rec.srcs[k];
-            reaches_all = sched_is_open(a->cached, s) || sched_reaches(a->sched, a->cached, b, s);
+            reaches_all = sched_is_unassigned(a->cached, s) || sched_reaches(a->sched, a->cached, b, s);
         }
         if (reaches_all) {
             row->backend = (int16_t) b;
@@ -442,7 +454,7 @@ static void node_upgrade(struct assign *a, int32_t node) {
 
 static enum ggml_status assign_rest(struct assign *a) {
     struct sched_cached *cached = a->cached;
-    const bool is_done = a->n_free == 0 && !a->sched->has_alike; // most often
+    const bool is_done = a->n_free == 0 && !a->sched->has_same_bufts; // the common case
     for (int32_t r = 0; !is_done && r < cached->rec.n_nodes; r++) {
         if (!assign_is_node(a, r)) {
             continue;
@@ -454,11 +466,11 @@ static enum ggml_status assign_rest(struct assign *a) {
             }
         }
         const int b = assign_backend_of(a, r);
-        if (a->sched->first_alike[b] != b) {
+        if (a->sched->first_same_buft[b] != b) {
             node_upgrade(a, r);
         }
     }
-    for (int32_t r = 0; a->has_unread && r < cached->rec.n_nodes; r++) { // what only lies there follows its first reader
+    for (int32_t r = 0; a->has_unread && r < cached->rec.n_nodes; r++) { // tensors that no op computes follow their first reader
         const struct record_row *row = &cached->rec.rows[r];
         for (int32_t k = row->src; !cached->rows[r].is_empty && k < row->src + row->n_src; k++) {
             if (!cached->rows[cached->rec.srcs[k]].is_placed && !assign_is_set(a, cached->rec.srcs[k])) {
@@ -469,10 +481,10 @@ static enum ggml_status assign_rest(struct assign *a) {
     for (int32_t r = 0; a->has_unread && r < cached->rec.n_rows; r++) {
         const int32_t root = sched_root(cached, r);
         if (root == r && !cached->rows[r].is_placed && cached->rows[r].backend < 0) {
-            assign_set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
+            assign_set(a, r, a->last, BERTH_SCHED_READER); // no op reads it
         }
     }
-    for (int32_t r = 0; cached->has_views && r < cached->rec.n_rows; r++) { // the root's word holds for its views
+    for (int32_t r = 0; cached->has_views && r < cached->rec.n_rows; r++) { // views take over the decision of their root
         const struct sched_row *root = &cached->rows[sched_root(cached, r)];
         struct sched_row *row = &cached->rows[r];
         if (root == row) {
@@ -515,14 +527,14 @@ static bool assign_init(struct assign *a) {
 enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     struct assign a = {.sched = sched, .cached = cached};
     if (!assign_init(&a)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends,
-            cached->rec.n_nodes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to assign %d backends to %d nodes",
+            sched->n_backends, cached->rec.n_nodes);
     }
     const enum ggml_status status = assign_fixed(&a);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (sched->n_backends > 1) { // devices, before the host
+    if (sched->n_backends > 1) { // devices spread before the host
         spread_down(&a, false);
         spread_up(&a, false);
     }

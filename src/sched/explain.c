@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// explain.c: where each op runs, why, and what crosses: as text and as JSON.
+// explain.c: reports as text or JSON on which backend each op runs, the reason, and the tensors that are copied between backends.
 
 #include "sched/sched.h"
 
@@ -31,7 +31,7 @@ const char *berth_sched_reason_name(enum berth_sched_reason reason) {
 
 // ---- fallbacks ----
 
-// The same op with all its tensors as F32: if that is supported, the types are to blame.
+// Returns true if the backend supports the op with all its tensors converted to F32: then the types caused the fallback.
 static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t) {
     struct ggml_tensor node = *t, srcs[GGML_MAX_SRC];
     bool differs = node.type != GGML_TYPE_F32;
@@ -58,20 +58,21 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
     return differs && ggml_backend_supports_op(backend, &node);
 }
 
-// A backend that comes first, or that has the weight, was passed over, and not because the op was wanted where it is.
+// Returns the reason of the row's assignment. The reason is a fallback if a backend of higher priority, or the owner of the weight,
+// cannot run the op, and the assignment was not fixed by the caller, by memory or by a weight.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     const bool is_free = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
-    const bool is_behind = row->refused >= row->backend && !row->lost_weight;
-    if (!is_free || row->refused < 0 || is_behind || r >= cached->rec.n_nodes || row->is_empty) {
+    const bool is_lower_priority = row->refused >= row->backend && !row->is_weight_owner_refused;
+    if (!is_free || row->refused < 0 || is_lower_priority || r >= cached->rec.n_nodes || row->is_empty) {
         return row->reason;
     }
-    ggml_backend_t wanted = sched->backends[row->refused];
+    ggml_backend_t preferred = sched->backends[row->refused];
     const struct ggml_tensor *t = cached->rec.tensors[r];
-    if (ggml_backend_supports_op(wanted, t)) {
-        return BERTH_SCHED_FALLBACK_BUFFER; // it could, but not with memory it shares
+    if (ggml_backend_supports_op(preferred, t)) {
+        return BERTH_SCHED_FALLBACK_BUFFER; // supports the op, but not with the memory that its tensors share
     }
-    return supports_as_f32(wanted, t) ? BERTH_SCHED_FALLBACK_TYPE : BERTH_SCHED_FALLBACK_OP;
+    return supports_as_f32(preferred, t) ? BERTH_SCHED_FALLBACK_TYPE : BERTH_SCHED_FALLBACK_OP;
 }
 
 enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched, const struct ggml_tensor *tensor) {
@@ -123,14 +124,14 @@ static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE
     for (int32_t s = 0; s < cached->n_splits; s++) {
         split_text(sched, cached, s, with_nodes, file);
     }
-    for (int b = 0; b < sched->n_backends; b++) { // devices made of several tell of what they computed last
+    for (int b = 0; b < sched->n_backends; b++) { // composite devices report the graph that they computed last
         berth_meta_explain(sched->backends[b], file);
     }
 }
 
-static enum ggml_status has_graph(const char *func, ggml_backend_sched_t sched, FILE *file) {
+static enum ggml_status check_graph(const char *func, ggml_backend_sched_t sched, FILE *file) {
     if (sched == NULL || file == NULL || sched->cur == NULL) {
-        const char *why = file == NULL ? "the file is NULL" : "no graph is split; reset forgets it";
+        const char *why = file == NULL ? "the file is NULL" : "no graph has been split since the scheduler was created or reset";
         return berth_fail(GGML_STATUS_FAILED, "%s: %s", func, sched == NULL ? "the scheduler is NULL" : why);
     }
     return GGML_STATUS_SUCCESS;
@@ -138,13 +139,13 @@ static enum ggml_status has_graph(const char *func, ggml_backend_sched_t sched, 
 
 static enum ggml_status stream_check(const char *func, FILE *file) {
     if (fflush(file) != 0 || ferror(file)) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: the stream cannot be written", func);
+        return berth_fail(GGML_STATUS_FAILED, "%s: writing to the stream failed", func);
     }
     return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file) {
-    if (has_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
+    if (check_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     explain_text(sched, true, file);
@@ -203,7 +204,7 @@ static void node_json(struct berth_json_writer *w, struct ggml_backend_sched *sc
 }
 
 enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file) {
-    if (has_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
+    if (check_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     struct sched_cached *cached = sched->cur;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// cached.c: a graph as the scheduler sees it: a record of all that decides where ops run and what crosses, and its columns.
+// graph_cache.c: a cached graph of the scheduler. It is a record of all properties that decide backends and copies, with the
+// scheduler's own columns per row (struct sched_row).
 
 #include "sched/sched.h"
 
 #include <string.h>
 
-// ---- building ----
+// ---- build ----
 
-// Needs no look at a tensor.
+// Fills the columns from the record alone, without reading the tensors.
 static void columns_fill(const struct ggml_backend_sched *sched, struct sched_cached *cached) {
     struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
@@ -17,18 +18,18 @@ static void columns_fill(const struct ggml_backend_sched *sched, struct sched_ca
         cached->rows[r] = (struct sched_row){
             .base = base,
             .slots = -1,
-            .caller = (int16_t) sched_choice(&sched->chosen, rec->tensors[r]),
+            .caller_backend = (int16_t) sched_choice(&sched->chosen, rec->tensors[r]),
             .backend = -1,
             .refused = -1,
             .is_placed = rec->rows[base].has_memory,
             .is_empty = info == NULL || info->is_empty,
             .is_input = (rec->rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0,
         };
-        cached->has_choices = cached->has_choices || cached->rows[r].caller >= 0;
+        cached->has_choices = cached->has_choices || cached->rows[r].caller_backend >= 0;
         if (base != r) {
             cached->has_views = true;
             cached->n_writers += !cached->rows[r].is_empty && r < rec->n_nodes;
-            rec->rows[r].has_memory = rec->rows[base].has_memory; // a view may not have been told yet
+            rec->rows[r].has_memory = rec->rows[base].has_memory; // the caller may not have set the memory of a view yet
         }
     }
 }
@@ -39,7 +40,7 @@ enum ggml_status sched_cached_build(
     sched_cached_drop(cached);
     cached->rec.is_full_match = true;
     cached->rec.column_size = sizeof cached->rows[0];
-    // Room for copies too: a plan would have to move the record for them.
+    // Reserves rows for copies too. Otherwise sched_plan would have to reallocate the record to append them.
     const size_t n_listed = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
     if (sched->n_backends > 1 && !berth_record_reserve(&cached->rec, n_listed + n_listed / 8 + 16, n_listed * 2)) {
         goto no_room;
@@ -57,21 +58,21 @@ enum ggml_status sched_cached_build(
     return GGML_STATUS_SUCCESS;
 no_room:
     sched_cached_drop(cached);
-    return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for a graph of %d nodes", graph->n_nodes);
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the record of a graph of %d nodes", graph->n_nodes);
 }
 
-// ---- comparing ----
+// ---- compare ----
 
 static bool same_choices(const struct ggml_backend_sched *sched, const struct sched_cached *cached) {
     for (int32_t r = 0; (cached->has_choices || sched->chosen.n > 0) && r < cached->rec.n_rows; r++) {
-        if (cached->rows[r].caller != sched_choice(&sched->chosen, cached->rec.tensors[r])) {
+        if (cached->rows[r].caller_backend != sched_choice(&sched->chosen, cached->rec.tensors[r])) {
             return false;
         }
     }
     return true;
 }
 
-// Another graph of the same form: its tensors take the place of the old ones.
+// An equal graph with other tensors has been matched: its tensors replace the old ones in the node list.
 static void nodes_renew(struct sched_cached *cached) {
     for (int32_t i = 0; cached->is_reordered && i < cached->rec.n_nodes; i++) {
         cached->nodes[i] = cached->rec.tensors[cached->order[i]];
@@ -80,10 +81,10 @@ static void nodes_renew(struct sched_cached *cached) {
 }
 
 enum sched_match sched_cached_match(
-    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool put) {
+    struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool with_places) {
     const struct record_rules rules = berth_galloc_record_rules(sched->galloc);
     struct record_placer placer = {.places = sched_has_places(sched, cached) ? cached->places : NULL};
-    if (put && placer.places != NULL) {
+    if (with_places && placer.places != NULL) {
         placer.undo = sched_scratch(sched, (size_t) cached->rec.n_rows * sizeof placer.undo[0]);
         placer.may_write = placer.undo != NULL;
     }
@@ -96,10 +97,10 @@ enum sched_match sched_cached_match(
     if (!same_choices(sched, cached)) {
         return SCHED_OTHER;
     }
-    return put && placer.is_done ? SCHED_SAME_PLACED : SCHED_SAME;
+    return with_places && placer.is_done ? SCHED_SAME_PLACED : SCHED_SAME;
 }
 
-// ---- end ----
+// ---- free ----
 
 void sched_cached_drop(struct sched_cached *cached) {
     berth_record_clear(&cached->rec);

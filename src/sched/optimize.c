@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// optimize.c: backends may put the nodes of a split into an order they like better (graph_optimize), and wish for a tensor to
-// keep its memory until a later node has run, e.g. since they run both at once (add_alloc_dep). They see the sources as they will
-// get them: copies in place of what crosses. All splits are through before memory is planned (plan.c), where a wish is a longer
-// life.
+// optimize.c: lets backends change the order of the nodes within their splits (graph_optimize) and request longer lifetimes.
+//
+//
+// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because it runs
+// both at the same time. The backends see the sources as they are at run time: copies replace the tensors that cross backends. All
+// splits are optimized before memory is planned (plan.c). The planner extends the lifetime of a tensor for each request.
 
 #include "sched/sched.h"
 
 #include <string.h>
 
-// From now on the order may be another than the rows'.
+// Creates the execution order. Afterwards it may differ from the order of the rows.
 static bool reorder_init(struct sched_cached *cached) {
     const size_t n = (size_t) cached->rec.n_nodes;
     if (cached->is_reordered) {
@@ -25,13 +27,13 @@ static bool reorder_init(struct sched_cached *cached) {
     return true;
 }
 
-// ---- wishes ----
+// ---- lifetime requests ----
 
 struct requester {
     struct sched_cached *cached;
     const struct sched_split *split;
     const char *backend;
-    enum ggml_status status; // of the first wish that cannot be met
+    enum ggml_status status; // of the first request that is invalid
 };
 
 static int32_t copy_of(const struct sched_cached *cached, const struct ggml_tensor *t) {
@@ -42,9 +44,9 @@ static int32_t copy_of(const struct sched_cached *cached, const struct ggml_tens
 }
 
 static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct ggml_tensor *until) {
-    struct requester *w = user_data;
-    struct sched_cached *cached = w->cached;
-    if (w->status != GGML_STATUS_SUCCESS) {
+    struct requester *req = user_data;
+    struct sched_cached *cached = req->cached;
+    if (req->status != GGML_STATUS_SUCCESS) {
         return;
     }
     struct sched_dep dep = {
@@ -53,15 +55,15 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
         .until = until != NULL ? berth_record_find(&cached->rec, until) : -1,
     };
     const bool is_known = dep.row >= 0 || dep.copy >= 0;
-    if (!is_known || dep.until < w->split->i_start || dep.until >= w->split->i_end) {
-        w->status = berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s wants to keep %s until %s has run, but %s", w->backend,
-            berth_name_of(tensor), berth_name_of(until),
-            is_known ? "the latter is no node of its split" : "the former is no tensor of the graph");
+    if (!is_known || dep.until < req->split->i_start || dep.until >= req->split->i_end) {
+        req->status = berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s requests to keep %s until %s has run, but the %s",
+            req->backend, berth_name_of(tensor), berth_name_of(until),
+            is_known ? "second is not a node of its split" : "first is not a tensor of the graph");
         return;
     }
     if (!BERTH_GROW(&cached->deps, &cached->deps_cap, (size_t) cached->n_deps + 1)) {
-        w->status =
-            berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d wishes of backends", cached->n_deps + 1);
+        req->status = berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d lifetime requests of backends", cached->n_deps + 1);
         return;
     }
     cached->deps[cached->n_deps++] = dep;
@@ -69,8 +71,8 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
 
 // ---- orders ----
 
-// The row of a node of the split that was not met yet, -1: none. A node that is listed twice has two.
-static int32_t row_once(
+// Returns the row of node t in the split that is not marked in is_met; -1: none. A node that the graph lists twice has two rows.
+static int32_t row_find_unmet(
     struct sched_cached *cached, const struct sched_split *split, const struct ggml_tensor *t, const bool *is_met) {
     int32_t r = berth_record_find(&cached->rec, t);
     const bool is_second =
@@ -83,11 +85,11 @@ static int32_t row_once(
     return r >= split->i_start && r < split->i_end && !is_met[r - split->i_start] ? r : -1;
 }
 
-// The rows of the nodes as the backend left them: each of the split, and each once.
-static bool take_order(struct sched_cached *cached, const struct sched_split *split, bool *is_met) {
+// Converts the node order of the backend to rows. Returns false unless every node of the split occurs exactly once.
+static bool order_take(struct sched_cached *cached, const struct sched_split *split, bool *is_met) {
     memset(is_met, 0, (size_t) (split->i_end - split->i_start) * sizeof is_met[0]);
     for (int32_t i = split->i_start; i < split->i_end; i++) {
-        const int32_t r = row_once(cached, split, cached->nodes[i], is_met);
+        const int32_t r = row_find_unmet(cached, split, cached->nodes[i], is_met);
         if (r < 0) {
             return false;
         }
@@ -108,16 +110,17 @@ static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct 
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", cached->rec.n_nodes);
     }
     struct ggml_cgraph view = sched_part(sched, cached, split->i_start, split->i_end);
-    struct requester w = {.cached = cached, .split = split, .backend = ggml_backend_name(backend)};
-    struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = add_alloc_dep, .user_data = &w};
+    struct requester req = {.cached = cached, .split = split, .backend = ggml_backend_name(backend)};
+    struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = add_alloc_dep, .user_data = &req};
     sched_edges_to_copies(cached, split, 0);
-    backend->iface.graph_optimize(backend, &view, &params); // those of older releases take two arguments and see the first two
+    backend->iface.graph_optimize(backend, &view, &params); // backends of older releases take only the first two arguments
     sched_edges_to_graph(cached, split);
-    if (w.status != GGML_STATUS_SUCCESS) {
-        return w.status;
+    if (req.status != GGML_STATUS_SUCCESS) {
+        return req.status;
     }
-    if (view.n_nodes != n || !take_order(cached, split, is_met)) {
-        return berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes", w.backend, n);
+    if (view.n_nodes != n || !order_take(cached, split, is_met)) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes", req.backend, n);
     }
     return GGML_STATUS_SUCCESS;
 }

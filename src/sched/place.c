@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// place.c: memory for a graph that is split: buffers for its plan, then an address for every tensor. Addresses are kept in the
-// memo: a graph that comes again needs no planner and no allocator.
+// place.c: allocates buffers for the plan of a split graph and assigns an address to every tensor. The addresses are stored in the
+// cached graph, so that a cache hit needs neither planner nor allocator.
 
 #include "sched/sched.h"
 
@@ -20,11 +20,12 @@ static enum ggml_status check_limits(struct ggml_backend_sched *sched) {
         if (sched->limits[b] == 0 || sched->sizes[b] <= sched->limits[b]) {
             continue;
         }
-        if (sched->n_copies > 1) { // no reason for a line: fewer copies may do
+        if (sched->n_copies > 1) { // no log line: fewer graphs in flight may fit
             return GGML_STATUS_ALLOC_FAILED;
         }
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: backend %s would need %zu bytes, its limit is %zu",
-            ggml_backend_name(sched->backends[b]), sched->sizes[b], sched->limits[b]);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "scheduler: the graph requires %zu bytes on backend %s, its memory limit is %zu", sched->sizes[b],
+            ggml_backend_name(sched->backends[b]), sched->limits[b]);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -37,7 +38,8 @@ static size_t buffers_size(const struct ggml_backend_sched *sched) {
     return size;
 }
 
-// Plans and gets the buffers. What runs must not lose its memory, hence the wait: new graphs are rare.
+// Plans the graph and allocates its buffers. It first waits until all backends are idle, because a reallocation must not free
+// memory in use. The wait is rare: only new graphs need it.
 enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) {
     enum ggml_status status = sched_plan(sched, cached, use);
     if (status == GGML_STATUS_SUCCESS) {
@@ -49,20 +51,22 @@ enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sche
     sched_drain(sched);
     const size_t before = buffers_size(sched);
     if (berth_galloc_buffers_reserve(sched->galloc, sched->plan) != GGML_STATUS_SUCCESS) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", cached->rec.n_nodes,
-            berth_last_error()); // the device's own words, with bytes asked and free
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: cannot allocate the buffers of a graph of %d nodes: %s",
+            cached->rec.n_nodes,
+            berth_last_error()); // message of the device, with the requested and the free bytes
     }
     const size_t after = buffers_size(sched);
     if (sched->was_reserved && after > before) {
-        berth_log(GGML_LOG_LEVEL_INFO, "scheduler: a graph of %d nodes needs more than was reserved: %zu bytes instead of %zu\n",
-            cached->rec.n_nodes, after, before);
+        berth_log(GGML_LOG_LEVEL_INFO,
+            "scheduler: a graph of %d nodes needs more memory than was reserved: %zu instead of %zu bytes\n", cached->rec.n_nodes,
+            after, before);
     }
     return status;
 }
 
 // ---- addresses ----
 
-static inline enum ggml_status tensor_put(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data) {
+static inline enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data) {
     if (t->data == data && t->buffer == buffer) {
         return GGML_STATUS_SUCCESS;
     }
@@ -72,20 +76,20 @@ static inline enum ggml_status tensor_put(struct ggml_tensor *t, ggml_backend_bu
         ggml_backend_buffer_init_tensor(buffer, t) == GGML_STATUS_SUCCESS) {
         return GGML_STATUS_SUCCESS;
     }
-    return berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
+    return berth_fail(GGML_STATUS_FAILED, "scheduler: the buffer rejects tensor %s (init_tensor failed)", berth_name_of(t));
 }
 
-// Where the plan puts a row and its further places.
-static void note_row(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
+// Stores the planned address of a row, and those of its other slots.
+static void row_store_place(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     cached->places[r] = berth_galloc_place(sched->galloc, sched->plan, r);
     for (int slot = 0; row->slots >= 0 && slot < cached->n_slots; slot++) {
         cached->slot_places[row->slots + slot] =
-            slot == 0 ? cached->places[r] : berth_galloc_place(sched->galloc, sched->plan, sched_ghost_row(cached, row, slot));
+            slot == 0 ? cached->places[r] : berth_galloc_place(sched->galloc, sched->plan, sched_slot_row(cached, row, slot));
     }
 }
 
-void sched_note_copies(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     for (int32_t i = 0; i < cached->n_copies; i++) {
         for (int slot = 0; slot < cached->n_slots; slot++) {
             const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(cached, i, slot));
@@ -96,25 +100,26 @@ void sched_note_copies(struct ggml_backend_sched *sched, struct sched_cached *ca
     }
 }
 
-// A view, or a tensor that is listed again.
-static enum ggml_status put_view(struct sched_cached *cached, int32_t r) {
+// Places a view, or a tensor that the graph lists a second time.
+static enum ggml_status view_place(struct sched_cached *cached, int32_t r) {
     const int32_t base = sched_base(cached, r);
     struct ggml_tensor *t = cached->rec.tensors[r];
     const struct ggml_tensor *root = cached->rec.tensors[base];
     const bool is_known = !cached->rows[r].is_placed && cached->rec.rows[base].view_src < 0;
     cached->places[r] = is_known ? cached->places[base] : (struct record_place){NULL, NULL};
-    return root != t && root->data != NULL ? tensor_put(t, root->buffer, (char *) root->data + t->view_offs)
+    return root != t && root->data != NULL ? tensor_place(t, root->buffer, (char *) root->data + t->view_offs)
                                            : GGML_STATUS_SUCCESS;
 }
 
-// A view whose root may still have to be put: it is a later row, or a view itself, which no op of ggml's makes.
+// Returns true if the root of this view may not have an address yet: the root is a later row, or it is a view itself. No
+// constructor of ggml makes such views.
 static inline bool is_early_view(const struct sched_cached *cached, int32_t r) {
     const int32_t v = cached->rec.rows[r].view_src;
     return v >= 0 && !cached->rows[v].is_placed && (v > r || cached->rec.rows[v].view_src >= 0);
 }
 
-// All but early views. With is_new the plan is asked for the places.
-static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_cached *cached, bool is_new, bool *has_early) {
+// Places all rows except early views. is_new: the addresses come from the plan, not from the cached graph.
+static enum ggml_status rows_place(struct ggml_backend_sched *sched, struct sched_cached *cached, bool is_new, bool *has_early) {
     const struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
         if (r + RECORD_AHEAD < rec->n_rows) {
@@ -123,7 +128,7 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
         if (sched_base(cached, r) != r) {
             const bool is_early = is_early_view(cached, r);
             *has_early = *has_early || is_early;
-            if (!is_early && put_view(cached, r) != GGML_STATUS_SUCCESS) {
+            if (!is_early && view_place(cached, r) != GGML_STATUS_SUCCESS) {
                 return GGML_STATUS_FAILED;
             }
             continue;
@@ -133,42 +138,43 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
             continue;
         }
         if (is_new) {
-            note_row(sched, cached, r);
+            row_store_place(sched, cached, r);
         }
         if (cached->rows[r].slots >= 0) {
             cached->places[r] = cached->slot_places[cached->rows[r].slots + sched->slot];
         }
         const struct record_place *place = &cached->places[r];
-        if (place->buffer != NULL && tensor_put(rec->tensors[r], place->buffer, place->data) != GGML_STATUS_SUCCESS) {
+        if (place->buffer != NULL && tensor_place(rec->tensors[r], place->buffer, place->data) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
     }
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status put_early_views(struct sched_cached *cached) {
+static enum ggml_status early_views_place(struct sched_cached *cached) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t r = 0; r < cached->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) {
         if (is_early_view(cached, r)) {
-            status = put_view(cached, r);
+            status = view_place(cached, r);
         }
     }
     return status;
 }
 
-// Copies are the scheduler's: their buffers are told of them once.
-static enum ggml_status put_copies(struct sched_cached *cached) {
+// Copies belong to the scheduler. init_tensor is called once per copy, when its address is assigned.
+static enum ggml_status copies_init_tensors(struct sched_cached *cached) {
     for (size_t i = 0; i < (size_t) cached->n_copies * (size_t) cached->n_slots; i++) {
         struct ggml_tensor *t = &cached->tensors[i];
         if (t->buffer != NULL && t->buffer->iface.init_tensor != NULL &&
             ggml_backend_buffer_init_tensor(t->buffer, t) != GGML_STATUS_SUCCESS) {
-            return berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
+            return berth_fail(
+                GGML_STATUS_FAILED, "scheduler: the buffer rejects tensor %s (init_tensor failed)", berth_name_of(t));
         }
     }
     return GGML_STATUS_SUCCESS;
 }
 
-bool sched_is_all_put(const struct sched_cached *cached) {
+bool sched_is_all_placed(const struct sched_cached *cached) {
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
         const struct record_place *place = &cached->places[r];
         const struct ggml_tensor *t = cached->rec.tensors[r];
@@ -179,7 +185,7 @@ bool sched_is_all_put(const struct sched_cached *cached) {
     return true;
 }
 
-static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+static enum ggml_status graph_place_tensors(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     const bool is_new = !sched_has_places(sched, cached);
     enum ggml_status status;
     if (is_new) {
@@ -188,22 +194,22 @@ static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_c
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
-        sched_note_copies(sched, cached);
-        status = put_copies(cached);
+        sched_place_copies(sched, cached);
+        status = copies_init_tensors(cached);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
     bool has_early = false;
-    status = put_rows(sched, cached, is_new, &has_early);
+    status = rows_place(sched, cached, is_new, &has_early);
     if (status != GGML_STATUS_SUCCESS || !has_early) {
         return status;
     }
-    return put_early_views(cached);
+    return early_views_place(cached);
 }
 
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_cached *cached) {
-    const enum ggml_status status = put_all(sched, cached);
-    cached->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the next try does all of it
+    const enum ggml_status status = graph_place_tensors(sched, cached);
+    cached->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the next attempt starts anew
     return status;
 }

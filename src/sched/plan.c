@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
-// plan.c: one memory plan over all splits, by the graph allocator, for the memo's own record. What the scheduler adds is appended
-// to its rows: further places of inputs, which are there before the first step, and each copy, a step before its split that reads
-// what it copies. So the source lives until then, and the copy from then on. With several graphs in flight, copies and inputs
-// keep their memory to themselves, one place for each. What a backend wishes to keep until a node has run has a reader behind
-// that node. Edges that cross lead to the copies while the plan is made. No tensor is looked at, no edge twice.
+// plan.c: makes one memory plan over all splits of a graph with the graph allocator.
+//
+//
+// The plan works on the record of the cached graph. sched_plan appends temporary rows to the record and removes them afterwards:
+// - one row per additional slot of an input. It is alive from the first step on.
+// - one row per copy and slot. A copy is a step before the split that reads it, so the source lives until that step and the copy
+//   starts there. With several graphs in flight, copies and inputs share their memory with no other tensor.
+// - one reader per lifetime request of a backend (optimize.c), after the node that the request names.
+//
+//
+// While the plan is made, edges between backends lead to the copies. No tensor is read, and no edge is visited twice.
 
 #include "sched/sched.h"
 
@@ -11,17 +17,17 @@
 
 #include <string.h>
 
-#define KEPT_MAX 8 // plans, as many as the allocator keeps
+#define KEPT_MAX 8 // largest number of kept plans, as in the graph allocator
 
 struct planner {
     struct sched_cached *cached;
-    struct galloc_columns cols; // of all rows
+    struct galloc_columns cols; // columns of all rows
     int32_t n_steps;
-    int32_t *first_dep; // [n_nodes] the first wish for the row, -1: none; NULL: there are none
-    bool *is_there;     // [n_rows], then [n_copies] computed by now; while there are wishes
+    int32_t *first_dep; // [n_nodes] first lifetime request that ends at the row, -1: none; NULL: no requests
+    bool *is_computed;  // [n_rows], then [n_copies] computed before the current step; NULL: no requests
 };
 
-// ---- rows that are appended ----
+// ---- appended rows ----
 
 static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
     struct record *rec = &p->cached->rec;
@@ -31,18 +37,19 @@ static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, i
     return row;
 }
 
-// In the order of the rows: sched_ghost_row.
-static void ghosts_append(struct planner *p) {
+// Appends the slots of inputs in the order of their rows, which sched_slot_row relies on.
+static void slots_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t r = 0; cached->n_inputs > 0 && r < cached->rec.n_rows; r++) {
         const struct sched_row *row = &cached->rows[r];
         for (int slot = 1; row->slots >= 0 && slot < cached->n_slots; slot++) {
-            row_append(p, sched_ghost(cached, row, slot), GGML_OP_NONE, RECORD_FLAGS, cached->rec.rows[r].form, row->backend);
+            row_append(
+                p, sched_slot_tensor(cached, row, slot), GGML_OP_NONE, RECORD_FLAGS, cached->rec.rows[r].form, row->backend);
         }
     }
 }
 
-// A copy has the layout of what it copies.
+// A copy has the layout of its source.
 static void copies_append(struct planner *p) {
     struct sched_cached *cached = p->cached;
     const int flags = cached->n_slots > 1 ? RECORD_FLAGS : 0;
@@ -60,7 +67,7 @@ static void copies_append(struct planner *p) {
 
 // ---- steps ----
 
-static void step_put(struct planner *p, int32_t row) {
+static void step_append(struct planner *p, int32_t row) {
     p->cols.steps[p->n_steps++] = row;
 }
 
@@ -72,59 +79,61 @@ static void deps_link(struct planner *p) {
         p->first_dep[cached->deps[d].until] = d;
     }
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
-        p->is_there[r] = r >= cached->rec.n_nodes;
+        p->is_computed[r] = r >= cached->rec.n_nodes;
     }
-    memset(p->is_there + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_there[0]);
+    memset(p->is_computed + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_computed[0]);
 }
 
-// Readers behind a node. What is computed later, or has memory of the caller's, needs none.
-static void deps_put(struct planner *p, int32_t until, int backend) {
+// Appends a reader after node `until` for each request. A tensor that is computed later, or that has memory of the caller, needs
+// none.
+static void deps_append(struct planner *p, int32_t until, int backend) {
     struct sched_cached *cached = p->cached;
     for (int32_t d = p->first_dep[until]; d >= 0; d = cached->deps[d].next) {
         const struct sched_dep *dep = &cached->deps[d];
         const bool is_copy = dep->row < 0;
-        if (!p->is_there[is_copy ? cached->rec.n_rows + dep->copy : dep->row] || (!is_copy && cached->rows[dep->row].is_placed)) {
+        if (!p->is_computed[is_copy ? cached->rec.n_rows + dep->copy : dep->row] ||
+            (!is_copy && cached->rows[dep->row].is_placed)) {
             continue;
         }
         const int32_t kept = is_copy ? sched_copy_row(cached, dep->copy, 0) : dep->row;
         struct record_row *reader = row_append(p, cached->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
         reader->view_src = is_copy ? kept : sched_base(cached, kept);
         record_src_put(&cached->rec, reader, kept, 0);
-        step_put(p, reader->same_as);
+        step_append(p, reader->same_as);
     }
 }
 
-// Copies before their split, nodes as they run.
-static void steps_put(struct planner *p) {
+// Lists the copies before their split, and the nodes in execution order.
+static void steps_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t s = 0; s < cached->n_splits; s++) {
         const struct sched_split *split = &cached->splits[s];
         for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
             for (int slot = 0; slot < cached->n_slots; slot++) {
-                step_put(p, sched_copy_row(cached, i, slot));
+                step_append(p, sched_copy_row(cached, i, slot));
             }
             if (p->first_dep != NULL) {
-                p->is_there[cached->rec.n_rows + i] = true;
+                p->is_computed[cached->rec.n_rows + i] = true;
             }
         }
         for (int32_t i = split->i_start; i < split->i_end; i++) {
             const int32_t row = sched_order(cached, i);
-            step_put(p, row);
+            step_append(p, row);
             if (p->first_dep != NULL) {
-                p->is_there[row] = true;
-                deps_put(p, row, split->backend);
+                p->is_computed[row] = true;
+                deps_append(p, row, split->backend);
             }
         }
     }
 }
 
-// ---- plans that are kept ----
+// ---- kept plans of reserved graphs ----
 
-// The plan of a graph that was reserved if it is good for this one too, else NULL.
+// Returns the plan of a reserved graph if this graph fits into it, otherwise NULL.
 static struct galloc_plan *kept_find(
     struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order) {
     for (size_t i = sched->n_kept; i-- > 0;) {
-        if (berth_galloc_plan_takes(sched->galloc, sched->kept[i], rec, rows, order)) {
+        if (berth_galloc_plan_accepts(sched->galloc, sched->kept[i], rec, rows, order)) {
             return sched->kept[i];
         }
     }
@@ -145,14 +154,14 @@ void sched_plans_free(struct ggml_backend_sched *sched) {
     berth_free(sched->kept);
 }
 
-// The spare plan becomes one that is kept, and a new one with as much room takes its place.
+// Keeps the spare plan. A new plan with the same capacities becomes the spare one.
 bool sched_plan_keep(struct ggml_backend_sched *sched) {
     struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
     if (spare == NULL || !BERTH_GROW(&sched->kept, &sched->kept_cap, sched->n_kept + 1)) {
         berth_galloc_plan_free(sched->galloc, spare);
         return false;
     }
-    for (size_t i = sched->n_kept; i-- > 0;) { // an older one that says no more
+    for (size_t i = sched->n_kept; i-- > 0;) { // drops older plans that the new one covers
         if (berth_galloc_plan_covers(plan, sched->kept[i])) {
             kept_drop(sched, i);
         }
@@ -165,25 +174,25 @@ bool sched_plan_keep(struct ggml_backend_sched *sched) {
     return true;
 }
 
-// ---- the plan ----
+// ---- plan ----
 
-static void edges_lead(struct sched_cached *cached, bool to_copies) {
+static void edges_redirect(struct sched_cached *cached, bool to_copies) {
     for (int32_t i = 0; i < cached->n_edges; i++) {
         const struct sched_edge *e = &cached->edges[i];
         cached->rec.srcs[e->src] = to_copies ? sched_copy_row(cached, e->copy, 0) : cached->copies[e->copy].row;
     }
 }
 
-static void columns_put(struct planner *p) {
+static void columns_fill(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
-        const int32_t at = record_is_again(&cached->rec, r) ? cached->rec.rows[r].same_as : r;
+        const int32_t at = record_is_duplicate(&cached->rec, r) ? cached->rec.rows[r].same_as : r;
         p->cols.rows[r] = lifetime_row_in(max_int(cached->rows[at].backend, 0));
         p->cols.rows[r].is_kept = sched_is_per_slot_input(cached, at);
     }
 }
 
-static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool is_plain) {
+static bool planner_reserve(struct ggml_backend_sched *sched, struct planner *p, bool is_plain) {
     struct sched_cached *cached = p->cached;
     const size_t n_rows = (size_t) cached->rec.n_rows, n_nodes = (size_t) cached->rec.n_nodes, n_deps = (size_t) cached->n_deps;
     const size_t n_copies = (size_t) cached->n_copies, n_slots = (size_t) cached->n_slots;
@@ -191,16 +200,16 @@ static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool 
     if (!berth_record_reserve(&cached->rec, n_all, (size_t) cached->rec.n_srcs + n_copies + n_deps)) {
         return false;
     }
-    cached->rows = cached->rec.columns; // which may have moved
+    cached->rows = cached->rec.columns; // berth_record_reserve may have moved the columns
     if (n_deps > 0) {
-        p->first_dep = sched_scratch(sched, n_nodes * sizeof p->first_dep[0] + (n_rows + n_copies) * sizeof p->is_there[0]);
-        p->is_there = p->first_dep != NULL ? (bool *) (p->first_dep + n_nodes) : NULL;
+        p->first_dep = sched_scratch(sched, n_nodes * sizeof p->first_dep[0] + (n_rows + n_copies) * sizeof p->is_computed[0]);
+        p->is_computed = p->first_dep != NULL ? (bool *) (p->first_dep + n_nodes) : NULL;
     }
     p->cols = berth_galloc_plan_columns(sched->plan, n_all, is_plain ? 0 : n_nodes + n_copies * n_slots + n_deps);
     return p->cols.rows != NULL && (n_deps == 0 || p->first_dep != NULL);
 }
 
-// For the record as it is now, with all that was appended.
+// Finds or makes a plan for the record including the appended rows.
 static enum ggml_status plan_get(
     struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
     struct record *rec = &p->cached->rec;
@@ -214,7 +223,8 @@ static enum ggml_status plan_get(
         return status;
     }
     if (use == SCHED_PLAN_KEPT && !berth_galloc_plan_remember(sched->plan, rec)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to keep the plan of %d nodes", rec->n_nodes);
+        return berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to keep the plan of a reserved graph of %d nodes", rec->n_nodes);
     }
     return status;
 }
@@ -230,24 +240,24 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_cache
     if (sched->plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    if (!make_room(sched, &p, is_plain)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", cached->rec.n_nodes);
+    if (!planner_reserve(sched, &p, is_plain)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to plan a graph of %d nodes", cached->rec.n_nodes);
     }
-    columns_put(&p);
-    ghosts_append(&p);
+    columns_fill(&p);
+    slots_append(&p);
     copies_append(&p);
     struct lifetime_order order = {.n_steps = cached->rec.n_nodes, .n_early = sched_copy_row(cached, 0, 0) - cached->rec.n_nodes};
     if (!is_plain) {
         if (p.first_dep != NULL) {
             deps_link(&p);
         }
-        steps_put(&p);
+        steps_append(&p);
         order.steps = p.cols.steps;
         order.n_steps = p.n_steps;
     }
-    edges_lead(cached, true);
+    edges_redirect(cached, true);
     const enum ggml_status status = plan_get(sched, &p, &order, use);
-    edges_lead(cached, false);
+    edges_redirect(cached, false);
     record_cut(&cached->rec);
     sched->planned = status == GGML_STATUS_SUCCESS ? cached : NULL;
     return status;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// preserved.c: a graph that was changed after it had got its memory is placed anew when it is computed. What the program has written
-// into its inputs by then goes along: the bytes are kept on the host while places change.
-// O(graph) and the inputs' bytes; graphs that stay where they are never come here.
+// preserve_inputs.c: keeps the contents of inputs when a graph is placed a second time.
+//
+//
+// A program may change a graph after its memory was assigned. The graph then gets new addresses when it is computed. Bytes that the
+// program has written into inputs are saved on the host and written to the new addresses. The cost is O(graph) plus the bytes of
+// the inputs. Graphs whose addresses do not change are not affected.
 
 #include "sched/sched.h"
 
 struct preserved_input {
     struct ggml_tensor *tensor;
-    ggml_backend_buffer_t buffer; // where it was
+    ggml_backend_buffer_t buffer; // buffer before the change
     void *data;
-    size_t at; // its bytes in preserved.bytes
+    size_t bytes_off; // offset of its bytes in preserved.bytes
 };
 
 static bool preserved_reserve(struct sched_preserved *preserved, size_t n, size_t n_bytes) {
@@ -27,8 +30,9 @@ bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sche
     return preserved_reserve(&sched->preserved, n, n_bytes);
 }
 
-// Takes its place from a tensor that nobody computes, which marks it as taken. False: out of memory.
-static bool input_take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
+// Saves the bytes of a tensor that no op computes and clears its address, which also marks it as saved. Returns false if out of
+// memory.
+static bool input_save(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     struct sched_preserved *preserved = &sched->preserved;
     if (t != NULL && t->view_src != NULL) {
         t = t->view_src;
@@ -57,17 +61,17 @@ enum ggml_status sched_preserved_save(struct ggml_backend_sched *sched, const st
     sched->preserved.is_taken = true;
     sched_drain(sched);
     for (int i = 0; i < graph->n_leafs && ok; i++) {
-        ok = input_take(sched, graph->leafs[i]);
+        ok = input_save(sched, graph->leafs[i]);
     }
     for (int i = 0; i < graph->n_nodes && ok; i++) {
-        ok = input_take(sched, graph->nodes[i]);
+        ok = input_save(sched, graph->nodes[i]);
         for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-            ok = input_take(sched, graph->nodes[i]->src[k]);
+            ok = input_save(sched, graph->nodes[i]->src[k]);
         }
     }
     if (!ok) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "scheduler: out of memory for the inputs of a graph of %d nodes that was changed after it was allocated",
+            "scheduler: out of memory to save the inputs of a graph of %d nodes, which was changed after it was allocated",
             graph->n_nodes);
     }
     return GGML_STATUS_SUCCESS;
@@ -77,11 +81,11 @@ void sched_preserved_restore(struct ggml_backend_sched *sched) {
     struct sched_preserved *preserved = &sched->preserved;
     for (size_t i = 0; i < preserved->n; i++) {
         const struct preserved_input *c = &preserved->list[i];
-        if (c->tensor->buffer == NULL) { // no new place
+        if (c->tensor->buffer == NULL) { // it got no new address
             c->tensor->buffer = c->buffer;
             c->tensor->data = c->data;
         } else if (c->tensor->buffer != c->buffer || c->tensor->data != c->data) {
-            ggml_backend_tensor_set(c->tensor, preserved->bytes + c->at, 0, ggml_nbytes(c->tensor));
+            ggml_backend_tensor_set(c->tensor, preserved->bytes + c->bytes_off, 0, ggml_nbytes(c->tensor));
         }
     }
     preserved->is_taken = false;

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT
-// reserve.c: the promise of a reserved graph: computing it, or one of its nodes and edges in which no extent is larger, takes no
-// more memory, however often. So all that is made on the way has its room before:
-//   1. The plan is kept. A graph that it is large enough for is put where it says, and no other is made (plan.c).
-//   2. Every memo has room for the graph, since a smaller one is another graph; so have the passes, and inputs that move
-//   (preserved.c).
-//   3. Copies between devices that cannot reach each other have memory of the host's to go through.
-//   4. Backends that can reserve have done so for each part that they will be given: work memory, threads.
-// Backends that choose other ops when extents shrink (offloading by batch) are told of by a graph of either kind.
+// reserve.c: reserves all memory that computing a graph requires.
+//
+//
+// Afterwards this graph can be computed any number of times without another allocation. The same holds for every graph with the
+// same nodes and edges in which no extent is larger. Four things are reserved:
+// 1. The plan is kept. A graph that fits into it uses its offsets, and no other plan is made (plan.c).
+// 2. Every cached graph has capacity for the reserved graph, since a smaller graph takes another cache entry. The scratch of the
+//    passes and the buffer for saved inputs (preserve_inputs.c) are large enough too.
+// 3. Staging memory on the host exists for copies between devices that cannot access each other's memory.
+// 4. Backends that can reserve have done so for each split: work memory, threads.
+//
+//
+// A backend may choose other ops for smaller extents, for example when it offloads by batch size. A program then reserves one graph
+// of each kind.
 
 #include "sched/sched.h"
 
 #include "base/min.h"
 
-// ---- room ----
+// ---- capacities ----
 
 #define ROOM(cached, list, n) BERTH_GROW(&(cached)->list, &(cached)->list##_cap, (size_t) (n))
 
@@ -33,7 +39,7 @@ static bool cached_reserve(struct ggml_backend_sched *sched, struct sched_cached
                     ROOM(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
                     (!from->is_reordered || (ROOM(to, nodes, from->rec.n_nodes) && ROOM(to, order, from->rec.n_nodes)));
     to->rows = to->rec.columns;
-    if (to->tensors != tensors) { // copies at other addresses
+    if (to->tensors != tensors) { // the copies have new addresses
         to->uid_slot = -1;
     }
     return ok;
@@ -69,15 +75,17 @@ static size_t staging_size(const struct ggml_backend_sched *sched, const struct 
 
 // ---- backends ----
 
-// The part of a graph that a split is, with its sources as the backend will get them, until part_end.
-static struct ggml_cgraph part_begin(
+// Returns a split as a graph whose sources are the copies that the backend reads at run time. The caller ends with
+// sched_edges_to_graph.
+static struct ggml_cgraph split_begin(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split) {
     sched_edges_to_copies(cached, split, 0);
     return sched_part(sched, cached, split->i_start, split->i_end);
 }
 
-// While backends reserve, tensors are where the plan has them: a device made of several looks at that.
-static void row_swap(struct ggml_tensor *t, struct record_place *place) {
+// Exchanges the address of a tensor with *place. While backends reserve, tensors have their planned addresses, because a composite
+// device reads them.
+static void place_swap(struct ggml_tensor *t, struct record_place *place) {
     const struct record_place last = {t->buffer, t->data};
     t->buffer = place->buffer;
     t->data = place->data;
@@ -103,22 +111,22 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
     enum ggml_status status = GGML_STATUS_SUCCESS;
     struct record_place *places = berth_calloc((size_t) cached->rec.n_rows + 1, sizeof *places);
     if (places == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the places of %d rows", cached->rec.n_rows);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the addresses of %d rows", cached->rec.n_rows);
     }
-    cached->epoch = 0; // its copies are elsewhere from now on
+    cached->epoch = 0; // the addresses of its copies are no longer valid
     cached->uid_slot = -1;
-    sched_note_copies(sched, cached);
+    sched_place_copies(sched, cached);
     places_find(sched, cached, places);
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
-        row_swap(cached->rec.tensors[r], &places[r]);
+        place_swap(cached->rec.tensors[r], &places[r]);
     }
     for (int32_t s = 0; s < cached->n_splits && status == GGML_STATUS_SUCCESS; s++) {
-        const struct ggml_cgraph part = part_begin(sched, cached, &cached->splits[s]);
+        const struct ggml_cgraph part = split_begin(sched, cached, &cached->splits[s]);
         status = berth_backend_reserve(sched->backends[cached->splits[s].backend], &part);
         sched_edges_to_graph(cached, &cached->splits[s]);
     }
-    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
-        row_swap(cached->rec.tensors[r], &places[r]);
+    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards, because a tensor may be listed twice
+        place_swap(cached->rec.tensors[r], &places[r]);
     }
     berth_free(places);
     return status;
@@ -127,7 +135,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
 void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes) {
     for (int32_t s = 0; s < cached->n_splits; s++) {
         const int b = cached->splits[s].backend;
-        const struct ggml_cgraph part = part_begin(sched, cached, &cached->splits[s]);
+        const struct ggml_cgraph part = split_begin(sched, cached, &cached->splits[s]);
         sizes[b] = max_size(sizes[b], berth_backend_reserve_size(sched->backends[b], &part));
         sched_edges_to_graph(cached, &cached->splits[s]);
     }
@@ -142,7 +150,7 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_ca
     if (!sched_plan_keep(sched) || !cached_reserve_all(sched, cached) ||
         !berth_grow(&sched->staging.bytes, &sched->staging.size, staging_size(sched, cached), 1)) {
         return berth_fail(
-            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to compute a graph of %d nodes later", cached->rec.n_nodes);
+            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to reserve a graph of %d nodes", cached->rec.n_nodes);
     }
     return backends_reserve(sched, cached);
 }

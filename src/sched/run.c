@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
-// run.c: computes a graph that is split and placed: for each split the copies it needs, then its nodes on its backend.
+// run.c: computes a split and placed graph: for each split the copies that it reads, then its nodes on its backend.
 //
-// Order between backends is kept by these rules:
-// 1. A copy starts after the work of the backend that made its bytes, and is over before the split runs: the backends do that
-//    themselves (cpy_tensor_async), or the host waits.
-// 2. With one graph in flight the memory of a copy may be what the backend still works on, so the host waits for it too. With
-//    several, copies have memory of their own, and the slot's last graph is over before the slot is used again.
-// 3. Bytes of the caller's inputs are copied before compute returns: they may be overwritten then.
-// 4. Backends that touch each other's memory without a copy wait for each other before each split. A split that needs no copies
-//    and runs elsewhere than the one before it waits for that one: tensors of the caller's may share bytes without saying so.
-// A backend reads a graph's tensors during graph_compute, not later: edges lead to the copies only that long.
+//
+// These rules keep the order between backends:
+// 1. A copy starts after the backend that computed its source has finished, and it ends before the split runs. The backends ensure
+//    this themselves (cpy_tensor_async), or the host waits.
+// 2. With one graph in flight, a backend may still use the memory of a copy, so the host waits for that backend too. With several
+//    graphs in flight, copies have separate memory. A slot is used only after the slot's previous graph has finished.
+// 3. The bytes of the caller's inputs are copied before compute returns, because the caller may overwrite them afterwards.
+// 4. Backends that access each other's memory without a copy wait for each other before each split. A split without copies that
+//    runs on another backend than the split before it waits for that split, because tensors of the caller may share bytes
+//    unnoticed.
+//
+//
+// A backend reads the tensors of a graph during graph_compute only. Edges lead to the copies during that call only.
 
 #include "sched/sched.h"
 
@@ -18,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- waiting ----
+// ---- waits ----
 
 static void wait_for(struct ggml_backend_sched *sched, int b) {
     if (b >= 0 && sched->in_flight[b]) {
@@ -91,7 +95,7 @@ enum ggml_status sched_events_init(struct ggml_backend_sched *sched) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %zu events", n);
     }
     sched->n_events = sched->n_copies;
-    for (size_t i = 0; i < n; i++) { // a backend without events is waited for as a whole
+    for (size_t i = 0; i < n; i++) { // a slot without an event waits for all work of the backend
         ggml_backend_t backend = sched->backends[i / (size_t) sched->n_events];
         sched->events[i] = backend->iface.event_record != NULL ? ggml_backend_event_new(backend->device) : NULL;
     }
@@ -126,7 +130,7 @@ static void events_record(struct ggml_backend_sched *sched) {
     }
 }
 
-// Backend b goes on when the other has done what it was given.
+// Makes backend b wait until the other backend has finished its work.
 static void wait_on(struct ggml_backend_sched *sched, int b, int other) {
     const size_t i = (size_t) other * (size_t) sched->n_events + (size_t) sched->slot;
     if (sched->recorded != NULL && sched->recorded[i] && sched->events[i] != NULL && sched->in_flight[other] &&
@@ -140,7 +144,7 @@ static void wait_on(struct ggml_backend_sched *sched, int b, int other) {
 
 // ---- copies ----
 
-// From an address of the host's that no buffer stands for, a view of one too.
+// Copies from a host address without a buffer, or from a view of one.
 static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, src);
     if (fault > BERTH_SPAN_EMPTY) {
@@ -153,7 +157,7 @@ static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *d
     return true;
 }
 
-// True: done, or in order on both backends.
+// Returns true if the copy is done, or is ordered on both backends.
 static bool copy_between(struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
     ggml_backend_t to = sched->backends[copy->backend];
@@ -179,9 +183,9 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     struct ggml_tensor *src = cached->rec.tensors[copy->row], *dst = sched_copy_tensor(cached, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     const bool is_copied = copy_between(sched, cached, copy, src, dst);
-    // Both ends can keep a failure that a void call had.
+    // Both backends may have stored the failure of a function that returns void.
     if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
-        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s could not be copied to backend %s for split %d of %d: %s",
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s for split %d of %d failed: %s",
             berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, cached->n_splits, berth_last_error());
     }
     sched->stats.n_copies_made++;
@@ -199,31 +203,32 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 
 // ---- splits ----
 
-// Node by node as far as the caller wants to look. *go_on is false if it has seen enough.
+// Computes the split in parts that end at the nodes that the callback selects. *go_on becomes false when the callback stops the
+// graph.
 static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split, bool *go_on) {
     ggml_backend_t backend = sched->backends[split->backend];
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    // The callback may set another one, for the splits to come.
+    // The callback may register another callback, which applies from the next split on.
     const ggml_backend_sched_eval_callback callback = sched->callback;
     void *const user_data = sched->callback_data;
     for (int32_t i = split->i_start; i < split->i_end && *go_on;) {
         int32_t end = i + 1;
-        bool wanted = callback(sched_nodes(cached)[i], true, user_data);
-        while (!wanted && end < split->i_end) {
-            wanted = callback(sched_nodes(cached)[end++], true, user_data);
+        bool is_selected = callback(sched_nodes(cached)[i], true, user_data);
+        while (!is_selected && end < split->i_end) {
+            is_selected = callback(sched_nodes(cached)[end++], true, user_data);
         }
         struct ggml_cgraph part = sched_part(sched, cached, i, end);
 
         status = ggml_backend_graph_compute_async(backend, &part);
-        const enum ggml_status late = berth_backend_synchronize(backend);
+        const enum ggml_status sync_status = berth_backend_synchronize(backend);
         if (status == GGML_STATUS_SUCCESS) {
-            status = late;
+            status = sync_status;
         }
         if (status != GGML_STATUS_SUCCESS) {
             break;
         }
-        if (wanted) {
+        if (is_selected) {
             *go_on = callback(sched_nodes(cached)[end - 1], false, user_data);
         }
         i = end;
@@ -242,8 +247,10 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
     }
 }
 
-// A split that is one move, whose copy has reached the memory of the move itself: nothing is left to compute.
-static bool is_moved(const struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
+// Returns true if the split consists of one move (a copy op of the recompute and spill solver) whose copy has the same address as
+// the move. Nothing is left to compute.
+static bool split_is_copied_move(
+    const struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
     bool is_done = split->n_copies == 1;
     for (int32_t i = split->i_start; i < split->i_end && is_done; i++) {
         const struct ggml_tensor *node = sched_nodes(cached)[i];
@@ -270,7 +277,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {
         status = copy_run(sched, cached, i, i_split);
     }
-    if (status != GGML_STATUS_SUCCESS || (sched->callback == NULL && is_moved(sched, cached, split))) {
+    if (status != GGML_STATUS_SUCCESS || (sched->callback == NULL && split_is_copied_move(sched, cached, split))) {
         return status;
     }
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
@@ -317,13 +324,13 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         status = split_run(sched, cached, s, &go_on);
     }
     sched->is_running = false;
-    if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
+    if (status != GGML_STATUS_SUCCESS) { // no work of this graph may overlap the next one
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());
         sched_drain(sched);
         for (int b = 0; b < sched->n_backends; b++) {
             const enum ggml_status known = berth_backend_report(sched->backends[b]);
-            (void) known; // a follow-up of what failed first
+            (void) known; // a consequence of the first failure
         }
         berth_set_error("%s", text);
     } else if (cached->n_slots > 1) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// sched.c: the scheduler's life, and the way of a graph through the passes.
+// sched.c: creates and frees schedulers, and runs a graph through the passes.
 //
-//   new --> (set_tensor_backend) --> split, place --> compute --> compute again | reset --> ...
 //
-// Failures are statuses; after one the scheduler holds no graph and can be given the next.
+//   new --> (set_tensor_backend) --> split, place --> compute --> compute the same graph | reset --> ...
+//
+//
+// Failures are returned as statuses. After a failure the scheduler holds no graph and accepts the next one.
 
 #include "sched/sched.h"
 
@@ -14,7 +16,7 @@
 
 #define PIPELINE_COPIES 4 // graphs in flight with parallel = true, as in ggml
 
-// ---- life ----
+// ---- new, free, reset ----
 
 static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n) {
     const size_t n_backends = (size_t) n;
@@ -22,7 +24,7 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
     sched->bufts = berth_arrays_new(&sched->mem, n_backends, sizeof sched->bufts[0]);
     sched->limits = berth_arrays_new(&sched->mem, n_backends, sizeof sched->limits[0]);
     sched->sizes = berth_arrays_new(&sched->mem, n_backends, sizeof sched->sizes[0]);
-    sched->first_alike = berth_arrays_new(&sched->mem, n_backends, sizeof sched->first_alike[0]);
+    sched->first_same_buft = berth_arrays_new(&sched->mem, n_backends, sizeof sched->first_same_buft[0]);
     sched->in_flight = berth_arrays_new(&sched->mem, n_backends, sizeof sched->in_flight[0]);
     sched->reaches = berth_arrays_new(&sched->mem, n_backends * n_backends, sizeof sched->reaches[0]);
     if (sched->mem.has_failed) {
@@ -38,10 +40,10 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
             sched->reaches[(size_t) b * n_backends + (size_t) h] =
                 b == h || ggml_backend_supports_buft(backends[b], sched->bufts[h]);
         }
-        while (sched->bufts[sched->first_alike[b]] != sched->bufts[b]) {
-            sched->first_alike[b]++;
+        while (sched->bufts[sched->first_same_buft[b]] != sched->bufts[b]) {
+            sched->first_same_buft[b]++;
         }
-        sched->has_alike = sched->has_alike || sched->first_alike[b] != b;
+        sched->has_same_bufts = sched->has_same_bufts || sched->first_same_buft[b] != b;
     }
     sched->watch = (struct berth_backend_list){.backends = sched->backends, .n = n};
     berth_backend_watch(&sched->watch);
@@ -55,9 +57,9 @@ static int env_number(const char *name) {
 
 ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n_backends,
     size_t graph_size, bool parallel, bool op_offload) {
-    (void) graph_size; // grows with the graphs it gets
+    (void) graph_size; // the scheduler grows with its graphs
     if (backends == NULL || n_backends <= 0 || n_backends > INT16_MAX) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends", n_backends);
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends; 1 to 32767 are possible", n_backends);
     }
     for (int b = 0; b < n_backends; b++) {
         if (backends[b] == NULL ||
@@ -87,7 +89,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
-    sched_finish(sched); // what has nothing to do is left alone: programs free their backends first, and in ways of their own
+    sched_finish(sched); // idle backends are not touched: programs may have freed them already
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
@@ -118,14 +120,14 @@ void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
     sched->is_alloc = false;
 }
 
-// ---- a graph becomes splits ----
+// ---- from a graph to splits ----
 
 static enum ggml_status check_strict(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     for (int32_t r = 0; sched->is_strict && r < cached->rec.n_nodes; r++) {
         const enum berth_sched_reason reason = sched_reason(sched, cached, r);
         if (!cached->rows[r].is_empty && reason >= BERTH_SCHED_FALLBACK_OP) {
             const struct ggml_tensor *t = cached->rec.tensors[r];
-            return berth_fail(GGML_STATUS_FAILED, "scheduler, strict: %s (%s) would run on %s: %s by %s", berth_name_of(t),
+            return berth_fail(GGML_STATUS_FAILED, "scheduler, strict mode: %s (%s) would run on %s: %s by %s", berth_name_of(t),
                 ggml_op_desc(t), ggml_backend_name(sched->backends[cached->rows[r].backend]), berth_sched_reason_name(reason),
                 ggml_backend_name(sched->backends[cached->rows[r].refused]));
         }
@@ -140,8 +142,8 @@ static void uids_renew(struct sched_cached *cached, int slot) {
     cached->uid_slot = slot;
 }
 
-static struct sched_cached *cached_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph, bool put) {
-    for (int k = 0; k < SCHED_N_CACHED; k++) { // the last one first
+static struct sched_cached *cached_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph, bool with_places) {
+    for (int k = 0; k < SCHED_N_CACHED; k++) { // the last used graph first
         struct sched_cached *cached = NULL;
         for (int m = 0; m < SCHED_N_CACHED; m++) {
             const bool is_next =
@@ -153,9 +155,9 @@ static struct sched_cached *cached_find(struct ggml_backend_sched *sched, const 
         if (cached == NULL || !cached->is_split || cached->n_slots != sched->n_copies) {
             continue;
         }
-        const enum sched_match match = sched_cached_match(sched, cached, graph, put && cached->n_slots == 1);
+        const enum sched_match match = sched_cached_match(sched, cached, graph, with_places && cached->n_slots == 1);
         if (match != SCHED_OTHER) {
-            sched->is_put = match == SCHED_SAME_PLACED;
+            sched->is_cur_placed = match == SCHED_SAME_PLACED;
             return cached;
         }
     }
@@ -204,11 +206,11 @@ fail:
     return status;
 }
 
-static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool put) {
+static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool with_places) {
     sched->is_alloc = false;
-    sched->is_put = false;
+    sched->is_cur_placed = false;
     sched->cur = NULL;
-    struct sched_cached *cached = cached_find(sched, graph, put);
+    struct sched_cached *cached = cached_find(sched, graph, with_places);
     if (cached == NULL) {
         cached = cached_oldest(sched);
         const enum ggml_status status = cached_make(sched, cached, graph);
@@ -230,7 +232,8 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     return GGML_STATUS_SUCCESS;
 }
 
-// A graph that lists a tensor twice was taken for one that lists two of the same form: it is another.
+// sched_cached_match took the graph for an equal one, but one of its tensors is listed twice where the cached graph lists two
+// different tensors. The cache entry is built anew.
 static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     const enum ggml_status status = cached_make(sched, cached, sched->graph);
     if (status != GGML_STATUS_SUCCESS) {
@@ -244,14 +247,14 @@ static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct s
 
 static enum ggml_status tensors_place(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (sched->is_carrying) {
+    if (sched->preserves_inputs) {
         status = sched_preserved_save(sched, sched->graph);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
     status = sched_place(sched, cached);
-    if (status != GGML_STATUS_SUCCESS || sched_is_all_put(cached) || !berth_record_has_unknown_duplicates(&cached->rec)) {
+    if (status != GGML_STATUS_SUCCESS || sched_is_all_placed(cached) || !berth_record_has_unknown_duplicates(&cached->rec)) {
         return status;
     }
     return cached_remake(sched, cached);
@@ -266,21 +269,21 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
         sched->slot = sched->next_slot % cached->n_slots;
         sched->next_slot = (sched->slot + 1) % cached->n_slots;
         if (cached != sched->last_run) {
-            sched_drain(sched); // the plans of two graphs know nothing of each other, and inputs are about to be written
+            sched_drain(sched); // the plans of two graphs may overlap, and the program is about to write inputs
         }
         sched_wait_slot(sched, sched->slot);
     } else {
         sched->slot = 0;
     }
     sched->last_run = cached;
-    if (!sched->is_put) {
+    if (!sched->is_cur_placed) {
         status = tensors_place(sched, cached);
     }
     uids_renew(cached, sched->slot);
     return status;
 }
 
-// graph_prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
+// Runs graph_prepare and then step. If memory does not suffice, it retries with fewer graphs in flight.
 static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_cached *)) {
     const int n_copies = sched->n_copies;
@@ -291,15 +294,15 @@ static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggm
         }
         if (status == GGML_STATUS_SUCCESS) {
             if (sched->n_copies < n_copies) {
-                berth_log(GGML_LOG_LEVEL_WARN, "scheduler: for lack of memory %d instead of %d graphs in flight from now on\n",
-                    sched->n_copies, n_copies);
+                berth_log(GGML_LOG_LEVEL_WARN, "scheduler: memory does not suffice for %d graphs in flight; continuing with %d\n",
+                    n_copies, sched->n_copies);
             }
             return status;
         }
         sched->cur = NULL;
         sched->graph = NULL;
         if (status != GGML_STATUS_ALLOC_FAILED || sched->n_copies == 1) {
-            sched->n_copies = n_copies; // it was not they who took too much
+            sched->n_copies = n_copies; // the graphs in flight were not the cause
             return status;
         }
         sched_drain(sched);
@@ -354,7 +357,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
     }
-    sched->was_reserved = false; // growing now is what was asked for
+    sched->was_reserved = false; // growth is expected in this call
     const enum ggml_status status = prepare_and(sched, measure_graph, sched_reserve);
     sched->was_reserved = true;
     if (status == GGML_STATUS_SUCCESS) {
@@ -402,10 +405,10 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     return has_arguments(__func__, sched, graph) && alloc_graph(sched, graph) == GGML_STATUS_SUCCESS;
 }
 
-// ---- computing ----
+// ---- compute ----
 
-// The graph that has its memory, as it was then: nothing that decides a result or a place has changed.
-static bool is_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
+// Returns true if the graph still has its memory, and nothing that decides results or addresses has changed.
+static bool is_still_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     struct sched_cached *cached = sched->cur;
     if (!sched->is_alloc || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {
         return false;
@@ -414,14 +417,15 @@ static bool is_allocated(struct ggml_backend_sched *sched, const struct ggml_cgr
     return true;
 }
 
-// The program may change a graph until it is computed, and between computations: what it wrote into inputs counts.
-static enum ggml_status make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
-    if (sched->graph == graph && is_allocated(sched, graph)) {
+// Places the graph if necessary. A program may change a graph until it is computed and between computations; inputs keep their
+// contents.
+static enum ggml_status graph_make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+    if (sched->graph == graph && is_still_allocated(sched, graph)) {
         return GGML_STATUS_SUCCESS;
     }
-    sched->is_carrying = true;
+    sched->preserves_inputs = true;
     const enum ggml_status status = alloc_graph(sched, graph);
-    sched->is_carrying = false;
+    sched->preserves_inputs = false;
     sched_preserved_restore(sched);
     return status;
 }
@@ -430,7 +434,7 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     if (!has_arguments(__func__, sched, graph)) {
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status = make_ready(sched, graph);
+    const enum ggml_status status = graph_make_ready(sched, graph);
     return status == GGML_STATUS_SUCCESS ? sched_run(sched) : status;
 }
 
@@ -448,7 +452,7 @@ enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
     }
     const enum ggml_status status = sched_wait_all(sched);
     if (!sched->is_alloc) {
-        sched->next_slot = 0; // one graph at a time finds its tensors at the same addresses
+        sched->next_slot = 0; // a program with one graph at a time gets the same addresses every time
     }
     return status;
 }

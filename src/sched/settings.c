@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// settings.c: questions to a scheduler, the caller's choices, and what is beyond ggml: strict mode, limits, copies, reports.
+// settings.c: queries of a scheduler, the caller's choices of backends, and settings beyond ggml: strict mode, memory limits,
+// graphs in flight, reports.
 
 #include "sched/sched.h"
 
 #include "core/op.h"
 
-// ---- questions and choices ----
+// ---- queries and choices ----
 
 static int index_of(const struct ggml_backend_sched *sched, ggml_backend_t backend) {
     for (int b = 0; sched != NULL && backend != NULL && b < sched->n_backends; b++) {
@@ -59,7 +60,7 @@ static bool choice_add(struct sched_choices *choices, struct ggml_tensor *t, int
 void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend) {
     const int b = index_of(sched, backend);
     if (b < 0 || node == NULL) {
-        const char *why = node == NULL ? "the tensor is NULL" : "the backend is none of the scheduler's";
+        const char *why = node == NULL ? "the tensor is NULL" : "the backend does not belong to the scheduler";
         if (sched == NULL) {
             why = "the scheduler is NULL";
         }
@@ -96,7 +97,7 @@ void berth_sched_set_moves(
     }
 }
 
-// Everything known was made under another rule.
+// The cached graphs were made under the old setting.
 static void cached_forget_all(struct ggml_backend_sched *sched) {
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_drop(&sched->cached_graphs[m]);
@@ -116,7 +117,7 @@ void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
 void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes) {
     const int b = index_of(sched, backend);
     if (b < 0) {
-        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_limit: the backend is none of the scheduler's");
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_limit: the backend does not belong to the scheduler");
         return;
     }
     if (!sched_is_idle(__func__, sched)) {
@@ -128,7 +129,8 @@ void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, s
 
 void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     if (sched == NULL || n_copies < 1) {
-        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_n_copies: %d copies", n_copies);
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_n_copies: the scheduler is NULL, or %d graphs in flight are fewer than 1",
+            n_copies);
         return;
     }
     if (!sched_is_idle(__func__, sched)) {
@@ -146,7 +148,7 @@ void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats 
     }
 }
 
-// ---- the plan that was made last ----
+// ---- the last plan ----
 
 enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t backend, struct berth_plan_report *report) {
     if (sched == NULL || report == NULL || berth_galloc_plan_report(sched->galloc, sched->plan, 0) == NULL) {
@@ -154,7 +156,7 @@ enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t b
     }
     const int b = index_of(sched, backend);
     if (b < 0) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_sched_report: the backend is none of the scheduler's");
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_report: the backend does not belong to the scheduler");
     }
     *report = *berth_galloc_plan_report(sched->galloc, sched->plan, b);
     return GGML_STATUS_SUCCESS;
@@ -162,7 +164,8 @@ enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t b
 
 enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *file) {
     if (sched == NULL || file == NULL || sched->planned == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_sched_save: no graph was planned, or it is forgotten, or there is no file");
+        return berth_fail(GGML_STATUS_FAILED,
+            "berth_sched_save: no graph has been planned, its cache entry has been reused, or the file is NULL");
     }
     return berth_galloc_plan_save(sched->galloc, sched->plan, file);
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// split.c: cuts the graph into runs of nodes of one backend, and finds what must be copied to each.
+// split.c: cuts the graph into splits (sequences of nodes on one backend) and finds the tensors that must be copied to each.
 //
-// A tensor is copied to a backend once for each version of its bytes: a node that writes into a tensor's memory through a view
-// makes a new one, so that whoever reads after it gets what it wrote. Copies are made before a split's first node; that is late
-// enough, since a node that writes the memory from another backend would have ended the split. O(edges).
+//
+// A tensor is copied to a backend once per version of its bytes. A node that writes into a tensor's memory through a view starts a
+// new version, so that later readers get the new bytes. Copies are made before the first node of a split. This is late enough,
+// because a node on another backend that writes the memory ends the split. The cost is O(edges).
 
 #include "sched/sched.h"
 
 #include <string.h>
 
-struct cutter {
+struct splitter {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
-    int32_t *first_copy; // [n_rows] of the row, -1: none
-    int32_t *version;    // [n_rows] of a root's bytes
-    int16_t *writer;     // [n_rows] who wrote a root last in this graph, -1: nobody
+    int32_t *first_copy; // [n_rows] first copy of the row, -1: none
+    int32_t *version;    // [n_rows] version of a root's bytes
+    int16_t *writer;     // [n_rows] backend that wrote a root last in this graph, -1: none
 };
 
-static bool split_push(struct cutter *c, int32_t i_start, int backend) {
+static bool split_push(struct splitter *c, int32_t i_start, int backend) {
     struct sched_cached *cached = c->cached;
     if (!BERTH_GROW(&cached->splits, &cached->splits_cap, (size_t) cached->n_splits + 1)) {
         return false;
@@ -35,8 +36,8 @@ static bool split_push(struct cutter *c, int32_t i_start, int backend) {
     return true;
 }
 
-// The copy of row s for backend b as it is now, or -1.
-static int32_t copy_find(const struct cutter *c, int32_t s, int b) {
+// Returns the copy of the current version of row s on backend b, or -1.
+static int32_t copy_find(const struct splitter *c, int32_t s, int b) {
     const int32_t version = c->version[sched_base(c->cached, s)];
     int32_t i = c->first_copy[s];
     while (i >= 0 && (c->cached->copies[i].backend != b || c->cached->copies[i].version != version)) {
@@ -45,7 +46,7 @@ static int32_t copy_find(const struct cutter *c, int32_t s, int b) {
     return i;
 }
 
-static int32_t copy_push(struct cutter *c, int32_t s, int b) {
+static int32_t copy_push(struct splitter *c, int32_t s, int b) {
     struct sched_cached *cached = c->cached;
     if (!BERTH_GROW(&cached->copies, &cached->copies_cap, (size_t) cached->n_copies + 1)) {
         return -1;
@@ -67,7 +68,7 @@ static int32_t copy_push(struct cutter *c, int32_t s, int b) {
     return cached->n_copies++;
 }
 
-static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy) {
+static bool edge_push(struct splitter *c, int32_t node, int32_t src, int32_t copy) {
     struct sched_cached *cached = c->cached;
     if (!BERTH_GROW(&cached->edges, &cached->edges_cap, (size_t) cached->n_edges + 1)) {
         return false;
@@ -77,8 +78,8 @@ static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy)
     return true;
 }
 
-// Two backends touch the same memory: while one has work in flight, the other must wait.
-static bool conflict_set(struct cutter *c, int a, int b) {
+// Marks that two backends access the same memory: while one has work in flight, the other must wait.
+static bool conflict_set(struct splitter *c, int a, int b) {
     struct sched_cached *cached = c->cached;
     const size_t n = (size_t) c->sched->n_backends;
     if (cached->conflict == NULL) {
@@ -95,7 +96,7 @@ static bool conflict_set(struct cutter *c, int a, int b) {
     return true;
 }
 
-static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
+static bool needs_new_weight(const struct splitter *c, int32_t node, int b) {
     const struct sched_cached *cached = c->cached;
     const struct record_row *row = &cached->rec.rows[node];
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
@@ -108,7 +109,7 @@ static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
     return false;
 }
 
-static bool node_add(struct cutter *c, int32_t node) {
+static bool node_add(struct splitter *c, int32_t node) {
     struct sched_cached *cached = c->cached;
     const struct record_row *row = &cached->rec.rows[node];
     const int b = cached->rows[node].backend;
@@ -116,21 +117,23 @@ static bool node_add(struct cutter *c, int32_t node) {
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = cached->rec.srcs[k], base = sched_base(cached, s);
         if (!cached->rows[s].is_placed && cached->rows[base].backend == b) {
-            continue; // its own, and only it writes there
+            continue; // memory of backend b, which only b writes
         }
         if (sched_reaches(c->sched, cached, b, s)) {
             const int owner = cached->rows[base].backend, writer = c->writer[base];
-            if ((owner >= 0 && owner != b && !sched_in_weights(cached, s) && !conflict_set(c, b, owner)) ||
+            if ((owner >= 0 && owner != b && !sched_is_in_weights(cached, s) && !conflict_set(c, b, owner)) ||
                 (writer >= 0 && writer != b && !conflict_set(c, b, writer))) {
                 return false;
             }
             continue;
         }
-        int32_t copy = is_move ? -1 : copy_find(c, s, b); // one that moves again has been thrown away between
+        // Earlier copies of a moved tensor are gone: their memory has been reused since.
+        int32_t copy = is_move ? -1 : copy_find(c, s, b);
         if (copy < 0) {
             copy = copy_push(c, s, b);
         }
-        if (copy >= 0 && is_move) { // the move's alone: the copy is at the address of the move, whose lifetime is the plan's
+        // Only this move uses the copy: it is at the address of the move, and the plan sets its lifetime.
+        if (copy >= 0 && is_move) {
             c->first_copy[s] = cached->copies[copy].next;
         }
         if (copy < 0 || !edge_push(c, node, k, copy)) {
@@ -139,7 +142,7 @@ static bool node_add(struct cutter *c, int32_t node) {
     }
     const int32_t base = sched_base(cached, node);
     const int before = c->writer[base];
-    if (base != node) { // writes into memory that others may have read
+    if (base != node) { // writes into memory that other nodes may have read
         c->version[base]++;
         const int owner = cached->rows[base].backend;
         if ((before >= 0 && before != b && !conflict_set(c, b, before)) ||
@@ -151,7 +154,7 @@ static bool node_add(struct cutter *c, int32_t node) {
     return true;
 }
 
-static bool graph_cut(struct cutter *c) {
+static bool graph_cut(struct splitter *c) {
     struct sched_cached *cached = c->cached;
     int cur = -1;
     for (int32_t i = 0; i < cached->rec.n_nodes; i++) {
@@ -159,10 +162,10 @@ static bool graph_cut(struct cutter *c) {
         if (row->is_empty) {
             continue;
         }
-        // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
-        // So does a move, whose place in the order says when memory is free.
+        // An offloaded weight starts a new split, so that the memory of the previous weight's copy can be reused. A move starts one
+        // too, because its position in the order decides when memory becomes free.
         if (row->backend != cur || record_move(&cached->rec, i) != BERTH_MOVE_NONE ||
-            (row->reads_weight && cached->splits[cached->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
+            (row->reads_weight && cached->splits[cached->n_splits - 1].n_copies > 0 && needs_new_weight(c, i, cur))) {
             cur = row->backend;
             if (!split_push(c, cached->n_splits == 0 ? 0 : i, cur)) {
                 return false;
@@ -187,14 +190,14 @@ static void layout_copy(struct ggml_tensor *to, const struct ggml_tensor *t) {
     memcpy(to->nb, t->nb, sizeof to->nb);
 }
 
-// At most n bytes of the text; where it ends.
+// Appends at most n bytes of the text. Returns the end.
 static char *name_add(char *to, const char *text, size_t n) {
     const size_t length = strnlen(text, n);
     memcpy(to, text, length);
     return to + length;
 }
 
-// There are as many copies as edges that cross: slot 0, that of most graphs, is not formatted.
+// Writes the slot number. Slot 0 is the common case and is not formatted, because every edge between backends may need a name.
 static void name_slot(char *to, int slot) {
     if (slot == 0) {
         memcpy(to, "#0", 3);
@@ -212,7 +215,8 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_cached *cac
     name_slot(name_add(at, t->name, 32), slot);
 }
 
-// An input that ops read has one place for each graph in flight: the graph's own tensor stands in the slot's.
+// Initialises the tensors of an input's further slots. An input that ops read has one place per graph in flight; the tensor of the
+// graph uses the place of the current slot.
 static void input_init(struct sched_cached *cached, int32_t r, int32_t i_input) {
     const struct ggml_tensor *t = cached->rec.tensors[r];
     const size_t first = (size_t) cached->n_copies * (size_t) cached->n_slots;
@@ -231,7 +235,7 @@ static void input_mark(struct sched_cached *cached, int32_t r) {
     }
 }
 
-// Inputs that an op reads, or writes. What no op looks at is written by the program alone, whatever is in flight.
+// Marks the inputs that an op reads or writes. Only the program accesses the other inputs, so they need no place per slot.
 static void inputs_mark(struct sched_cached *cached) {
     cached->n_inputs = 0;
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
@@ -291,10 +295,10 @@ void sched_edges_to_graph(struct sched_cached *cached, const struct sched_split 
     }
 }
 
-// ---- all of it ----
+// ---- pass ----
 
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cached *cached) {
-    struct cutter c = {.sched = sched, .cached = cached};
+    struct splitter c = {.sched = sched, .cached = cached};
     const size_t n_rows = (size_t) cached->rec.n_rows + 1;
 
     cached->n_splits = cached->n_copies = cached->n_edges = 0;
@@ -310,7 +314,7 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cach
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
     }
     if (c.first_copy == NULL || !graph_cut(&c) || !tensors_init(sched, cached)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", cached->rec.n_nodes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to split a graph of %d nodes", cached->rec.n_nodes);
     }
     return GGML_STATUS_SUCCESS;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// trace.c: a timeline of splits, ops and copies in the Trace Event Format, and a track of the memory in use. While a split is
-// traced its nodes run one by one, and each is recorded with its cost (berth_op_cost) and with how many bytes of the compute buffers
-// are in use. A bar that cannot be kept for lack of memory is left out, and said to be missing when the timeline is written.
+// trace.c: records a timeline of splits, ops and copies in the Trace Event Format, with a track of the memory in use.
+//
+//
+// While tracing is on, the nodes of a split run one by one. Each op is recorded with its cost (berth_op_cost) and with the bytes of
+// the compute buffers in use. An event for which memory runs out is dropped; berth_sched_trace_stop reports the number of dropped
+// events.
 
 #include "sched/sched.h"
 
@@ -57,7 +60,7 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
 }
 
 struct life {
-    int32_t first, last; // steps; first -1: nobody asked for it
+    int32_t first, last; // steps; first is -1: not used by any node
 };
 
 static bool is_ours(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t base) {
@@ -88,7 +91,7 @@ static void lives_find(const struct sched_cached *cached, struct life *lives) {
         }
         lives[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
     }
-    // Memory that a result took over from its source is counted once.
+    // Counts memory that a result took over from its source only once.
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
@@ -132,8 +135,8 @@ static enum ggml_status nodes_run(struct ggml_backend_sched *sched, struct sched
     ggml_backend_t backend = sched->backends[b];
     struct ggml_cgraph part = sched_part(sched, cached, i, end);
     enum ggml_status status = ggml_backend_graph_compute_async(backend, &part);
-    const enum ggml_status late = berth_backend_synchronize(backend);
-    return status != GGML_STATUS_SUCCESS ? status : late;
+    const enum ggml_status sync_status = berth_backend_synchronize(backend);
+    return status != GGML_STATUS_SUCCESS ? status : sync_status;
 }
 
 enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) {
@@ -142,7 +145,7 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
         sched->has_in_use ? sched->in_use + (size_t) split->backend * ((size_t) cached->rec.n_nodes + 1) : NULL;
     for (int32_t i = split->i_start, end; i < split->i_end; i = end) {
         end = i + 1;
-        while (end < split->i_end && cached->rows[sched_order(cached, end - 1)].is_empty) { // with the op that follows
+        while (end < split->i_end && cached->rows[sched_order(cached, end - 1)].is_empty) { // runs with the op after it
             end++;
         }
         const int64_t start_ns = sched_trace_now(), cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -170,7 +173,7 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
 
 // ---- writing ----
 
-// What an op did, and how fast: bytes and operations in a nanosecond are GB and GFLOP a second.
+// Writes the work of an op and its speed. Bytes per nanosecond are GB/s, and operations per nanosecond are GFLOP/s.
 static void write_op(struct berth_json_writer *w, const struct ggml_backend_sched *sched, const struct sched_trace_event *e) {
     const double ns = e->end_ns > e->start_ns ? (double) (e->end_ns - e->start_ns) : 1;
     berth_json_printf(w,
@@ -201,7 +204,7 @@ static void write_event(struct berth_json_writer *w, const struct ggml_backend_s
     }
     berth_json_end(w);
     berth_json_end(w);
-    if (e->kind == SCHED_TRACE_OP && e->in_use >= 0) { // a track
+    if (e->kind == SCHED_TRACE_OP && e->in_use >= 0) { // one sample of the memory track
         snprintf(text, sizeof text, "compute memory in use, %s", ggml_backend_name(sched->backends[e->backend]));
         berth_json_line(w, 0);
         berth_json_printf(
@@ -222,7 +225,7 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
     berth_json_begin(&w, NULL, '{');
     berth_json_printf(&w, "'displayTimeUnit': 'ms'");
     berth_json_begin(&w, "traceEvents", '[');
-    for (int b = 0; b < sched->n_backends; b++) { // rows of the picture
+    for (int b = 0; b < sched->n_backends; b++) { // one row of the timeline per backend
         berth_json_line(&w, 0);
         berth_json_printf(&w, "{'ph': 'M', 'pid': 1, 'tid': %d, 'name': 'thread_name', 'args': {'name': %s}}", b,
             ggml_backend_name(sched->backends[b]));
@@ -240,11 +243,11 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
     sched->n_trace = 0;
     sched->trace_cap = 0;
     if (fflush(file) != 0 || ferror(file)) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: the stream cannot be written");
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: writing to the stream failed");
     }
     if (sched->n_trace_lost > 0) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_sched_trace_stop: for lack of memory %zu of %zu bars are missing",
-            sched->n_trace_lost, n_all);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "berth_sched_trace_stop: %zu of %zu events are missing, because memory ran out", sched->n_trace_lost, n_all);
     }
     return GGML_STATUS_SUCCESS;
 }

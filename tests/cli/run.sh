@@ -219,12 +219,12 @@ BERTH_CAPTURE="$tmp/graphs" expect 0 "" run -n 1 $tales
 for each in "$tmp"/graphs/*.ggraph; do
     ln -sf ../victim "$each"
 done
-BERTH_CAPTURE="$tmp/graphs" expect 0 "warning: BERTH_CAPTURE: graphs cannot be written to $tmp/graphs: File exists" run -n 1 $tales
+BERTH_CAPTURE="$tmp/graphs" expect 0 "warning: BERTH_CAPTURE: cannot write a captured graph to $tmp/graphs: File exists" run -n 1 $tales
 if [ -e "$tmp/victim" ] || ls "$tmp/graphs" | grep -q part; then
     echo "FAILED: BERTH_CAPTURE follows links, or leaves parts: $(ls "$tmp/graphs")"
     n_bad=$((n_bad + 1))
 fi
-BERTH_CAPTURE="$tmp/nowhere" expect 0 "warning: BERTH_CAPTURE: graphs cannot be written to $tmp/nowhere: No such file" run -n 1 $tales
+BERTH_CAPTURE="$tmp/nowhere" expect 0 "warning: BERTH_CAPTURE: cannot write a captured graph to $tmp/nowhere: No such file" run -n 1 $tales
 command=run
 
 # The same seed tells the same tale, whatever the batch.

@@ -248,7 +248,7 @@ static void plans_of_others(void **state) {
     *item = was;
     set->n_items--;
     assert_int_equal(berth_gallocr_load(galloc, k.graph, NULL, NULL, set), GGML_STATUS_FAILED);
-    assert_error("items, the graph has");
+    assert_error("items, this graph has");
     set->n_items++;
     set->has_offsets = false;
     assert_int_equal(berth_gallocr_load(galloc, k.graph, NULL, NULL, set), GGML_STATUS_FAILED);
@@ -260,7 +260,7 @@ static void plans_of_others(void **state) {
     if (access("/dev/full", W_OK) == 0) {
         FILE *full = fopen("/dev/full", "w");
         assert_int_equal(berth_gallocr_save(galloc, k.graph, full), GGML_STATUS_FAILED);
-        assert_error("saving a plan");
+        assert_error("cannot save the plan");
         fclose(full);
     }
     berth_plan_set_free(set);
@@ -310,7 +310,7 @@ static void tampered_places(void **state) {
     k.middle->data = at;
     k.view->data = of_view + 4;
     assert_false(berth_gallocr_verify(galloc, k.graph));
-    assert_error("does not lie in its source");
+    assert_error("is not in its source");
     k.view->data = of_view;
     assert_true(berth_gallocr_verify(galloc, k.graph));
     k.middle->data = NULL;

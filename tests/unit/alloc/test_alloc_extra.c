@@ -72,16 +72,16 @@ static void planted_overlap_is_caught(void **state) {
     void *right = k.b->data;
     k.b->data = k.a->data; // b is written while a is still needed
     assert_false(berth_gallocr_verify(galloc, k.graph));
-    assert_error("collide");
+    assert_error("overlap in memory and lifetime");
     fill(k.x);
     assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, ggml_backend_graph_compute), GGML_STATUS_FAILED);
-    assert_error("wrote into memory of a");
+    assert_error("wrote into the memory of a");
     k.b->data = (char *) right + (right == ggml_backend_buffer_get_base(k.b->buffer) ? 4 : -4);
     assert_false(berth_gallocr_verify(galloc, k.graph));
     assert_error("aligned");
     k.b->data = (char *) right + (1 << 20);
     assert_false(berth_gallocr_verify(galloc, k.graph));
-    assert_error("does not lie in its buffer");
+    assert_error("is not inside its buffer");
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph)); // puts it back
     assert_ptr_equal(k.b->data, right);
     ggml_gallocr_free(galloc);
@@ -209,7 +209,7 @@ static void saved_plans_come_back(void **state) {
     set->offsets[1] = right;
     set->items[1].last++;
     assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_FAILED);
-    assert_error("of another graph");
+    assert_error("belongs to another graph");
     assert_true(ggml_gallocr_alloc_graph(galloc_2, again.graph)); // what it had is still there
     berth_plan_set_free(set);
     free(text);

@@ -115,7 +115,7 @@ static void host_pointer(void **state) {
     assert_error("aligned to 32");
     assert_null(ggml_backend_cpu_buffer_from_ptr(NULL, 8));
     assert_null(ggml_backend_dev_buffer_from_host_ptr(&fake.dev, memory, 8, 8));
-    assert_error("cannot use the host's memory");
+    assert_error("cannot use host memory");
 }
 
 static void multi_buffers(void **state) {
@@ -160,7 +160,7 @@ static void placing(void **state) {
     assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_FAILED);
     assert_error("has no memory");
     assert_int_equal(ggml_backend_tensor_alloc(buffer, t, base + 4), GGML_STATUS_FAILED);
-    assert_error("of 128 bytes does not lie in the buffer");
+    assert_error("is not inside the buffer");
     assert_int_equal(ggml_backend_tensor_alloc(buffer, t, base - 4), GGML_STATUS_FAILED);
     full.fail_init = 1;
     assert_int_equal(ggml_backend_tensor_alloc(buffer, t, base), GGML_STATUS_ALLOC_FAILED);
@@ -175,7 +175,7 @@ static void placing(void **state) {
     assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_SUCCESS);
     assert_ptr_equal(view->data, base + 16);
     assert_int_equal(ggml_backend_view_init(t), GGML_STATUS_FAILED);
-    assert_error("is no view");
+    assert_error("is not a view");
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
 }
@@ -283,7 +283,7 @@ static void access_refused(void **state) {
     buffer = ggml_backend_buft_alloc_buffer(&fake.buft, 64);
     t = placed(ctx, buffer, 1, "t2");
     ggml_backend_tensor_get(t, data, 0, 4);
-    assert_error("type Fake cannot do this");
+    assert_error("type Fake do not implement it");
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
 }
@@ -336,7 +336,7 @@ static void copies(void **state) {
     berth_alloc_fail_at(1);
     ggml_backend_tensor_copy(d2, d);
     berth_alloc_fail_at(0);
-    assert_error("out of memory: 32 bytes to take d2");
+    assert_error("out of memory for 32 bytes to copy d2");
     assert_values(d, 10);
     ggml_backend_buffer_free(on_host);
     ggml_backend_buffer_free(on_host2);
@@ -424,7 +424,7 @@ static void computing(void **state) {
     struct ggml_cgraph *unplaced = ggml_new_graph(ctx);
     ggml_build_forward_expand(unplaced, ggml_set_name(ggml_add(ctx, x, x), "late"));
     assert_int_equal(ggml_backend_graph_compute(backend, unplaced), GGML_STATUS_FAILED);
-    assert_error("node 0 of 1, late (ADD), cannot be computed: the result late has no memory");
+    assert_error("cannot compute node 0 of 1, late (ADD): the result late has no memory");
 
     // poison likewise, with its own message
     struct ggml_cgraph *bad = ggml_new_graph(ctx);
@@ -437,7 +437,7 @@ static void computing(void **state) {
     assert_null(ggml_backend_graph_plan_create(backend, bad));
     backend->iface.graph_plan_create = NULL;
     assert_null(ggml_backend_graph_plan_create(backend, graph));
-    assert_error("backend Fake cannot do this");
+    assert_error("backend Fake does not implement it");
     ggml_backend_buffer_free(buffer);
     ggml_backend_free(backend);
     ggml_free(ctx);
@@ -554,7 +554,7 @@ static void graph_copies(void **state) {
     ggml_build_forward_expand(graph, more);
 
     assert_null(ggml_backend_graph_copy(backend, graph).graph);
-    assert_error("must be allocated");
+    assert_error("allocate the graph first");
     assert_false(ggml_backend_compare_graph_backend(backend, other, graph, count_node, NULL, NULL, 0));
 
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);

@@ -49,14 +49,14 @@ static void one_after_another(void **state) {
     assert_int_equal(ggml_tallocr_alloc(&talloc, a), GGML_STATUS_SUCCESS);
     assert_int_equal(talloc.offset, 32);
     assert_int_equal(ggml_tallocr_alloc(&talloc, big), GGML_STATUS_ALLOC_FAILED);
-    assert_error("tensor big needs 72 bytes, 68 of 100 left");
+    assert_error("tensor big needs 72 bytes, 68 of 100 are left");
     assert_null(big->data);
     assert_null(big->buffer);
     assert_int_equal(talloc.offset, 32);
     assert_int_equal(ggml_tallocr_alloc(&talloc, b), GGML_STATUS_SUCCESS); // the last byte of the buffer is of use
     assert_ptr_equal(b->data, (char *) a->data + 32);
     assert_int_equal(ggml_tallocr_alloc(&talloc, c), GGML_STATUS_ALLOC_FAILED);
-    assert_error("tensor c needs 4 bytes, 0 of 100 left");
+    assert_error("tensor c needs 4 bytes, 0 of 100 are left");
     assert_int_equal(ggml_tallocr_alloc(&talloc, a), GGML_STATUS_ALLOC_FAILED);
     assert_int_equal(ggml_tallocr_alloc(NULL, c), GGML_STATUS_FAILED);
     assert_int_equal(ggml_tallocr_alloc(&talloc, NULL), GGML_STATUS_FAILED);
@@ -143,11 +143,11 @@ static void failures_leave_no_trace(void **state) {
     }
     floats(ctx, 17, "large");
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft));
-    assert_error("cannot allocate a buffer of type Fake of 128 bytes after 2 other buffers");
+    assert_error("cannot allocate a buffer of type Fake of 128 bytes (buffer 3 of the context)");
     assert_null(a->data);
     ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // with what the backend says of it
-    assert_error("after 0 other buffers: cannot create a file of");
+    assert_error("(buffer 1 of the context): cannot create a file of");
     berth_file_buffer_type_free(nowhere);
 
     struct ggml_context *ctx2 = new_context();

@@ -86,11 +86,11 @@ static void device_of_nothing(void **state) {
     ggml_backend_dev_get_props(&bare_device, &props);
     assert_null(props.name);
     assert_null(ggml_backend_dev_init(&bare_device, NULL));
-    assert_error("makes no backends");
+    assert_error("cannot create a backend");
     assert_null(ggml_backend_dev_buffer_type(&bare_device));
     assert_null(ggml_backend_dev_host_buffer_type(&bare_device));
     assert_null(ggml_backend_dev_buffer_from_host_ptr(&bare_device, &op, sizeof op, 0));
-    assert_error("cannot use the host's memory");
+    assert_error("cannot use host memory");
     assert_null(ggml_backend_dev_buffer_from_host_ptr(&bare_device, NULL, 0, 0));
     assert_error("the pointer is NULL");
     assert_false(ggml_backend_dev_supports_op(&bare_device, &op) || ggml_backend_dev_supports_op(&bare_device, NULL));
@@ -100,7 +100,7 @@ static void device_of_nothing(void **state) {
     assert_null(ggml_backend_reg_name(&bare_reg));
     assert_int_equal(ggml_backend_reg_dev_count(&bare_reg), 0);
     assert_null(ggml_backend_reg_dev_get(&bare_reg, 0));
-    assert_error("device 0 of 0");
+    assert_error("there is no device 0, the registry has 0");
     assert_null(ggml_backend_reg_get_proc_address(&bare_reg, "x"));
     assert_null(ggml_backend_reg_get_proc_address(&bare_reg, NULL));
     assert_null(ggml_backend_event_new(&bare_device));
@@ -122,7 +122,7 @@ static void registry_that_counts_but_gives_none(void **state) {
     struct ggml_backend_reg reg = {.iface = {.get_device_count = one_device}};
     assert_int_equal(ggml_backend_reg_dev_count(&reg), 1);
     assert_null(ggml_backend_reg_dev_get(&reg, 0));
-    assert_error("device 0 of 1");
+    assert_error("there is no device 0, the registry has 1");
 }
 
 static void backend_of_nothing(void **state) {
@@ -138,13 +138,13 @@ static void backend_of_nothing(void **state) {
     assert_error("buffer type is NULL");
     ggml_backend_synchronize(&bare_backend); // nothing to wait for
     assert_int_equal(ggml_backend_graph_compute(&bare_backend, graph), GGML_STATUS_FAILED);
-    assert_error("cannot do this");
+    assert_error("does not implement it");
     assert_null(ggml_backend_graph_plan_create(&bare_backend, graph));
-    assert_error("cannot do this");
+    assert_error("does not implement it");
     ggml_backend_graph_plan_free(&bare_backend, &plan);
-    assert_error("cannot do this");
+    assert_error("does not implement it");
     assert_int_equal(ggml_backend_graph_plan_compute(&bare_backend, &plan), GGML_STATUS_FAILED);
-    assert_error("cannot do this");
+    assert_error("does not implement it");
     ggml_backend_event_record(&bare_event, &bare_backend);
     assert_error("the backend has no events");
     ggml_backend_event_record(&bare_event, NULL);
@@ -186,15 +186,15 @@ static void buffer_of_nothing(void **state) {
     ggml_backend_buffer_clear(b, 0);
     assert_error("cannot be cleared");
     ggml_backend_tensor_set(t, data, 0, 4);
-    assert_error("cannot do this (tensor t)");
+    assert_error("do not implement it (tensor t)");
     ggml_backend_tensor_get(t, data, 0, 4);
-    assert_error("cannot do this (tensor t)");
+    assert_error("do not implement it (tensor t)");
     ggml_backend_tensor_set_2d(t, data, 0, 4, 2, 8, 8);
-    assert_error("cannot do this (tensor t)");
+    assert_error("do not implement it (tensor t)");
     ggml_backend_tensor_get_2d(t, data, 0, 4, 2, 8, 8);
-    assert_error("cannot do this (tensor t)");
+    assert_error("do not implement it (tensor t)");
     ggml_backend_tensor_memset(t, 0, 0, 4);
-    assert_error("cannot do this (tensor t)");
+    assert_error("do not implement it (tensor t)");
     ggml_set_zero(t);
     assert_error("does not support memset");
     assert_true(memory[0] == 1 && data[0] == 9);
@@ -295,11 +295,11 @@ static void ways_of_its_own(void **state) {
     // Pieces that are counted past all memory, one way or another.
     berth_clear_error();
     ggml_backend_tensor_set_2d(t, data, 0, 4, SIZE_MAX, SIZE_MAX, 4);
-    assert_error("do not lie in");
+    assert_error("exceed the");
     ggml_backend_tensor_set_2d(t, data, SIZE_MAX, 4, 2, 8, 4);
-    assert_error("do not lie in");
+    assert_error("exceed the");
     ggml_backend_tensor_set_2d(t, data, SIZE_MAX - 8, 16, 2, 4, 4);
-    assert_error("do not lie in");
+    assert_error("exceed the");
     ggml_backend_tensor_set_2d(t, data, 0, 4, 0, 8, 4); // none
     assert_string_equal(berth_last_error(), "");
     ggml_backend_buffer_free(b);
@@ -320,15 +320,15 @@ static void places_that_cannot_be(void **state) {
     assert_int_equal(ggml_backend_tensor_alloc(b, t, NULL), GGML_STATUS_FAILED);
     assert_error("the address is NULL");
     assert_int_equal(ggml_backend_tensor_alloc(b, t, (char *) memory - 4), GGML_STATUS_FAILED);
-    assert_error("does not lie in the buffer");
+    assert_error("is not inside the buffer");
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory + N + 1), GGML_STATUS_FAILED);
-    assert_error("does not lie in the buffer");
+    assert_error("is not inside the buffer");
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory + N - 1), GGML_STATUS_FAILED);
-    assert_error("does not lie in the buffer");
+    assert_error("is not inside the buffer");
     assert_int_equal(ggml_backend_tensor_alloc(b, view, memory), GGML_STATUS_FAILED);
     assert_error("is a view");
     assert_int_equal(ggml_backend_view_init(t), GGML_STATUS_FAILED);
-    assert_error("is no view");
+    assert_error("is not a view");
     assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_FAILED);
     assert_error("which has no memory");
     whole->buffer = b; // an address is missing still
@@ -348,7 +348,7 @@ static void places_that_cannot_be(void **state) {
     b->iface.get_base = NULL;
     t->data = NULL;
     assert_int_equal(ggml_backend_tensor_alloc(b, t, memory), GGML_STATUS_FAILED);
-    assert_error("does not lie in the buffer");
+    assert_error("is not inside the buffer");
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
     assert_int_equal(ggml_backend_tensor_alloc(b, poison, memory), GGML_STATUS_FAILED);
     assert_error("-1");
@@ -424,7 +424,7 @@ static void graphs_that_cannot_be(void **state) {
     void *was = sum->data;
     sum->data = NULL;
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
-    assert_error("cannot be computed");
+    assert_error("cannot compute node");
     sum->op = GGML_OP_ADD, sum->data = was;
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
     graph->nodes[1] = poison; // by hand: whoever builds a graph is told earlier

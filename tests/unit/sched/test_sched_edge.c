@@ -35,7 +35,7 @@ static void calls_without(void **state) {
     ggml_backend_sched_set_tensor_backend(s, NULL, n->cpu);
     assert_error("the tensor is NULL");
     ggml_backend_sched_set_tensor_backend(s, x, NULL);
-    assert_error("none of the scheduler's");
+    assert_error("does not belong to the scheduler");
     berth_alloc_fail_at(1);
     ggml_backend_sched_set_tensor_backend(s, x, n->cpu);
     berth_alloc_fail_at(0);
@@ -49,14 +49,14 @@ static void calls_without(void **state) {
     berth_sched_set_strict(NULL, true);
     berth_sched_set_strict(s, false); // as it was
     berth_sched_set_limit(s, NULL, 1);
-    assert_error("none of the scheduler's");
+    assert_error("does not belong to the scheduler");
     ggml_backend_t stranger = ggml_backend_cpu_init();
     berth_sched_set_limit(s, stranger, 1);
-    assert_error("none of the scheduler's");
+    assert_error("does not belong to the scheduler");
     ggml_backend_free(stranger);
     berth_sched_set_n_copies(NULL, 1);
     berth_sched_set_n_copies(s, 0);
-    assert_error("0 copies");
+    assert_error("0 graphs in flight");
     berth_sched_get_stats(NULL, &stats);
     berth_sched_get_stats(s, NULL);
     assert_int_equal(stats.n_planned, 7);
@@ -252,13 +252,13 @@ static void full_streams(void **state) {
         skip();
     }
     assert_int_equal(berth_sched_explain_text(n->sched, full), GGML_STATUS_FAILED);
-    assert_error("cannot be written");
+    assert_error("writing to the stream failed");
     assert_int_equal(berth_sched_explain_json(n->sched, full), GGML_STATUS_FAILED);
     assert_int_equal(berth_sched_save(n->sched, full), GGML_STATUS_FAILED);
     assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
     run(n, x);
     assert_int_equal(berth_sched_trace_stop(n->sched, full), GGML_STATUS_FAILED);
-    assert_error("cannot be written");
+    assert_error("writing to the stream failed");
     fclose(full);
     // A bar that there is no memory for is missing, and said so; the work is done.
     assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
@@ -267,7 +267,7 @@ static void full_streams(void **state) {
     berth_alloc_fail_at(0);
     FILE *nowhere = fopen("/dev/null", "w");
     assert_int_equal(berth_sched_trace_stop(n->sched, nowhere), GGML_STATUS_ALLOC_FAILED);
-    assert_error("bars are missing");
+    assert_error("events are missing");
     fclose(nowhere);
 }
 

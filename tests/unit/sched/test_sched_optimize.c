@@ -198,9 +198,9 @@ static void nonsense_is_refused(void **state) {
         enum wish wish;
         const char *text;
     } cases[] = {
-        {UNTIL_FOREIGN, "no node of its split"},
-        {UNTIL_NULL, "no node of its split"},
-        {KEEP_FOREIGN, "no tensor of the graph"},
+        {UNTIL_FOREIGN, "second is not a node of its split"},
+        {UNTIL_NULL, "second is not a node of its split"},
+        {KEEP_FOREIGN, "first is not a tensor of the graph"},
         {DUPLICATE, "more than the order"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -232,7 +232,7 @@ static void a_wish_stays_in_its_split(void **state) {
     ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
     asked.foreign = t.c; // of the first split, asked for by the third
     assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
-    assert_non_null(strstr(berth_last_error(), "no node of its split"));
+    assert_non_null(strstr(berth_last_error(), "second is not a node of its split"));
 }
 
 // As a plugin of an older release: two arguments.
