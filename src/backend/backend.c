@@ -217,7 +217,7 @@ bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *o
 
 // ---- memory that backends require to compute a graph ----
 
-// ggml's interface has no function for this memory. A backend that is_supported report and reserve it offers functions in its registry. For
+// ggml's interface has no function for this memory. A backend that can report and reserve it offers functions in its registry. For
 // other backends the size is unknown and nothing is reserved.
 
 typedef size_t (*reserve_size_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: what a program gives a device of another rank to do. Nothing waits but synchronize, which tells what failed. A graph
-// is sent when it is new, and named by its number when the rank knows it: the bytes decide, addresses in buffers included.
+// backend.c: the backend of a device on another rank. Only synchronize waits, and it reports failures. A new graph is sent as
+// bytes. A graph that the rank already has is named by its number. Graphs are equal if their bytes are, including the addresses of
+// tensors in buffers.
 
 #include "mpi/remote.h"
 
@@ -11,7 +12,7 @@
 
 static ggml_guid mpi_guid = {0xb1, 0x27, 0x3e, 0x5c, 0x90, 0x44, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x03};
 
-// A get that is under way.
+// A read that is in progress.
 struct pending {
     uint32_t ticket;
     void *data;
@@ -21,7 +22,7 @@ struct pending {
 
 struct backend {
     struct mpi_device *dev;
-    struct pending *first, **end; // by the thread that uses the backend
+    struct pending *first, **end; // used by the thread that uses the backend
 };
 
 static struct backend *backend_of(ggml_backend_t backend) {
@@ -36,21 +37,21 @@ static const char *backend_name(ggml_backend_t backend) {
     return backend_of(backend)->dev->name;
 }
 
-// ---- bytes ----
+// ---- data ----
 
 static void backend_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     const struct mpi_place to = mpi_tensor_place(tensor, offset);
     if (to.dev == NULL) {
-        mpi_remote_defer_error(backend_of(backend)->dev->remote, "tensor '%s' is none of its", tensor->name);
+        mpi_remote_defer_error(backend_of(backend)->dev->remote, "tensor '%s' is not in memory of an MPI device", tensor->name);
         return;
     }
     mpi_buffer_write(&to, data, size, false);
 }
 
-static void pending_take_all(struct backend *b, bool is_wanted) {
+static void pending_take_all(struct backend *b, bool is_needed) {
     for (struct pending *p = b->first, *next; p != NULL; p = next) {
         next = p->next;
-        mpi_remote_take(b->dev->remote, p->ticket, is_wanted ? p->data : NULL, p->size);
+        mpi_remote_take(b->dev->remote, p->ticket, is_needed ? p->data : NULL, p->size);
         shim_free(p);
     }
     b->first = NULL;
@@ -63,17 +64,17 @@ static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor
     const struct mpi_place from = mpi_tensor_place(tensor, offset);
     struct pending *p = from.dev == b->dev && size > 0 ? shim_malloc(sizeof *p) : NULL;
     if (p == NULL) {
-        if (from.dev != NULL) { // no memory, or another device's: then it waits
+        if (from.dev != NULL) { // out of memory, or another device: reads synchronously
             mpi_buffer_read(&from, data, size);
         } else {
-            mpi_remote_defer_error(r, "tensor '%s' is none of its", tensor->name);
+            mpi_remote_defer_error(r, "tensor '%s' is not in memory of an MPI device", tensor->name);
         }
         return;
     }
     *p = (struct pending){.ticket = mpi_remote_ticket(r), .data = data, .size = size};
     if (mpi_remote_send(r, &(struct mpi_head){MPI_GET, from.buffer, from.offset, size, p->ticket}, NULL, 0) !=
         GGML_STATUS_SUCCESS) {
-        mpi_remote_defer_error(r, "%zu bytes could not be asked for", size);
+        mpi_remote_defer_error(r, "cannot request %zu bytes", size);
         memset(data, 0, size);
         shim_free(p);
         return;
@@ -82,7 +83,7 @@ static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor
     b->end = &p->next;
 }
 
-// From rank to rank, or from memory that is ready: that of the host's CPU, whose work is done when it returns.
+// Copies between ranks, or from host memory of the CPU backend, whose results are complete when its compute call returns.
 static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!mpi_backend_is(to)) {
         return false;
@@ -105,7 +106,7 @@ static void backend_sync(ggml_backend_t backend) {
     pending_take_all(b, true);
     mpi_remote_sync(r);
     if (berth_backend_fail == NULL) {
-        return; // the next compute tells
+        return; // the next compute reports the failure
     }
     char text[MPI_FAILURE_SIZE];
     mpi_remote_failure(r, text);
@@ -137,7 +138,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     if (status != GGML_STATUS_SUCCESS || graph->n_nodes == 0) {
         return status;
     }
-    pthread_mutex_lock(&r->lock); // until it has been asked for: its number may be another graph's afterwards
+    pthread_mutex_lock(&r->lock); // held until the run is requested: afterwards the number may name another graph
     status = mpi_wire_write(&r->writing, graph->nodes, graph->n_nodes, place_of, d);
     if (status == GGML_STATUS_SUCCESS) {
         uint32_t number = 0;
@@ -150,10 +151,10 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     return status;
 }
 
-// ---- events: a rank does all in order, so only another rank has to wait ----
+// ---- events: a rank does all work in order, so only other ranks have to wait ----
 
 struct event {
-    struct mpi_remote *recorded; // NULL: never
+    struct mpi_remote *recorded; // NULL: not recorded yet
 };
 
 ggml_backend_event_t mpi_event_new(ggml_backend_dev_t dev) {
@@ -188,7 +189,7 @@ static void backend_record(ggml_backend_t backend, ggml_backend_event_t event) {
     }
 }
 
-// What the other rank was given after the event was recorded is waited for as well.
+// Waits for the recorded work of the other rank, and for work that it received after the event was recorded.
 static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct mpi_remote *me = backend_of(backend)->dev->remote;
     if (event->device == NULL || event->device->iface.event_new != mpi_event_new) {
@@ -204,11 +205,11 @@ static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
             GGML_STATUS_SUCCESS ||
         mpi_remote_send(me, &(struct mpi_head){.kind = MPI_AWAIT, .id = ticket}, &rank_other, sizeof rank_other) !=
             GGML_STATUS_SUCCESS) {
-        mpi_remote_defer_error(me, "rank %d cannot be waited for", other->rank);
+        mpi_remote_defer_error(me, "cannot wait for rank %d", other->rank);
     }
 }
 
-// ---- the table ----
+// ---- function table ----
 
 ggml_backend_t mpi_backend_new(struct mpi_device *d) {
     struct ggml_backend *backend = shim_calloc(1, sizeof *backend);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: memory of another rank. Its addresses are numbers that mean nothing here but where a tensor lies in its buffer; no
-// two buffers share one. Writing copies and returns; reading waits.
+// buffer.c: memory of another rank. Its addresses cannot be dereferenced; they only give the offset of a tensor in its buffer. No
+// two buffers share an address. A write copies the data and returns; a read waits.
 
 #include "mpi/remote.h"
 
@@ -9,9 +9,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define ADDRESS_FIRST ((uintptr_t) 1 << 45) // far from what systems give
+#define ADDRESS_FIRST ((uintptr_t) 1 << 45) // far from addresses that systems use
 #define ADDRESS_STEP ((uintptr_t) 1 << 21)
-#define CACHED_SIZE ((size_t) 32 << 10) // weights of fewer bytes are sent without asking whether they are known
+#define CACHED_SIZE ((size_t) 32 << 10) // smaller weights are sent without asking the worker's cache
 
 struct buffer {
     struct mpi_device *dev;
@@ -21,9 +21,9 @@ struct buffer {
 
 static atomic_uintptr_t next_address = ADDRESS_FIRST;
 
-// ---- numbers ----
+// ---- buffer numbers ----
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool id_take(struct mpi_remote *r, uint32_t *number) {
     pthread_mutex_lock(&r->lock);
     const bool ok = mpi_id_pool_take(&r->buffers, number);
@@ -31,8 +31,8 @@ static bool id_take(struct mpi_remote *r, uint32_t *number) {
     return ok;
 }
 
-// The worker forgets its graphs with a buffer's memory, and so do we: at once, since another thread must not ask for one of them
-// in between.
+// Frees the worker's buffer and its number. The worker forgets all graphs with a buffer, so the graph cache here is cleared under
+// the same lock. Otherwise another thread could run one of these graphs in between.
 static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
     if (had_memory && !mpi_queue_is_lost(r->queue, r->rank)) {
@@ -45,32 +45,32 @@ static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory)
     pthread_mutex_unlock(&r->lock);
 }
 
-// ---- bytes ----
+// ---- data ----
 
-// Whether the worker had these bytes in its cache.
-static bool is_known(const struct mpi_place *to, const void *bytes, size_t size) {
+// Returns true if the worker had these bytes in its cache.
+static bool is_in_worker_cache(const struct mpi_place *to, const void *bytes, size_t size) {
     struct mpi_remote *r = to->dev->remote;
     uint8_t hash[16];
     const uint32_t ticket = mpi_remote_ticket(r);
     mpi_hash(bytes, size, hash);
     struct mpi_queue_item *item =
         mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_SET_CACHED, to->buffer, to->offset, size, ticket}, hash, sizeof hash);
-    const bool graph_cache = item != NULL && mpi_head_of(item)->a != 0;
+    const bool is_hit = item != NULL && mpi_head_of(item)->a != 0;
     mpi_item_free(item);
-    return graph_cache;
+    return is_hit;
 }
 
 void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size, bool is_weight) {
-    const bool asks = is_weight && to->dev->info.has_cache && size >= CACHED_SIZE;
-    if (size == 0 || (asks && is_known(to, bytes, size))) {
+    const bool uses_cache = is_weight && to->dev->info.has_cache && size >= CACHED_SIZE;
+    if (size == 0 || (uses_cache && is_in_worker_cache(to, bytes, size))) {
         return;
     }
     for (size_t at = 0; at < size; at += MPI_PIECE) {
         const size_t n = min_size(size - at, MPI_PIECE);
-        const bool keeps = asks && at + n == size;
-        const struct mpi_head head = {MPI_SET, to->buffer, to->offset + at, keeps, 0};
+        const bool is_last = uses_cache && at + n == size;
+        const struct mpi_head head = {MPI_SET, to->buffer, to->offset + at, is_last, 0};
         if (mpi_remote_send(to->dev->remote, &head, (const char *) bytes + at, n) != GGML_STATUS_SUCCESS) {
-            mpi_remote_defer_error(to->dev->remote, "%zu bytes could not be sent", size - at);
+            mpi_remote_defer_error(to->dev->remote, "cannot send %zu bytes", size - at);
             return;
         }
     }
@@ -90,7 +90,7 @@ void mpi_buffer_read(const struct mpi_place *from, void *bytes, size_t size) {
     }
 }
 
-// ---- ggml's table ----
+// ---- ggml's function table ----
 
 static void buffer_free(ggml_backend_buffer_t buffer) {
     struct buffer *b = buffer->context;
@@ -110,7 +110,7 @@ static struct mpi_place place_in(ggml_backend_buffer_t buffer, const struct ggml
 static void bytes_fill(const struct mpi_place *at, size_t size, uint8_t value, const char *done) {
     const struct mpi_head head = {MPI_MEMSET, at->buffer, at->offset, size, value};
     if (mpi_remote_send(at->dev->remote, &head, NULL, 0) != GGML_STATUS_SUCCESS) {
-        mpi_remote_defer_error(at->dev->remote, "%zu bytes could not be %s", size, done);
+        mpi_remote_defer_error(at->dev->remote, "%zu bytes cannot be %s", size, done);
     }
 }
 
@@ -129,21 +129,21 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     mpi_buffer_write(&to, data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
-// Pieces that lie side by side there, as rows of which each rank has a part do, go together: many would be a message each, and
-// too short to be looked for in a cache.
-#define TOGETHER ((size_t) 4 << 20) // bytes
+// Combines pieces that are adjacent at the destination, for example the rows of which each rank has a part. Separate pieces would
+// need one message each and would be too short for the cache.
+#define COMBINED_SIZE ((size_t) 4 << 20) // bytes
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
     size_t n, size_t to_step, size_t from_step) {
-    const size_t many = size > 0 && size < TOGETHER ? TOGETHER / size : 1, each = min_size(many, n);
+    const size_t per_message = size > 0 && size < COMBINED_SIZE ? COMBINED_SIZE / size : 1, each = min_size(per_message, n);
     char *dense = to_step == size && each > 1 ? shim_malloc(each * size) : NULL;
     for (size_t i = 0; i < n; i += dense != NULL ? each : 1) {
         const char *piece = (const char *) data + i * from_step;
-        const size_t now = dense == NULL ? 1 : min_size(n - i, each);
-        for (size_t j = 0; dense != NULL && j < now; j++) {
+        const size_t n_now = dense == NULL ? 1 : min_size(n - i, each);
+        for (size_t j = 0; dense != NULL && j < n_now; j++) {
             memcpy(dense + j * size, piece + j * from_step, size);
         }
-        buffer_set(buffer, tensor, dense != NULL ? dense : piece, offset + i * to_step, now * size);
+        buffer_set(buffer, tensor, dense != NULL ? dense : piece, offset + i * to_step, n_now * size);
     }
     shim_free(dense);
 }
@@ -174,7 +174,7 @@ struct mpi_place mpi_tensor_place(const struct ggml_tensor *t, size_t offset) {
     return in != NULL && in->iface.get_base == buffer_base ? place_in(in, t, offset) : (struct mpi_place){0};
 }
 
-// FAILED: one of the ranks is lost.
+// Returns FAILED if one of the ranks is lost.
 static enum ggml_status copy_send(const struct mpi_place *from, const struct mpi_place *to, size_t size) {
     struct mpi_remote *a = from->dev->remote, *b = to->dev->remote;
     if (a == b) {
@@ -188,7 +188,7 @@ static enum ggml_status copy_send(const struct mpi_place *from, const struct mpi
     return status == GGML_STATUS_SUCCESS ? mpi_remote_send(b, &in, &rank_a, sizeof rank_a) : status;
 }
 
-// After all that both ranks were given so far.
+// The copy runs after all commands that both ranks have received so far.
 bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     const struct mpi_place from = mpi_tensor_place(src, 0), to = mpi_tensor_place(dst, 0);
     const size_t size = ggml_nbytes(src);
@@ -196,19 +196,18 @@ bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
         return false;
     }
     if (copy_send(&from, &to, size) != GGML_STATUS_SUCCESS) {
-        mpi_remote_defer_error(
-            to.dev->remote, "a copy of %zu bytes from rank %d could not be asked for", size, from.dev->remote->rank);
+        mpi_remote_defer_error(to.dev->remote, "cannot request a copy of %zu bytes from rank %d", size, from.dev->remote->rank);
     }
     return true;
 }
 
-// ---- the buffer type ----
+// ---- buffer type ----
 
 static const char *buft_name(ggml_backend_buffer_type_t buft) {
     return ((struct mpi_device *) buft->context)->name;
 }
 
-// Its memory at the worker. False with an error.
+// Allocates the memory at the worker. Returns false with an error.
 static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     const uint32_t ticket = mpi_remote_ticket(d->remote);
     struct mpi_queue_item *item =
@@ -217,7 +216,8 @@ static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     if (item != NULL && !ok) {
         size_t n;
         const char *text = mpi_body_of(item, &n);
-        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes: %.*s", d->name, size, (int) min_size(n, 200), text);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: cannot allocate a buffer of %zu bytes: %.*s", d->name, size,
+            (int) min_size(n, 200), text);
     }
     mpi_item_free(item);
     return ok;
@@ -241,8 +241,8 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     *b = (struct buffer){.dev = d, .number = number, .base = (void *) atomic_fetch_add(&next_address, room)};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buft, buffer_iface, b, size);
     if (buffer == NULL) {
-        struct ggml_backend_buffer unborn = {.context = b};
-        buffer_free(&unborn);
+        struct ggml_backend_buffer partial = {.context = b};
+        buffer_free(&partial);
     }
     return buffer;
 }
@@ -258,7 +258,7 @@ static size_t buft_max_size(ggml_backend_buffer_type_t buft) {
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
     struct mpi_device *d = buft->context;
     size_t size = ggml_nbytes(tensor);
-    if (!d->info.is_plain) {
+    if (!d->info.has_plain_sizes) {
         size_t there;
         (void) mpi_device_ask(d, tensor, &there);
         size = max_size(there, size);

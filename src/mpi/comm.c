@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// comm.c: the sum of a tensor over devices of several ranks: each rank is told to add up with the others (sum.c). One of the
-// devices may be this rank's own, with memory that the host reads: then this rank adds up as well; otherwise nothing comes here.
+// comm.c: sums of a tensor over devices of several ranks. Each rank receives a command to add its part to those of the others
+// (sum.c). One of the devices may belong to this rank if the host can read its memory; this rank then takes part. Otherwise no data
+// passes through this rank.
 
 #include "mpi/message_queue.h"
 #include "mpi/remote.h"
 
 struct comm {
-    uint32_t number;              // by which the ranks know the group
-    struct mpi_group group;       // me -1: none of the devices is here
-    struct mpi_device *devices[]; // [group.n] NULL: this rank's own
+    uint32_t number;              // by which the ranks identify the group
+    struct mpi_group group;       // me -1: none of the devices belongs to this rank
+    struct mpi_device *devices[]; // [group.n] NULL: device of this rank
 };
 
-// A rank's table of groups is as long as the largest number. What is left of a sum that failed must not be taken for a part of
-// another group's, so parts have the group's serial number on them, which no other has.
+// Group numbers are reused, because a rank's table of groups is as long as the largest number. Messages of a failed sum must not be
+// taken for parts of another group, so parts also carry the group's serial number, which is unique.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_id_pool numbers;
-static uint32_t n_serials; // 0 is the programs' group
+static uint32_t n_serials; // 0 is the group of the programs
 
 static bool id_take(struct comm *c) {
     pthread_mutex_lock(&numbers_lock);
@@ -59,7 +60,7 @@ static bool is_host(ggml_backend_t backend) {
     return backend != NULL && backend->device != NULL && ggml_backend_buft_is_host(ggml_backend_dev_buffer_type(backend->device));
 }
 
-// Devices of as many ranks: two of one rank cannot wait for each other there.
+// Each device must be on a different rank: two devices of one rank cannot wait for each other there.
 static bool can_join(ggml_backend_t *backends, size_t n) {
     bool ok = backends != NULL && n > 0 && n <= INT32_MAX, has_other = false;
     for (size_t i = 0; ok && i < n; i++) {
@@ -74,7 +75,7 @@ static bool can_join(ggml_backend_t *backends, size_t n) {
     return ok && has_other;
 }
 
-// NULL: out of memory.
+// Returns NULL if out of memory.
 static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
     struct comm *c = shim_calloc(1, sizeof *c + n * sizeof c->devices[0]);
     if (c == NULL) {
@@ -125,12 +126,13 @@ static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
     return ok;
 }
 
-// A part that nobody computed is no term of the sum.
+// Returns true if no device has computed this part; it then counts as 0.
 static bool is_zero(const struct ggml_tensor *t) {
     return (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
 }
 
-// The others may have added up when it fails here: nobody may try again with what they have now, so the next call fails.
+// Adds this rank's part. If that fails, the others may have changed their data already. Nobody may retry with it, so the next call
+// on each rank fails.
 static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     if (is_zero(t)) {
         memset(t->data, 0, ggml_nbytes(t));
@@ -138,7 +140,7 @@ static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     const bool ok = mpi_group_sum(&c->group, t->data, (size_t) ggml_nelements(t));
     for (int i = 0; !ok && i < c->group.n; i++) {
         if (c->devices[i] != NULL) {
-            mpi_remote_defer_error(c->devices[i]->remote, "a sum of %lld numbers failed", (long long) ggml_nelements(t));
+            mpi_remote_defer_error(c->devices[i]->remote, "a sum of %lld elements failed", (long long) ggml_nelements(t));
         }
     }
     return ok;
@@ -157,7 +159,7 @@ bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors) {
         const uint64_t n = 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero(tensors[i]);
         const struct mpi_head head = {MPI_GROUP_SUM, c->number, at.buffer, at.offset, n};
         if (mpi_remote_send(c->devices[i]->remote, &head, NULL, 0) != GGML_STATUS_SUCCESS) {
-            mpi_remote_defer_error(c->devices[i]->remote, "a sum could not be asked for");
+            mpi_remote_defer_error(c->devices[i]->remote, "cannot request a sum");
         }
     }
     return true;

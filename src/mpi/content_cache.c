@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// content_cache.c: contents of tensors in a folder, each in a file named by its hash, so that weights travel once. Files are checked when
-// they are read: a broken one is as good as none.
+// content_cache.c: stores contents of tensors in a folder, each in a file named by its hash, so that weights are sent only once. A
+// file is checked when it is read; a damaged file counts as missing.
 
 #include "mpi/worker.h"
 
@@ -27,7 +27,7 @@ static bool path_of(const char *folder, const uint8_t hash[16], const char *end,
 
 bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, size_t size) {
     char path[4096];
-    uint8_t is[16];
+    uint8_t actual[16];
     FILE *file = folder != NULL && path_of(folder, hash, "", path, sizeof path) ? fopen(path, "rb") : NULL;
     if (file == NULL) {
         return false;
@@ -35,8 +35,8 @@ bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, siz
     bool ok = fread(bytes, 1, size, file) == size && getc(file) == EOF;
     fclose(file);
     if (ok) {
-        mpi_hash(bytes, size, is);
-        ok = memcmp(is, hash, sizeof is) == 0;
+        mpi_hash(bytes, size, actual);
+        ok = memcmp(actual, hash, sizeof actual) == 0;
     }
     return ok;
 }

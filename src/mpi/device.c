@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device.c: a device of another rank's face towards ggml. Whatever it is there, here it has memory of its own that is reached by
-// copies, which is what ggml's type GPU says: programs give such devices layers of a model. The description tells what it is.
+// device.c: presents a device of another rank as a ggml device. Whatever its type is there, here its memory is separate and
+// accessed by copies. This corresponds to ggml's type GPU, and programs place layers of a model on GPUs. The description names the
+// actual device.
 
 #include "mpi/remote.h"
 
@@ -59,10 +60,10 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
     return buft == &device_of(dev)->buft;
 }
 
-// ---- questions about ops, each asked once ----
+// ---- cache of supports_op answers ----
 
 struct mpi_supports_op_cache {
-    uint64_t key[2]; // hash of the op and its sources without their places; 0, 0: free
+    uint64_t key[2]; // hash of the op and its sources without addresses; 0, 0: free
     uint64_t size;
     bool is_supported;
 };
@@ -76,10 +77,10 @@ static struct mpi_supports_op_cache *supports_op_cache_slot(
     return &table[at];
 }
 
-// A program that runs for long asks about ever new shapes: a full table of this size starts again empty.
+// A program that runs for a long time asks about ever new shapes. A full table of this size is cleared.
 #define N_ASKED_CAP_MAX ((size_t) 1 << 17)
 
-// False: out of memory; then every question goes over the wire.
+// Returns false if out of memory; every query is then sent to the worker.
 static bool supports_op_cache_grow(struct mpi_device *d) {
     if (2 * (d->n_asked + 1) <= d->n_asked_cap) {
         return true;
@@ -120,19 +121,18 @@ static bool device_ask(struct mpi_device *d, struct mpi_supports_op_cache *answe
 
 bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size) {
     struct mpi_supports_op_cache answer = {0};
-    struct ggml_tensor *node[] = {(struct ggml_tensor *) (uintptr_t) op}; // which is only read
+    struct ggml_tensor *node[] = {(struct ggml_tensor *) (uintptr_t) op}; // only read
     pthread_mutex_lock(&d->ask_lock);
     if (mpi_wire_write(&d->asking, node, 1, NULL, NULL) == GGML_STATUS_SUCCESS) {
         uint8_t hash[16];
         mpi_hash(d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0], hash);
         memcpy(answer.key, hash, sizeof hash);
-        const bool has_room = supports_op_cache_grow(d);
-        struct mpi_supports_op_cache *graph_cache =
-            has_room ? supports_op_cache_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
-        if (has_room && (graph_cache->key[0] != 0 || graph_cache->key[1] != 0)) {
-            answer = *graph_cache;
-        } else if (!mpi_queue_is_lost(d->remote->queue, d->remote->rank) && device_ask(d, &answer) && has_room) {
-            *graph_cache = answer;
+        const bool is_cached = supports_op_cache_grow(d);
+        struct mpi_supports_op_cache *slot = is_cached ? supports_op_cache_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
+        if (is_cached && (slot->key[0] != 0 || slot->key[1] != 0)) {
+            answer = *slot;
+        } else if (!mpi_queue_is_lost(d->remote->queue, d->remote->rank) && device_ask(d, &answer) && is_cached) {
+            *slot = answer;
             d->n_asked++;
         }
     }
@@ -143,13 +143,14 @@ bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *
 
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     size_t size;
-    if (op == NULL || (berth_op_shape_holds != NULL && !berth_op_shape_holds(op))) { // without it the worker alone decides
+    // Without this function (ggml's own base library), only the worker decides.
+    if (op == NULL || (berth_op_shape_holds != NULL && !berth_op_shape_holds(op))) {
         return false;
     }
     return mpi_op_is_empty(op->op) || mpi_device_ask(device_of(dev), op, &size);
 }
 
-// ---- the table ----
+// ---- function table ----
 
 static const struct ggml_backend_device_i device_iface = {
     .get_name = dev_name,

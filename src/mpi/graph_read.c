@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// graph_read.c: a graph of bytes that may be anything. What is not checked here is not relied on: types and ops are known ones,
-// sources stand before what reads them, each tensor lies in a buffer of the device with all its bytes, aligned for its numbers,
-// and each node has the shapes that its op requires (berth_op_shape_holds).
+// graph_read.c: reads a graph from bytes that may contain anything. It checks everything that later code relies on: types and ops
+// are known, sources come before their readers, and each tensor is completely inside a buffer of the device and aligned for its
+// type. Each node has the shapes that its op requires (berth_op_shape_holds).
 
 #include "mpi/wire.h"
 
@@ -11,7 +11,7 @@
 
 #define TENSORS_MAX ((size_t) 1 << 20)
 
-// What its numbers are loaded as.
+// Returns the alignment with which kernels load elements of the type.
 static size_t alignment_of(enum ggml_type type) {
     const size_t size = ggml_type_size(type);
     if (ggml_blck_size(type) == 1) {
@@ -25,69 +25,69 @@ static size_t alignment_of(enum ggml_type type) {
 
 struct reading {
     const struct mpi_wire_memory *memory;
-    struct ggml_tensor **tensors; // those read so far
+    struct ggml_tensor **tensors; // tensors read so far
     struct berth_span_reserve room;
     char *why;
-    size_t why_size, i; // the tensor that is being read
+    size_t why_size, i; // i: index of the current tensor
 };
 
-static bool reading_refuse(struct reading *r, const char *what, long long number) {
+static bool reading_reject(struct reading *r, const char *what, long long number) {
     snprintf(r->why, r->why_size, "tensor %zu: %s (%lld)", r->i, what, number);
     return false;
 }
 
-static bool header_is_sound(struct reading *r, const struct mpi_wire_tensor *w) {
+static bool header_check(struct reading *r, const struct mpi_wire_tensor *w) {
     if (w->type >= GGML_TYPE_COUNT || ggml_blck_size((enum ggml_type) w->type) <= 0 ||
         ggml_type_size((enum ggml_type) w->type) == 0) {
-        return reading_refuse(r, "there is no such type", w->type);
+        return reading_reject(r, "unknown type", w->type);
     }
     if (w->op >= GGML_OP_COUNT || w->flags > 31 || w->is_node > 1) {
-        return reading_refuse(r, "there is no such op, flag or node", w->op);
+        return reading_reject(r, "unknown op, flag or node mark", w->op);
     }
     const size_t align = alignment_of((enum ggml_type) w->type);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (w->ne[i] < 0 || w->ne[i] > (int64_t) 1 << 40 || w->nb[i] > (uint64_t) 1 << 46 || w->nb[i] % align != 0) {
-            return reading_refuse(r, "an extent or a stride is out of bounds", i);
+            return reading_reject(r, "an extent or a stride is out of range", i);
         }
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (w->src[i] > r->i) {
-            return reading_refuse(r, "a source comes after what reads it", w->src[i]);
+            return reading_reject(r, "a source comes after its reader", w->src[i]);
         }
     }
     return true;
 }
 
-static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_tensor *t) {
+static bool memory_check(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_tensor *t) {
     if (r->memory == NULL || w->buffer == 0) {
         return true;
     }
     const size_t id = w->buffer - 1;
     const struct mpi_wire_buffer *in = id < r->memory->n ? &r->memory->buffers[id] : NULL;
     if (in == NULL || in->buffer == NULL || in->device != r->memory->device) {
-        return reading_refuse(r, "there is no such buffer", (long long) id);
+        return reading_reject(r, "unknown buffer", (long long) id);
     }
     ggml_backend_buffer_t buffer = in->buffer;
     if (w->offset > ggml_backend_buffer_get_size(buffer) || w->offset % alignment_of(t->type) != 0) {
-        return reading_refuse(r, "its offset is none of its buffer", (long long) w->offset);
+        return reading_reject(r, "its offset is outside its buffer or not aligned", (long long) w->offset);
     }
     char *base = ggml_backend_buffer_get_base(buffer);
     t->buffer = buffer;
-    t->data = base != NULL ? base + w->offset : NULL; // a buffer of no bytes may lie nowhere
+    t->data = base != NULL ? base + w->offset : NULL; // a buffer of 0 bytes may have no address
     const enum berth_span_fault fault = berth_span_check(&r->room, t);
-    return fault <= BERTH_SPAN_EMPTY || reading_refuse(r, "its bytes do not lie in its buffer", fault);
+    return fault <= BERTH_SPAN_EMPTY || reading_reject(r, "its bytes are not inside its buffer", fault);
 }
 
-// Elements along a dimension, blocks along the first.
+// Returns the elements along a dimension; along the first, the blocks.
 static size_t count_of(const struct ggml_tensor *t, int i) {
     return (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
 }
 
-#define SHARED_MAX ((size_t) 1 << 30) // bytes that elements of a source would take which lie on each other
+#define SHARED_MAX ((size_t) 1 << 30) // limit of bytes for a source whose elements overlap
 
-// Has it as many bytes as its elements take, or as `otherwise`? One whose strides let them lie on each other can be of any
-// length.
-static bool is_spread(const struct ggml_tensor *t, size_t otherwise) {
+// Returns true if the tensor spans at least the bytes of its elements, or if these are at most `otherwise`. With overlapping
+// strides, a few bytes can stand for any number of elements.
+static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise) {
     size_t size = ggml_type_size(t->type);
     bool has_wrapped = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -100,7 +100,8 @@ static bool is_spread(const struct ggml_tensor *t, size_t otherwise) {
     return !has_wrapped && (size <= otherwise || size <= berth_span(t));
 }
 
-// The bytes from the first on, in a ring of so many, among which all elements are: steps of whole rings lead nowhere.
+// Returns the bytes from the first element on that hold all elements, counted modulo `ring`. Strides that are multiples of `ring`
+// add nothing.
 static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     size_t size = ggml_type_size(t->type);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -109,9 +110,9 @@ static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     return size;
 }
 
-// Do they lie side by side, as columns or heads of one matrix do? Then it shows in a ring that is as long as one of the steps of
-// t. Both have elements, and their spans were found to be no longer than their buffer.
-static bool is_async_move(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
+// Returns true if a and b are interleaved without overlap, as columns or heads of one matrix. This shows modulo one of the strides
+// of t. Both have elements, and their spans are known to be inside their buffer.
+static bool is_interleaved(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
     bool any = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (count_of(t, i) > 1 && t->nb[i] > 0) {
@@ -133,19 +134,19 @@ static bool is_same_layout(const struct ggml_tensor *a, const struct ggml_tensor
     return is_same || (ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
 }
 
-// Kernels read a source and write a node as if they were apart, or the same elements. Addresses are of one buffer each: a device
-// may give the same to several.
-static bool is_across(const struct ggml_tensor *node, const struct ggml_tensor *src) {
+// Returns true if a node and its source overlap in different elements. Kernels assume that both are separate or have the same
+// elements. Only addresses in the same buffer are compared, because a device may use the same addresses in several buffers.
+static bool overlaps_source(const struct ggml_tensor *node, const struct ggml_tensor *src) {
     const struct ggml_tensor *a = (uintptr_t) node->data <= (uintptr_t) src->data ? node : src, *b = a == node ? src : node;
     const size_t size = berth_span(a), b_size = berth_span(b), gap = (uintptr_t) b->data - (uintptr_t) a->data;
     if (a->buffer != b->buffer || b_size == 0 || size <= gap || (gap == 0 && is_same_layout(a, b))) {
         return false;
     }
-    return gap == 0 || !(is_async_move(a, a, b) || is_async_move(b, a, b));
+    return gap == 0 || !(is_interleaved(a, a, b) || is_interleaved(b, a, b));
 }
 
-// Who is computed lies in memory, as all it reads.
-static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
+// A node that is computed must be in memory, as must its sources.
+static bool node_check(struct reading *r, const struct ggml_tensor *t) {
     if (mpi_op_is_empty(t->op)) {
         return true;
     }
@@ -154,29 +155,29 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
         has_memory &= t->src[i] == NULL || t->src[i]->data != NULL;
     }
     if (r->memory != NULL && !has_memory) {
-        return reading_refuse(r, "it or a source has no memory", t->op);
+        return reading_reject(r, "the node or a source has no memory", t->op);
     }
     if (berth_op_shape_holds == NULL || !berth_op_shape_holds(t)) {
-        return reading_refuse(r, "its shape is none of its op's", t->op);
+        return reading_reject(r, "its shapes violate the rules of its op", t->op);
     }
-    if (!is_spread(t, 0)) {
-        return reading_refuse(r, "its elements lie on each other", t->op);
+    if (!has_separate_elements(t, 0)) {
+        return reading_reject(r, "its elements overlap", t->op);
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (t->src[i] != NULL && !is_spread(t->src[i], SHARED_MAX)) { // one op would take for ever
-            return reading_refuse(r, "so many elements lie on each other in source", i);
+        if (t->src[i] != NULL && !has_separate_elements(t->src[i], SHARED_MAX)) { // one op would take too long
+            return reading_reject(r, "too many elements overlap in source", i);
         }
     }
     for (int i = 0; i < GGML_MAX_SRC && t->data != NULL; i++) {
-        if (t->src[i] != NULL && is_across(t, t->src[i])) {
-            return reading_refuse(r, "it lies across a source, number", i);
+        if (t->src[i] != NULL && overlaps_source(t, t->src[i])) {
+            return reading_reject(r, "it overlaps other elements of source", i);
         }
     }
     return true;
 }
 
 static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_context *ctx, struct ggml_cgraph *graph) {
-    if (!header_is_sound(r, w)) {
+    if (!header_check(r, w)) {
         return false;
     }
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, (enum ggml_type) w->type, 0);
@@ -191,19 +192,19 @@ static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, stru
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         t->src[i] = w->src[i] > 0 ? r->tensors[w->src[i] - 1] : NULL;
     }
-    if (!memory_is_sound(r, w, t)) {
+    if (!memory_check(r, w, t)) {
         return false;
     }
     if (!w->is_node) {
-        return t->op == GGML_OP_NONE || reading_refuse(r, "it is no node and has an op", t->op);
+        return t->op == GGML_OP_NONE || reading_reject(r, "it is not a node but has an op", t->op);
     }
-    if (!node_is_sound(r, t)) {
+    if (!node_check(r, t)) {
         return false;
     }
     const int32_t flags = t->flags;
     if (t->op != GGML_OP_NONE) {
         ggml_build_forward_expand(graph, t);
-        t->flags = flags; // a node that is not to be computed is not
+        t->flags = flags; // ggml_build_forward_expand sets the compute flag, which this node may lack
     }
     return true;
 }
@@ -212,7 +213,7 @@ struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct 
     struct ggml_cgraph **graph, char *why, size_t why_size) {
     const size_t n = size / sizeof(struct mpi_wire_tensor);
     if (n == 0 || n * sizeof(struct mpi_wire_tensor) != size || n > TENSORS_MAX) {
-        snprintf(why, why_size, "%zu bytes are no graph", size);
+        snprintf(why, why_size, "%zu bytes are not a valid graph", size);
         return NULL;
     }
     struct reading r = {.memory = memory, .why = why, .why_size = why_size};

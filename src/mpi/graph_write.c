@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// graph_write.c: a graph as an array of tensors, each after what it reads. Views are told by where they lie, not by what they
-// look at. O(nodes); repeated graphs give the same bytes.
+// graph_write.c: writes a graph as an array of tensors, each after its sources. A view is described by its address, not by its
+// source. The cost is O(nodes). Equal graphs give equal bytes.
 
 #include "mpi/wire.h"
 
@@ -14,12 +14,12 @@ static size_t slot_of(const struct mpi_wire_graph *g, const struct ggml_tensor *
     return at;
 }
 
-static bool array_grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, size_t elem_size) {
-    if (n_want <= *n_cap) {
+static bool array_grow(void **p, size_t *n_cap, size_t n_min, size_t n_used, size_t elem_size) {
+    if (n_min <= *n_cap) {
         return true;
     }
     size_t size;
-    void *grown = berth_mul_ok(n_want + n_want / 2, elem_size, &size) ? shim_malloc(size) : NULL;
+    void *grown = berth_mul_ok(n_min + n_min / 2, elem_size, &size) ? shim_malloc(size) : NULL;
     if (grown == NULL) {
         return false;
     }
@@ -28,11 +28,11 @@ static bool array_grow(void **p, size_t *n_cap, size_t n_want, size_t n_used, si
     }
     shim_free(*p);
     *p = grown;
-    *n_cap = n_want + n_want / 2;
+    *n_cap = n_min + n_min / 2;
     return true;
 }
 
-// Room for every node and all it reads; the table is never more than half full.
+// Reserves entries for every node and all its sources. The table is at most half full.
 static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     const size_t n_most = (size_t) n_nodes * (1 + GGML_MAX_SRC);
     size_t n_keys = 64;
@@ -54,7 +54,7 @@ static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     return true;
 }
 
-// *index = where it stands + 1. Padding between fields there is none, so equal tensors are equal bytes.
+// *index = position of the tensor + 1. The struct has no padding between fields, so equal tensors give equal bytes.
 static enum ggml_status tensor_add(
     struct mpi_wire_graph *g, const struct ggml_tensor *t, bool is_node, mpi_place_of place, const void *user, uint32_t *index) {
     const size_t slot = slot_of(g, t);
@@ -70,7 +70,7 @@ static enum ggml_status tensor_add(
     if (place != NULL && t->data != NULL) {
         if (!place(user, t, &buffer, &w.offset)) {
             return shim_error(
-                GGML_STATUS_FAILED, "MPI: tensor '%s' does not lie in memory of the device that computes with it", t->name);
+                GGML_STATUS_FAILED, "MPI: tensor '%s' is not in the memory of the device that computes the graph", t->name);
         }
         w.buffer = buffer + 1;
     }
@@ -84,7 +84,7 @@ static enum ggml_status tensor_add(
     for (int i = 0; is_node && i < GGML_MAX_SRC; i++) {
         if (t->src[i] != NULL) {
             const enum ggml_status status =
-                tensor_add(g, t->src[i], false, place, user, &w.src[i]); // one level: leaves read nothing
+                tensor_add(g, t->src[i], false, place, user, &w.src[i]); // recursion of one level: sources are written as leafs
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }
@@ -93,7 +93,7 @@ static enum ggml_status tensor_add(
     if (!array_grow((void **) &g->tensors, &g->n_cap, g->n + 1, g->n, sizeof g->tensors[0])) {
         return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of more than %zu tensors", g->n);
     }
-    const size_t at = slot_of(g, t); // the sources have moved in
+    const size_t at = slot_of(g, t); // adding the sources may have changed the slot
     g->tensors[g->n] = w;
     *index = (uint32_t) ++g->n;
     g->keys[at] = t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: the two functions by which the library is loaded at run time. Only in the library: backends in one program would clash
-// over the names.
+// load.c: the two functions by which ggml loads the library at run time. They are only in the shared library: several backends
+// linked into one program would define them twice.
 
 #include "mpi/remote.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// queue.c: see queue.h. One lock; every waiter polls, if no other thread does, so there is no thread that the others depend on.
+// message_queue.c: implements message_queue.h. There is one lock. Every waiting thread polls the transport if no other thread does,
+// so no thread depends on another.
 
 #include "mpi/message_queue.h"
 
@@ -14,14 +15,14 @@
 
 #define TIMEOUT_DEFAULT 10            // seconds
 #define STALL_DEFAULT 60              // seconds in one op
-#define UNSENT_MAX ((size_t) 1 << 20) // bytes on their way to a rank before a sender waits
-#define KEPT_SOON ((size_t) 1 << 20)  // where nobody does
-#define LOOK_EVERY (MPI_SECOND / 20)  // at a process
-#define SPIN_FOR (MPI_SECOND / 5000)  // before a waiter sleeps between its looks
-#define SLEEP_FIRST 20000             // nanoseconds; longer and longer
+#define UNSENT_MAX ((size_t) 1 << 20) // bytes to a rank that are not sent yet; above it, a sender waits
+#define KEPT_SOON ((size_t) 1 << 20)  // bytes of kept messages up to which messages are received although no thread waits
+#define LOOK_EVERY (MPI_SECOND / 20)  // interval between checks whether a process exists
+#define SPIN_FOR (MPI_SECOND / 5000)  // time that a waiting thread spins before it sleeps between polls
+#define SLEEP_FIRST 20000             // nanoseconds; grows up to SLEEP_MAX
 #define SLEEP_MAX 500000
-#define AWAIT_MAX (MPI_SECOND / 100) // for the one who is in the transport, at a time
-#define NOTED_MAX (MPI_SECOND / 10)  // of the time between two looks that counts: this process may have been stopped
+#define AWAIT_MAX (MPI_SECOND / 100) // longest single wait for the thread in the transport
+#define NOTED_MAX (MPI_SECOND / 10) // largest part of the time between two checks that counts: this process may have been stopped
 
 static int64_t seconds_of(const char *name, int64_t otherwise) {
     const char *text = getenv(name);
@@ -43,15 +44,15 @@ bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) {
     }
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // mpi_now's
-    pthread_cond_init(&m->came_out, &attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // the clock of mpi_now
+    pthread_cond_init(&m->transport_left, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&m->lock, NULL);
     m->end = &m->first;
     m->polled = mpi_now();
-    m->emptied = m->polled;
+    m->drained = m->polled;
     for (int i = 0; i < t->size; i++) {
-        m->peers[i].heard = m->polled;
+        m->peers[i].last_heard = m->polled;
     }
     return true;
 }
@@ -65,75 +66,76 @@ void mpi_item_free(struct mpi_queue_item *item) {
 
 static void peer_lose(struct mpi_queue *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
-// ---- the transport, for one thread at a time; these are called under the lock ----
+// ---- transport: one thread at a time. These functions are called with the lock held ----
 
-// How long the one within has been there, as others have seen it.
-static void link_note(struct mpi_queue *m) {
+// Measures how long a thread has been in the transport. If it exceeds the timeout, all ranks are lost.
+static void transport_check(struct mpi_queue *m) {
     const int64_t now = mpi_now(), passed = now - m->noted;
-    const bool is_same = m->is_inside && m->n_noted == m->n_entered;
+    const bool is_same = m->is_in_transport && m->n_noted == m->n_entered;
     m->inside_for = is_same ? m->inside_for + min_i64(passed, NOTED_MAX) : 0;
     m->n_noted = m->n_entered;
     m->noted = now;
     for (int i = 0; m->inside_for > m->timeout && i < m->t.size; i++) {
         if (i != m->t.rank) {
-            peer_lose(m, i, "MPI has not come back from a call for %.1f s", (double) m->inside_for / 1e9);
+            peer_lose(m, i, "an MPI call has not returned for %.1f s", (double) m->inside_for / 1e9);
         }
     }
 }
 
-// Whether nobody is within, now or soon: it is a moment, but for one that does not come back.
-static bool link_is_free(struct mpi_queue *m) {
-    if (m->is_inside) {
+// Returns true if no thread is in the transport, after a short wait. The wait is long only if an MPI call does not return.
+static bool transport_is_free(struct mpi_queue *m) {
+    if (m->is_in_transport) {
         const int64_t end = mpi_now() + AWAIT_MAX;
         const struct timespec until = {.tv_sec = (time_t) (end / MPI_SECOND), .tv_nsec = (long) (end % MPI_SECOND)};
-        link_note(m);
-        m->n_outside++;
-        for (int rc = 0; m->is_inside && rc == 0;) {
-            rc = pthread_cond_timedwait(&m->came_out, &m->lock, &until);
+        transport_check(m);
+        m->n_waiting++;
+        for (int rc = 0; m->is_in_transport && rc == 0;) {
+            rc = pthread_cond_timedwait(&m->transport_left, &m->lock, &until);
         }
-        m->n_outside--;
-        link_note(m);
+        m->n_waiting--;
+        transport_check(m);
     }
-    return !m->is_inside;
+    return !m->is_in_transport;
 }
 
-// True: this thread is within, and the lock is free. False: another one is, or it is closed, and nothing is sent or taken in.
-static bool link_enter(struct mpi_queue *m) {
-    if (!link_is_free(m) || m->is_closed) {
+// Returns true if this thread may use the transport; the lock is released then. Returns false if another thread is in it or it is
+// closed.
+static bool transport_enter(struct mpi_queue *m) {
+    if (!transport_is_free(m) || m->is_closed) {
         return false;
     }
-    m->is_inside = true;
+    m->is_in_transport = true;
     m->n_entered++;
     pthread_mutex_unlock(&m->lock);
     return true;
 }
 
-static void link_leave(struct mpi_queue *m) {
+static void transport_leave(struct mpi_queue *m) {
     pthread_mutex_lock(&m->lock);
-    m->is_inside = false;
-    if (m->n_outside > 0) {
-        pthread_cond_broadcast(&m->came_out);
+    m->is_in_transport = false;
+    if (m->n_waiting > 0) {
+        pthread_cond_broadcast(&m->transport_left);
     }
 }
 
-// Until nobody is within. False: the one who is does not come back.
-static bool link_wait(struct mpi_queue *m) {
-    while (!link_is_free(m) && m->inside_for <= m->timeout) {
+// Waits until no thread is in the transport. Returns false if the thread in it does not return.
+static bool transport_wait(struct mpi_queue *m) {
+    while (!transport_is_free(m) && m->inside_for <= m->timeout) {
     }
-    return !m->is_inside;
+    return !m->is_in_transport;
 }
 
 int64_t mpi_queue_inside_for(struct mpi_queue *m) {
     pthread_mutex_lock(&m->lock);
-    link_note(m);
+    transport_check(m);
     const int64_t time = m->inside_for;
     pthread_mutex_unlock(&m->lock);
     return time;
 }
 
-// ---- from the first word to the last ----
+// ---- close ----
 
-static void drop_kept(struct mpi_queue *m) {
+static void items_drop(struct mpi_queue *m) {
     for (struct mpi_queue_item *item = m->first, *next; item != NULL; item = next) {
         next = item->next;
         mpi_item_free(item);
@@ -145,14 +147,14 @@ static void drop_kept(struct mpi_queue *m) {
 
 void mpi_queue_close(struct mpi_queue *m, bool all) {
     pthread_mutex_lock(&m->lock);
-    drop_kept(m);
+    items_drop(m);
     for (int i = 0; i < m->t.size; i++) {
         if (i != m->t.rank) {
-            peer_lose(m, i, "the ranks have parted");
+            peer_lose(m, i, "the ranks have disconnected");
         }
     }
     m->is_closed = true;
-    const bool is_out = link_wait(m);
+    const bool is_out = transport_wait(m);
     pthread_mutex_unlock(&m->lock);
     m->t.close(&m->t, all && is_out);
 }
@@ -160,11 +162,11 @@ void mpi_queue_close(struct mpi_queue *m, bool all) {
 void mpi_queue_fini(struct mpi_queue *m, bool all) {
     mpi_queue_close(m, all);
     shim_free(m->peers);
-    pthread_cond_destroy(&m->came_out);
+    pthread_cond_destroy(&m->transport_left);
     pthread_mutex_destroy(&m->lock);
 }
 
-// ---- under the lock ----
+// ---- state of the ranks, with the lock held ----
 
 static void lose_v(struct mpi_queue *m, int rank, const char *fmt, va_list args) {
     struct mpi_peer *p = &m->peers[rank];
@@ -181,8 +183,8 @@ static void peer_lose(struct mpi_queue *m, int rank, const char *fmt, ...) {
     va_end(args);
 }
 
-// Two signs of life with the same steps: nothing was done between them.
-static void note_steps(struct mpi_queue *m, struct mpi_peer *p, const struct mpi_head *head) {
+// Two keep-alive messages with the same number of steps mean that the rank did nothing in between.
+static void steps_update(struct mpi_queue *m, struct mpi_peer *p, const struct mpi_head *head) {
     if (head->b != 0 && head->a == p->n_steps && p->moved != 0) {
         p->stuck = p->moved;
     } else {
@@ -192,7 +194,7 @@ static void note_steps(struct mpi_queue *m, struct mpi_peer *p, const struct mpi
     }
 }
 
-// What it sends from now on would be taken for what is missing.
+// A message of the rank is lost. Later messages of the rank must not be taken for it, so they are dropped.
 static void message_lose(struct mpi_queue *m, const struct mpi_message *message, const char *why) {
     m->peers[message->from].has_gap = true;
     if (why != NULL) {
@@ -202,8 +204,8 @@ static void message_lose(struct mpi_queue *m, const struct mpi_message *message,
     }
 }
 
-// Keeps the letter, or does what it says.
-static void take_in(struct mpi_queue *m, struct mpi_message *message) {
+// Keeps the message in the queue, or handles it at once.
+static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     struct mpi_head head = {0};
     if (message->bytes == NULL && message->from >= 0 && message->from < m->t.size) {
         message_lose(m, message, m->t.why);
@@ -211,23 +213,23 @@ static void take_in(struct mpi_queue *m, struct mpi_message *message) {
     }
     if (message->from < 0 || message->from >= m->t.size || message->size < sizeof head || message->size > MPI_MESSAGE_MAX) {
         if (message->from >= 0 && message->from < m->t.size) {
-            peer_lose(m, message->from, "it sent %zu bytes, which is no message", message->size);
+            peer_lose(m, message->from, "it sent %zu bytes, which is not a valid message", message->size);
         }
         shim_free(message->bytes);
         return;
     }
     memcpy(&head, message->bytes, sizeof head);
     struct mpi_peer *p = &m->peers[message->from];
-    p->heard = m->polled;
+    p->last_heard = m->polled;
     if (head.kind == MPI_BYE) {
         p->has_left = true;
     } else if (head.kind == MPI_ALIVE) {
-        note_steps(m, p, &head);
+        steps_update(m, p, &head);
     }
-    const bool is_asked_for = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted && !p->has_gap;
-    struct mpi_queue_item *item = is_asked_for ? shim_malloc(sizeof *item) : NULL;
+    const bool is_kept = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted && !p->has_gap;
+    struct mpi_queue_item *item = is_kept ? shim_malloc(sizeof *item) : NULL;
     if (item == NULL) {
-        if (is_asked_for) {
+        if (is_kept) {
             message_lose(m, message, NULL);
         }
         shim_free(message->bytes);
@@ -242,48 +244,49 @@ static void take_in(struct mpi_queue *m, struct mpi_message *message) {
     m->traffic.data_received += head.kind == MPI_PART || head.kind == MPI_TENSOR ? message->size - sizeof head : 0;
 }
 
-// Nobody is to be blamed for what this process has not taken in: it was stopped or busy, or nobody wanted what came, and signs of
-// life may be behind that.
-static void excuse_all(struct mpi_queue *m) {
+// Resets all timeouts, because this process did not receive messages for a while: it was stopped or busy, or the queue was full.
+// Keep-alive messages may be waiting in the transport.
+static void timeouts_reset(struct mpi_queue *m) {
     for (int i = 0; i < m->t.size; i++) {
-        m->peers[i].heard = m->polled;
+        m->peers[i].last_heard = m->polled;
         m->peers[i].moved = m->peers[i].stuck = 0;
     }
 }
 
-// Takes in what has come, as far as there is room; if somebody waits for it, a message at least. False: another thread is at it.
-static bool queue_poll(struct mpi_queue *m, bool is_wanted) {
-    if (!link_is_free(m)) {
+// Receives messages as far as the queue has capacity; if a thread waits (is_wanted), at least one. Returns false if another thread
+// is polling.
+static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
+    if (!transport_is_free(m)) {
         return false;
     }
     m->polled = mpi_now();
     if (m->is_closed) {
-        m->emptied = m->polled;
+        m->drained = m->polled;
         return true;
     }
-    if (m->polled - m->emptied > min_i64(m->timeout / 2, MPI_SECOND)) {
-        excuse_all(m);
+    if (m->polled - m->drained > min_i64(m->timeout / 2, MPI_SECOND)) {
+        timeouts_reset(m);
     }
-    size_t limit = is_wanted ? MPI_KEPT_MAX : KEPT_SOON, size = 0;
+    size_t limit = is_waited_for ? MPI_KEPT_MAX : KEPT_SOON, size = 0;
     while (m->kept_size < limit && size < KEPT_SOON) {
         struct mpi_message message;
-        if (!link_enter(m)) { // it was closed meanwhile
+        if (!transport_enter(m)) { // closed in the meantime
             break;
         }
         const bool found = m->t.receive(&m->t, &message);
-        link_leave(m);
+        transport_leave(m);
         if (!found) {
-            m->emptied = m->polled;
+            m->drained = m->polled;
             break;
         }
         limit = KEPT_SOON;
-        size += message.size; // what is thrown away takes no room, but time
-        take_in(m, &message);
+        size += message.size; // dropped messages take no memory, but time
+        message_accept(m, &message);
     }
     return true;
 }
 
-// A process that has ended but was not waited for by its parent has no memory any more, and so no maps.
+// A zombie process counts as gone: it has ended, but its parent has not waited for it.
 bool mpi_pid_is_gone(int pid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -300,26 +303,26 @@ bool mpi_pid_is_gone(int pid) {
 
 static bool is_lost(struct mpi_queue *m, int rank) {
     struct mpi_peer *p = &m->peers[rank];
-    if (m->is_inside) {
-        link_note(m);
+    if (m->is_in_transport) {
+        transport_check(m);
     }
     if (p->is_lost || rank == m->t.rank) {
         return p->is_lost;
     }
     if (p->has_left) {
         peer_lose(m, rank, "it has ended");
-    } else if (m->polled - p->heard > m->timeout) {
-        peer_lose(m, rank, "nothing was heard of it for %.1f s", (double) (m->polled - p->heard) / 1e9);
+    } else if (m->polled - p->last_heard > m->timeout) {
+        peer_lose(m, rank, "it has sent nothing for %.1f s", (double) (m->polled - p->last_heard) / 1e9);
     } else if (p->stuck != 0 && m->polled - p->stuck > m->stall) {
-        peer_lose(m, rank, "it lives, and has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
+        peer_lose(m, rank, "it is alive, but has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         if (mpi_pid_is_gone(p->pid)) {
-            bool is_at_it = true; // its last words
+            bool has_polled = true; // receive its last messages first
             do {
-                is_at_it = queue_poll(m, true);
-            } while (is_at_it && m->emptied != m->polled && m->kept_size < MPI_KEPT_MAX);
-            if (is_at_it) { // otherwise at the next look
-                peer_lose(m, rank, "its process %d is gone", p->pid);
+                has_polled = queue_poll(m, true);
+            } while (has_polled && m->drained != m->polled && m->kept_size < MPI_KEPT_MAX);
+            if (has_polled) { // otherwise at the next check
+                peer_lose(m, rank, "its process %d has ended", p->pid);
             }
         } else {
             p->asked = m->polled;
@@ -339,7 +342,7 @@ static struct mpi_queue_item *unlink_item(struct mpi_queue *m, struct mpi_queue_
     return item;
 }
 
-// kind MPI_COMMAND: any command, whatever its id.
+// kind MPI_COMMAND: finds any command, with any id.
 static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) {
     for (struct mpi_queue_item **at = &m->first; *at != NULL; at = &(*at)->next) {
         const struct mpi_head *head = mpi_head_of(*at);
@@ -351,33 +354,33 @@ static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t 
     return NULL;
 }
 
-// ---- waiting ----
+// ---- wait ----
 
 struct waiting {
     int64_t since, sleep;
-    int64_t stuffed; // since when nothing more could be taken in; 0: there was room
+    int64_t full_since; // since when the queue has been full; 0: it has capacity
 };
 
-// A look of one that waits.
+// Polls once for a waiting thread.
 static void waiting_poll(struct mpi_queue *m, struct waiting *w) {
     if (m->kept_size < MPI_KEPT_MAX) {
-        w->stuffed = 0;
-    } else if (w->stuffed == 0) {
-        w->stuffed = mpi_now();
+        w->full_since = 0;
+    } else if (w->full_since == 0) {
+        w->full_since = mpi_now();
     }
     queue_poll(m, true);
 }
 
-// Whether this one waits for that rank to no end: what nobody asks for keeps all else from being taken in.
-static bool is_in_vain(struct mpi_queue *m, int rank, struct waiting *w) {
-    if (!is_lost(m, rank) && w->stuffed != 0 && m->polled - w->stuffed > m->stall) {
-        peer_lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
-            (double) (m->polled - w->stuffed) / 1e9, m->kept_size);
+// Returns true if waiting for the rank is pointless: it is lost, or the queue has been full of unrequested messages for too long.
+static bool wait_is_pointless(struct mpi_queue *m, int rank, struct waiting *w) {
+    if (!is_lost(m, rank) && w->full_since != 0 && m->polled - w->full_since > m->stall) {
+        peer_lose(m, rank, "no message could be received for %.1f s, because %zu bytes of messages are not requested",
+            (double) (m->polled - w->full_since) / 1e9, m->kept_size);
     }
     return m->peers[rank].is_lost;
 }
 
-// Between two looks: others run first, then longer and longer.
+// Yields at first, then sleeps for increasing times between polls.
 static void waiting_sleep(struct waiting *w) {
     const int64_t now = mpi_now();
     if (w->since == 0) {
@@ -406,7 +409,7 @@ static struct mpi_queue_item *wait_for(struct mpi_queue *m, int from, uint32_t k
             waiting_poll(m, &w);
             item = item_find(m, from, kind, id);
         }
-        if (item == NULL && is_in_vain(m, from, &w)) { // which may have polled
+        if (item == NULL && wait_is_pointless(m, from, &w)) { // wait_is_pointless may have polled
             item = item_find(m, from, kind, id);
             lost = item == NULL;
         }
@@ -433,12 +436,12 @@ struct mpi_queue_item *mpi_queue_hello(struct mpi_queue *m, int from) {
     return wait_for(m, from, MPI_HELLO, 0);
 }
 
-// ---- sending ----
+// ---- send ----
 
 enum sent { SENT, BUSY, FULL, REFUSED };
 
-// Within the transport.
-static enum sent hand_over(
+// Called inside the transport.
+static enum sent transport_send(
     struct mpi_queue *m, int to, size_t unsent_max, const struct mpi_head *head, const void *body, size_t size) {
     m->t.why = NULL;
     if (m->t.unsent(&m->t, to) > unsent_max) {
@@ -459,15 +462,15 @@ static enum sent hand_over(
     return SENT;
 }
 
-// Under the lock, which is free meanwhile. BUSY: another thread is in the transport; FULL: more than so much is on its way to
-// there; REFUSED: as the transport says.
+// Called with the lock held; the lock is released during the call. BUSY: another thread is in the transport. FULL: more than
+// unsent_max bytes to the rank are not sent yet. REFUSED: the transport failed.
 static enum sent try_send(
     struct mpi_queue *m, int to, size_t unsent_max, const struct mpi_head *head, const void *body, size_t size) {
-    if (!link_enter(m)) {
+    if (!transport_enter(m)) {
         return BUSY;
     }
-    const enum sent sent = hand_over(m, to, unsent_max, head, body, size);
-    link_leave(m);
+    const enum sent sent = transport_send(m, to, unsent_max, head, body, size);
+    transport_leave(m);
     if (sent == SENT && head->kind != MPI_ALIVE) {
         m->traffic.n_sent++;
         m->traffic.sent_size += sizeof *head + size;
@@ -478,8 +481,8 @@ static enum sent try_send(
 
 enum ggml_status mpi_queue_send(struct mpi_queue *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {
     if (body_size > MPI_MESSAGE_MAX - sizeof *head) {
-        return shim_error(GGML_STATUS_FAILED, "MPI: a message of %zu bytes to rank %d: at most %zu can be sent", body_size, to,
-            MPI_MESSAGE_MAX);
+        return shim_error(GGML_STATUS_FAILED,
+            "MPI: a message of %zu bytes to rank %d is too large; at most %zu bytes can be sent", body_size, to, MPI_MESSAGE_MAX);
     }
     for (struct waiting w = {0};; waiting_sleep(&w)) {
         enum sent sent = BUSY;
@@ -490,8 +493,8 @@ enum ggml_status mpi_queue_send(struct mpi_queue *m, int to, const struct mpi_he
             sent = try_send(m, to, UNSENT_MAX, head, body, body_size);
         }
         if (sent == FULL) {
-            waiting_poll(m, &w); // who sends much may be waiting for us
-            lost = is_in_vain(m, to, &w);
+            waiting_poll(m, &w); // the other rank may be waiting for this one to receive
+            lost = wait_is_pointless(m, to, &w);
         } else if (sent == REFUSED && m->t.why != NULL) {
             peer_lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
             lost = true;
@@ -512,14 +515,15 @@ enum ggml_status mpi_queue_send(struct mpi_queue *m, int to, const struct mpi_he
 
 void mpi_queue_progress(struct mpi_queue *m) {
     pthread_mutex_lock(&m->lock);
-    const bool is_at_it = queue_poll(m, false);
+    const bool has_polled = queue_poll(m, false);
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
     const int64_t every = min_i64(m->timeout / 10, MPI_SECOND);
-    for (int i = 0; is_at_it && i < m->t.size; i++) {
-        const bool is_due = i != m->t.rank && m->polled - m->peers[i].told > every && m->peers[i].has_hello && !is_lost(m, i);
-        if (is_due && !m->has_parted && try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise the next time
-            m->peers[i].told = m->polled;
+    for (int i = 0; has_polled && i < m->t.size; i++) {
+        const bool needs_alive =
+            i != m->t.rank && m->polled - m->peers[i].alive_sent > every && m->peers[i].has_hello && !is_lost(m, i);
+        if (needs_alive && !m->has_parted && try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise at the next call
+            m->peers[i].alive_sent = m->polled;
         }
     }
     pthread_mutex_unlock(&m->lock);
@@ -529,17 +533,17 @@ void mpi_queue_bye(struct mpi_queue *m) {
     static const struct mpi_head bye = {.kind = MPI_BYE};
     pthread_mutex_lock(&m->lock);
     m->has_parted = true;
-    drop_kept(m);
+    items_drop(m);
     for (int i = 0; i < m->t.size; i++) {
         if (i != m->t.rank && (!is_lost(m, i) || m->peers[i].has_left)) {
-            while (try_send(m, i, SIZE_MAX, &bye, NULL, 0) == BUSY && link_wait(m) && !m->is_closed) {
+            while (try_send(m, i, SIZE_MAX, &bye, NULL, 0) == BUSY && transport_wait(m) && !m->is_closed) {
             }
         }
     }
     pthread_mutex_unlock(&m->lock);
 }
 
-// ---- who is there ----
+// ---- queries ----
 
 bool mpi_queue_is_lost(struct mpi_queue *m, int rank) {
     pthread_mutex_lock(&m->lock);

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// queue.h: messages with a head, who is still there, and waiting that ends: a rank that has been silent for too long, or whose
-// process is gone, is lost, and whoever waits for it is told so. Any thread of a rank.
-//
-//     heard from within timeout --silence, end of process, broken message, no step done--> lost, for good, with a reason
-//
-// The lock is never held while a thread is in the transport, one at a time: MPI may not come back. The others see that, and lose
-// all ranks after timeout; the one within can only be ended with its process (world.c).
-//
-// A worker's signs of life say how many steps it has done: ops that were computed, looks for mail. One that lives and does none,
-// in an op that never ends, is lost as well.
+// message_queue.h: messages with a header between ranks, detection of lost ranks, and waits that always end. Any thread of a rank
+// may use it. A rank is lost if it has been silent for too long, its process has ended, it sent a broken message, or it does no
+// steps. A lost rank stays lost, with a reason, and every thread that waits for it gets an error.
+// The lock is never held while a thread is in the transport, because an MPI call may not return. Only one thread is in the
+// transport at a time. If it does not return within the timeout, the other threads treat all ranks as lost. The blocked thread ends
+// only with its process (world.c).
+// Keep-alive messages of a worker contain the number of steps that it has done: ops computed and polls for messages. A worker that
+// is alive but does no steps, in an op that never ends, is lost as well.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -21,7 +19,7 @@
 
 #define MPI_SECOND ((int64_t) 1000000000)
 
-// Nanoseconds of a clock that only goes on.
+// Returns nanoseconds of a monotonic clock.
 static inline int64_t mpi_now(void) {
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -29,27 +27,28 @@ static inline int64_t mpi_now(void) {
 }
 
 #define MPI_WIRE_VERSION 4
-#define MPI_PIECE ((size_t) 256 << 10)       // bytes of data in a message at most
-#define MPI_MESSAGE_MAX ((size_t) 256 << 20) // of a message: a graph may be long
-#define MPI_KEPT_MAX ((size_t) 256 << 20)    // received that nobody has asked for yet, where somebody waits for what is behind
+#define MPI_PIECE ((size_t) 256 << 10)       // largest amount of data in one message, bytes
+#define MPI_MESSAGE_MAX ((size_t) 256 << 20) // largest message, bytes; a graph may be long
+// Bytes of received messages that no thread has requested yet, while a thread waits for a later one.
+#define MPI_KEPT_MAX ((size_t) 256 << 20)
 
 enum mpi_kind {
-    MPI_HELLO = 1, // who I am: world.c
-    MPI_ALIVE,     // a: steps done, b: whether they are counted
-    MPI_BYE,       // nothing comes after this
-    MPI_ANSWER,    // to the command with that id: worker to program
-    MPI_PART,      // of a sum or broadcast: sum.c
-    MPI_TENSOR,    // a piece of a copy from worker to worker; a: bytes that come behind it
-    MPI_COMMAND,   // this and all above: program to worker, wire.h
+    MPI_HELLO = 1, // first message of a rank (world.c)
+    MPI_ALIVE,     // a: number of steps done; b: whether steps are counted
+    MPI_BYE,       // the last message of a rank
+    MPI_ANSWER,    // worker to program: answer to the command with the same id
+    MPI_PART,      // part of a sum or broadcast (sum.c)
+    MPI_TENSOR,    // piece of a copy between workers; a: bytes that follow it
+    MPI_COMMAND,   // this and all larger values: program to worker (wire.h)
 };
 
 struct mpi_head {
     uint32_t kind;
     uint32_t id;
-    uint64_t a, b, c; // by kind
+    uint64_t a, b, c; // meaning depends on kind
 };
 
-// What was received: bytes begins with the head.
+// A received message; bytes begins with the header.
 struct mpi_queue_item {
     struct mpi_queue_item *next;
     struct mpi_message message;
@@ -57,47 +56,47 @@ struct mpi_queue_item {
 
 struct mpi_peer {
     char host[64];
-    int pid;        // 0: not on this machine, or not known
-    bool has_hello; // it may be told that we are alive
+    int pid;        // 0: not on this machine, or unknown
+    bool has_hello; // keep-alive messages may be sent to it
     bool is_lost;
-    bool has_left;        // it said so
-    bool has_gap;         // one of its messages could not be kept: it is lost, and nothing behind that is what is asked for
-    char why[192];        // it is lost
-    int64_t heard, asked; // when last heard of; when its process was last looked at
-    int64_t told;         // when it last had a sign of life from here
-    uint64_t n_steps;     // that it had done when it last told so
-    int64_t moved, stuck; // when it told of those first; that, if it told of no more since, else 0
+    bool has_left;             // it has sent MPI_BYE
+    bool has_gap;              // one of its messages was lost: the rank is lost, and its later messages are dropped
+    char why[192];             // reason why it is lost
+    int64_t last_heard, asked; // time of its last message; time of the last check of its process
+    int64_t alive_sent;        // time of the last keep-alive message to it
+    uint64_t n_steps;          // number of steps in its last keep-alive message
+    int64_t moved, stuck;      // time when n_steps changed last; the same time once n_steps was repeated, otherwise 0
 };
 
 struct mpi_queue {
     struct mpi_transport t;
     pthread_mutex_t lock;
     struct mpi_queue_item *first, **end;
-    size_t kept_size;       // bytes of those
+    size_t kept_size;       // bytes of the queued messages
     struct mpi_peer *peers; // [t.size]
     int64_t timeout, stall;
-    atomic_uint_fast64_t n_steps; // done by this rank
-    bool counts_steps;            // it is a worker: whoever does them says so, waiting does by itself
-    int64_t polled;               // when
-    int64_t emptied;              // when there was nothing left to take in; what we leave there is nobody's silence
-    bool has_parted;              // they have had the last word; what comes is thrown away, but for theirs
-    bool is_closed;               // there is no transport any more, and all others are lost
-    bool is_inside;               // a thread is in the transport, without the lock
-    int n_outside;                // threads that wait for it
-    pthread_cond_t came_out;      // it did
-    uint64_t n_entered, n_noted;  // times that one went in; those when it was last looked at
-    int64_t noted, inside_for;    // when that was; how long the one within has been seen there
+    atomic_uint_fast64_t n_steps;  // done by this rank
+    bool counts_steps;             // this rank is a worker; ops count as steps, and waiting counts them itself
+    int64_t polled;                // time of the last poll
+    int64_t drained;               // time when the transport had no more messages; unread messages do not count as silence
+    bool has_parted;               // this rank has sent MPI_BYE; received messages are dropped, except MPI_BYE
+    bool is_closed;                // the transport is closed, and all other ranks are lost
+    bool is_in_transport;          // a thread is in the transport, without the lock
+    int n_waiting;                 // threads that wait for the transport
+    pthread_cond_t transport_left; // the thread has left the transport
+    uint64_t n_entered, n_noted;   // how often a thread entered the transport; the value at the last check
+    int64_t noted, inside_for;     // time of the last check; how long the current thread has been in the transport
     struct berth_mpi_traffic traffic;
 };
 
-// Nanoseconds of silence after which a rank is lost: BERTH_MPI_TIMEOUT, in seconds, or 10 of them.
+// Returns the nanoseconds of silence after which a rank is lost: BERTH_MPI_TIMEOUT in seconds, default 10.
 int64_t mpi_queue_timeout(void);
-// The transport becomes the mail's.
+// Takes ownership of the transport.
 bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) BERTH_MUST_USE;
-// The transport's end, all: in order, since nobody was lost. Nothing is sent or received any more; who is lost can still be
-// asked.
+// Closes the transport. all: no rank was lost, so MPI ends in order. Nothing is sent or received afterwards. Queries for lost ranks
+// still work.
 void mpi_queue_close(struct mpi_queue *m, bool all);
-void mpi_queue_fini(struct mpi_queue *m, bool all); // closes, and frees
+void mpi_queue_fini(struct mpi_queue *m, bool all); // closes and frees
 
 static inline const struct mpi_head *mpi_head_of(const struct mpi_queue_item *item) {
     return item->message.bytes;
@@ -108,43 +107,45 @@ static inline const void *mpi_body_of(const struct mpi_queue_item *item, size_t 
 }
 void mpi_item_free(struct mpi_queue_item *item);
 
-// Copies the bytes. Waits while too much is on its way to that rank. FAILED: it is lost; ALLOC_FAILED. Both with an error.
+// Copies the bytes and sends them. It waits while too many bytes to that rank are unsent. Returns FAILED if the rank is lost, or
+// ALLOC_FAILED, both with an error.
 enum ggml_status mpi_queue_send(
     struct mpi_queue *m, int to, const struct mpi_head *head, const void *body, size_t body_size) BERTH_MUST_USE;
-// The first of that rank, kind and id, once it is here. NULL: the rank is lost, with an error.
+// Waits for the first message with this rank, kind and id. Returns NULL with an error if the rank is lost.
 struct mpi_queue_item *mpi_queue_take(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) BERTH_MUST_USE;
-// The next command of that rank; NULL, without an error: it is lost or has left.
+// Waits for the next command of that rank. Returns NULL without an error if the rank is lost or has left.
 struct mpi_queue_item *mpi_queue_command(struct mpi_queue *m, int from) BERTH_MUST_USE;
-// The first word of that rank; NULL, without an error: it is lost.
+// Waits for the first message of that rank. Returns NULL without an error if the rank is lost.
 struct mpi_queue_item *mpi_queue_hello(struct mpi_queue *m, int from) BERTH_MUST_USE;
-// What a thread of its own does now and then: takes in what has come, sends signs of life.
+// Receives messages and sends keep-alive messages. A separate thread calls it periodically.
 void mpi_queue_progress(struct mpi_queue *m);
-// Tells all that live that nothing comes after this.
+// Sends MPI_BYE to all ranks that are alive.
 void mpi_queue_bye(struct mpi_queue *m);
 bool mpi_queue_is_lost(struct mpi_queue *m, int rank);
-bool mpi_queue_has_left(struct mpi_queue *m, int rank); // it said so
-int64_t mpi_queue_inside_for(struct mpi_queue *m);      // nanoseconds that a thread has not come back from the transport
-bool mpi_pid_is_gone(int pid);                          // of a process of this machine
-// For good; the first reason stays.
+bool mpi_queue_has_left(struct mpi_queue *m, int rank); // it has sent MPI_BYE
+int64_t mpi_queue_inside_for(struct mpi_queue *m);      // nanoseconds that a thread has been in the transport
+bool mpi_pid_is_gone(int pid);                          // for a process on this machine
+// Marks the rank as lost. The first reason is kept.
 void mpi_queue_lose(struct mpi_queue *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
-// Says that it is lost, and why, as the last error. Returns GGML_STATUS_FAILED.
+// Sets the last error to the reason why the rank is lost. `what` names the purpose for which it was needed. Returns
+// GGML_STATUS_FAILED.
 enum ggml_status mpi_queue_report_lost(struct mpi_queue *m, int rank, const char *what);
-// Why, or "".
+// Returns the reason why the rank is lost, or "".
 void mpi_queue_why(struct mpi_queue *m, int rank, char *why, size_t size);
 void mpi_queue_traffic(struct mpi_queue *m, struct berth_mpi_traffic *out);
 
-// ---- groups of ranks (sum.c): sums, broadcasts, barriers. Each member calls the same, in the same order. ----
+// ---- groups of ranks (sum.c): sums, broadcasts, barriers. All members make the same calls in the same order. ----
 
 struct mpi_group {
     struct mpi_queue *queue;
-    uint32_t number; // the same at all members, another for each group
-    int n, me;       // members, and which of them this rank is
+    uint32_t number; // the same at all members, different for each group
+    int n, me;       // number of members; index of this rank among them
     int *ranks;      // [n]
     uint64_t n_done; // calls so far
 };
 
 bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) BERTH_MUST_USE;
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) BERTH_MUST_USE;
-// In place of a call that this member cannot make: the others' fail, too.
+// Replaces a call that this member cannot make. The calls of the other members fail too.
 void mpi_group_fail(struct mpi_group *g);
 bool mpi_group_barrier(struct mpi_group *g) BERTH_MUST_USE;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// process.c: the one world of a process that mpirun started: found by the environment, joined when devices are first asked for,
-// left when the process ends.
-//
-// MPI_Init waits until all ranks have called it, so it has a thread of its own: whoever waits for that looks at the other ranks
-// of this machine meanwhile, and gives up when one of them is gone. A worker waits for its program for as long as that lives.
-// The same thread says hello to the others: when one of them dies while they connect, MPI may never return (Open MPI 4.1 turns
-// around in its own progress), and who waits gives that up as well.
+// process.c: the world (set of ranks) of a process that mpirun started. The environment shows whether there is one. The process
+// joins it when devices are first queried and leaves it when the process ends.
+// MPI_Init waits until all ranks have called it, so a separate thread calls it. The waiting thread checks the other ranks on this
+// machine meanwhile and gives up if one of them has ended. A worker waits for its program as long as the launcher lives.
+// The same separate thread exchanges the first messages (hello) with the other ranks. If a rank dies while they connect, an MPI
+// call may never return (Open MPI 4.1 loops in its progress engine). The waiting thread gives up in this case too.
 
 #include "mpi/world.h"
 
@@ -22,13 +21,13 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
-static BERTH_LATE_LOCAL bool is_joining; // this thread joins the ranks, and may be in a log callback meanwhile
+static BERTH_LATE_LOCAL bool is_joining; // this thread is joining the ranks and may be in a log callback meanwhile
 
 bool mpi_process_is_joining(void) {
     return is_joining;
 }
 
-// Of an environment's variable with this name and '='; -1: it has none.
+// Returns the value of a variable in the environment of a process; `name` ends with '='. -1: not set.
 static int environ_number(int pid, const char *name) {
     char path[64], line[256];
     int number = -1;
@@ -50,7 +49,7 @@ static int environ_number(int pid, const char *name) {
     return number;
 }
 
-// Of a rank; -1: of none.
+// Returns the rank of a process, -1: it is not a rank.
 static int rank_of(int pid) {
     const int rank = environ_number(pid, "OMPI_COMM_WORLD_RANK=");
     return rank < 0 ? environ_number(pid, "PMI_RANK=") : rank;
@@ -64,8 +63,8 @@ static bool is_same_program(int pid) {
            mine.st_ino == other.st_ino;
 }
 
-// A program may start itself again for some work on the side (Node does, to see whether a library can be loaded), and the
-// environment goes along: the rank is its parent's.
+// Returns true if this process is a child of the rank's process that runs the same program. Node, for example, starts itself to
+// test whether a library can be loaded. The environment is inherited, but the rank is the parent's.
 static bool is_helper(void) {
     const int parent = (int) getppid(), rank = rank_of(parent);
     return rank >= 0 && rank == rank_of((int) getpid()) && is_same_program(parent);
@@ -88,9 +87,9 @@ bool mpi_process_is_worker(void) {
     return role != NULL && strcmp(role, "worker") == 0;
 }
 
-// ---- the link ----
+// ---- transport library ----
 
-static bool path_beside(char *path, size_t size, const char *file) {
+static bool path_in_own_folder(char *path, size_t size, const char *file) {
     Dl_info info;
     const char *slash = NULL;
     if (dladdr((const void *) &process_lock, &info) != 0 && info.dli_fname != NULL) {
@@ -101,10 +100,10 @@ static bool path_beside(char *path, size_t size, const char *file) {
 
 static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     char path[4096];
-    void *handle = path_beside(path, sizeof path, MPI_LINK_FILE) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+    void *handle = path_in_own_folder(path, sizeof path, MPI_LINK_FILE) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
     if (handle == NULL) {
         const char *reason = dlerror();
-        snprintf(why, why_size, "%s cannot be loaded: %s", MPI_LINK_FILE, reason != NULL ? reason : "its place cannot be found");
+        snprintf(why, why_size, "cannot load %s: %s", MPI_LINK_FILE, reason != NULL ? reason : "its folder is unknown");
         return false;
     }
     mpi_link_open_t open;
@@ -119,14 +118,14 @@ static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     return open(t, why, why_size);
 }
 
-// What the thread that joins leaves behind when it is done; it may outlive the wish for it.
+// State of the joining thread. The thread may continue after the waiting thread has given up.
 static struct {
     pthread_mutex_t lock;
-    int64_t linked; // when MPI was up; 0: it is not
+    int64_t linked; // time when MPI_Init returned; 0: not yet
     bool is_done, ok;
-    bool is_given_up; // nobody waits for it any more: it does not join
+    bool is_given_up; // no thread waits any more: the joining thread must not join
     char why[256];
-    bool is_worker; // set before it starts, like what follows
+    bool is_worker; // set before the thread starts, as are the fields below
     struct mpi_device_info *devices;
     size_t n_devices;
 } joining = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -138,13 +137,13 @@ static bool join_all(char *why, size_t why_size) {
     }
     pthread_mutex_lock(&joining.lock);
     joining.linked = mpi_now();
-    const bool is_unwanted = joining.is_given_up;
+    const bool is_given_up = joining.is_given_up;
     pthread_mutex_unlock(&joining.lock);
-    if (is_unwanted) {
+    if (is_given_up) {
         return false;
     }
     if (!mpi_world_init(&process_world, &t, joining.is_worker, joining.devices, joining.n_devices)) {
-        snprintf(why, why_size, "%d ranks could not be joined", t.size);
+        snprintf(why, why_size, "cannot join %d ranks", t.size);
         return false;
     }
     return true;
@@ -158,26 +157,26 @@ static void *join_thread(void *unused) {
     pthread_mutex_lock(&joining.lock);
     joining.is_done = true;
     joining.ok = ok;
-    const bool is_unwanted = joining.is_given_up;
+    const bool is_given_up = joining.is_given_up;
     memcpy(joining.why, why, sizeof why);
     pthread_mutex_unlock(&joining.lock);
-    if (ok && is_unwanted) {
+    if (ok && is_given_up) {
         mpi_world_abandon(&process_world);
     }
     return NULL;
 }
 
-// ---- the ranks of this machine, before they are known ----
+// ---- processes of ranks on this machine, before they have joined ----
 
-#define SIBLINGS_MAX 1024 // more are not looked at
+#define SIBLINGS_MAX 1024 // ranks above this number are not checked
 
-#define START_MAX (3 * MPI_SECOND) // within which a launcher has started all it is going to start here
+#define START_MAX (3 * MPI_SECOND) // time within which a launcher has started all its ranks on this machine
 
-// All that our launcher started here. seen: bit i of rank i: it was there before.
+// The processes that our launcher started on this machine. seen[i]: rank i was present at an earlier check.
 struct siblings {
     int launcher;
-    int n_started, n_here; // ranks that it is to start, 0: not known; processes that there are of its own
-    bool is_all;           // there are no other ranks than those
+    int n_started, n_here; // ranks that it will start, 0: unknown; number of its child processes
+    bool is_all;           // all ranks run on this machine
     bool seen[SIBLINGS_MAX], here[SIBLINGS_MAX];
 };
 
@@ -195,7 +194,7 @@ static void siblings_init(struct siblings *s) {
     s->is_all = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
 }
 
-// The rank that was there and is gone; -1: none.
+// Returns a rank that was present and is gone; -1: none.
 static int sibling_gone(struct siblings *s) {
     char path[64];
     int pid, gone = -1;
@@ -222,14 +221,14 @@ static int sibling_gone(struct siblings *s) {
     return gone;
 }
 
-// Has one ended before anybody looked? Only where the list of the launcher's processes is one: it has this one, and the launcher
-// is no rank itself, as a script around this one would be.
+// Returns true if a rank ended before the first check. The list of the launcher's children must contain this process, and the
+// launcher must not be a rank itself, as a script around this program would be.
 static bool is_sibling_missing(const struct siblings *s) {
     const int me = rank_of((int) getpid());
     return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started && rank_of(s->launcher) < 0;
 }
 
-// Which, if that can be told; -1: it cannot.
+// Returns the missing rank, -1: unknown.
 static int missing_of(const struct siblings *s) {
     int i = 0;
     while (i < s->n_started && i < SIBLINGS_MAX && s->here[i]) {
@@ -238,7 +237,7 @@ static int missing_of(const struct siblings *s) {
     return s->is_all && i < s->n_started && i < SIBLINGS_MAX ? i : -1;
 }
 
-// The process of a rank here; 0: it is not known.
+// Returns the process of a rank on this machine; 0: unknown.
 static int sibling_find(int launcher, int rank) {
     char path[64];
     int pid, found = 0;
@@ -253,12 +252,12 @@ static int sibling_find(int launcher, int rank) {
     return found;
 }
 
-// MPI itself may never return to a worker when another rank dies while they connect, and then nothing of what follows in this
-// process can tell it to end. Where the first rank is of this machine, a thread that touches no MPI looks after it.
-static void *watch_first(void *unused) {
+// Ends a worker after the first rank has ended. If a rank dies while they connect, an MPI call in a worker may never return, and no
+// other thread would end the process. This thread calls no MPI function. It works if the first rank is on this machine.
+static void *first_rank_watch(void *unused) {
     const struct timespec pause = {.tv_nsec = 200000000};
     const int launcher = (int) getppid();
-    const int64_t grace = mpi_queue_timeout() + 3 * MPI_SECOND; // in which it ends by itself
+    const int64_t grace = mpi_queue_timeout() + 3 * MPI_SECOND; // time in which the worker ends by itself
     int pid = 0;
     int64_t gone = 0;
     (void) unused;
@@ -274,38 +273,38 @@ static void *watch_first(void *unused) {
     _exit(1);
 }
 
-// Waits for the thread that joins, as long as there is hope: for MPI while all ranks of this machine are there, and then for the
-// others' hellos no longer than their silence may take. False with the reason.
+// Waits for the joining thread: for MPI_Init while all ranks on this machine exist, then for the hello messages until the timeout.
+// Returns false with the reason.
 static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why_size) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
     const int64_t began = mpi_now();
-    int64_t looked = 0, linked = 0;
+    int64_t last_check = 0, linked = 0;
     int gone = -1;
-    bool is_done = false, is_late = false, is_orphan = false, is_missing = false;
+    bool is_done = false, has_timed_out = false, is_orphan = false, is_missing = false;
     if (siblings != NULL) {
         siblings_init(siblings);
     }
-    while (!is_done && gone < 0 && !is_late && !is_orphan && !is_missing) {
+    while (!is_done && gone < 0 && !has_timed_out && !is_orphan && !is_missing) {
         const struct timespec pause = {.tv_nsec = 1000000};
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&joining.lock);
         is_done = joining.is_done;
         linked = joining.linked;
         pthread_mutex_unlock(&joining.lock);
-        if (!is_done && mpi_now() - looked > MPI_SECOND / 10) {
-            looked = mpi_now();
+        if (!is_done && mpi_now() - last_check > MPI_SECOND / 10) {
+            last_check = mpi_now();
             gone = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
-            is_missing = siblings != NULL && linked == 0 && looked - began > START_MAX && is_sibling_missing(siblings);
+            is_missing = siblings != NULL && linked == 0 && last_check - began > START_MAX && is_sibling_missing(siblings);
             if (is_missing && gone < 0) {
                 gone = missing_of(siblings);
             }
             is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
-            is_late = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
+            has_timed_out = linked != 0 ? last_check - linked > timeout : !is_worker && last_check - began > timeout;
         }
     }
     shim_free(siblings);
     pthread_mutex_lock(&joining.lock);
-    is_done = joining.is_done; // it may have come back just now
+    is_done = joining.is_done; // it may have finished just now
     joining.is_given_up = !is_done;
     const bool ok = is_done && joining.ok;
     pthread_mutex_unlock(&joining.lock);
@@ -316,22 +315,22 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
     } else if (is_missing) {
         snprintf(why, why_size, "a rank of this machine ended before it joined");
     } else if (is_orphan) {
-        snprintf(why, why_size, "the launcher is gone");
+        snprintf(why, why_size, "the launcher has ended");
     } else if (linked != 0) {
-        snprintf(
-            why, why_size, "MPI has not come back from the ranks' first words for %.1f s", (double) (mpi_now() - linked) / 1e9);
+        snprintf(why, why_size, "the first messages between the ranks have taken longer than %.1f s",
+            (double) (mpi_now() - linked) / 1e9);
     } else {
-        snprintf(why, why_size, "not all ranks have joined in time");
+        snprintf(why, why_size, "not all ranks have joined within the time limit");
     }
     return ok;
 }
 
-// ---- the end ----
+// ---- exit ----
 
 static int exit_status;
 
-// MPI_Finalize waits for ranks that may die meanwhile.
-static void *watch_leaving(void *unused) {
+// Ends the process if MPI_Finalize hangs: it waits for ranks that may die meanwhile.
+static void *leave_watch(void *unused) {
     (void) unused;
     const struct timespec pause = {.tv_sec = (time_t) (process_world.queue.timeout / MPI_SECOND) + 1};
     nanosleep(&pause, NULL);
@@ -342,32 +341,33 @@ static void world_leave(int status, void *unused) {
     (void) unused;
     pthread_t thread;
     exit_status = status;
-    // Others may have work to do for long, so only what follows their good-byes is limited: queue.c's timeout limits those.
+    // Other ranks may still have long work to do, so only the part after their MPI_BYE is limited here. The timeout of
+    // message_queue.c limits the wait for MPI_BYE.
     if (process_state == JOINED) {
         process_state = NOT_JOINED;
-        mpi_world_part(&process_world);
-        if (pthread_create(&thread, NULL, watch_leaving, NULL) == 0) {
+        mpi_world_leave(&process_world);
+        if (pthread_create(&thread, NULL, leave_watch, NULL) == 0) {
             pthread_detach(thread);
         }
-        mpi_world_end(&process_world); // handlers that were set before this one come after it, and may free buffers
+        mpi_world_end(&process_world); // exit handlers that were registered earlier run later and may free buffers
     }
 }
 
-// ---- joining ----
+// ---- join ----
 
-// What is to be told of it, once no lock is held: a log callback may ask for devices in turn.
-static char untold_why[sizeof joining.why]; // under process_lock: this rank is alone, and why
-static atomic_bool is_untold;
+// The result of joining is reported after all locks are released, because a log callback may query devices.
+static char failure_text[sizeof joining.why]; // under process_lock: reason why this rank is alone
+static atomic_bool has_report;
 
 void mpi_process_report(void) {
-    if (is_joining || !atomic_exchange(&is_untold, false)) {
+    if (is_joining || !atomic_exchange(&has_report, false)) {
         return;
     }
     if (process_state == JOINED) {
         mpi_world_report_left_out(&process_world);
     } else {
-        shim_error(GGML_STATUS_FAILED, "MPI: %s", untold_why);
-        shim_log(GGML_LOG_LEVEL_WARN, "MPI: this rank goes on without the others: %s", untold_why); // a program can
+        shim_error(GGML_STATUS_FAILED, "MPI: %s", failure_text);
+        shim_log(GGML_LOG_LEVEL_WARN, "MPI: this rank continues without the others: %s", failure_text);
     }
 }
 
@@ -375,28 +375,28 @@ static bool world_join(const struct mpi_device_info *devices, size_t n_devices) 
     const bool is_worker = mpi_process_is_worker();
     pthread_t thread;
     joining.is_worker = is_worker;
-    joining.devices = shim_calloc(n_devices + 1, sizeof *devices); // the thread's, which may be left alone with it
+    joining.devices = shim_calloc(n_devices + 1, sizeof *devices); // owned by the joining thread, which may outlive this call
     joining.n_devices = n_devices;
     if (joining.devices == NULL) {
-        snprintf(untold_why, sizeof untold_why, "out of memory for a list of %zu devices", n_devices);
+        snprintf(failure_text, sizeof failure_text, "out of memory for a list of %zu devices", n_devices);
         return false;
     }
     if (n_devices > 0) {
         memcpy(joining.devices, devices, n_devices * sizeof *devices);
     }
     if (pthread_create(&thread, NULL, join_thread, NULL) != 0) {
-        snprintf(untold_why, sizeof untold_why, "no thread can be started");
+        snprintf(failure_text, sizeof failure_text, "cannot start a thread");
         shim_free(joining.devices);
         return false;
     }
     pthread_detach(thread);
-    if (is_worker && rank_of((int) getpid()) > 0 && pthread_create(&thread, NULL, watch_first, NULL) == 0) {
+    if (is_worker && rank_of((int) getpid()) > 0 && pthread_create(&thread, NULL, first_rank_watch, NULL) == 0) {
         pthread_detach(thread);
     }
-    if (!wait_for_join(is_worker, 3 * mpi_queue_timeout(), untold_why, sizeof untold_why)) {
+    if (!wait_for_join(is_worker, 3 * mpi_queue_timeout(), failure_text, sizeof failure_text)) {
         if (is_worker) {
-            shim_log(GGML_LOG_LEVEL_ERROR, "MPI: %s", untold_why);
-            _exit(1); // MPI's own end would wait for ever
+            shim_log(GGML_LOG_LEVEL_ERROR, "MPI: %s", failure_text);
+            _exit(1); // MPI's own exit handlers would wait forever
         }
         return false;
     }
@@ -417,7 +417,7 @@ struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_
         is_joining = true;
         process_state = world_join(devices, n_devices) ? JOINED : NOT_JOINED;
         is_joining = false;
-        atomic_store(&is_untold, true);
+        atomic_store(&has_report, true);
     }
     struct mpi_world *w = process_state == JOINED ? &process_world : NULL;
     pthread_mutex_unlock(&process_lock);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reg.c: the registry entry "MPI": devices of other ranks, and the functions of berth-mpi.h. Without mpirun it lists nothing and
-// starts nothing; in a worker it lists nothing.
+// reg.c: the registry entry "MPI": devices of other ranks, and the functions of berth-mpi.h. Without mpirun, and in a worker, it
+// lists no devices. Without mpirun it also starts no thread.
 
 #include "mpi/remote.h"
 
@@ -51,7 +51,7 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
 }
 
 static void devices_make(void) {
-    struct mpi_world *w = world_get(); // ranks wait for each other: all join when they look for devices
+    struct mpi_world *w = world_get(); // all ranks join when they query devices, because they wait for each other
     if (w != NULL) {
         (void) !mpi_devices_list(w, &remotes, &devices, &n_devices);
     }
@@ -71,7 +71,7 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
     return index < reg_device_count(reg) ? &devices[index].ggml : NULL;
 }
 
-// ---- programs among themselves ----
+// ---- communication between programs ----
 
 static bool world_sum(float *data, size_t n) {
     struct mpi_world *w = world_get();
@@ -94,19 +94,19 @@ static const char *world_host(int rank) {
 }
 
 static void *world_address(void) {
-    static struct berth_mpi_world told;
+    static struct berth_mpi_world info;
     const struct mpi_world *w = world_get();
     mpi_process_report();
     if (w == NULL) {
         return NULL;
     }
-    told = (struct berth_mpi_world){.rank = w->programs.me,
+    info = (struct berth_mpi_world){.rank = w->programs.me,
         .size = w->programs.n,
         .sum_f32 = world_sum,
         .broadcast = world_broadcast,
         .barrier = world_barrier,
         .host = world_host};
-    return &told;
+    return &info;
 }
 
 // ---- functions by name ----

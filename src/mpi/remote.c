@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// remote.c: a rank as the program sees it: questions with tickets, failures that wait to be told.
+// remote.c: a worker's rank as the program sees it: requests with tickets (ids that match answers to requests), deferred failures,
+// and the cache of sent graphs.
 
 #include "mpi/remote.h"
 
@@ -64,7 +65,7 @@ void mpi_remote_take(struct mpi_remote *r, uint32_t ticket, void *data, size_t s
 
 void mpi_remote_unread(struct mpi_remote *r, void *data, size_t left, size_t size) {
     memset(data, 0, left);
-    mpi_remote_defer_error(r, "%zu of %zu bytes could not be read", left, size);
+    mpi_remote_defer_error(r, "cannot read %zu of %zu bytes", left, size);
 }
 
 void mpi_remote_defer_error(struct mpi_remote *r, const char *fmt, ...) {
@@ -112,22 +113,23 @@ void mpi_remote_sync(struct mpi_remote *r) {
         const char *text = mpi_body_of(item, &size);
         mpi_remote_defer_error(r, "%.*s", (int) min_size(size, 200), text);
     }
-    while (n_done < n_sent && !atomic_compare_exchange_weak(&r->n_done, &n_done, n_sent)) { // another thread's may be later
+    // Another thread may have stored a larger value.
+    while (n_done < n_sent && !atomic_compare_exchange_weak(&r->n_done, &n_done, n_sent)) {
     }
     mpi_item_free(item);
 }
 
-// ---- the graphs that the rank was sent and still has, by number ----
-// As many as fit into a number of bytes: the one that was not run for longest goes. Steps repeat, so the graph that is looked for is
-// nearly always the one behind the last.
+// ---- cache of the graphs that the rank has, by number ----
+// The cache is limited in bytes; the least recently run graph is dropped first. Steps repeat, so the requested graph is nearly
+// always the one after the last.
 
-#define CACHED_SIZE ((size_t) 64 << 20) // bytes of graphs at most, beside one that is larger
+#define CACHED_SIZE ((size_t) 64 << 20) // bytes of all graphs; a single larger graph is allowed
 
 static size_t size_of(size_t n) {
     return n * sizeof(struct mpi_wire_tensor);
 }
 
-static bool is_it(const struct mpi_cached_graph *k, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
+static bool graph_matches(const struct mpi_cached_graph *k, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
     return k->tensors != NULL && k->hash == hash && k->device == device && k->n == g->n &&
            memcmp(k->tensors, g->tensors, size_of(g->n)) == 0;
 }
@@ -150,20 +152,20 @@ void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache) {
     *graph_cache = (struct mpi_graph_cache){0};
 }
 
-// The number of the graph; n: it is not known.
+// Returns the number of the graph; n: not cached.
 static size_t graph_find(
     const struct mpi_graph_cache *graph_cache, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
     for (size_t i = 0; i < graph_cache->n; i++) {
         const size_t at = (graph_cache->next + i) % graph_cache->n;
-        if (is_it(&graph_cache->graphs[at], g, device, hash)) {
+        if (graph_matches(&graph_cache->graphs[at], g, device, hash)) {
             return at;
         }
     }
     return graph_cache->n;
 }
 
-// The oldest go until another of so many bytes fits. The rank drops them, too.
-static void make_room(struct mpi_remote *r, size_t size) {
+// Drops the least recently run graphs until `size` bytes fit. The rank drops them too.
+static void cache_make_room(struct mpi_remote *r, size_t size) {
     struct mpi_graph_cache *graph_cache = &r->graph_cache;
     while (graph_cache->size > 0 && graph_cache->size + size > CACHED_SIZE) {
         size_t oldest = graph_cache->n;
@@ -175,11 +177,11 @@ static void make_room(struct mpi_remote *r, size_t size) {
         }
         graph_drop(graph_cache, &graph_cache->graphs[oldest]);
         (void) !mpi_remote_send(
-            r, &(struct mpi_head){.kind = MPI_GRAPH_FREE, .id = (uint32_t) oldest}, NULL, 0); // lost: the next call tells
+            r, &(struct mpi_head){.kind = MPI_GRAPH_FREE, .id = (uint32_t) oldest}, NULL, 0); // the next call reports a lost rank
     }
 }
 
-// A number that no graph has; n: out of memory.
+// Returns an unused number; n: out of memory.
 static size_t number_new(struct mpi_graph_cache *graph_cache) {
     size_t i = 0;
     while (i < graph_cache->n && graph_cache->graphs[i].tensors != NULL) {
@@ -205,7 +207,7 @@ static size_t number_new(struct mpi_graph_cache *graph_cache) {
 static enum ggml_status graph_add(struct mpi_remote *r, uint32_t device, uint64_t hash, size_t *number) {
     const struct mpi_wire_graph *g = &r->writing;
     const size_t size = size_of(g->n);
-    make_room(r, size);
+    cache_make_room(r, size);
     *number = number_new(&r->graph_cache);
     struct mpi_wire_tensor *tensors = *number < r->graph_cache.n ? shim_malloc(size) : NULL;
     if (tensors == NULL) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sum.c: sums without MPI's own, which would wait for ever for a rank that died. Each member adds up a share of its own and hands
-// the sum to the others, so that each sends and receives 2 (n - 1) / n of the vector; a short vector goes to all at once and each
-// adds up all of it. Parts are added in the order of the members: all get the same bits, whatever the order of arrival.
+// sum.c: sums, broadcasts and barriers without MPI's own collectives, which would wait forever for a dead rank. For a sum, each
+// member adds one share of the vector and sends the result to the others, so each sends and receives 2 (n - 1) / n of the vector. A
+// short vector is sent to all members at once, and each adds all of it. Parts are added in the order of the members, so all members
+// get the same bits in any order of arrival.
 
 #include "mpi/message_queue.h"
 
@@ -9,15 +10,15 @@
 
 #include <string.h>
 
-#define SHORT_SIZE ((size_t) 32 << 10) // bytes
-#define SHARE_SIZE (16 * MPI_PIECE)    // of a member's share at a time, at most
+#define SHORT_SIZE ((size_t) 32 << 10) // bytes up to which a vector is short
+#define SHARE_SIZE (16 * MPI_PIECE)    // largest share of a member per round, bytes
 
 static bool part_send(struct mpi_group *g, int to, const void *data, size_t size) {
     const struct mpi_head head = {.kind = MPI_PART, .id = g->number, .a = g->n_done, .b = size};
     return mpi_queue_send(g->queue, g->ranks[to], &head, data, size) == GGML_STATUS_SUCCESS;
 }
 
-// The next part of that member, of this size. NULL with an error.
+// Receives the next part of that member, which must have this size. Returns NULL with an error.
 static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t size, const void **data) {
     struct mpi_queue_item *item = mpi_queue_take(g->queue, g->ranks[from], MPI_PART, g->number);
     if (item == NULL) {
@@ -27,7 +28,7 @@ static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t si
     size_t got;
     *data = mpi_body_of(item, &got);
     if (got != size || head->a != g->n_done) {
-        shim_error(GGML_STATUS_FAILED, "MPI: rank %d sent %zu bytes of call %llu where %zu bytes of call %llu were due",
+        shim_error(GGML_STATUS_FAILED, "MPI: rank %d sent %zu bytes for call %llu; %zu bytes for call %llu were expected",
             g->ranks[from], got, (unsigned long long) head->a, size, (unsigned long long) g->n_done);
         mpi_item_free(item);
         return NULL;
@@ -35,9 +36,9 @@ static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t si
     return item;
 }
 
-// A member that cannot go on tells the others, who may have had all they need of the one that is lost and wait for this one: an
-// empty part is never due, but in a barrier, of which this is the end as well. The group is no longer of use.
-static bool end_call(struct mpi_group *g, bool ok) {
+// If a member fails, it informs the others by an empty part: they may have all data of the lost member and wait for this one. An
+// empty part is expected only in a barrier, which then ends as well. The group can no longer be used.
+static bool call_end(struct mpi_group *g, bool ok) {
     for (int i = 0; !ok && i < g->n; i++) {
         if (i != g->me && !mpi_queue_is_lost(g->queue, g->ranks[i])) {
             (void) !part_send(g, i, NULL, 0);
@@ -48,7 +49,7 @@ static bool end_call(struct mpi_group *g, bool ok) {
 
 void mpi_group_fail(struct mpi_group *g) {
     g->n_done++;
-    (void) end_call(g, false);
+    (void) call_end(g, false);
 }
 
 static size_t piece_of(size_t size, size_t at) {
@@ -77,12 +78,12 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
     return ok;
 }
 
-// data += the next parts of all others, in the order of the members; n floats in all, at most a piece.
+// Adds the next parts of all other members to data, in the order of the members. n floats, at most one piece.
 static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     float *sum = shim_calloc(n, sizeof *sum);
     bool ok = sum != NULL;
     if (!ok) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory to add up %zu numbers", n);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a sum of %zu elements", n);
     }
     for (int i = 0; ok && i < g->n; i++) {
         const void *bytes = data;
@@ -91,7 +92,7 @@ static bool add_piece(struct mpi_group *g, float *data, size_t n) {
         if (ok && i == 0) {
             memcpy(sum, bytes, n * sizeof *sum);
         } else if (ok) {
-            const float *part = bytes; // behind a head of 32 bytes
+            const float *part = bytes; // aligned: the header has 32 bytes
             for (size_t k = 0; k < n; k++) {
                 sum[k] += part[k];
             }
@@ -113,7 +114,7 @@ static bool sum_short(struct mpi_group *g, float *data, size_t n) {
     return ok && add_piece(g, data, n);
 }
 
-// Member i adds up the numbers from first_of(i) to first_of(i + 1).
+// Member i adds the elements from first_of(i) to first_of(i + 1).
 static size_t first_of(const struct mpi_group *g, size_t n, int i) {
     return n / (size_t) g->n * (size_t) i + (n % (size_t) g->n) * (size_t) i / (size_t) g->n;
 }
@@ -143,30 +144,31 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    // All send before they take, and mail keeps only so much: of two blocks from all others at the worst.
+    // All members send before they receive, and the queue keeps a limited number of bytes: in the worst case two blocks from all
+    // other members.
     const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = min_size(kept, SHARE_SIZE);
     const size_t step = share / sizeof *data * (size_t) g->n;
     bool ok = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
     for (size_t at = 0; ok && n * sizeof *data > SHORT_SIZE && at < n; at += step) {
         ok = sum_shares(g, data + at, min_size(n - at, step));
     }
-    return end_call(g, ok);
+    return call_end(g, ok);
 }
 
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) {
     g->n_done++;
     if (root < 0 || root >= g->n) {
-        shim_error(GGML_STATUS_FAILED, "MPI: a broadcast from rank %d of %d", root, g->n);
+        shim_error(GGML_STATUS_FAILED, "MPI: broadcast from rank %d, but there are %d ranks", root, g->n);
         return false;
     }
     if (g->me != root) {
-        return take_pieces(g, root, data, size); // nobody waits for this one
+        return take_pieces(g, root, data, size); // no member waits for this one
     }
     bool ok = true;
     for (int i = 0; ok && i < g->n; i++) {
         ok = i == root || send_pieces(g, i, data, size);
     }
-    return end_call(g, ok);
+    return call_end(g, ok);
 }
 
 bool mpi_group_barrier(struct mpi_group *g) {

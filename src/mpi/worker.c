@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// worker.c: a worker's buffers, graphs and answers. worker_data.c moves bytes.
+// worker.c: the buffers, graphs, groups and answers of a worker. worker_data.c transfers data.
 
 #include "mpi/worker.h"
 
@@ -8,19 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of a buffer, graph or group. Programs count from 0 and reuse numbers; a table is as long as the largest, and one message must
-// not take memory out of all proportion.
+// Largest number of a buffer, graph or group. Programs count from 0 and reuse numbers. A table is as long as the largest number, so
+// the limit keeps one message from allocating too much memory.
 #define NUMBER_MAX ((uint32_t) 1 << 20)
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
-    (void) !mpi_queue_send(w->queue, w->program, &head, text, strlen(text)); // lost: the next command is the end
+    // If the program is lost, waiting for the next command ends.
+    (void) !mpi_queue_send(w->queue, w->program, &head, text, strlen(text));
 }
 
-// A table grows to hold entry `number`; new ones are all zero.
+// Grows a table to hold entry `number`; new entries are zero.
 static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t number, size_t elem_size) {
     if (number >= NUMBER_MAX) {
-        mpi_worker_fail(w, "number %u is too large, there may be %u", number, NUMBER_MAX);
+        mpi_worker_fail(w, "number %u is too large; it must be less than %u", number, NUMBER_MAX);
         return false;
     }
     if (number < *n) {
@@ -29,7 +30,7 @@ static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t n
     const size_t n_new = (size_t) number + number / 2 + 16;
     char *grown = shim_calloc(n_new, elem_size);
     if (grown == NULL) {
-        mpi_worker_fail(w, "out of memory for a table of %zu", n_new);
+        mpi_worker_fail(w, "out of memory for a table of %zu entries", n_new);
         return false;
     }
     if (*n > 0) {
@@ -52,15 +53,15 @@ static void buffer_new(struct mpi_worker *w, const struct mpi_head *h, const voi
         snprintf(text, sizeof text, "there is no device %llu", (unsigned long long) h->a);
     } else if (!table_hold(w, (void **) &w->buffers, &w->n_buffers, h->id, sizeof w->buffers[0]) ||
                w->buffers[h->id].buffer != NULL) {
-        snprintf(text, sizeof text, "buffer %u cannot be had", h->id);
+        snprintf(text, sizeof text, "buffer number %u is in use or too large", h->id);
     } else if (h->b > w->devices[h->a].limit - w->devices[h->a].used) {
-        snprintf(text, sizeof text, "%llu bytes are more than the %zu that are left of %zu", (unsigned long long) h->b,
+        snprintf(text, sizeof text, "%llu bytes exceed the %zu bytes left of the memory limit of %zu", (unsigned long long) h->b,
             w->devices[h->a].limit - w->devices[h->a].used, w->devices[h->a].limit);
     } else {
         ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(w->devices[h->a].dev);
         w->buffers[h->id] = (struct mpi_wire_buffer){ggml_backend_buft_alloc_buffer(buft, (size_t) h->b), (uint32_t) h->a};
         if (w->buffers[h->id].buffer == NULL) {
-            snprintf(text, sizeof text, "no memory for %llu bytes", (unsigned long long) h->b);
+            snprintf(text, sizeof text, "the device cannot allocate %llu bytes", (unsigned long long) h->b);
         } else {
             w->devices[h->a].used += (size_t) h->b;
         }
@@ -75,12 +76,12 @@ static void graphs_forget(struct mpi_worker *w) {
     }
 }
 
-// Graphs name its memory.
+// Also forgets all graphs, because they refer to the buffer's memory.
 static void buffer_free(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
     if (h->id >= w->n_buffers || w->buffers[h->id].buffer == NULL) {
-        mpi_worker_fail(w, "buffer %u, which is to be freed, is none", h->id);
+        mpi_worker_fail(w, "cannot free buffer %u: there is no such buffer", h->id);
         return;
     }
     struct mpi_wire_buffer *b = &w->buffers[h->id];
@@ -96,7 +97,8 @@ static void buffer_free(struct mpi_worker *w, const struct mpi_head *h, const vo
 static void graph_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     if (h->a >= w->n_devices || !table_hold(w, (void **) &w->graphs, &w->n_graphs, h->id, sizeof w->graphs[0])) {
-        mpi_worker_fail(w, "graph %u for device %llu cannot be had", h->id, (unsigned long long) h->a);
+        mpi_worker_fail(w, "cannot create graph %u for device %llu: there is no such device, or the number is too large", h->id,
+            (unsigned long long) h->a);
         return;
     }
     struct mpi_worker_graph *g = &w->graphs[h->id];
@@ -107,7 +109,7 @@ static void graph_new(struct mpi_worker *w, const struct mpi_head *h, const void
     for (int i = 0; g->ctx != NULL && i < ggml_graph_n_nodes(g->graph); i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
         if (!ggml_backend_dev_supports_op(w->devices[h->a].dev, node)) {
-            snprintf(why, sizeof why, "node %d, %s, is not supported", i, ggml_op_name(node->op));
+            snprintf(why, sizeof why, "the device does not support node %d (%s)", i, ggml_op_name(node->op));
             ggml_free(g->ctx);
             g->ctx = NULL;
         }
@@ -130,7 +132,7 @@ static void graph_run(struct mpi_worker *w, const struct mpi_head *h, const void
     (void) body;
     (void) size;
     if (h->id >= w->n_graphs || w->graphs[h->id].ctx == NULL) {
-        mpi_worker_fail(w, "graph %u is none", h->id);
+        mpi_worker_fail(w, "there is no graph %u", h->id);
         return;
     }
     const struct mpi_worker_graph *g = &w->graphs[h->id];
@@ -149,7 +151,7 @@ static void worker_sync(struct mpi_worker *w, const struct mpi_head *h, const vo
     w->failure[0] = '\0';
 }
 
-// Of the last tensor: is it supported, and how many bytes does it take?
+// Answers whether the last tensor is supported, and the bytes that it requires.
 static void worker_ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;
@@ -196,7 +198,7 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
     const size_t n = size / sizeof(uint32_t);
     if (n < 1 || n * sizeof(uint32_t) != size || n > (size_t) w->queue->t.size ||
         !table_hold(w, (void **) &w->groups, &w->n_groups, h->id, sizeof w->groups[0])) {
-        mpi_worker_fail(w, "group %u of %zu bytes is none", h->id, size);
+        mpi_worker_fail(w, "cannot create group %u from %zu bytes", h->id, size);
         return;
     }
     group_free(w, h, NULL, 0);
@@ -213,14 +215,14 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
         }
     }
     if (!ok || g.me < 0) {
-        mpi_worker_fail(w, "group %u of %zu ranks is none of this rank", h->id, n);
+        mpi_worker_fail(w, "group %u of %zu ranks is invalid or does not contain this rank", h->id, n);
         shim_free(g.ranks);
         return;
     }
     w->groups[h->id] = g;
 }
 
-// ---- all of them ----
+// ---- table of commands ----
 
 static void (*const commands[])(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) = {
     [MPI_BUFFER_NEW - MPI_COMMAND] = buffer_new,
@@ -252,13 +254,13 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item) {
     const void *body = mpi_body_of(item, &size);
     memcpy(&head, item->message.bytes, sizeof head);
     if (head.kind < MPI_COMMAND || head.kind >= MPI_COMMAND_END) {
-        mpi_worker_fail(w, "%u is no command", head.kind);
+        mpi_worker_fail(w, "unknown command %u", head.kind);
         return;
     }
     commands[head.kind - MPI_COMMAND](w, &head, body, size);
 }
 
-// Asked between two ops, so that one is done.
+// The backend calls it between two ops, so each call means that one op is done.
 static bool op_is_done(void *queue) {
     atomic_fetch_add_explicit(&((struct mpi_queue *) queue)->n_steps, 1, memory_order_relaxed);
     return false;
@@ -276,18 +278,18 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
     d->limit = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
     d->backend = ggml_backend_dev_init(d->dev, NULL);
     if (d->backend == NULL) {
-        shim_error(GGML_STATUS_FAILED, "MPI: device '%s' cannot be opened", ggml_backend_dev_name(d->dev));
+        shim_error(GGML_STATUS_FAILED, "MPI: cannot open device '%s'", ggml_backend_dev_name(d->dev));
         return false;
     }
-    ggml_backend_set_n_threads_t set;
-    ggml_backend_set_abort_callback_t watch;
-    proc_find(d->dev, "ggml_backend_set_n_threads", &set);
-    proc_find(d->dev, "ggml_backend_set_abort_callback", &watch);
-    if (watch != NULL) {
-        watch(d->backend, op_is_done, w->queue);
+    ggml_backend_set_n_threads_t set_n_threads;
+    ggml_backend_set_abort_callback_t set_abort;
+    proc_find(d->dev, "ggml_backend_set_n_threads", &set_n_threads);
+    proc_find(d->dev, "ggml_backend_set_abort_callback", &set_abort);
+    if (set_abort != NULL) {
+        set_abort(d->backend, op_is_done, w->queue);
     }
-    if (set != NULL && params->n_threads > 0) {
-        set(d->backend, params->n_threads);
+    if (set_n_threads != NULL && params->n_threads > 0) {
+        set_n_threads(d->backend, params->n_threads);
     }
     return true;
 }
@@ -328,7 +330,7 @@ void mpi_worker_fini(struct mpi_worker *w) {
     *w = (struct mpi_worker){0};
 }
 
-// ---- serving, from the first word to the last ----
+// ---- service loop ----
 
 static void info_fill(struct mpi_device_info *info, ggml_backend_dev_t dev, const struct berth_mpi_serve_params *params) {
     struct ggml_backend_dev_props props;
@@ -336,7 +338,7 @@ static void info_fill(struct mpi_device_info *info, ggml_backend_dev_t dev, cons
     const size_t limit = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
     ggml_backend_dev_get_props(dev, &props);
     *info = (struct mpi_device_info){.type = (uint32_t) props.type,
-        .is_plain = ggml_backend_buft_is_host(buft),
+        .has_plain_sizes = ggml_backend_buft_is_host(buft),
         .has_cache = params->cache != NULL,
         .memory_free = min_size(props.memory_free, limit),
         .memory_total = min_size(props.memory_total, limit),
@@ -364,7 +366,7 @@ bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_param
         for (int i = 0; i < world->queue.t.size; i++) {
             n_lost += mpi_queue_is_lost(&world->queue, i);
         }
-        shim_error(GGML_STATUS_FAILED, "MPI: there is no program to serve: of %d ranks %d are workers, %d were lost",
+        shim_error(GGML_STATUS_FAILED, "MPI: there is no program to serve: %d ranks, of which %d are workers and %d are lost",
             world->queue.t.size, world->queue.t.size - n_lost, n_lost);
         return false;
     }
@@ -385,7 +387,7 @@ bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_param
 
 bool mpi_serve(const struct berth_mpi_serve_params *params) {
     if (!mpi_process_has_mpirun()) {
-        shim_error(GGML_STATUS_FAILED, "MPI: a worker is started by mpirun, beside a program");
+        shim_error(GGML_STATUS_FAILED, "MPI: start a worker with mpirun, together with a program");
         return false;
     }
     struct mpi_device_info *infos = mpi_serve_infos(params);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// worker.h: a rank that serves its devices. One thread does commands in the order in which they come; whatever they say, nothing
-// outside the buffers that the program asked for is read or written.
+// worker.h: a rank that serves its devices. One thread executes commands in the order of arrival. Whatever they contain, no memory
+// outside the buffers that the program allocated is read or written.
 #pragma once
 
 #include "mpi/wire.h"
@@ -9,11 +9,11 @@
 struct mpi_worker_device {
     ggml_backend_dev_t dev;
     ggml_backend_t backend;
-    size_t used, limit; // bytes of buffers, and how many there may be at most
+    size_t used, limit; // bytes of buffers in use; their limit
 };
 
 struct mpi_worker_graph {
-    struct ggml_context *ctx; // NULL: there is none of this number
+    struct ggml_context *ctx; // NULL: there is no graph with this number
     struct ggml_cgraph *graph;
     uint32_t device;
 };
@@ -25,12 +25,12 @@ struct mpi_worker {
     size_t n_devices;
     struct mpi_wire_buffer *buffers; // by number
     struct mpi_worker_graph *graphs;
-    struct mpi_group *groups; // ranks NULL: there is none of this number
+    struct mpi_group *groups; // ranks NULL: there is no group with this number
     size_t n_buffers, n_graphs, n_groups;
-    char failure[256]; // of a command that has no answer; "": none
-    void *piece;       // MPI_PIECE bytes on their way
+    char failure[256]; // first failure of a command without an answer; "": none
+    void *piece;       // MPI_PIECE bytes for transfers
     const char *cache; // folder or NULL
-    struct {           // what is not in the cache yet and is coming: SET_KNOWN missed it
+    struct {           // contents that MPI_SET_CACHED did not find and that the program is sending
         uint8_t hash[16];
         uint32_t buffer;
         uint64_t offset, size;
@@ -38,18 +38,18 @@ struct mpi_worker {
     } coming;
 };
 
-// Opens the devices. False with an error.
+// Opens the devices. Returns false with an error.
 bool mpi_worker_init(
     struct mpi_worker *w, struct mpi_queue *queue, int program, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
 void mpi_worker_fini(struct mpi_worker *w);
-// One command, or what claims to be one.
+// Executes one message, which may be an invalid command.
 void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item);
-// Keeps the text unless there is one already.
+// Stores the failure text unless one is stored already.
 void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
-// ---- bytes (worker_data.c) ----
+// ---- data (worker_data.c) ----
 
-// The buffer, if these bytes are in it; NULL after mpi_worker_fail.
+// Returns the buffer if the range is inside it; NULL after mpi_worker_fail.
 ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size);
 void mpi_worker_write(ggml_backend_buffer_t buffer, uint64_t offset, const void *bytes, size_t size);
 void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes, size_t size);
@@ -64,18 +64,18 @@ void mpi_worker_signal(struct mpi_worker *w, const struct mpi_head *h, const voi
 void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size);
 
-// ---- the cache of weights (content_cache.c) ----
+// ---- cache of weights (content_cache.c) ----
 
-// Fills the bytes from the folder: only if the file has that many and they have that hash.
+// Reads the bytes from the folder. Returns true only if the file has this size and hash.
 bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, size_t size);
-// Appears whole or not at all; a folder that is full is no failure.
+// Writes the file atomically. A full disk is not an error.
 void mpi_cache_write(const char *folder, const uint8_t hash[16], const void *bytes, size_t size);
 
-// ---- what `berth worker` runs (worker.c) ----
+// ---- functions of `berth worker` (worker.c) ----
 
-// Infos of the devices, as the program is to know them; NULL: out of memory.
+// Returns descriptions of the devices for the program; NULL: out of memory.
 struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *params);
-// Serves the world's program until it leaves or is lost. False with an error.
+// Serves the program of the world until it leaves or is lost. Returns false with an error.
 bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_params *params);
-// All of it, in the process's own world.
+// Joins the world of the process and serves its program.
 bool mpi_serve(const struct berth_mpi_serve_params *params);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// worker_data.c: bytes into, out of and between a worker's buffers. Every range is checked here before anything is touched.
+// worker_data.c: transfers data into, out of and between the buffers of a worker. Every range is checked before memory is accessed.
 
 #include "mpi/worker.h"
 
@@ -18,19 +18,20 @@ void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) {
 
 ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size) {
     if (buffer >= w->n_buffers || w->buffers[buffer].buffer == NULL) {
-        mpi_worker_fail(w, "buffer %u is none", buffer);
+        mpi_worker_fail(w, "there is no buffer %u", buffer);
         return NULL;
     }
     const uint64_t have = ggml_backend_buffer_get_size(w->buffers[buffer].buffer);
     if (offset > have || size > have - offset) {
-        mpi_worker_fail(w, "%llu bytes at %llu of buffer %u, which has %llu", (unsigned long long) size,
+        mpi_worker_fail(w, "%llu bytes at offset %llu exceed buffer %u, which has %llu bytes", (unsigned long long) size,
             (unsigned long long) offset, buffer, (unsigned long long) have);
         return NULL;
     }
     return w->buffers[buffer].buffer;
 }
 
-// Bytes of a buffer as a tensor, which is what buffers understand. Some at least: a buffer of none may lie nowhere.
+// Describes bytes of a buffer as a tensor, because buffers only access tensors. size must not be 0: an empty buffer may have no
+// address.
 static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
     t.data = (char *) ggml_backend_buffer_get_base(buffer) + offset;
@@ -51,9 +52,9 @@ void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes,
     }
 }
 
-// ---- from the program ----
+// ---- commands of the program ----
 
-// All of what the cache missed is here: it is kept, if it is what it was said to be.
+// All contents that the cache did not have have arrived. They are stored in the cache if they have the announced hash.
 static void cache_fill(struct mpi_worker *w) {
     uint8_t hash[16];
     const size_t size = (size_t) w->coming.size;
@@ -84,13 +85,13 @@ void mpi_worker_set_cached(struct mpi_worker *w, const struct mpi_head *h, const
     const struct mpi_head no = {.kind = MPI_ANSWER, .id = (uint32_t) h->c};
     struct mpi_head yes = no;
     yes.a = 1;
-    bool graph_cache = false;
+    bool is_hit = false;
     w->coming.is_open = false;
     ggml_backend_buffer_t buffer = size == sizeof w->coming.hash ? mpi_worker_bytes(w, h->id, h->a, h->b) : NULL;
     void *bytes = buffer != NULL && w->cache != NULL ? shim_malloc((size_t) h->b) : NULL;
     if (bytes != NULL) {
-        graph_cache = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
-        if (graph_cache) {
+        is_hit = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
+        if (is_hit) {
             mpi_worker_write(buffer, h->a, bytes, (size_t) h->b);
         } else {
             memcpy(w->coming.hash, body, sizeof w->coming.hash);
@@ -101,7 +102,7 @@ void mpi_worker_set_cached(struct mpi_worker *w, const struct mpi_head *h, const
         }
     }
     shim_free(bytes);
-    (void) !mpi_queue_send(w->queue, w->program, graph_cache ? &yes : &no, NULL, 0);
+    (void) !mpi_queue_send(w->queue, w->program, is_hit ? &yes : &no, NULL, 0);
 }
 
 void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
@@ -114,7 +115,7 @@ void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const voi
     }
 }
 
-// In pieces. If the bytes are none of the buffer's, one answer without any says so.
+// Answers in pieces. If the range is not inside the buffer, the answer is one message without data.
 void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
@@ -133,20 +134,21 @@ void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *
     }
 }
 
-// ---- between buffers ----
+// ---- copies ----
 
 void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     struct mpi_wire_from from = {0};
     if (size != sizeof from) {
-        mpi_worker_fail(w, "a copy from %zu bytes of text", size);
+        mpi_worker_fail(w, "a copy command has %zu bytes of parameters, which is invalid", size);
         return;
     }
     memcpy(&from, body, sizeof from);
     ggml_backend_buffer_t to = mpi_worker_bytes(w, h->id, h->a, h->b),
                           source = mpi_worker_bytes(w, from.buffer, from.offset, h->b);
-    // What overlaps would be copied over itself piece by piece; nobody asks for it.
+    // Overlapping ranges are rejected, because a copy in pieces would overwrite its source. Programs do not request them.
     if (to == NULL || source == NULL || (to == source && from.offset < h->a + h->b && h->a < from.offset + h->b)) {
-        mpi_worker_fail(w, "a copy of %llu bytes within buffer %u", (unsigned long long) h->b, h->id);
+        mpi_worker_fail(w, "cannot copy %llu bytes to buffer %u: the ranges overlap or are outside their buffers",
+            (unsigned long long) h->b, h->id);
         return;
     }
     for (uint64_t at = 0; at < h->b; at += MPI_PIECE) {
@@ -156,19 +158,19 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
     }
 }
 
-// The other worker of a command; -1 after mpi_worker_fail.
+// Returns the other rank of the command; -1 after mpi_worker_fail.
 static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     uint32_t rank = UINT32_MAX;
     memcpy(&rank, body, min_size(size, sizeof rank));
     if (size != sizeof rank || rank >= (uint32_t) w->queue->t.size || (int) rank == w->queue->t.rank) {
-        mpi_worker_fail(w, "rank %u is none to copy with", rank);
+        mpi_worker_fail(w, "rank %u does not exist or is this rank", rank);
         return -1;
     }
     return (int) rank;
 }
 
-// Every piece says how many bytes come behind it, so that the other knows the last one. Where there is none to send, an empty
-// one tells it so.
+// Each piece contains the number of bytes that follow, so the receiver recognises the last one. If there is no buffer, an empty
+// piece ends the copy.
 void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int to = other_of(w, body, size);
@@ -182,32 +184,32 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
         head.a = h->b - at - n;
         mpi_worker_read(buffer, h->a + at, w->piece, n);
         if (mpi_queue_send(w->queue, to, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
-            mpi_worker_fail(w, "bytes for rank %d (%s) could not be sent", to, w->queue->peers[to].host);
+            mpi_worker_fail(w, "cannot send bytes to rank %d (%s)", to, w->queue->peers[to].host);
             return;
         }
     }
 }
 
-// All pieces are taken, also those that have no place here: left behind, they would be what a later copy gets.
+// All pieces are received, even those that are not written. Otherwise a later copy would receive them.
 void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int from = other_of(w, body, size);
-    uint64_t came = 0, follow = UINT64_MAX; // bytes so far, and those that come behind
-    while (from >= 0 && h->b > 0 && follow > 0) {
+    uint64_t n_received = 0, n_following = UINT64_MAX; // bytes received so far; bytes that follow
+    while (from >= 0 && h->b > 0 && n_following > 0) {
         struct mpi_queue_item *item = mpi_queue_take(w->queue, from, MPI_TENSOR, (uint32_t) h->c);
-        const uint64_t before = follow;
+        const uint64_t before = n_following;
         size_t n = 0;
         const void *bytes = item != NULL ? mpi_body_of(item, &n) : NULL;
-        follow = item != NULL && mpi_head_of(item)->a < before ? mpi_head_of(item)->a : 0;
-        if (buffer != NULL && came <= h->b && n <= h->b - came) {
-            mpi_worker_write(buffer, h->a + came, bytes, n);
+        n_following = item != NULL && mpi_head_of(item)->a < before ? mpi_head_of(item)->a : 0;
+        if (buffer != NULL && n_received <= h->b && n <= h->b - n_received) {
+            mpi_worker_write(buffer, h->a + n_received, bytes, n);
         }
-        came += n;
+        n_received += n;
         mpi_item_free(item);
     }
-    if (from >= 0 && came != h->b) {
-        mpi_worker_fail(w, "of %llu bytes from rank %d (%s) %llu came", (unsigned long long) h->b, from,
-            w->queue->peers[from].host, (unsigned long long) came);
+    if (from >= 0 && n_received != h->b) {
+        mpi_worker_fail(w, "a copy of %llu bytes from rank %d (%s) ended after %llu bytes", (unsigned long long) h->b, from,
+            w->queue->peers[from].host, (unsigned long long) n_received);
     }
 }
 
@@ -225,7 +227,7 @@ void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void
     const int from = other_of(w, body, size);
     struct mpi_queue_item *item = from >= 0 ? mpi_queue_take(w->queue, from, MPI_TENSOR, h->id) : NULL;
     if (item == NULL && from >= 0) {
-        mpi_worker_fail(w, "rank %d (%s), which was waited for, is lost", from, w->queue->peers[from].host);
+        mpi_worker_fail(w, "rank %d (%s) was lost while this rank waited for it", from, w->queue->peers[from].host);
     }
     mpi_item_free(item);
 }
@@ -240,7 +242,8 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
     ggml_backend_buffer_t buffer =
         n <= SIZE_MAX / 16 && h->a <= UINT32_MAX ? mpi_worker_bytes(w, (uint32_t) h->a, h->b, 4 * n) : NULL;
     if (group == NULL || buffer == NULL || h->b % sizeof(float) != 0) {
-        mpi_worker_fail(w, "a sum of %llu numbers in group %u", (unsigned long long) n, h->id);
+        mpi_worker_fail(w, "cannot add %llu elements in group %u: no such group, or the range is not inside the buffer",
+            (unsigned long long) n, h->id);
         if (group != NULL) {
             mpi_group_fail(group);
         }
@@ -249,7 +252,7 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
     const bool in_place = ggml_backend_buffer_is_host(buffer);
     float *data = in_place ? (float *) ((char *) ggml_backend_buffer_get_base(buffer) + h->b) : shim_malloc((size_t) n * 4);
     if (data == NULL) {
-        mpi_worker_fail(w, "out of memory for a sum of %llu numbers", (unsigned long long) n);
+        mpi_worker_fail(w, "out of memory for a sum of %llu elements", (unsigned long long) n);
         mpi_group_fail(group);
         return;
     }
@@ -259,7 +262,7 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
         mpi_worker_read(buffer, h->b, data, (size_t) n * sizeof *data);
     }
     if (!mpi_group_sum(group, data, (size_t) n)) {
-        mpi_worker_fail(w, "a sum of %llu numbers in group %u failed: a rank is lost", (unsigned long long) n, h->id);
+        mpi_worker_fail(w, "a sum of %llu elements in group %u failed: a rank is lost", (unsigned long long) n, h->id);
     } else if (!in_place) {
         mpi_worker_write(buffer, h->b, data, (size_t) n * sizeof *data);
     }

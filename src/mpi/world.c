@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// world.c: joining and leaving. Every rank tells every other who it is; what comes is checked like a file. A rank that is of
-// another version is named and left out.
+// world.c: joins and leaves the world (set of ranks). Every rank sends every other rank a hello message that describes it. A
+// received hello is checked like an untrusted file. A rank of another version is reported and left out.
 
 #include "mpi/world.h"
 
@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEND_EVERY 2000000 // nanoseconds
-#define DEVICES_MAX 4096   // of a rank: more is no list of devices
+#define PROGRESS_EVERY 2000000 // nanoseconds between two calls of mpi_queue_progress
+#define DEVICES_MAX 4096       // per rank; a longer list is invalid
 
-// ---- who I am ----
+// ---- own hello message ----
 
 static void read_line(const char *path, char *out, size_t size) {
     FILE *file = fopen(path, "r");
@@ -40,8 +40,8 @@ static void hello_fill(struct mpi_hello *h, bool is_worker, size_t n_devices) {
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     const ssize_t n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
     space[max_i64(n, 0)] = '\0';
-    if (boot[0] != '\0' && space[0] != '\0') { // otherwise nobody is beside us
-        snprintf(h->place, sizeof h->place, "%s %s", boot, space);
+    if (boot[0] != '\0' && space[0] != '\0') { // otherwise no process ids can be compared
+        snprintf(h->pid_namespace, sizeof h->pid_namespace, "%s %s", boot, space);
     }
 }
 
@@ -59,20 +59,20 @@ static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const 
     }
     const struct mpi_head head = {.kind = MPI_HELLO};
     for (int i = 0; i < w->queue.t.size; i++) {
-        // One that is lost already is found so when it is needed.
+        // A rank that is already lost is reported when it is needed.
         ok = (i == w->queue.t.rank || mpi_queue_send(&w->queue, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
     }
     shim_free(body);
     return ok;
 }
 
-// ---- who the others are ----
+// ---- hello messages of the others ----
 
 static bool is_text(const char *text, size_t size) {
     return memchr(text, '\0', size) != NULL;
 }
 
-static bool devices_are_sound(const struct mpi_device_info *d, size_t n) {
+static bool devices_check(const struct mpi_device_info *d, size_t n) {
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
         ok = is_text(d[i].name, sizeof d[i].name) && is_text(d[i].description, sizeof d[i].description) && d[i].alignment > 0 &&
@@ -81,28 +81,28 @@ static bool devices_are_sound(const struct mpi_device_info *d, size_t n) {
     return ok;
 }
 
-// True: the hello is whole, and of this version. Otherwise the rank is lost, by name.
+// Returns true if the hello message is complete and has this version. Otherwise the rank is lost, with a reason.
 static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h, size_t size) {
     if (size < sizeof *h || h->magic != MPI_MAGIC || !is_text(h->release, sizeof h->release) ||
-        !is_text(h->host, sizeof h->host) || !is_text(h->place, sizeof h->place)) {
-        mpi_queue_lose(&w->queue, rank, "what it said of itself, %zu bytes, is not to be understood", size);
+        !is_text(h->host, sizeof h->host) || !is_text(h->pid_namespace, sizeof h->pid_namespace)) {
+        mpi_queue_lose(&w->queue, rank, "its hello message of %zu bytes is invalid", size);
         return false;
     }
     memcpy(w->queue.peers[rank].host, h->host, sizeof h->host);
     if (h->version != MPI_WIRE_VERSION || strcmp(h->release, BERTH_VERSION) != 0) {
-        mpi_queue_lose(&w->queue, rank, "it is Berth %s with messages of version %u, and this is Berth %s with version %u",
+        mpi_queue_lose(&w->queue, rank, "it runs Berth %s with protocol version %u, this rank runs Berth %s with version %u",
             h->release, h->version, BERTH_VERSION, MPI_WIRE_VERSION);
         return false;
     }
     if (h->n_devices > DEVICES_MAX || size != sizeof *h + h->n_devices * sizeof(struct mpi_device_info)) {
-        mpi_queue_lose(&w->queue, rank, "it told of %u devices in %zu bytes", h->n_devices, size);
+        mpi_queue_lose(&w->queue, rank, "its hello message lists %u devices in %zu bytes", h->n_devices, size);
         return false;
     }
     return true;
 }
 
-// False: out of memory. A rank that cannot be used is lost.
-static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
+// Returns false if out of memory. A rank that cannot be used is lost.
+static bool hello_take(struct mpi_world *w, int rank, const char *my_pid_namespace) {
     struct mpi_queue_item *item = mpi_queue_hello(&w->queue, rank);
     struct mpi_hello h = {0};
     struct mpi_member *m = &w->members[rank];
@@ -124,8 +124,8 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
             goto end;
         }
         memcpy(m->devices, body + sizeof h, h.n_devices * sizeof m->devices[0]);
-        if (!devices_are_sound(m->devices, h.n_devices)) {
-            mpi_queue_lose(&w->queue, rank, "its list of devices is not to be understood");
+        if (!devices_check(m->devices, h.n_devices)) {
+            mpi_queue_lose(&w->queue, rank, "its list of devices is invalid");
             goto end;
         }
     }
@@ -133,50 +133,52 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
     m->n_devices = h.n_devices;
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[rank].has_hello = true;
-    w->queue.peers[rank].pid = h.place[0] != '\0' && strcmp(h.place, my_place) == 0 && h.pid > 0 && h.pid != getpid() ? h.pid : 0;
+    w->queue.peers[rank].pid =
+        h.pid_namespace[0] != '\0' && strcmp(h.pid_namespace, my_pid_namespace) == 0 && h.pid > 0 && h.pid != getpid() ? h.pid
+                                                                                                                       : 0;
     pthread_mutex_unlock(&w->queue.lock);
 end:
     mpi_item_free(item);
     return ok;
 }
 
-// ---- the thread that keeps this rank alive for the others ----
+// ---- thread that sends keep-alive messages ----
 
-// A thread that MPI does not let go cannot be told so. A program is its user's to end, unless it has said otherwise; nobody is
-// there to end a worker.
-static void held_report(const struct mpi_world *w) {
+// Reports a thread that is blocked in an MPI call, since the thread itself cannot. A program is ended by its user, unless
+// BERTH_MPI_HELD says otherwise; a worker has no user and ends itself.
+static void blocked_report(const struct mpi_world *w) {
     const double seconds = (double) (3 * w->queue.timeout) / 1e9;
-    if (w->ends_if_held) {
-        shim_log(GGML_LOG_LEVEL_ERROR, "MPI: a call has not come back for %.1f s: this process ends", seconds);
+    if (w->ends_if_blocked) {
+        shim_log(GGML_LOG_LEVEL_ERROR, "MPI: a call has not returned for %.1f s: this process ends", seconds);
         _exit(1);
     }
     shim_log(GGML_LOG_LEVEL_ERROR,
-        "MPI: a call has not come back for %.1f s: the thread that made it cannot go on (BERTH_MPI_HELD=end would end the "
-        "process)",
+        "MPI: a call has not returned for %.1f s, and its thread is blocked; set BERTH_MPI_HELD=end to end the process "
+        "in this case",
         seconds);
 }
 
-static void *world_tend(void *world) {
+static void *progress_run(void *world) {
     struct mpi_world *w = world;
-    int64_t alone = 0; // since when
-    bool was_held = false;
+    int64_t alone = 0; // since when, 0: not alone
+    bool was_blocked = false;
     for (bool stop = false; !stop;) {
-        const struct timespec pause = {.tv_nsec = TEND_EVERY};
+        const struct timespec pause = {.tv_nsec = PROGRESS_EVERY};
         nanosleep(&pause, NULL);
         mpi_queue_progress(&w->queue);
         if (w->exit_when_alone && w->program >= 0 && mpi_queue_is_lost(&w->queue, w->program)) {
             if (alone == 0) {
                 alone = mpi_now();
             }
-            if (mpi_now() - alone > 3 * MPI_SECOND) { // what is computed is nobody's any more
+            if (mpi_now() - alone > 3 * MPI_SECOND) { // no program needs the results any more
                 _exit(1);
             }
         }
-        const bool is_held = mpi_queue_inside_for(&w->queue) > 3 * w->queue.timeout;
-        if (is_held && !was_held) {
-            held_report(w);
+        const bool is_blocked = mpi_queue_inside_for(&w->queue) > 3 * w->queue.timeout;
+        if (is_blocked && !was_blocked) {
+            blocked_report(w);
         }
-        was_held = is_held;
+        was_blocked = is_blocked;
         pthread_mutex_lock(&w->queue.lock);
         stop = w->stop;
         pthread_mutex_unlock(&w->queue.lock);
@@ -184,7 +186,7 @@ static void *world_tend(void *world) {
     return NULL;
 }
 
-// ---- all together ----
+// ---- world ----
 
 static void world_drop(struct mpi_world *w, bool all) {
     for (int i = 0; w->members != NULL && i < w->queue.t.size; i++) {
@@ -213,7 +215,7 @@ static void programs_list(struct mpi_world *w) {
     }
 }
 
-// They are no error: the program has fewer devices.
+// Lost ranks are not an error: the program has fewer devices.
 void mpi_world_report_left_out(struct mpi_world *w) {
     for (int i = 0; i < w->queue.t.size; i++) {
         pthread_mutex_lock(&w->queue.lock);
@@ -229,7 +231,7 @@ void mpi_world_report_left_out(struct mpi_world *w) {
 bool mpi_world_init(
     struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices, size_t n_devices) {
     const char *held = getenv("BERTH_MPI_HELD");
-    *w = (struct mpi_world){.is_worker = is_worker, .ends_if_held = is_worker || (held != NULL && strcmp(held, "end") == 0)};
+    *w = (struct mpi_world){.is_worker = is_worker, .ends_if_blocked = is_worker || (held != NULL && strcmp(held, "end") == 0)};
     if (!mpi_queue_init(&w->queue, t)) {
         return false;
     }
@@ -246,15 +248,15 @@ bool mpi_world_init(
         goto fail;
     }
     for (int i = 0; i < t->size; i++) {
-        if (i != t->rank && !hello_take(w, i, mine.place)) {
+        if (i != t->rank && !hello_take(w, i, mine.pid_namespace)) {
             goto fail;
         }
     }
     programs_list(w);
-    w->queue.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
-    w->has_tender = pthread_create(&w->tender, NULL, world_tend, w) == 0;
-    if (!w->has_tender) {
-        shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+    w->queue.counts_steps = is_worker; // from the first keep-alive message on: it may hang before its first command
+    w->has_progress_thread = pthread_create(&w->progress_thread, NULL, progress_run, w) == 0;
+    if (!w->has_progress_thread) {
+        shim_error(GGML_STATUS_FAILED, "MPI: cannot start a thread");
         goto fail;
     }
     return true;
@@ -263,15 +265,15 @@ fail:
     return false;
 }
 
-// Whether all others have left, as opposed to being lost.
+// Waits until every other rank has left or is lost. Returns true if none was lost.
 static bool wait_for_all(struct mpi_world *w) {
     bool all = true;
     for (int i = 0; i < w->queue.t.size; i++) {
         for (bool gone = i == w->queue.t.rank; !gone;) {
-            const struct timespec pause = {.tv_nsec = TEND_EVERY};
+            const struct timespec pause = {.tv_nsec = PROGRESS_EVERY};
             gone = mpi_queue_is_lost(&w->queue, i);
             if (!gone) {
-                nanosleep(&pause, NULL); // the tender takes in what comes
+                nanosleep(&pause, NULL); // the progress thread receives messages
             }
         }
         if (i != w->queue.t.rank && !mpi_queue_has_left(&w->queue, i)) {
@@ -281,10 +283,10 @@ static bool wait_for_all(struct mpi_world *w) {
     return all;
 }
 
-void mpi_world_part(struct mpi_world *w) {
+void mpi_world_leave(struct mpi_world *w) {
     w->exit_when_alone = false;
     mpi_queue_bye(&w->queue);
-    w->all_left = wait_for_all(w);
+    w->all_departed = wait_for_all(w);
 }
 
 void mpi_world_abandon(struct mpi_world *w) {
@@ -294,19 +296,19 @@ void mpi_world_abandon(struct mpi_world *w) {
     pthread_mutex_unlock(&w->queue.lock);
 }
 
-static void tender_stop(struct mpi_world *w) {
+static void progress_stop(struct mpi_world *w) {
     pthread_mutex_lock(&w->queue.lock);
     w->stop = true;
     pthread_mutex_unlock(&w->queue.lock);
-    pthread_join(w->tender, NULL);
+    pthread_join(w->progress_thread, NULL);
 }
 
 void mpi_world_end(struct mpi_world *w) {
-    tender_stop(w);
-    mpi_queue_close(&w->queue, w->all_left);
+    progress_stop(w);
+    mpi_queue_close(&w->queue, w->all_departed);
 }
 
 void mpi_world_fini(struct mpi_world *w) {
-    tender_stop(w);
-    world_drop(w, w->all_left);
+    progress_stop(w);
+    world_drop(w, w->all_departed);
 }

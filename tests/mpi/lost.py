@@ -16,7 +16,7 @@ seed = int(os.environ.get("BERTH_SEED") or time.time_ns() % 10**9)
 rng = random.Random(seed)
 TIMEOUT = 1.5  # seconds: BERTH_MPI_TIMEOUT
 # What names no rank: joining failed as a whole (src/mpi/process.c).
-NOT_JOINED = ["not all ranks have joined in time", "ended before it joined", "MPI has not come back from the ranks' first words"]
+NOT_JOINED = ["not all ranks have joined within the time limit", "ended before it joined", "the first messages between the ranks have taken longer"]
 
 
 # Seconds that MPI_Init may take: twice as long as a program with one worker takes here and now, since other load comes and goes.

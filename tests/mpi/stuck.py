@@ -104,6 +104,6 @@ def case(name, net, stop, let_go, env, at_least, at_most, why):
 
 for net in ["vader,self", "tcp,self"]:
     case("a thread that hangs", net, thread_stop, thread_let_go, {"BERTH_MPI_TIMEOUT": "60", "BERTH_MPI_STALL": "2"}, 1, 4,
-         "it lives, and has been in one op")
+         "it is alive, but has been in one op")
     case("a process that is stopped", net, process_stop, process_let_go, {"BERTH_MPI_TIMEOUT": "2", "BERTH_MPI_STALL": "60"},
-         1, 3, "nothing was heard of it")
+         1, 3, "it has sent nothing")

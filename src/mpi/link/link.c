@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// link.c: the transport over MPI, the one file that includes mpi.h. Only calls that return at once: a rank that dies can keep
-// others from finishing, but not from going on. Memory that MPI still holds when a rank is lost is never reused.
-//
-// All ranks share MPI_COMM_WORLD and one tag, so that a program that uses MPI itself stays undisturbed if it leaves that tag
-// alone.
+// link.c: the transport over MPI, the only file that includes mpi.h. It uses only calls that return at once: a dying rank can keep
+// messages from being completed, but does not block other ranks. Memory that MPI still holds when a rank is lost is never reused.
+// All ranks share MPI_COMM_WORLD and one tag, so a program that uses MPI itself is not disturbed unless it uses this tag.
 
 #include "mpi/transport.h"
 
@@ -16,7 +14,7 @@
 #include <time.h>
 
 #define TAG 21097
-#define SETTLE_MS 5000 // that messages may take which everybody waits for
+#define SETTLE_MS 5000 // milliseconds for the last messages at the end
 
 struct sending {
     MPI_Request request;
@@ -28,7 +26,7 @@ struct sending {
 struct receiving {
     MPI_Request request;
     struct mpi_message message;
-    int error; // of MPI, by which it has no bytes
+    int error; // MPI error because of which it has no bytes
 };
 
 // Both lists are in the order in which their messages began.
@@ -37,12 +35,12 @@ struct link {
     struct receiving *in;
     size_t n_out, n_out_cap, n_in, n_in_cap;
     size_t *unsent; // [size] bytes
-    bool is_ours;   // MPI was started here
+    bool is_ours;   // this library called MPI_Init
     char why[MPI_MAX_ERROR_STRING];
 };
 
-// For transport.why: in MPI's own words.
-static const char *words_of(struct link *l, int error) {
+// Returns MPI's text for the error, for transport.why.
+static const char *error_text(struct link *l, int error) {
     int n = 0;
     if (error == MPI_SUCCESS) {
         return NULL;
@@ -53,15 +51,16 @@ static const char *words_of(struct link *l, int error) {
     return l->why;
 }
 
-// ---- MPI writes to sockets that others may have closed: the signal for that is not the program's ----
+// ---- SIGPIPE is blocked during MPI calls: MPI writes to sockets that other ranks may have closed, and the program must not get
+// the signal ----
 
-struct hush {
+struct sigpipe_state {
     sigset_t before;
     bool was_pending;
 };
 
-static struct hush hush_begin(void) {
-    struct hush h;
+static struct sigpipe_state sigpipe_block(void) {
+    struct sigpipe_state h;
     sigset_t pipe, pending;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -71,7 +70,7 @@ static struct hush hush_begin(void) {
     return h;
 }
 
-static void hush_end(const struct hush *h) {
+static void sigpipe_unblock(const struct sigpipe_state *h) {
     const struct timespec now = {0};
     sigset_t pipe, pending;
     sigemptyset(&pipe);
@@ -83,8 +82,9 @@ static void hush_end(const struct hush *h) {
     pthread_sigmask(SIG_SETMASK, &h->before, NULL);
 }
 
-// ---- MPI takes signals of crashes, to print a stack; a thread that crashes within malloc never comes back from that (Open MPI
-// 4.1), and its process lives on in the others' eyes. A rank that crashes is to end: the signals get back what they did ----
+// ---- MPI installs handlers for crash signals to print a stack. With Open MPI 4.1, a thread that crashes within malloc never
+// returns from the handler, and its process looks alive to the others. A rank that crashes must end, so the previous handlers are
+// restored ----
 
 static const int crashes[] = {SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
 #define N_CRASHES (sizeof crashes / sizeof crashes[0])
@@ -103,7 +103,7 @@ static void crashes_set(const struct sigaction before[N_CRASHES]) {
 
 // ---- messages ----
 
-#define RECEIVING_MAX 8 // messages on their way to here at a time
+#define RECEIVING_MAX 8 // messages that are received concurrently
 
 static bool list_grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, size_t elem_size) {
     if (n < *n_cap) {
@@ -123,14 +123,14 @@ static bool list_grow(struct mpi_transport *t, void **list, size_t *n_cap, size_
     return true;
 }
 
-// Those that are sent leave the list.
+// Removes the messages that are sent from the list.
 static void sent_reap(struct mpi_transport *t) {
     struct link *l = t->context;
     size_t n = 0;
     for (size_t i = 0; i < l->n_out; i++) {
         int done = 0;
         if (MPI_Test(&l->out[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
-            done = 0; // the rank is gone, and queue.c finds that out; the bytes stay MPI's
+            done = 0; // the rank is gone, which message_queue.c detects; MPI keeps the bytes
         }
         if (done) {
             l->unsent[l->out[i].to] -= l->out[i].size;
@@ -144,13 +144,13 @@ static void sent_reap(struct mpi_transport *t) {
 
 static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct link *l = t->context;
-    t->why = size > (size_t) 1 << 30 ? "it is too long for MPI" : NULL;
+    t->why = size > (size_t) 1 << 30 ? "it is too large for MPI" : NULL;
     if (t->why != NULL || !list_grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
         return false;
     }
     struct sending *s = &l->out[l->n_out];
     *s = (struct sending){.bytes = bytes, .size = size, .to = to};
-    t->why = words_of(l, MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request));
+    t->why = error_text(l, MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request));
     if (t->why != NULL) {
         return false;
     }
@@ -161,20 +161,20 @@ static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size
 }
 
 static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
-    const struct hush h = hush_begin();
+    const struct sigpipe_state h = sigpipe_block();
     const bool ok = begin_send(t, to, bytes, size);
-    hush_end(&h);
+    sigpipe_unblock(&h);
     return ok;
 }
 
 static size_t link_unsent(struct mpi_transport *t, int to) {
-    const struct hush h = hush_begin();
+    const struct sigpipe_state h = sigpipe_block();
     sent_reap(t);
-    hush_end(&h);
+    sigpipe_unblock(&h);
     return ((struct link *) t->context)->unsent[to];
 }
 
-// Begins to receive what a rank, or any, has announced. False: nothing was.
+// Starts to receive an announced message of a rank, or of any rank. Returns false if there is none.
 static bool receive_begin(struct mpi_transport *t, int from) {
     struct link *l = t->context;
     int found = 0, size = 0;
@@ -188,13 +188,13 @@ static bool receive_begin(struct mpi_transport *t, int from) {
     struct receiving *r = &l->in[l->n_in];
     *r = (struct receiving){.message = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
     r->message.bytes = t->alloc(r->message.size > 0 ? r->message.size : 1);
-    // Out of memory: it stays with MPI and is handed on without bytes. Open MPI 4.1 does not live through one that is received
-    // with too little room: over TCP it writes to where there is none.
+    // Out of memory: the message stays with MPI and is passed on without bytes. It is not received into a smaller buffer, because
+    // Open MPI 4.1 would then write out of bounds over TCP.
     r->error = r->message.bytes != NULL ? MPI_Imrecv(r->message.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
     if (r->message.bytes == NULL || r->error != MPI_SUCCESS) {
         t->release(r->message.bytes);
         r->message.bytes = NULL;
-        r->request = MPI_REQUEST_NULL; // which is done at once
+        r->request = MPI_REQUEST_NULL; // completes at once
     }
     l->n_in++;
     return true;
@@ -208,7 +208,7 @@ static bool is_receiving(const struct link *l, int from) {
     return i < l->n_in;
 }
 
-// A rank that stops in the middle of all that is on its way keeps nobody else from being heard.
+// Starts receives for all ranks, so that a rank that stops in the middle of a message does not block the others.
 static void receives_begin(struct mpi_transport *t) {
     struct link *l = t->context;
     while (l->n_in < RECEIVING_MAX) {
@@ -235,12 +235,12 @@ static bool message_next(struct mpi_transport *t, struct mpi_message *out) {
         const int error = is_first ? MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) : MPI_SUCCESS;
         if (error != MPI_SUCCESS) {
             l->in[i].error = error;
-            l->in[i].message.bytes = NULL; // they are MPI's for good
+            l->in[i].message.bytes = NULL; // MPI keeps the bytes
         } else if (!done) {
             continue;
         }
         *out = l->in[i].message;
-        t->why = words_of(l, l->in[i].error);
+        t->why = error_text(l, l->in[i].error);
         l->n_in--;
         memmove(&l->in[i], &l->in[i + 1], (l->n_in - i) * sizeof l->in[0]);
         return true;
@@ -249,13 +249,13 @@ static bool message_next(struct mpi_transport *t, struct mpi_message *out) {
 }
 
 static bool link_receive(struct mpi_transport *t, struct mpi_message *out) {
-    const struct hush h = hush_begin();
+    const struct sigpipe_state h = sigpipe_block();
     const bool found = message_next(t, out);
-    hush_end(&h);
+    sigpipe_unblock(&h);
     return found;
 }
 
-// What is on its way still, from here or to here, gets there: the others are in MPI as well until all have come to its end.
+// Completes the messages in both directions. The other ranks stay in MPI until all have finished.
 static bool link_settle(struct mpi_transport *t) {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct link *l = t->context;
@@ -273,11 +273,11 @@ static bool link_settle(struct mpi_transport *t) {
     return false;
 }
 
-// Whether MPI may end in order, which waits for all.
+// all: MPI_Finalize may be called; it waits for all ranks.
 static void link_close(struct mpi_transport *t, bool all) {
     struct link *l = t->context;
     if (!all || !link_settle(t)) {
-        return; // MPI may still write to what it holds
+        return; // MPI may still write to this memory
     }
     if (l->is_ours) {
         MPI_Finalize();
@@ -294,18 +294,18 @@ bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size) {
     int is_up = 0, level = MPI_THREAD_SINGLE;
     MPI_Initialized(&is_up);
     struct sigaction before[N_CRASHES];
-    const struct hush h = hush_begin(); // threads that MPI starts keep it
+    const struct sigpipe_state h = sigpipe_block(); // threads that MPI starts inherit the mask
     crashes_get(before);
     const bool started = is_up || MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS;
     crashes_set(before);
-    hush_end(&h);
+    sigpipe_unblock(&h);
     if (!started) {
         snprintf(why, why_size, "MPI_Init_thread failed");
         return false;
     }
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_SERIALIZED) {
-        snprintf(why, why_size, "MPI was started for one thread alone (level %d, %d is needed)", level, MPI_THREAD_SERIALIZED);
+        snprintf(why, why_size, "MPI was initialized with thread level %d; level %d is required", level, MPI_THREAD_SERIALIZED);
         return false;
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

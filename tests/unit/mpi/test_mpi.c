@@ -70,7 +70,7 @@ static void *rank_thread(void *arg) {
         } else {
             r->run(&w);
         }
-        mpi_world_part(&w);
+        mpi_world_leave(&w);
         mpi_world_fini(&w);
     }
     return NULL;
@@ -114,10 +114,10 @@ static void test_nothing_follows_a_bye(void **state) {
     transport_open(loop, 1, &other);
     assert_true(mpi_queue_init(&queue, &mine));
     queue.peers[1].has_hello = true;
-    queue.peers[1].told = 0;
+    queue.peers[1].alive_sent = 0;
     mpi_queue_progress(&queue);
     mpi_queue_bye(&queue);
-    queue.peers[1].told = 0;
+    queue.peers[1].alive_sent = 0;
     mpi_queue_progress(&queue);
     for (int i = 0; i < 2; i++) {
         assert_true(other.receive(&other, &message));
@@ -225,7 +225,7 @@ static void test_silence_after_messages_is_found(void **state) {
     struct mpi_queue queue;
     queue_fill(loop, &other, &queue);
     tend_for(&queue, 3 * MPI_SECOND / 2);
-    lost_within(&queue, 5 * MPI_SECOND, "nothing was heard of it for");
+    lost_within(&queue, 5 * MPI_SECOND, "it has sent nothing for");
     queue_end(loop, &queue);
 }
 
@@ -238,7 +238,7 @@ static void test_full_queue_ends(void **state) {
     queue_fill(loop, &other, &queue);
     message_send(&other, &part, MPI_MESSAGE_MAX);
     message_send(&other, &answer, sizeof answer);
-    lost_within(&queue, 5 * MPI_SECOND, "bytes that nobody asked for");
+    lost_within(&queue, 5 * MPI_SECOND, "bytes of messages are not requested");
     queue_end(loop, &queue);
 }
 
@@ -250,7 +250,7 @@ static void test_full_queue_spares_others(void **state) {
     struct mpi_queue queue;
     queue_fill(loop, &other, &queue);
     message_send(&other, &part, MPI_MESSAGE_MAX);
-    lost_within(&queue, 5 * MPI_SECOND, "bytes that nobody asked for");
+    lost_within(&queue, 5 * MPI_SECOND, "bytes of messages are not requested");
     assert_int_equal(mpi_queue_send(&queue, 2, &answer, NULL, 0), GGML_STATUS_SUCCESS);
     queue_end(loop, &queue);
 }
@@ -351,7 +351,7 @@ static void test_held_is_found(void **state) {
     assert_false(mpi_queue_is_lost(&queue, 1));
     const int64_t start = mpi_now();
     assert_null(mpi_queue_take(&queue, 1, MPI_ANSWER, 1));
-    assert_non_null(strstr(berth_last_error(), "MPI has not come back from a call for"));
+    assert_non_null(strstr(berth_last_error(), "an MPI call has not returned for"));
     assert_int_equal(mpi_queue_send(&queue, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
     mpi_queue_bye(&queue);
     assert_true(mpi_queue_is_lost(&queue, 1) && mpi_now() - start < 10 * MPI_SECOND);
@@ -388,14 +388,14 @@ static bool parts_beside(bool has_bye) {
     }
     alarm(60);
     const int64_t start = mpi_now();
-    mpi_world_part(&w);
+    mpi_world_leave(&w);
     alarm(0);
     assert_true(mpi_now() - start < 5 * MPI_SECOND);
     assert_int_equal(w.queue.kept_size, 0);
-    const bool all_left = w.all_left;
+    const bool all_departed = w.all_departed;
     mpi_world_fini(&w);
     mpi_loop_free(loop);
-    return all_left;
+    return all_departed;
 }
 
 static void test_parting_ends_after_messages(void **state) {
@@ -431,7 +431,7 @@ static void test_sums(void **state) {
     }
 }
 
-// A member that cannot take part is told of: the others do not wait for it.
+// A member that cannot take part is lists: the others do not wait for it.
 static void sums_without_one(struct mpi_world *w) {
     static const size_t sizes[] = {100, 100000};
     struct mpi_group *g = &w->programs;
@@ -810,31 +810,31 @@ static void graphs_refused(struct devices *d) {
         size_t at, size;
         uint64_t value;
     } changes[] = {
-        {"no such type", offsetof(struct mpi_wire_tensor, type), 4, 4},
-        {"no such type", offsetof(struct mpi_wire_tensor, type), 4, UINT32_MAX},
-        {"no such op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_COUNT},
-        {"none of its op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_MAP_CUSTOM1},
-        {"none of its op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_CUSTOM},
+        {"unknown type", offsetof(struct mpi_wire_tensor, type), 4, 4},
+        {"unknown type", offsetof(struct mpi_wire_tensor, type), 4, UINT32_MAX},
+        {"unknown op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_COUNT},
+        {"violate the rules of its op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_MAP_CUSTOM1},
+        {"violate the rules of its op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_CUSTOM},
         {"source comes after", offsetof(struct mpi_wire_tensor, src), 4, 3},
-        {"out of bounds", offsetof(struct mpi_wire_tensor, ne), 8, UINT64_MAX},
-        {"out of bounds", offsetof(struct mpi_wire_tensor, nb), 8, 3},
-        {"not lie in its buffer", offsetof(struct mpi_wire_tensor, ne), 8, 100000},
-        {"not lie in its buffer", offsetof(struct mpi_wire_tensor, nb) + 8, 8, 1 << 20},
-        {"none of its op", offsetof(struct mpi_wire_tensor, ne), 8, 9},
-        {"no such buffer", offsetof(struct mpi_wire_tensor, buffer), 4, 77},
+        {"out of range", offsetof(struct mpi_wire_tensor, ne), 8, UINT64_MAX},
+        {"out of range", offsetof(struct mpi_wire_tensor, nb), 8, 3},
+        {"not inside its buffer", offsetof(struct mpi_wire_tensor, ne), 8, 100000},
+        {"not inside its buffer", offsetof(struct mpi_wire_tensor, nb) + 8, 8, 1 << 20},
+        {"violate the rules of its op", offsetof(struct mpi_wire_tensor, ne), 8, 9},
+        {"unknown buffer", offsetof(struct mpi_wire_tensor, buffer), 4, 77},
         {"has no memory", offsetof(struct mpi_wire_tensor, buffer), 4, 0},
-        {"offset is none", offsetof(struct mpi_wire_tensor, offset), 8, 1 << 30},
-        {"offset is none", offsetof(struct mpi_wire_tensor, offset), 8, 2},
+        {"offset is outside its buffer", offsetof(struct mpi_wire_tensor, offset), 8, 1 << 30},
+        {"offset is outside its buffer", offsetof(struct mpi_wire_tensor, offset), 8, 2},
     };
-    refused(d, MPI_RUN, 5, 0, 0, 0, NULL, 0, "is none");
+    refused(d, MPI_RUN, 5, 0, 0, 0, NULL, 0, "there is no graph 5");
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         struct mpi_wire_tensor bad[3];
         memcpy(bad, g, sizeof bad);
         memcpy((char *) &bad[2] + changes[i].at, &changes[i].value, changes[i].size);
         refused(d, MPI_GRAPH, 0, 0, 0, 0, bad, sizeof bad, changes[i].text);
     }
-    refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g - 1, "no graph");
-    refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot be had");
+    refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g - 1, "not a valid graph");
+    refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot create graph");
 }
 
 // One source and what is made of it, in a buffer of 4,096 bytes.
@@ -911,7 +911,7 @@ static void lies_refused(struct devices *d) {
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct mpi_wire_tensor g[2];
         lie_write(&lies[i], g);
-        refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g, "lies across a source");
+        refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g, "overlaps other elements of source");
     }
 }
 
@@ -921,22 +921,22 @@ static void refuses(struct mpi_world *w) {
     assert_non_null(buffer);
     char some[64] = "";
     const uint32_t rank = 7, self = 1;
-    refused(&d, MPI_COMMAND_END, 0, 0, 0, 0, NULL, 0, "no command");
-    refused(&d, UINT32_MAX, 0, 0, 0, 0, NULL, 0, "no command");
+    refused(&d, MPI_COMMAND_END, 0, 0, 0, 0, NULL, 0, "unknown command");
+    refused(&d, UINT32_MAX, 0, 0, 0, 0, NULL, 0, "unknown command");
     refused(&d, MPI_SET, 0, 4090, 0, 0, some, sizeof some, "4096");
     refused(&d, MPI_SET, 0, UINT64_MAX - 8, 0, 0, some, sizeof some, "4096");
-    refused(&d, MPI_SET, 3, 0, 0, 0, some, sizeof some, "buffer 3 is none");
+    refused(&d, MPI_SET, 3, 0, 0, 0, some, sizeof some, "there is no buffer 3");
     refused(&d, MPI_MEMSET, 0, 1, UINT64_MAX, 0, NULL, 0, "4096");
     refused(&d, MPI_COPY, 0, 0, 8, 0, some, 3, "a copy");
     refused(&d, MPI_COPY_OUT, 0, 0, 8, 1, &rank, sizeof rank, "rank 7");
     refused(&d, MPI_COPY_OUT, 0, 0, 8, 1, &self, sizeof self, "rank 1");
-    refused(&d, MPI_COPY_IN, 0, 0, 8, 1, NULL, 0, "none to copy with");
-    refused(&d, MPI_BUFFER_FREE, 9, 0, 0, 0, NULL, 0, "is none");
+    refused(&d, MPI_COPY_IN, 0, 0, 8, 1, NULL, 0, "does not exist or is this rank");
+    refused(&d, MPI_BUFFER_FREE, 9, 0, 0, 0, NULL, 0, "there is no such buffer");
     refused(&d, MPI_GROUP_NEW, 0, 0, 0, 0, &rank, sizeof rank, "group 0");
     refused(&d, MPI_GROUP_NEW, UINT32_MAX, 0, 0, 0, &self, sizeof self, "too large");
-    refused(&d, MPI_GROUP_NEW, 1 << 20, 0, 0, 0, &self, sizeof self, "1048576 is too large, there may be 1048576");
-    refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "a sum");
-    refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "a sum");
+    refused(&d, MPI_GROUP_NEW, 1 << 20, 0, 0, 0, &self, sizeof self, "1048576 is too large; it must be less than 1048576");
+    refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "cannot add");
+    refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "cannot add");
     graphs_refused(&d);
     lies_taken(&d);
     lies_refused(&d);
@@ -984,9 +984,9 @@ static void refuses_copies(struct mpi_world *w) {
         uint64_t out_size, in_size;
         const char *text;
     } cases[] = {
-        {9, COPY_SIZE, COPY_SIZE, "buffer 9 is none"}, {0, COPY_SIZE, COPY_SIZE + 1, "which has"},
-        {0, COPY_SIZE, 8, "525288 came"}, {0, COPY_SIZE, MPI_PIECE, "525288 came"}, {0, 2 * MPI_PIECE, COPY_SIZE, "524288 came"},
-        {0, COPY_SIZE + 1, COPY_SIZE, "0 came"}, // none to send
+        {9, COPY_SIZE, COPY_SIZE, "there is no buffer 9"}, {0, COPY_SIZE, COPY_SIZE + 1, "which has"},
+        {0, COPY_SIZE, 8, "ended after 525288 bytes"}, {0, COPY_SIZE, MPI_PIECE, "ended after 525288 bytes"}, {0, 2 * MPI_PIECE, COPY_SIZE, "ended after 524288 bytes"},
+        {0, COPY_SIZE + 1, COPY_SIZE, "ended after 0 bytes"}, // none to send
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_false(copies(&d, 1, cases[i].to, cases[i].out_size, cases[i].in_size));
@@ -1160,7 +1160,7 @@ static void joins_beside(const void *hello, size_t size, const char *text) {
     if (strstr(w.queue.peers[1].why, text) == NULL) {
         fail_msg("not '%s': %s", text, w.queue.peers[1].why);
     }
-    mpi_world_part(&w);
+    mpi_world_leave(&w);
     mpi_world_fini(&w);
     mpi_loop_free(loop);
 }
@@ -1175,8 +1175,8 @@ static void test_others_are_left_out(void **state) {
 #define JOINS(size, text) (memcpy(bytes, &hello, sizeof hello), joins_beside(bytes, size, text))
     strcpy(hello.release, BERTH_VERSION);
     JOINS(sizeof bytes, "its list of devices");
-    JOINS(sizeof bytes - 1, "told of 1 devices");
-    JOINS(10, "not to be understood");
+    JOINS(sizeof bytes - 1, "lists 1 devices");
+    JOINS(10, "is invalid");
     hello.n_devices = UINT32_MAX;
     JOINS(sizeof bytes, "devices in");
     strcpy(hello.release, "7.8.9");
@@ -1185,9 +1185,9 @@ static void test_others_are_left_out(void **state) {
     hello.version = 99;
     JOINS(sizeof bytes, "version 99");
     memset(hello.host, 'x', sizeof hello.host);
-    JOINS(sizeof bytes, "not to be understood");
+    JOINS(sizeof bytes, "is invalid");
     hello.magic = 0;
-    JOINS(sizeof bytes, "not to be understood");
+    JOINS(sizeof bytes, "is invalid");
 }
 
 // ---- the wire ----
