@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the backend of a device made of several: the parts' backends, a crew, and the programs of the graphs that came last.
-// A graph that comes again is compared with those (src/record) and not built again.
+// backend.c: the backend of a composite device: the backends of its devices, a team of threads (crew), and the programs of the last
+// graphs. A program is the list of steps by which the devices compute a graph (program.h). A repeated graph is recognised by its
+// record (src/record), and its program is not built again.
 
 #include "meta/program.h"
 
 #include "berth-backend.h"
 #include "berth-meta.h"
 
-#define N_PROGRAMS 4 // a scheduler's splits, a prompt's graph and a token's take turns
+#define N_PROGRAMS 4 // for example the splits of a scheduler, a prefill graph and a decode graph
 
 struct meta_backend {
     int n;
@@ -16,7 +17,7 @@ struct meta_backend {
     struct meta_crew *crew;
     struct meta_program *programs[N_PROGRAMS];
     struct meta_scratch scratch;
-    struct meta_plan_cache keep;
+    struct meta_plan_cache plan_cache;
     uint64_t n_runs;
     struct berth_meta_stats stats;
 };
@@ -31,7 +32,7 @@ static void meta_free(struct meta_backend *m) {
         meta_program_free(m->programs[i]);
     }
     meta_scratch_fini(&m->scratch);
-    meta_plan_cache_fini(&m->keep);
+    meta_plan_cache_fini(&m->plan_cache);
     if (m->comm.free != NULL && m->comm.ctx != NULL) {
         m->comm.free(m->comm.ctx);
     }
@@ -54,14 +55,14 @@ static void backend_synchronize(ggml_backend_t backend) {
     }
 }
 
-// ---- computing ----
+// ---- compute ----
 
-// The program of the graph, or the place for it: where the one lies that was longest unused.
+// Returns the entry with the program of the graph, or the entry that was unused longest.
 static struct meta_program **program_find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
     struct meta_program **oldest = &m->programs[0];
     for (int i = 0; i < N_PROGRAMS; i++) {
         struct meta_program **at = &m->programs[i];
-        if (*at != NULL && (*at)->is_made && meta_program_is(*at, graph)) {
+        if (*at != NULL && (*at)->is_made && meta_program_matches(*at, graph)) {
             *is_found = true;
             return at;
         }
@@ -99,7 +100,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     bool is_found = false;
     struct meta_program **at = program_find(m, graph, &is_found);
     if (!is_found) {
-        status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->scratch, &m->keep)
+        status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->scratch, &m->plan_cache)
                                         : GGML_STATUS_ALLOC_FAILED;
     }
     if (status != GGML_STATUS_SUCCESS) {
@@ -107,27 +108,27 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     }
     (*at)->last_use = ++m->n_runs;
     status = meta_crew_run(m->crew, *at);
-    if (status == GGML_STATUS_SUCCESS && !meta_program_note(*at)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for what a graph of %d nodes left",
+    if (status == GGML_STATUS_SUCCESS && !meta_program_record(*at)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory to record the split states after a graph of %d nodes",
             backend_name(backend), graph->n_nodes);
     }
     stats_count(m, *at, is_found);
     return status;
 }
 
-// ---- reserving ----
+// ---- reserve ----
 
-// Of one program all is taken that any to come may need.
+// Reserves for one program everything that later programs of the same form require.
 static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program *p, const struct ggml_cgraph *graph) {
-    berth_clear_error(); // a part may tell why it has no memory
-    bool ok = meta_crew_reserve(m->crew, meta_share_size(p)) && meta_notes_reserve(p);
+    berth_clear_error(); // a device may report why it has no memory
+    bool ok = meta_crew_reserve(m->crew, meta_share_size(p)) && meta_entries_reserve(p);
     for (int i = 0; i < N_PROGRAMS && ok; i++) {
         ok = program_get(&m->programs[i], graph) && meta_program_reserve_rows(m->programs[i], p);
     }
-    if (!ok || !meta_plan_cache_add(&m->keep, p)) {
+    if (!ok || !meta_plan_cache_add(&m->plan_cache, p)) {
         return berth_last_error()[0] != '\0'
                    ? GGML_STATUS_ALLOC_FAILED
-                   : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to compute a graph of %d nodes on %d devices later",
+                   : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to reserve a graph of %d nodes on %d devices",
                          graph->n_nodes, m->n);
     }
     return meta_parts_reserve(m->parts, p);
@@ -147,7 +148,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
     return status;
 }
 
-// Of whole nodes: no part takes more.
+// Computes the size for unsplit nodes, which is an upper bound for each device.
 size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct meta_backend *m = backend->context;
     size_t size = 0;
@@ -164,13 +165,13 @@ static const struct ggml_backend_i backend_iface = {
     .graph_compute = backend_compute,
 };
 
-// ---- making one ----
+// ---- new ----
 
 static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
     return ggml_backend_reg_get_proc_address(reg, name);
 }
 
-// A part's registry may have functions for sums over backends of its kind, and others that it knows how to deal with.
+// The registry of a device may offer functions for sums over backends of its kind, and over others that it supports.
 static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     void *(*init)(ggml_backend_t *, size_t);
     *(void **) &init = reg_proc(reg, "ggml_backend_comm_init");
@@ -188,7 +189,7 @@ static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     return m->comm.ctx != NULL;
 }
 
-// The first that offers them and can.
+// Uses the first registry that offers these functions and supports all devices.
 static void comm_init(struct meta_backend *m, const struct meta_device *device) {
     bool ok = false;
     for (int j = 0; j < m->n && !ok; j++) {
@@ -217,7 +218,7 @@ ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params) {
         ok = m->crew != NULL;
     }
     if (!ok) {
-        berth_fail(GGML_STATUS_FAILED, "%s: no backend for all of its %d devices", device->name, device->n);
+        berth_fail(GGML_STATUS_FAILED, "%s: cannot create a backend for each of its %d devices", device->name, device->n);
         if (m != NULL) {
             meta_free(m);
         }
@@ -228,7 +229,7 @@ ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params) {
     return backend;
 }
 
-// ---- questions ----
+// ---- queries ----
 
 static struct meta_backend *meta_of(ggml_backend_t backend) {
     return ggml_backend_is_meta(backend) ? backend->context : NULL;
@@ -274,11 +275,11 @@ bool berth_meta_explain(ggml_backend_t backend, FILE *file) {
     if (p == NULL) {
         return true;
     }
-    fprintf(file, "%s: %lld sums over %d devices of %lld bytes in all, %lld bytes moved a run\n", backend_name(backend),
+    fprintf(file, "%s: %lld sums over %d devices with %lld bytes in total, %lld bytes moved per run\n", backend_name(backend),
         (long long) p->n_sums, m->n, (long long) p->sum_bytes, (long long) p->move_bytes);
     for (size_t i = 0; i < p->n_costs; i++) {
-        fprintf(file, "  %s %s cannot be split so: whole sources, %lld bytes moved\n", ggml_op_name(p->costs[i].op),
-            p->costs[i].name, (long long) p->costs[i].n_bytes);
+        fprintf(file, "  %s %s cannot be computed on split sources: each device gets complete ones, %lld bytes moved\n",
+            ggml_op_name(p->costs[i].op), p->costs[i].name, (long long) p->costs[i].n_bytes);
     }
     return true;
 }

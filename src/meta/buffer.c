@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: memory of a device made of several. Two kinds: tensors with memory of their own, each part of its own size, as the
-// callback says; and memory of graphs, by layouts or the same on every device, whose states are what was computed there last.
+// buffer.c: memory of a composite device. There are two kinds. Tensors with their own memory have parts of different sizes, as the
+// callback decides. Memory of graphs follows layouts, or is the same on every device; the state of a tensor there is that of the
+// last computation.
 
 #include "meta/meta.h"
 
@@ -12,7 +13,7 @@
 
 static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
     size_t lo = 0, hi = mb->n_entries;
-    while (lo < hi) { // the first that does not end before off
+    while (lo < hi) { // finds the first entry that does not end before off
         const size_t mid = lo + (hi - lo) / 2;
         if (mb->entries[mid].off + mb->entries[mid].size <= off && mb->entries[mid].off != off) {
             lo = mid + 1;
@@ -20,7 +21,7 @@ static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
             hi = mid;
         }
     }
-    return mb->entries + lo; // may be the end
+    return mb->entries + lo; // may be the end of the list
 }
 
 static const struct meta_entry *entry_of(const struct ggml_tensor *root) {
@@ -44,7 +45,7 @@ const meta_state *meta_root_state(const struct ggml_tensor *root) {
 
 // ---- states ----
 
-// The index of one that is the same, or of a new one; it has a use more. SIZE_MAX: out of memory.
+// Returns the index of an equal state or of a new one, with one more use. SIZE_MAX: out of memory.
 static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
     size_t i = 0, free = mb->n_states;
     for (; i < mb->n_states && (mb->states[i].n_uses == 0 || !meta_same(&mb->states[i].state, state, mb->device->n)); i++) {
@@ -74,7 +75,7 @@ static void entry_fini(struct meta_buffer *mb, struct meta_entry *e) {
     berth_free(e->parts);
 }
 
-// Room for one entry at the place where off belongs; what overlaps it is gone.
+// Inserts an entry at off. Entries that overlap it are removed.
 static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t size) {
     if (!berth_grow((void **) &mb->entries, &mb->entries_cap, mb->n_entries + 1, sizeof mb->entries[0])) {
         return NULL;
@@ -89,7 +90,7 @@ static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t 
     return first;
 }
 
-bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) {
+bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) {
     struct meta_buffer *mb = meta_buffer_of(root->buffer);
     if (mb == NULL || mb->ctxs != NULL) {
         return mb == NULL || meta_same(meta_root_state(root), state, mb->device->n);
@@ -110,9 +111,9 @@ bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) {
     return true;
 }
 
-// Memory that was made smaller for another graph may end before the slot does.
-static bool slot_is_there(const struct meta_buffer *mb, const struct meta_slot *slot, int j) {
-    return slot->apart != NULL || slot->off + slot->size <= ggml_backend_buffer_get_size(mb->parts[j]);
+// Memory that shrank for another graph may end before the slot.
+static bool slot_has_memory(const struct meta_buffer *mb, const struct meta_slot *slot, int j) {
+    return slot->separate != NULL || slot->off + slot->size <= ggml_backend_buffer_get_size(mb->parts[j]);
 }
 
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
@@ -138,10 +139,10 @@ bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int
     const struct meta_slot *slots = meta_slots_at(mb, off, &step);
     const struct meta_slot *slot = slots != NULL ? &slots[(size_t) j * step] : NULL;
 
-    if (slot != NULL ? !slot_is_there(mb, slot, j) : mb->is_laid_out) {
+    if (slot != NULL ? !slot_has_memory(mb, slot, j) : mb->has_layouts) {
         return false;
     }
-    part->buffer = slot != NULL && slot->apart != NULL ? slot->apart : mb->parts[j];
+    part->buffer = slot != NULL && slot->separate != NULL ? slot->separate : mb->parts[j];
     part->data = (char *) ggml_backend_buffer_get_base(part->buffer) + (slot != NULL ? slot->off : off);
     return true;
 }
@@ -149,21 +150,22 @@ bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int
 const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size) {
     const struct meta_buffer *mb = meta_buffer_of(root->buffer);
     size_t step = 0;
-    if (mb == NULL || !mb->is_laid_out) {
+    if (mb == NULL || !mb->has_layouts) {
         return NULL;
     }
     const struct meta_slot *slots = meta_slots_at(mb, meta_offset(root->data), &step);
     if (slots == NULL) {
         snprintf(text, size,
-            "was placed by a plan that is gone, and is none of the %d after it whose places are still known: place it again",
+            "was placed by a plan that has been dropped, and only the last %d dropped plans are kept: allocate the graph again",
             META_OLD_MAX);
         return text;
     }
     for (int j = 0; j < mb->device->n; j++) {
         const struct meta_slot *slot = &slots[(size_t) j * step];
-        if (!slot_is_there(mb, slot, j)) {
+        if (!slot_has_memory(mb, slot, j)) {
             snprintf(text, size,
-                "lies up to byte %llu on device %d, whose buffer has %zu since another graph was reserved: place it again",
+                "ends at byte %llu on device %d, whose buffer has %zu bytes since another graph was reserved: allocate the graph "
+                "again",
                 (unsigned long long) (slot->off + slot->size), j, ggml_backend_buffer_get_size(mb->parts[j]));
             return text;
         }
@@ -219,12 +221,12 @@ static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     for (int j = 0; j < mb->device->n; j++) {
         ggml_backend_buffer_clear(mb->parts[j], value);
     }
-    meta_layouts_apart(mb, ggml_backend_buffer_clear, value);
+    meta_layouts_each_separate(mb, ggml_backend_buffer_clear, value);
 }
 
-static void reset_apart(ggml_backend_buffer_t apart, uint8_t value) {
+static void reset_separate(ggml_backend_buffer_t separate, uint8_t value) {
     (void) value;
-    ggml_backend_buffer_reset(apart);
+    ggml_backend_buffer_reset(separate);
 }
 
 static void buffer_reset(ggml_backend_buffer_t buffer) {
@@ -232,22 +234,22 @@ static void buffer_reset(ggml_backend_buffer_t buffer) {
     for (int j = 0; j < mb->device->n; j++) {
         ggml_backend_buffer_reset(mb->parts[j]);
     }
-    meta_layouts_apart(mb, reset_apart, 0);
+    meta_layouts_each_separate(mb, reset_separate, 0);
 }
 
-// False, after an error: the callback's answer does not fit the tensor.
+// Returns false with an error if the callback's answer does not fit the tensor.
 static bool state_ask(const struct meta_device *device, const struct ggml_tensor *t, meta_state *state) {
     *state = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
     const char *fault = meta_state_fault(state, t, device->n);
     if (fault != NULL) {
-        berth_fail(GGML_STATUS_FAILED, "%s: the split of %s (axis %d of %lld x %lld x %lld x %lld, %u segments) is wrong: %s",
+        berth_fail(GGML_STATUS_FAILED, "%s: the split of %s (axis %d of %lld x %lld x %lld x %lld, %u segments) is invalid: %s",
             device->name, berth_name_of(t), (int) state->axis, (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2],
             (long long) t->ne[3], state->n_segments, fault);
     }
     return fault == NULL;
 }
 
-static enum ggml_status no_memory(const struct meta_buffer *mb, const struct ggml_tensor *t) {
+static enum ggml_status fail_no_memory(const struct meta_buffer *mb, const struct ggml_tensor *t) {
     return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the split of %s", mb->device->name, berth_name_of(t));
 }
 
@@ -260,19 +262,20 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     if (!state_ask(mb->device, t, &state)) {
         return GGML_STATUS_FAILED;
     }
-    return meta_root_note(t, &state) ? GGML_STATUS_SUCCESS : no_memory(mb, t);
+    return meta_root_record(t, &state) ? GGML_STATUS_SUCCESS : fail_no_memory(mb, t);
 }
 
-// ---- bytes in and out ----
-// Whole tensors, and any range of their bytes, are scattered and gathered; of a sum the first device gets all, others zeros.
+// ---- access from the host ----
+// Complete tensors and any range of their bytes are scattered to and gathered from the devices. For a tensor in state partial, the
+// first device receives all bytes and the others zeros.
 
 enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
 
 struct access {
     enum access_kind kind;
-    char *data;          // the caller's, of the range
-    size_t offset, size; // the range, in the root
-    uint8_t value;       // to fill with
+    char *data;          // the caller's memory of the range
+    size_t offset, size; // range in bytes from the start of the root
+    uint8_t value;       // for ACCESS_FILL
     struct ggml_tensor *parts;
 };
 
@@ -290,7 +293,7 @@ static void piece_access(const struct access *a, const struct meta_piece *p) {
     }
 }
 
-// What of piece i lies in the range.
+// Accesses the part of piece i that is inside the range.
 static void piece_access_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
     const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
     const size_t from = max_size(at, a->offset), to = min_size(at + p->size, range_end);
@@ -304,7 +307,7 @@ static void piece_access_clipped(const struct access *a, const struct meta_piece
     }
 }
 
-static bool touch_piece(const struct meta_piece *p, void *user) {
+static bool piece_visit(const struct meta_piece *p, void *user) {
     const struct access *a = user;
     const size_t range_end = a->offset + a->size;
     size_t first = a->offset > p->whole ? (a->offset - p->whole + p->whole_step - 1) / p->whole_step : 0, end = p->n_outer;
@@ -329,11 +332,12 @@ static bool touch_piece(const struct meta_piece *p, void *user) {
     return true;
 }
 
-// Adds up the parts of a sum, which are of f32.
+// Adds the parts of a partial tensor, which are f32.
 static void get_sum(const struct access *a, const struct ggml_tensor *root, int n) {
-    float sum[1024], one[1024]; // a piece at a time: reading takes no memory
+    float sum[1024], one[1024]; // fixed blocks, so that reading allocates no memory
     if (a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
-        berth_backend_fail(NULL, "bytes %zu to %zu of %s, a sum over devices, cannot be read: they are no whole numbers of it",
+        berth_backend_fail(NULL,
+            "cannot read bytes %zu to %zu of %s: it is a sum over devices, and the range does not consist of complete elements",
             a->offset, a->offset + a->size, berth_name_of(root));
         return;
     }
@@ -374,10 +378,10 @@ static void access_run(const struct ggml_tensor *tensor, struct access a) {
     if (mb == NULL) {
         char text[192];
         const char *fault = meta_root_fault(root, text, sizeof text);
-        berth_backend_fail(
-            NULL, "tensor %s %s", berth_name_of(tensor), fault != NULL ? fault : "is not where its buffer has memory");
+        berth_backend_fail(NULL, "tensor %s %s", berth_name_of(tensor),
+            fault != NULL ? fault : "has an address outside the memory of its buffer");
     } else if (meta_is_split(state)) {
-        meta_pieces(root, state, mb->device->n, -1, touch_piece, &a);
+        meta_pieces(root, state, mb->device->n, -1, piece_visit, &a);
     } else if (a.kind == ACCESS_GET && meta_is_partial(state)) {
         get_sum(&a, root, mb->device->n);
     } else {
@@ -434,7 +438,7 @@ void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to) {
         }
     }
     if (n < mb->n_entries) {
-        mb->noted_by = 0;
+        mb->recorded_by = 0;
     }
     mb->n_entries = n;
 }
@@ -484,13 +488,13 @@ ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t 
     return buffer;
 }
 
-// ---- tensors with memory of their own ----
+// ---- tensors with their own memory ----
 
-static bool wants_memory(const struct ggml_tensor *t) {
+static bool needs_memory(const struct ggml_tensor *t) {
     return t->data == NULL && t->view_src == NULL;
 }
 
-// The parts of one tensor, without memory.
+// Makes the parts of one tensor, without memory.
 static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, struct meta_entry *e) {
     const int n = mb->device->n;
     meta_state state;
@@ -500,7 +504,7 @@ static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, stru
     e->state = state_use(mb, &state);
     e->parts = e->state != SIZE_MAX ? berth_calloc((size_t) n, sizeof e->parts[0]) : NULL;
     if (e->parts == NULL) {
-        return no_memory(mb, t) == GGML_STATUS_SUCCESS;
+        return fail_no_memory(mb, t) == GGML_STATUS_SUCCESS;
     }
     for (int j = 0; j < n; j++) {
         int64_t ne[GGML_MAX_DIMS];
@@ -517,11 +521,11 @@ static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, stru
     return true;
 }
 
-// Parts of all tensors of the context; *size is what their addresses take.
+// Makes the parts of all tensors of the context. *size receives the number of addresses that they take.
 static bool all_parts_make(struct meta_buffer *mb, struct ggml_context *ctx, size_t align, size_t *size) {
     size_t off = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        if (!wants_memory(t)) {
+        if (!needs_memory(t)) {
             continue;
         }
         struct meta_entry *e = &mb->entries[mb->n_entries++];
@@ -550,7 +554,7 @@ static bool part_alloc(struct meta_buffer *mb, int j) {
 static void place_all(struct meta_buffer *mb, struct ggml_context *ctx, ggml_backend_buffer_t buffer) {
     size_t i = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        if (wants_memory(t)) {
+        if (needs_memory(t)) {
             t->buffer = buffer;
             t->data = (void *) (META_BASE + mb->entries[i++].off);
         }
@@ -569,11 +573,11 @@ struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
     size_t n = 0, size = 0;
     if (ctx == NULL || device == NULL) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_meta_alloc_ctx_tensors_from_buft: %s",
-            ctx == NULL ? "the context is NULL" : "the buffer type is not of a device made of several");
+            ctx == NULL ? "the context is NULL" : "the buffer type does not belong to a composite device");
         return NULL;
     }
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        n += wants_memory(t);
+        n += needs_memory(t);
     }
     if (n == 0) {
         return NULL;
@@ -603,14 +607,14 @@ struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
     place_all(mb, ctx, buffer);
     return buffer;
 fail:
-    berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: %zu tensors got no memory: %s", device->name, n, berth_last_error());
+    berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: cannot allocate memory for %zu tensors: %s", device->name, n, berth_last_error());
     if (mb != NULL) {
         meta_buffer_free(mb);
     }
     return NULL;
 }
 
-// ---- the rest of the interface ----
+// ---- other functions of the interface ----
 
 bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf) {
     return meta_buffer_of(buf) != NULL;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// build.c: makes a graph's steps. Node by node, in the graph's order: the states of its sources are known; its rule says what
-// they must be; what is not so yet is turned into it; then each device gets its part of the node. A root's state can change on
-// the way (a sum that is added up is whole from then on), and its whole copy serves until the root is written to again.
+// build.c: makes the steps of a graph. It visits the nodes in the order of the graph. The states of a node's sources are known; the
+// rule of its op (rule.c) says which states they must have. Sources in other states are converted, and then each device gets its
+// part of the node. The state of a root can change meanwhile: a partial root that has been added up is mirrored from then on. A
+// complete copy of a split root is used until the root is written again.
 
 #include "meta/build.h"
 
@@ -39,7 +40,7 @@ static bool has_empty_source(const struct meta_version *srcs, const struct ggml_
     return false;
 }
 
-// The node on every device, into out.
+// Adds the node on every device, with `out` as its results.
 static void node_emit(
     struct meta_builder *b, const struct ggml_tensor *t, struct meta_version out, const struct meta_version *srcs) {
     struct ggml_tensor *zeros = NULL;
@@ -53,7 +54,7 @@ static void node_emit(
         if (ggml_nelements(part) == 0) {
             continue;
         }
-        if (has_empty_source(srcs, t, j)) { // no term of the sum
+        if (has_empty_source(srcs, t, j)) { // this device adds nothing to the sum
             if (zeros == NULL) {
                 zeros = meta_parts_take(b);
             }
@@ -70,7 +71,7 @@ static void node_emit(
             part->src[k] = t->src[k] != NULL ? &srcs[k].parts[j] : NULL;
         }
         if (b->sizing != NULL) {
-            meta_sizing_note(b->sizing, t, j, part);
+            meta_sizing_enlarge(b->sizing, t, j, part);
         }
         node_put(b, j, part);
         step->to[j] = (int32_t) b->p->n_nodes[j];
@@ -100,12 +101,12 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
     memcpy(cost->name, t->name, sizeof cost->name);
 }
 
-// What the node's rule makes of its sources. True: split is carried, or there is none.
+// Applies the rule of the node to the states of its sources. Returns true if the split is kept, or if no source is split.
 static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
-    bool norm_weights = false, may_stay = true, ok = true;
+    bool has_sums = false, may_stay_partial = true, ok = true;
     *node = (struct meta_node){.t = t, .n = b->n};
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast names itself as where it goes
+        const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast lists its destination, itself, as a source
         have[k] = is_source ? meta_state_of(b, t->src[k]) : NULL;
         node->have[k] = have[k];
         if (is_source && have[k] == NULL) {
@@ -113,11 +114,11 @@ static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, con
             ok = false;
         }
         if (node->have[k] != NULL && meta_is_partial(node->have[k])) {
-            norm_weights = true;
-            may_stay &= meta_row_of(b, t->src[k])->n_uses == 1;
+            has_sums = true;
+            may_stay_partial &= meta_row_of(b, t->src[k])->n_uses == 1;
         }
     }
-    if (norm_weights && may_stay && ok && meta_rule_sum(node)) {
+    if (has_sums && may_stay_partial && ok && meta_rule_sum(node)) {
         return true;
     }
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -125,9 +126,9 @@ static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, con
             node->have[k] = &meta_mirrored;
         }
     }
-    ok = meta_rule(node) && ok && (meta_is_mirrored(&node->out) || ggml_is_contiguous(meta_root(t))); // parts have no gaps
+    ok = meta_rule(node) && ok && (meta_is_mirrored(&node->out) || ggml_is_contiguous(meta_root(t))); // parts are contiguous
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-        ok = node->have[k] == NULL || meta_can_turn(b, t->src[k], have[k], node->want[k], t);
+        ok = node->have[k] == NULL || meta_can_convert(b, t->src[k], have[k], node->want[k], t);
     }
     return ok;
 }
@@ -139,8 +140,10 @@ static void want_whole(struct meta_node *node) {
     node->out = meta_mirrored;
 }
 
-// A node that writes into a view: of the root's parts, or of its whole copy, from which they are made anew.
-static struct meta_version in_place(struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
+// A node that writes into a view: it writes the root's parts, or a complete copy of the root, from which the parts are then
+// updated.
+static struct meta_version out_in_place(
+    struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
     struct meta_row *row = meta_row_of(b, t);
     const meta_state *now = meta_state_of(b, t);
 
@@ -154,8 +157,9 @@ static struct meta_version in_place(struct meta_builder *b, const struct ggml_te
     return meta_whole_view(b, t, whole);
 }
 
-// A node with memory that has a state of its own already: there, or beside it and then moved there.
-static struct meta_version in_own(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
+// A node that has its own memory with a fixed state: the result is computed there, or in a temporary tensor and then moved there.
+static struct meta_version out_in_own_memory(
+    struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
     struct meta_row *row = meta_row_of(b, t);
 
     *is_moved = meta_is_own(b, t) && !meta_same(row->state, out, b->n);
@@ -169,7 +173,8 @@ static struct meta_version in_own(struct meta_builder *b, const struct ggml_tens
     return meta_native(b, t);
 }
 
-// Sources that the op has written to: where that was a whole copy, the parts are made anew from it; else it is no copy any more.
+// Handles sources that the op has updated. If it updated a complete copy, the root's parts are updated from the copy; otherwise an
+// existing copy becomes invalid.
 static void write_back(struct meta_builder *b, const struct ggml_tensor *t, const struct meta_version *srcs) {
     const struct berth_op_info *info = berth_op_info(t->op);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -192,21 +197,21 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     struct meta_row *row = meta_row_of(b, t);
     bool is_copy = false, is_moved = false;
     b->whole_bytes = 0;
-    const bool carried = node_decide(b, t, have, &node);
-    if (!carried) {
+    const bool is_split_kept = node_decide(b, t, have, &node);
+    if (!is_split_kept) {
         want_whole(&node);
     }
     if (t->view_src != NULL) {
-        out = in_place(b, t, &node, &is_copy);
+        out = out_in_place(b, t, &node, &is_copy);
     }
     for (int k = 0; k < GGML_MAX_SRC && !b->has_failed; k++) {
         if (t->src[k] != NULL && t->src[k] != t) {
-            srcs[k] = meta_turn(b, t->src[k], meta_state_of(b, t->src[k]), node.want[k], t);
+            srcs[k] = meta_convert(b, t->src[k], meta_state_of(b, t->src[k]), node.want[k], t);
             b->has_failed = b->has_failed || srcs[k].parts == NULL;
         }
     }
     if (t->view_src == NULL) {
-        out = in_own(b, t, &node.out, &is_moved);
+        out = out_in_own_memory(b, t, &node.out, &is_moved);
     }
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         if (t->src[k] == t) {
@@ -230,7 +235,7 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
         meta_move(b, t, out, meta_is_partial(&node.out) ? &meta_mirrored : meta_state_keep(b, &node.out), meta_native(b, t),
             row->state);
     }
-    if (!carried || is_copy) {
+    if (!is_split_kept || is_copy) {
         cost_add(b, t, b->whole_bytes);
     }
 }
@@ -249,13 +254,13 @@ static enum ggml_status check_root(const struct ggml_tensor *t) {
         fault = meta_root_fault(root, text, sizeof text);
     }
     return fault == NULL ? GGML_STATUS_SUCCESS
-                         : berth_fail(GGML_STATUS_FAILED, "%s (%s) cannot be computed by a device made of several: it %s",
-                               berth_name_of(t), ggml_op_name(t->op), fault);
+                         : berth_fail(GGML_STATUS_FAILED, "a composite device cannot compute %s (%s): it %s", berth_name_of(t),
+                               ggml_op_name(t->op), fault);
 }
 
 static enum ggml_status rows_init(struct meta_builder *b) {
     struct meta_program *p = b->p;
-    b->rows[p->rec.n_rows].state = &meta_mirrored; // stands for a row that could not be found
+    b->rows[p->rec.n_rows].state = &meta_mirrored; // used if a row cannot be found
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
         b->rows[r].native.temp = b->rows[r].whole.temp = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: devices made of several, and the buffer type of each. One for each list of devices with one callback: asked for again
-// it is the same, and it lives as long as the process.
+// device.c: composite devices and their buffer types. There is one per list of devices and callback: a second request returns the
+// same device. A composite device exists until the process ends.
 
 #include "meta/meta.h"
 
@@ -16,7 +16,7 @@ static struct meta_device *device_of(ggml_backend_dev_t dev) {
     return (struct meta_device *) dev;
 }
 
-// ---- the buffer type: what all parts can do ----
+// ---- buffer type: properties that all devices share ----
 
 static const char *buft_name(ggml_backend_buffer_type_t buft) {
     return device_of(buft->device)->name;
@@ -53,7 +53,7 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
     return most;
 }
 
-// Its addresses are no memory, whatever the parts' are.
+// Its addresses cannot be dereferenced, even if the devices are in host memory.
 static bool buft_is_host(ggml_backend_buffer_type_t buft) {
     (void) buft;
     return false;
@@ -111,7 +111,7 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
         .name = device->name,
         .description = device->name,
         .type = GGML_BACKEND_DEVICE_TYPE_META,
-        .caps = {.mmap_support = has_mmap}, // computing waits for the parts: nothing is asynchronous
+        .caps = {.mmap_support = has_mmap}, // computing waits for the devices, so nothing is asynchronous
     };
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
@@ -120,7 +120,7 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// The one that all parts have, if they do.
+// Returns the host buffer type if all devices have the same one.
 static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     const struct meta_device *device = device_of(dev);
     ggml_backend_buffer_type_t common = ggml_backend_dev_host_buffer_type(device->parts[0]);
@@ -132,7 +132,7 @@ static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     return common;
 }
 
-// Asked of the parts without our buffers: a part would take those for another device's.
+// Asks the devices without the composite buffers, which they would take for memory of another device.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct meta_device *device = device_of(dev);
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
@@ -174,9 +174,9 @@ bool meta_is_device(ggml_backend_dev_t dev) {
     return dev != NULL && dev->iface.init_backend == meta_backend_new;
 }
 
-// ---- making one ----
+// ---- new ----
 
-static const struct berth_composite_hooks several = {
+static const struct berth_composite_hooks composite_hooks = {
     .set_usage = ggml_backend_meta_buffer_set_usage,
     .is_composite = ggml_backend_buft_is_meta,
     .alloc_ctx = ggml_backend_meta_alloc_ctx_tensors_from_buft,
@@ -220,7 +220,7 @@ static struct meta_device *device_make(
     char *name = name_make(devs, n);
     ggml_backend_dev_t *parts = berth_calloc((size_t) n, sizeof *parts);
     if (d == NULL || name == NULL || parts == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_meta_device: out of memory for a device made of %d", n);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_meta_device: out of memory for a composite device of %d devices", n);
         berth_free(d);
         berth_free(name);
         berth_free(parts);
@@ -238,20 +238,21 @@ static struct meta_device *device_make(
         .next = all,
     };
     all = d;
-    berth_composite_hooks_set(&several);
+    berth_composite_hooks_set(&composite_hooks);
     return d;
 }
 
 ggml_backend_dev_t ggml_backend_meta_device(
     ggml_backend_dev_t *devs, size_t n_devs, ggml_backend_meta_get_split_state_t get_split_state, void *get_split_state_ud) {
     if (devs == NULL || n_devs == 0 || n_devs > META_MAX) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_meta_device: %zu devices, where 1 to %d can be one", n_devs, META_MAX);
+        berth_fail(
+            GGML_STATUS_FAILED, "ggml_backend_meta_device: cannot combine %zu devices; 1 to %d are possible", n_devs, META_MAX);
         return NULL;
     }
     for (size_t j = 0; j < n_devs; j++) {
         if (devs[j] == NULL || meta_is_device(devs[j])) {
             berth_fail(GGML_STATUS_FAILED, "ggml_backend_meta_device: device %zu of %zu is %s", j, n_devs,
-                devs[j] == NULL ? "NULL" : "itself made of several");
+                devs[j] == NULL ? "NULL" : "a composite device itself");
             return NULL;
         }
     }
@@ -283,6 +284,6 @@ const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis 
             return others[i].name;
         }
     }
-    berth_set_error("ggml_backend_meta_split_axis_name: %d is no split axis", (int) split_axis);
+    berth_set_error("ggml_backend_meta_split_axis_name: %d is not a split axis", (int) split_axis);
     return "UNKNOWN";
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// layout.c: memory of a graph, planned for each device by itself: what an item takes there is its part's bytes, and the planner
-// is the one that plans for a device alone. Addresses, which stand for all devices, lie one behind the other and are never used
-// again, so that one says which layout and which item it is of.
+// layout.c: the memory of a graph, planned for each device separately. The size of an item on a device is that of its part there,
+// and the planner is the same as for a single device. The addresses are common to all devices. They are assigned consecutively and
+// never reused, so an address identifies a layout and an item. Invariants:
 //
-//   base <= starts[i] < starts[i + 1] < end, of every layout; no two layouts of the process overlap
-//   slots[j * n_items + i] of items that live at the same time do not overlap, and end at peak[j] or before
-//   a buffer that layouts are in has at least peak[j] bytes on device j, for each of them that was backed since it changed
+//   base <= starts[i] < starts[i + 1] < end, for every layout; no two layouts of the process overlap
+//   slots[j * n_items + i] of items that are alive at the same time do not overlap, and end at peak[j] or before
+//   a buffer of layouts has at least peak[j] bytes on device j, for each layout that ensured its memory since it changed
 //
-// A layout may outlive its plan: graphs that take turns on one allocator are more than the plans it keeps, and what was placed by
-// one that went can be computed for as long as its layout is known.
+// A layout may outlive its plan. A program may alternate between more graphs than an allocator keeps plans for. A graph that a
+// dropped plan has placed can be computed as long as its layout is kept.
 
 #include "meta/program.h"
 
@@ -16,10 +16,10 @@
 
 #include <stdatomic.h>
 
-#define SPACE ((size_t) 1 << 59)         // of addresses
-#define OLD_SLOTS_MAX ((size_t) 1 << 18) // of layouts without a plan that a buffer keeps
+#define SPACE ((size_t) 1 << 59)         // number of addresses
+#define OLD_SLOTS_MAX ((size_t) 1 << 18) // slots of all layouts without a plan that a buffer keeps
 
-// ---- making ----
+// ---- new ----
 
 static void layout_drop(struct meta_layout *l) {
     if (l != NULL) {
@@ -29,7 +29,7 @@ static void layout_drop(struct meta_layout *l) {
     }
 }
 
-// Addresses for the items of the pool, in their order. False: there are no more.
+// Assigns addresses to the items of the pool in order. Returns false if the address space is exhausted.
 static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives, int pool, uint64_t *offsets) {
     static atomic_size_t next = 1 << 20;
     size_t at = 0, k = 0;
@@ -62,7 +62,7 @@ static bool is_same(const struct berth_plan_item *a, const struct berth_plan_ite
     return i == n;
 }
 
-// The plan of device j. items: [2 * n_items], of the device before and of this one.
+// Plans device j. items: [2 * n_items] for the previous device and for this one.
 static enum ggml_status plan_device(
     struct meta_layout *l, const struct meta_sizing *s, int j, struct berth_plan_item *items, uint64_t *offsets) {
     const size_t n = l->n_items, align = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(s->device->parts[j]));
@@ -100,7 +100,7 @@ static enum ggml_status plan_devices(struct meta_layout *l, const struct meta_si
     uint64_t *offsets = berth_malloc((l->n_items + 1) * sizeof *offsets);
     enum ggml_status status = items != NULL && offsets != NULL
                                   ? GGML_STATUS_SUCCESS
-                                  : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", l->n_items);
+                                  : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to plan %zu items", l->n_items);
     for (int j = 0; j < l->n && status == GGML_STATUS_SUCCESS; j++) {
         status = plan_device(l, s, j, items, offsets);
         l->head.bytes += l->peak[j];
@@ -125,8 +125,8 @@ static struct meta_layout *layout_make(int n, size_t n_items) {
     return l;
 }
 
-// Is every device content with one buffer?
-static bool is_one_each(const struct meta_layout *l, const struct meta_device *device) {
+// Returns true if one buffer per device suffices.
+static bool is_one_buffer_each(const struct meta_layout *l, const struct meta_device *device) {
     int j = 0;
     while (j < l->n && l->peak[j] <= ggml_backend_buft_get_max_size(ggml_backend_dev_buffer_type(device->parts[j]))) {
         j++;
@@ -146,15 +146,14 @@ enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record 
     struct meta_layout *l = s.sizes != NULL ? layout_make(s.device->n, n_items) : NULL;
     if (l == NULL) {
         berth_free(s.sizes);
-        return berth_fail(
-            GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items on %d devices", n_items, s.device->n);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to plan %zu items on %d devices", n_items, s.device->n);
     }
     enum ggml_status status = meta_sizing_run(&s);
     if (status == GGML_STATUS_SUCCESS) {
         status = plan_devices(l, &s);
     }
     berth_free(s.sizes);
-    if (status != GGML_STATUS_SUCCESS || !is_one_each(l, s.device) || !addresses_take(l, lives, params->pool, offsets)) {
+    if (status != GGML_STATUS_SUCCESS || !is_one_buffer_each(l, s.device) || !addresses_take(l, lives, params->pool, offsets)) {
         layout_drop(l);
         return status;
     }
@@ -166,20 +165,20 @@ static struct meta_layout *layout_of(struct berth_layout *layout) {
     return (struct meta_layout *) layout;
 }
 
-// Nothing lies at its addresses any more.
+// Frees a layout. Its addresses become invalid.
 static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
     if (in != NULL) {
         meta_buffer_forget(in, l->head.base, l->end);
-        meta_buffer_renumber(in); // programs of graphs that lie there are none any more
+        meta_buffer_renumber(in); // programs of graphs at these addresses become invalid
     }
     for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
-        ggml_backend_buffer_free(l->slots[i].apart);
+        ggml_backend_buffer_free(l->slots[i].separate);
     }
     layout_drop(l);
 }
 
-// Those without a plan, the newest first, as far as there is room.
-static void old_trim(struct meta_buffer *mb) {
+// Keeps the newest layouts without a plan within the limits and frees the others.
+static void old_layouts_trim(struct meta_buffer *mb) {
     size_t n = 0, n_slots = 0;
     for (struct meta_layout **at = &mb->old, *l; (l = *at) != NULL;) {
         const size_t n_own = (size_t) l->n * l->n_items;
@@ -204,19 +203,19 @@ void meta_layout_free(struct berth_layout *layout) {
         }
         *at = l->next;
     }
-    if (in == NULL || l->n_apart > 0) { // memory of a device is not kept for what may never come again
+    if (in == NULL || l->n_separate > 0) { // separate device memory is not kept for a graph that may never run again
         layout_free(l, in);
         return;
     }
     l->is_old = true;
     l->next = in->old;
     in->old = l;
-    old_trim(in);
+    old_layouts_trim(in);
 }
 
 void meta_layouts_leave(struct meta_buffer *mb) {
     for (struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
-        l->in = NULL; // its plan frees it
+        l->in = NULL; // freed by its plan
     }
     while (mb->old != NULL) {
         struct meta_layout *l = mb->old;
@@ -230,7 +229,7 @@ void meta_layouts_leave(struct meta_buffer *mb) {
 ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft) {
     ggml_backend_buffer_t buffer = meta_buffer_make(buft, SPACE, 0);
     if (buffer != NULL) {
-        meta_buffer_of(buffer)->is_laid_out = true;
+        meta_buffer_of(buffer)->has_layouts = true;
     }
     return buffer;
 }
@@ -241,7 +240,8 @@ static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_
     return part;
 }
 
-// Device j's memory, of another size. If both do not fit, the old one goes first, and comes back if that is in vain.
+// Resizes the memory of device j. If both sizes do not fit together, the old memory is freed first. If the new size still fails,
+// memory of the old size is allocated.
 static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     const size_t before = ggml_backend_buffer_get_size(mb->parts[j]);
     ggml_backend_buffer_t fresh = part_new(mb, j, size);
@@ -284,14 +284,14 @@ bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout
     }
     for (int j = 0; j < l->n && ok && is_exact; j++) {
         if (ggml_backend_buffer_get_size(mb->parts[j]) > l->peak[j]) {
-            part_resize(mb, j, l->peak[j]); // else it keeps more
+            part_resize(mb, j, l->peak[j]); // on failure it keeps more
         }
     }
     *is_moved = mb->id != id;
     return ok;
 }
 
-// Those with a plan, and then those without.
+// Iterates over the layouts with a plan, then over those without.
 static struct meta_layout *layout_first(const struct meta_buffer *mb) {
     return mb->layouts != NULL ? mb->layouts : mb->old;
 }
@@ -307,24 +307,25 @@ size_t meta_layout_bytes(ggml_backend_buffer_t buffer) {
         size += ggml_backend_buffer_get_size(mb->parts[j]);
     }
     for (const struct meta_layout *l = layout_first(mb); l != NULL; l = layout_next(mb, l)) {
-        for (size_t i = 0; l->n_apart > 0 && i < (size_t) l->n * l->n_items; i++) {
-            size += ggml_backend_buffer_get_size(l->slots[i].apart);
+        for (size_t i = 0; l->n_separate > 0 && i < (size_t) l->n * l->n_items; i++) {
+            size += ggml_backend_buffer_get_size(l->slots[i].separate);
         }
     }
     return size;
 }
 
-void meta_layouts_apart(const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t apart, uint8_t value), uint8_t value) {
+void meta_layouts_each_separate(
+    const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t separate, uint8_t value), uint8_t value) {
     for (const struct meta_layout *l = layout_first(mb); l != NULL; l = layout_next(mb, l)) {
-        for (size_t i = 0; l->n_apart > 0 && i < (size_t) l->n * l->n_items; i++) {
-            if (l->slots[i].apart != NULL) {
-                call(l->slots[i].apart, value);
+        for (size_t i = 0; l->n_separate > 0 && i < (size_t) l->n * l->n_items; i++) {
+            if (l->slots[i].separate != NULL) {
+                call(l->slots[i].separate, value);
             }
         }
     }
 }
 
-// ---- where it lies ----
+// ---- lookup by address ----
 
 static struct meta_layout *layout_at(const struct meta_buffer *mb, size_t off) {
     struct meta_layout *l = layout_first(mb);
@@ -340,7 +341,7 @@ struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t
         return NULL;
     }
     size_t lo = 0, hi = l->n_items;
-    while (hi - lo > 1) { // the last that does not begin behind off
+    while (hi - lo > 1) { // finds the last item that does not begin after off
         const size_t mid = lo + (hi - lo) / 2;
         *(l->starts[mid] <= off ? &lo : &hi) = mid;
     }
@@ -363,7 +364,7 @@ bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) {
         return false;
     }
     struct meta_slot *slot = &slots[(size_t) j * step];
-    ggml_backend_buffer_t fresh = part_new(mb, j, size), last = slot->apart != NULL ? slot->apart : mb->parts[j];
+    ggml_backend_buffer_t fresh = part_new(mb, j, size), last = slot->separate != NULL ? slot->separate : mb->parts[j];
     if (fresh == NULL) {
         return false;
     }
@@ -374,9 +375,9 @@ bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) {
             return false;
         }
     }
-    layout_at(mb, meta_offset(root->data))->n_apart += slot->apart == NULL;
-    ggml_backend_buffer_free(slot->apart);
-    *slot = (struct meta_slot){.size = size, .apart = fresh};
+    layout_at(mb, meta_offset(root->data))->n_separate += slot->separate == NULL;
+    ggml_backend_buffer_free(slot->separate);
+    *slot = (struct meta_slot){.size = size, .separate = fresh};
     meta_buffer_renumber(mb);
     return true;
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// meta.h: a device made of several: what its files share.
+// meta.h: composite devices: declarations that the files of this folder share.
 //
-//   device.c   devices, buffer types                      state.c    who holds which elements; views of what is split
-//   buffer.c   memory; bytes in and out                   rule.c     how ops carry on what is split
-//   layout.c   graphs' memory: a plan for each device     version.c  a tensor in another state
-//   sizing.c   what a graph needs on each device          build.c    a graph as steps for each device
-//   backend.c  the backend, and the programs it knows     program.c  programs and their memory
-//   reserve.c  what lets a graph be computed later        run.c      a thread per device; sums and moves between devices
-//              without allocating
+//   device.c   devices, buffer types                      state.c    elements that each device has; views of split tensors
+//   buffer.c   memory; access from the host               rule.c     how an op splits
+//   layout.c   memory of graphs: a plan per device        version.c  a tensor in another state
+//   sizing.c   sizes of a graph on each device            build.c    a graph as steps for each device
+//   backend.c  the backend and its cached programs        program.c  programs and their memory
+//   reserve.c  memory for later computations              run.c      a thread per device; sums and moves between devices
 //
-// A tensor of such a device has an address that nobody may read: base + offset, which says where it lies on each device: in graph
-// memory that was planned for each, by its layout; else at the same offset on all, or, allocated on its own, by its entry. Its
-// root (the tensor itself, or what it is a view of) has a state; the states of views follow from their strides.
+// A tensor of a composite device has an address that cannot be dereferenced: base + offset. The offset determines its address on
+// each device: by the layout, if the graph's memory was planned per device; by its entry, if it was allocated separately; otherwise
+// it is the same offset on all devices. A root (the tensor itself, or the source of a view) has a split state: mirrored (complete
+// on every device), partial (the sum over the devices is the value), or split along an axis. The part of a tensor is its share on
+// one device. States of views follow from their strides.
 #pragma once
 
 #include "backend/backend.h"
@@ -23,24 +24,24 @@ static inline const struct ggml_tensor *meta_root(const struct ggml_tensor *t) {
     return t->view_src != NULL ? t->view_src : t;
 }
 #define META_MAX_SEGMENTS 16
-#define META_BASE ((uintptr_t) 0x1000000000000000u) // never memory of the process
+#define META_BASE ((uintptr_t) 0x1000000000000000u) // outside the address space of the process
 
 typedef struct ggml_backend_meta_split_state meta_state;
 
 // ---- device.c ----
 
 struct meta_device {
-    struct ggml_backend_device dev; // first: a device is cast to this
+    struct ggml_backend_device dev; // first field: a device is cast to this struct
     struct ggml_backend_buffer_type buft;
-    ggml_backend_dev_t *parts; // [n]
+    ggml_backend_dev_t *parts; // [n] the combined devices
     int n;
     ggml_backend_meta_get_split_state_t get_state;
     void *user;
     char *name;
-    struct meta_device *next; // of all there are
+    struct meta_device *next; // next composite device of the process
 };
 
-struct meta_device *meta_device_of(ggml_backend_buffer_type_t buft); // NULL: not of such a device
+struct meta_device *meta_device_of(ggml_backend_buffer_type_t buft); // NULL: not a composite device
 bool meta_is_device(ggml_backend_dev_t dev);
 ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params);
 enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
@@ -60,48 +61,49 @@ static inline bool meta_is_mirrored(const meta_state *s) {
 static inline bool meta_is_partial(const meta_state *s) {
     return s->axis == GGML_BACKEND_SPLIT_AXIS_PARTIAL;
 }
-// The same elements on every device, in the same order.
+// Returns true if every device has the same elements in the same order.
 bool meta_same(const meta_state *a, const meta_state *b, int n);
-// Elements along the axis on device j.
+// Returns the number of elements along the axis on device j.
 int64_t meta_len(const meta_state *s, int n, int j);
-// One stretch a device along the axis, in the order of the devices: a slice is a view of the whole.
+// Returns true if each device has one contiguous range along the axis, in the order of the devices. A slice is then a view of the
+// complete tensor.
 bool meta_is_plain(const meta_state *s);
-int64_t meta_start(const meta_state *s, int n, int j); // of such a stretch
-// NULL, or what is wrong with what a callback said of the tensor.
+int64_t meta_start(const meta_state *s, int n, int j); // start of that range
+// Returns NULL, or the reason why a state from a callback does not fit the tensor.
 const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, int n);
-// s with every count times num / den; false where that is not whole.
+// Multiplies every count of s by num / den. Returns false if a result is not an integer.
 bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den, meta_state *out);
-// Adds a segment, or a repetition of the last one. False: more segments than a state has room for.
+// Adds a segment, or a repetition of the last one. Returns false if the state has no more segments.
 bool meta_segment_add(meta_state *s, int n, const int64_t *ne);
 
-// The state of t, a view of a root that is split by s. False: no state says it.
+// Computes the state of t, a view of a root with state s. Returns false if no state describes it.
 bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, int n, meta_state *out);
-// The part of device j of t: extents, strides, and the offset in the root's part. t is the root, or a view of it that has a
-// state of its own (as): extents and strides are written into part, the offset is returned.
+// Computes the part of t on device j. t is the root or a view of it with state `as`. Extents and strides are written to part; the
+// offset in the root's part is returned.
 size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *as,
     int n, int j, struct ggml_tensor *part);
 
-// A stretch of the root's bytes that repeats: piece i of n_outer is at whole + i * whole_step in the whole tensor, and at
-// part + i * part_step in the part of device j.
+// A repeated range of the root's bytes. Repetition i of n_outer is at whole + i * whole_step in the complete tensor and at part + i
+// * part_step in the part of device j.
 struct meta_piece {
     int j;
     size_t whole, part, size;
     size_t whole_step, part_step, n_outer;
 };
-// Calls do_piece for every piece of device j (-1: of all). Stops when it says false.
+// Calls do_piece for every piece of device j (-1: of all devices) until it returns false.
 bool meta_pieces(const struct ggml_tensor *root, const meta_state *s, int n, int j,
     bool (*do_piece)(const struct meta_piece *p, void *user), void *user);
 
 // ---- buffer.c ----
 
-// What lies at an offset of a buffer.
+// The tensor at an offset of a buffer.
 struct meta_entry {
-    size_t off, size;           // of the whole tensor, as its addresses say
-    size_t state;               // index of the buffer's states
-    struct ggml_tensor **parts; // [n] of a tensor with memory of its own; NULL: each part lies at off
+    size_t off, size;           // of the complete tensor, in addresses
+    size_t state;               // index in the buffer's states
+    struct ggml_tensor **parts; // [n] of a tensor with its own memory; NULL: each part is at off
 };
 
-// Entries that are split alike have one.
+// A state that equally split entries share.
 struct meta_state_used {
     meta_state state;
     size_t n_uses; // 0: free
@@ -109,76 +111,80 @@ struct meta_state_used {
 
 struct meta_buffer {
     struct meta_device *device;
-    uint64_t id;                  // no other buffer of the process has or had it
-    ggml_backend_buffer_t *parts; // [n]; NULL: nothing of it is there
-    struct ggml_context **ctxs;   // [n] of the parts of tensors with memory of their own; NULL: memory of graphs
-    struct meta_entry *entries;   // by off; no two overlap
+    uint64_t id;                  // unique among all buffers of the process, past ones included
+    ggml_backend_buffer_t *parts; // [n] NULL: no memory there
+    struct ggml_context **ctxs;   // [n] contexts of parts of tensors with their own memory; NULL: memory of graphs
+    struct meta_entry *entries;   // sorted by off; they do not overlap
     size_t n_entries, entries_cap;
     struct meta_state_used *states;
     size_t n_states, states_cap;
-    uint64_t noted_by; // program whose results the entries say, 0: of several
-    bool is_laid_out;  // all in it lies in one of its layouts
+    uint64_t recorded_by; // program whose results the entries describe, 0: several programs
+    bool has_layouts;     // every tensor is in one of its layouts
     struct meta_layout *layouts;
-    struct meta_layout *old; // without a plan, the newest first
+    struct meta_layout *old; // layouts without a plan, the newest first
 };
 
 struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer); // NULL: another kind of buffer
 static inline size_t meta_offset(const void *data) {
     return (uintptr_t) data - META_BASE;
 }
-// What holds a root's bytes now: of memory of its own what the callback said, of graph memory what was computed there last.
+// Returns the state of a root's bytes: for its own memory the state from the callback, for graph memory that of the last
+// computation.
 const meta_state *meta_root_state(const struct ggml_tensor *root);
-// A root in graph memory holds this from now on, and what overlapped it is gone. False: out of memory.
-bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
-// Room for notes of so many roots in so many states. False: out of memory.
+// Records the state of a root in graph memory and removes entries that overlap it. Returns false if out of memory.
+bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
+// Reserves entries for the given numbers of roots and states. Returns false if out of memory.
 bool meta_buffer_reserve(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
-// The root's part on device j: buffer, data, extents, strides. False: not of such a device.
+// Describes the root's part on device j: buffer, data, extents, strides. Returns false if it is not on a composite device.
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
-// NULL, or why its buffer has no memory where the root lies.
+// Returns NULL, or the reason why the buffer has no memory at the root's address.
 const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size);
-// Has the root room on device j for its part in this state? Parts of graph memory that was planned for another state have not.
+// Returns true if the root's slot on device j is large enough for its part in this state. A slot that was planned for another state
+// may be too small.
 bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j);
-// A buffer of so many addresses, with memory of so many bytes on each device. NULL: out of memory, without a message.
+// Returns a buffer with `space` addresses and `size` bytes of memory on each device. NULL: out of memory, without a message.
 ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t space, size_t size);
-// Its parts are no longer where they were: programs that know them are not for it any more.
+// The parts have moved: programs that refer to them become invalid.
 void meta_buffer_renumber(struct meta_buffer *mb);
-// Nothing is noted of these addresses.
+// Removes all entries in this range of addresses.
 void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
 
 // ---- layout.c ----
 
-// A piece of a graph's memory on one device.
+// The memory of an item on one device.
 struct meta_slot {
     uint64_t off, size;
-    ggml_backend_buffer_t apart; // NULL: in the buffer's part
+    ggml_backend_buffer_t separate; // separate memory; NULL: in the buffer's part
 };
 
 struct meta_layout {
-    struct berth_layout head; // first: one is cast to the other
-    struct meta_buffer *in;   // NULL: nowhere yet
-    struct meta_layout *next; // of the buffer's
+    struct berth_layout head; // first field: a berth_layout is cast to this struct
+    struct meta_buffer *in;   // buffer, NULL: none yet
+    struct meta_layout *next; // next layout of the buffer
     bool is_old;              // it has no plan
     int n;
     size_t n_items, end;     // end of its addresses
     size_t *starts;          // [n_items] addresses, ascending
-    struct meta_slot *slots; // [n * n_items] of device j from j * n_items on
-    size_t n_apart;          // of them with memory beside the buffer's parts
+    struct meta_slot *slots; // [n * n_items] those of device j start at j * n_items
+    size_t n_separate;       // number of slots with separate memory
     uint64_t peak[META_MAX];
 };
 
 enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
     const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
-// Its plan is gone. What lies there can be computed and read until META_OLD_MAX others have gone, or fewer if they are large.
+// Called when its plan is dropped. The tensors of the layout can be computed and read until META_OLD_MAX other layouts are dropped,
+// or fewer if they are large.
 void meta_layout_free(struct berth_layout *layout);
 #define META_OLD_MAX 64
-// The buffer goes.
+// Called when the buffer is freed.
 void meta_layouts_leave(struct meta_buffer *mb);
 ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft);
 bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
 size_t meta_layout_bytes(ggml_backend_buffer_t buffer);
-// For all memory beside the buffer's parts.
-void meta_layouts_apart(const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t apart, uint8_t value), uint8_t value);
-// The slots of what lies at an address: that of device j is at [j * step]. NULL: no layout has it.
+// Calls a function for all separate memory of the layouts.
+void meta_layouts_each_separate(
+    const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t separate, uint8_t value), uint8_t value);
+// Returns the slots of the item at an address; that of device j is at [j * step]. NULL: in no layout.
 struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step);
-// More room for a root on device j, whose bytes go along. False: out of memory.
+// Gives a root more memory on device j and copies its bytes. Returns false if out of memory.
 bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) BERTH_MUST_USE;

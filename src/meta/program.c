@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// program.c: programs: their memory, and whether a graph is the one a program was made for. Temporary tensors are planned like
-// everything else, for each device by itself.
+// program.c: the memory of programs, and the check whether a program belongs to a graph. Temporary tensors are planned for each
+// device separately.
 
 #include "meta/build.h"
 
@@ -17,7 +17,7 @@ struct meta_block {
     _Alignas(16) char bytes[];
 };
 
-static bool arena_room(struct meta_arena *arena, size_t size) {
+static bool arena_reserve(struct meta_arena *arena, size_t size) {
     if (arena->last != NULL && arena->last->size - arena->used >= size) {
         return true;
     }
@@ -33,7 +33,7 @@ static bool arena_room(struct meta_arena *arena, size_t size) {
 void *meta_take(struct meta_arena *arena, size_t size) {
     size = (size + 15) & ~(size_t) 15;
     const bool has_room = arena->last != NULL && arena->last->size - arena->used >= size;
-    if (!has_room && !arena_room(arena, max_size(size, 1u << 16))) {
+    if (!has_room && !arena_reserve(arena, max_size(size, 1u << 16))) {
         return NULL;
     }
     void *p = arena->last->bytes + arena->used;
@@ -51,18 +51,18 @@ static void arena_fini(struct meta_arena *arena) {
     *arena = (struct meta_arena){0};
 }
 
-// Empty, with one block of at least so many bytes.
+// Empties the arena and keeps one block of at least `size` bytes.
 static bool arena_reset(struct meta_arena *arena, size_t size) {
     if (arena->last != NULL && (arena->last->before != NULL || arena->last->size < size)) {
         arena_fini(arena);
     }
     arena->used = arena->taken = 0;
-    return size == 0 || arena_room(arena, size);
+    return size == 0 || arena_reserve(arena, size);
 }
 
 // ---- memory ----
 
-static bool scratch_room(struct meta_scratch *scratch, ggml_backend_t backend, int j, uint64_t size) {
+static bool scratch_reserve(struct meta_scratch *scratch, ggml_backend_t backend, int j, uint64_t size) {
     if (size == 0 || ggml_backend_buffer_get_size(scratch->parts[j]) >= size) {
         return true;
     }
@@ -70,8 +70,8 @@ static bool scratch_room(struct meta_scratch *scratch, ggml_backend_t backend, i
     scratch->id++;
     scratch->parts[j] = ggml_backend_buft_alloc_buffer(ggml_backend_get_default_buffer_type(backend), size);
     if (scratch->parts[j] == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: no scratch buffer of %llu bytes for part %d", ggml_backend_name(backend),
-            (unsigned long long) size, j);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: cannot allocate a scratch buffer of %llu bytes on device %d",
+            ggml_backend_name(backend), (unsigned long long) size, j);
     }
     return scratch->parts[j] != NULL;
 }
@@ -107,7 +107,7 @@ static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend
         }
     }
     p->peak[j] = report.peak > 0 ? report.peak : 1;
-    if (!scratch_room(p->scratch, backend, j, p->peak[j])) {
+    if (!scratch_reserve(p->scratch, backend, j, p->peak[j])) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     char *base = ggml_backend_buffer_get_base(p->scratch->parts[j]);
@@ -118,23 +118,23 @@ static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend
     return GGML_STATUS_SUCCESS;
 }
 
-static bool temps_room(struct meta_program *p, size_t n_temps, size_t stage_size) {
+static bool temps_reserve(struct meta_program *p, size_t n_temps, size_t stage_size) {
     const size_t n = (size_t) p->n * n_temps;
     return berth_grow((void **) &p->items, &p->items_cap, n, sizeof p->items[0]) &&
            berth_grow((void **) &p->offsets, &p->offsets_cap, n, sizeof p->offsets[0]) &&
            berth_grow((void **) &p->stage, &p->stage_cap, stage_size, 1);
 }
 
-static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backends, const struct meta_plan_cache *keep) {
+static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backends, const struct meta_plan_cache *plan_cache) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (!temps_room(p, p->n_temps, p->stage_size)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu temporary tensors and %zu bytes on the way",
+    if (!temps_reserve(p, p->n_temps, p->stage_size)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu temporary tensors and %zu bytes of staging memory",
             p->n_temps, p->stage_size);
     }
     for (int j = 0; j < p->n && status == GGML_STATUS_SUCCESS; j++) {
         items_set(p, backends[j], j);
     }
-    const struct meta_cached_plan *kept = status == GGML_STATUS_SUCCESS ? meta_plan_cache_find(keep, p) : NULL;
+    const struct meta_cached_plan *kept = status == GGML_STATUS_SUCCESS ? meta_plan_cache_find(plan_cache, p) : NULL;
     for (int j = 0; j < p->n && p->n_temps > 0 && status == GGML_STATUS_SUCCESS; j++) {
         status = plan_part(p, backends[j], j, kept);
     }
@@ -146,8 +146,8 @@ static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backe
     return status;
 }
 
-// A set of n tensors, and a count each, empty.
-static bool uses_room(struct meta_program *p, int j, size_t n) {
+// Returns an empty set for n tensors with a use count each.
+static bool uses_reserve(struct meta_program *p, int j, size_t n) {
     if (p->tensors[j].size < n || p->use_counts[j] == NULL) {
         ggml_hash_set_free(&p->tensors[j]);
         berth_free(p->use_counts[j]);
@@ -161,7 +161,7 @@ static bool uses_room(struct meta_program *p, int j, size_t n) {
     return p->use_counts[j] != NULL;
 }
 
-// Who reads whom, for backends that fuse.
+// Counts the readers of each tensor, for backends that fuse ops.
 static bool count_uses(struct meta_program *p, int j) {
     size_t n = 1;
     for (size_t i = 0; i < p->n_nodes[j]; i++) {
@@ -171,7 +171,7 @@ static bool count_uses(struct meta_program *p, int j) {
         }
     }
     p->uid[j] = ggml_graph_next_uid();
-    const bool ok = uses_room(p, j, n);
+    const bool ok = uses_reserve(p, j, n);
     for (size_t i = 0; i < p->n_nodes[j] && ok; i++) {
         for (int k = -1; k < GGML_MAX_SRC; k++) {
             struct ggml_tensor *t = k < 0 ? p->nodes[j][i] : p->nodes[j][i]->src[k];
@@ -196,15 +196,15 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
 
 static const struct record_rules no_rules = {.is_ours = is_ours};
 
-// Steps first; then memory for what they need beside the graph.
-static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_plan_cache *keep) {
+// Makes the steps, then allocates the memory that they need in addition to the graph's.
+static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_plan_cache *plan_cache) {
     enum ggml_status status = meta_build(b);
     for (int j = 0; j < b->n && status == GGML_STATUS_SUCCESS; j++) {
         if (!count_uses(b->p, j)) {
             status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the edges of %zu nodes", b->p->n_nodes[j]);
         }
     }
-    return status == GGML_STATUS_SUCCESS ? plan_temps(b->p, b->backends, keep) : status;
+    return status == GGML_STATUS_SUCCESS ? plan_temps(b->p, b->backends, plan_cache) : status;
 }
 
 static void program_clear(struct meta_program *p) {
@@ -214,15 +214,15 @@ static void program_clear(struct meta_program *p) {
     p->last_use = 0;
     memset(p->n_nodes, 0, sizeof p->n_nodes);
     const bool ok = arena_reset(&p->arena, p->arena.taken);
-    (void) ok; // else it is asked for when it is needed
+    (void) ok; // on failure the memory is allocated when it is needed
 }
 
-static bool rows_room(struct meta_program *p, size_t n_rows) {
+static bool rows_reserve(struct meta_program *p, size_t n_rows) {
     return berth_grow((void **) &p->rows, &p->rows_cap, n_rows + 1, sizeof p->rows[0]) &&
            berth_grow((void **) &p->seen, &p->seen_cap, n_rows + 1, sizeof p->seen[0]);
 }
 
-// Empty, with the record of a graph.
+// Starts an empty program with the record of the graph.
 static enum ggml_status program_begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
     program_clear(p);
     p->n = n;
@@ -231,7 +231,7 @@ static enum ggml_status program_begin(struct meta_program *p, int n, const struc
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (!rows_room(p, (size_t) p->rec.n_rows)) {
+    if (!rows_reserve(p, (size_t) p->rec.n_rows)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
     }
     memset(p->rows, 0, ((size_t) p->rec.n_rows + 1) * sizeof p->rows[0]);
@@ -239,19 +239,19 @@ static enum ggml_status program_begin(struct meta_program *p, int n, const struc
 }
 
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
-    struct meta_scratch *scratch, const struct meta_plan_cache *keep) {
+    struct meta_scratch *scratch, const struct meta_plan_cache *plan_cache) {
     static atomic_uint_fast64_t last_id;
     enum ggml_status status;
     bool has_grown;
     p->n_grown = 0;
-    do { // memory that grows does so once for each part of a root
+    do { // memory grows at most once per part of a root
         struct meta_builder b = {.backends = backends, .n = n, .p = p};
         status = program_begin(p, n, graph);
         b.rows = p->rows;
         p->scratch = scratch;
         p->id = ++last_id;
         if (status == GGML_STATUS_SUCCESS) {
-            status = program_prepare(&b, keep);
+            status = program_prepare(&b, plan_cache);
         }
         has_grown = b.has_grown;
         p->n_grown += has_grown;
@@ -279,13 +279,13 @@ bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program
     program_clear(p);
     p->n = like->n;
     p->rec.is_full_match = true;
-    bool ok = berth_record_reserve_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&
+    bool ok = berth_record_reserve_like(&p->rec, &like->rec) && rows_reserve(p, (size_t) like->rec.n_rows) &&
               ROOM(p, steps, like->n_steps) && ROOM(p, temps, like->n_temps) && ROOM(p, views, like->n_views) &&
-              ROOM(p, costs, like->n_costs) && temps_room(p, like->n_temps, like->stage_size) &&
+              ROOM(p, costs, like->n_costs) && temps_reserve(p, like->n_temps, like->stage_size) &&
               arena_reset(&p->arena, like->arena.taken);
     for (int j = 0; j < p->n && ok; j++) {
         ok = berth_grow((void **) &p->nodes[j], &p->nodes_cap[j], like->n_nodes[j], sizeof p->nodes[j][0]) &&
-             uses_room(p, j, like->tensors[j].size);
+             uses_reserve(p, j, like->tensors[j].size);
     }
     return ok;
 }
@@ -313,8 +313,8 @@ void meta_program_free(struct meta_program *p) {
     berth_free(p);
 }
 
-// Same graph, same addresses, same states of what it reads.
-bool meta_program_is(struct meta_program *p, const struct ggml_cgraph *graph) {
+// Compares the graph, its addresses, and the states of its sources.
+bool meta_program_matches(struct meta_program *p, const struct ggml_cgraph *graph) {
     if ((p->n_temps > 0 && p->scratch_id != p->scratch->id) ||
         berth_record_match(&p->rec, graph, &no_rules, NULL) != RECORD_SAME) {
         return false;
@@ -332,38 +332,38 @@ bool meta_program_is(struct meta_program *p, const struct ggml_cgraph *graph) {
     return true;
 }
 
-static bool is_noted(const struct meta_program *p) {
+static bool are_states_recorded(const struct meta_program *p) {
     for (int32_t r = 0; r < p->rec.n_nodes; r++) {
         const struct meta_buffer *mb = meta_buffer_of(p->rec.tensors[r]->buffer);
-        if (mb != NULL && mb->ctxs == NULL && mb->noted_by != p->id) {
+        if (mb != NULL && mb->ctxs == NULL && mb->recorded_by != p->id) {
             return false;
         }
     }
     return true;
 }
 
-// Row r's state, if it is a root in graph memory.
-static bool note_row(const struct meta_program *p, int32_t r) {
+// Records the state of row r if it is a root in graph memory.
+static bool row_record_state(const struct meta_program *p, int32_t r) {
     const struct ggml_tensor *t = p->rec.tensors[r];
     struct meta_buffer *mb = t->view_src == NULL ? meta_buffer_of(t->buffer) : NULL;
     if (mb == NULL || mb->ctxs != NULL || t->op == GGML_OP_NONE || ggml_nelements(t) == 0) {
         return true;
     }
-    mb->noted_by = p->id;
-    return meta_root_note(t, p->seen[r].after);
+    mb->recorded_by = p->id;
+    return meta_root_record(t, p->seen[r].after);
 }
 
-// In the order in which they were written: what was there before the nodes comes first.
-bool meta_program_note(struct meta_program *p) {
+// Records states in the order of the writes: rows before the nodes come first.
+bool meta_program_record(struct meta_program *p) {
     bool ok = true;
-    if (is_noted(p)) {
+    if (are_states_recorded(p)) {
         return true;
     }
     for (int32_t r = p->rec.n_nodes; r < p->rec.n_rows && ok; r++) {
-        ok = p->seen[r].before == p->seen[r].after || note_row(p, r);
+        ok = p->seen[r].before == p->seen[r].after || row_record_state(p, r);
     }
     for (int32_t r = 0; r < p->rec.n_nodes && ok; r++) {
-        ok = note_row(p, r);
+        ok = row_record_state(p, r);
     }
     return ok;
 }

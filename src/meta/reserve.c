@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// reserve.c: what a graph takes that was reserved, so that a run of it, or of one of its nodes and edges that is nowhere larger,
-// takes nothing: plans of temporary tensors are kept and used for smaller ones too, the programs to come have room (program.c),
-// and the parts' backends have reserved theirs.
+// reserve.c: reserves a graph, so that computing it allocates no memory. The same holds for a graph with the same nodes and edges
+// in which no tensor is larger. The plans of temporary tensors are kept and also used for smaller ones, later programs have
+// reserved capacities (program.c), and the devices' backends have reserved their memory.
 
 #include "meta/program.h"
 
 #include "base/min.h"
 #include "berth-backend.h"
 
-#define KEPT_MAX 8 // plans, as many as a scheduler keeps
+#define KEPT_MAX 8 // largest number of plans, as in a scheduler
 
-// ---- plans that are kept ----
+// ---- kept plans ----
 
 struct meta_cached_plan {
     struct meta_cached_plan *next;
@@ -21,7 +21,7 @@ struct meta_cached_plan {
     uint64_t *offsets;             // [n * n_temps]
 };
 
-static bool kept_takes(const struct meta_cached_plan *kept, const struct meta_program *p) {
+static bool kept_accepts(const struct meta_cached_plan *kept, const struct meta_program *p) {
     if (kept->n != p->n || kept->n_temps != p->n_temps) {
         return false;
     }
@@ -34,9 +34,9 @@ static bool kept_takes(const struct meta_cached_plan *kept, const struct meta_pr
     return true;
 }
 
-const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *keep, const struct meta_program *p) {
-    const struct meta_cached_plan *kept = keep->list;
-    while (kept != NULL && !kept_takes(kept, p)) {
+const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *plan_cache, const struct meta_program *p) {
+    const struct meta_cached_plan *kept = plan_cache->list;
+    while (kept != NULL && !kept_accepts(kept, p)) {
         kept = kept->next;
     }
     return kept;
@@ -55,9 +55,9 @@ static void kept_free(struct meta_cached_plan *kept) {
     }
 }
 
-// All but the first n.
-static void keep_trim(struct meta_plan_cache *keep, int n) {
-    struct meta_cached_plan **at = &keep->list;
+// Frees all plans but the first n.
+static void plan_cache_trim(struct meta_plan_cache *plan_cache, int n) {
+    struct meta_cached_plan **at = &plan_cache->list;
     for (; *at != NULL && n > 0; n--) {
         at = &(*at)->next;
     }
@@ -68,7 +68,7 @@ static void keep_trim(struct meta_plan_cache *keep, int n) {
     }
 }
 
-bool meta_plan_cache_add(struct meta_plan_cache *keep, const struct meta_program *p) {
+bool meta_plan_cache_add(struct meta_plan_cache *plan_cache, const struct meta_program *p) {
     const size_t n = (size_t) p->n * p->n_temps;
     struct meta_cached_plan *kept = berth_calloc(1, sizeof *kept);
     if (kept == NULL) {
@@ -87,17 +87,17 @@ bool meta_plan_cache_add(struct meta_plan_cache *keep, const struct meta_program
         kept->items[i] = p->items[i];
         kept->offsets[i] = p->offsets[i];
     }
-    kept->next = keep->list;
-    keep->list = kept;
-    keep_trim(keep, KEPT_MAX);
+    kept->next = plan_cache->list;
+    plan_cache->list = kept;
+    plan_cache_trim(plan_cache, KEPT_MAX);
     return true;
 }
 
-void meta_plan_cache_fini(struct meta_plan_cache *keep) {
-    keep_trim(keep, 0);
+void meta_plan_cache_fini(struct meta_plan_cache *plan_cache) {
+    plan_cache_trim(plan_cache, 0);
 }
 
-// ---- the parts ----
+// ---- devices ----
 
 enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_program *p) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
@@ -125,10 +125,10 @@ size_t meta_share_size(const struct meta_program *p) {
     return most;
 }
 
-bool meta_notes_reserve(const struct meta_program *p) {
+bool meta_entries_reserve(const struct meta_program *p) {
     const size_t n = (size_t) p->rec.n_rows;
     bool ok = true;
-    for (int32_t r = 0; r < p->rec.n_rows && ok; r++) { // each plan that is kept may have left its own
+    for (int32_t r = 0; r < p->rec.n_rows && ok; r++) { // each kept plan may have left entries in the buffer
         struct meta_buffer *mb = meta_buffer_of(p->rec.tensors[r]->buffer);
         ok = mb == NULL || mb->ctxs != NULL || meta_buffer_reserve(mb, mb->n_entries + n * KEPT_MAX, mb->n_states + n);
     }

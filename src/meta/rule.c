@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// rule.c: the rules that rows of ops name (optable.h, `split` and `sum`): which states the sources of a node must have so that each
-// device computes its part alone, and the state of the result. An op without a rule gets whole sources. A rule never looks at
-// memory: the builder turns a source into what is wanted, by a view of the whole where it can.
+// rule.c: the split rules that the op table refers to (optable.h, `split` and `sum`). A rule says which states the sources of a
+// node must have so that each device computes its part alone, and which state the result has. An op without a rule gets mirrored
+// sources. A rule does not access memory: the builder converts a source to the required state, by a view of the complete tensor if
+// possible.
 
 #include "meta/program.h"
 
@@ -18,7 +19,7 @@ static bool is_split_on(const struct meta_node *node, int k, int axis) {
     return node->have[k] != NULL && (int) node->have[k]->axis == axis;
 }
 
-// The state of the first of two sources that is split along the axis; NULL: neither is.
+// Returns the state of the first of two sources that is split along the axis; NULL: none.
 static const meta_state *first_split_on(const struct meta_node *node, int axis) {
     if (is_split_on(node, 0, axis)) {
         return node->have[0];
@@ -26,7 +27,7 @@ static const meta_state *first_split_on(const struct meta_node *node, int axis) 
     return is_split_on(node, 1, axis) ? node->have[1] : NULL;
 }
 
-// s along another axis, with all counts times num / den; NULL: not whole numbers.
+// Returns s along another axis, with all counts multiplied by num / den; NULL: a result is not an integer.
 static const meta_state *state_scale(struct meta_node *node, const meta_state *s, int axis, int64_t num, int64_t den) {
     meta_state *m = &node->made[node->n_made];
     return meta_scaled(s, node->n, axis, num, den, m) ? (node->n_made++, m) : NULL;
@@ -40,7 +41,7 @@ static bool out_set(struct meta_node *node, const meta_state *out) {
     return true;
 }
 
-// Source k beside a result that is split by s: a slice of it, or all where it is broadcast.
+// Sets the state of source k for a result that is split by s: the same slice, or the complete source if it is broadcast.
 static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     const struct ggml_tensor *src = node->t->src[k];
     if (src == NULL) {
@@ -51,7 +52,7 @@ static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     return ne == 1 || ne == node->t->ne[s->axis];
 }
 
-// ---- element by element, with broadcasting ----
+// ---- elementwise ops with broadcasting ----
 
 static bool rule_each(struct meta_node *node) {
     const meta_state *lead = NULL;
@@ -66,14 +67,14 @@ static bool rule_each(struct meta_node *node) {
     return ok && out_set(node, lead);
 }
 
-// The bias of each expert: rows are chosen by the third source.
+// The bias of each expert; the third source selects the rows.
 static bool rule_add_id(struct meta_node *node) {
     const meta_state *lead = first_split_on(node, 0);
     node->want[0] = node->want[1] = lead;
     return lead != NULL && out_set(node, lead);
 }
 
-// One source holds both halves: a device has as much of each where they are two repetitions of one segment.
+// If one source holds both factors, each device must have the same share of both: they are two repetitions of one segment.
 static bool rule_glu(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     if (node->t->src[1] != NULL) {
@@ -86,13 +87,13 @@ static bool rule_glu(struct meta_node *node) {
     if (s->n_segments != 1 || s->nr[0] != 2) {
         return false;
     }
-    meta_state half = *s;
-    half.nr[0] = 1;
+    meta_state one_factor = *s;
+    one_factor.nr[0] = 1;
     node->want[0] = s;
-    return out_set(node, &half);
+    return out_set(node, &one_factor);
 }
 
-// ---- row by row ----
+// ---- ops per row ----
 
 static bool rule_rows(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
@@ -103,7 +104,7 @@ static bool rule_rows(struct meta_node *node) {
     return ok && out_set(node, s);
 }
 
-// The mask is broadcast; a slope a head (max_bias) and a sink a head follow the third axis.
+// The mask is broadcast. A slope per head (max_bias) and a sink per head follow the third axis.
 static bool rule_soft_max(struct meta_node *node) {
     const struct ggml_tensor *sinks = node->t->src[2];
     const meta_state *s = have_of(node, 0);
@@ -115,14 +116,14 @@ static bool rule_soft_max(struct meta_node *node) {
     return node->want[2] != NULL && out_set(node, s);
 }
 
-// Positions count along axis 2.
+// Positions are along axis 2, which must not be split.
 static bool rule_rope(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
     return (s->axis == 1 || s->axis == 3) && out_set(node, s);
 }
 
-// Nothing happens along the axis.
+// The op does nothing along the split axis.
 static bool rule_keep(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
@@ -131,7 +132,7 @@ static bool rule_keep(struct meta_node *node) {
 
 // ---- products ----
 
-// Sums over a split axis: each device has its terms.
+// The product sums over the split axis: each device has its terms.
 static bool product_sum(struct meta_node *node, const meta_state *s) {
     node->want[0] = node->want[1] = s;
     for (int k = 0; k < 2; k++) {
@@ -143,7 +144,7 @@ static bool product_sum(struct meta_node *node, const meta_state *s) {
     return true;
 }
 
-// Split over matrices: those of the first source serve several of the second.
+// Split over matrices: one matrix of the first source is multiplied with several of the second.
 static bool product_batch(struct meta_node *node, int axis) {
     const struct ggml_tensor *a = node->t->src[0], *b = node->t->src[1];
     const bool by_first = is_split_on(node, 0, axis);
@@ -185,14 +186,14 @@ static bool rule_mul_mat_id(struct meta_node *node) {
     return is_split_on(node, k, 0) && !is_split_on(node, 0, 2) && product_sum(node, node->have[k]);
 }
 
-// ---- rows by number, copies ----
+// ---- rows by index, copies ----
 
 static bool rule_get_rows(struct meta_node *node) {
     node->want[0] = node->have[0];
     return is_split_on(node, 0, 0) && out_set(node, node->have[0]);
 }
 
-// Sources: rows, their numbers, where they go. The numbers count along axis 1.
+// Sources: rows, their indices, destination. The indices are along axis 1.
 static bool rule_set_rows(struct meta_node *node) {
     const struct ggml_tensor *rows = node->t->src[0], *ids = node->t->src[1];
     const meta_state *s = have_of(node, 2);
@@ -203,7 +204,7 @@ static bool rule_set_rows(struct meta_node *node) {
     return rows->ne[s->axis] == node->t->ne[s->axis] && out_set(node, s);
 }
 
-// t without its strides: elements in their order.
+// Returns the shape of t as a contiguous tensor.
 static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     struct ggml_tensor d = {.type = GGML_TYPE_F32, .nb = {sizeof(float)}};
     memcpy(d.ne, t->ne, sizeof d.ne);
@@ -213,7 +214,7 @@ static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     return d;
 }
 
-// The state of the same elements in another shape.
+// Returns the state of the same elements in another shape.
 static const meta_state *state_reshape(
     struct meta_node *node, const meta_state *s, const struct ggml_tensor *from, const struct ggml_tensor *to) {
     const struct ggml_tensor a = dense_of(from), b = dense_of(to);
@@ -229,7 +230,7 @@ static bool rule_cont(struct meta_node *node) {
     return meta_is_split(node->want[0]) && out_set(node, state_reshape(node, node->want[0], node->t->src[0], node->t));
 }
 
-// Sources: what is copied, where it goes.
+// Sources: the copied tensor, the destination.
 static bool rule_cpy(struct meta_node *node) {
     if (node->t->src[1] == node->t) { // a cast
         return rule_cont(node);
@@ -240,7 +241,7 @@ static bool rule_cpy(struct meta_node *node) {
     return node->want[0] != NULL && meta_state_fault(node->want[0], node->t->src[0], node->n) == NULL && out_set(node, s);
 }
 
-// Along its axis the segments of both follow each other.
+// Along the concatenation axis, the segments of the second source follow those of the first.
 static bool rule_concat(struct meta_node *node) {
     const int dim = node->t->op_params[0];
     const meta_state *a = have_of(node, 0), *b = have_of(node, 1);
@@ -248,7 +249,7 @@ static bool rule_concat(struct meta_node *node) {
         return (int) a->axis != dim && (int) b->axis != dim && rule_each(node);
     }
     meta_state both = *a;
-    for (int j = 0; j < node->n; j++) { // a device with nothing of one source cannot copy the other alone
+    for (int j = 0; j < node->n; j++) { // a device with no elements of one source cannot copy only the other
         if ((meta_len(a, node->n, j) == 0) != (meta_len(b, node->n, j) == 0)) {
             return false;
         }
@@ -267,7 +268,7 @@ static bool rule_concat(struct meta_node *node) {
 
 // ---- attention and recurrent layers ----
 
-// Split over heads; those of keys and values serve several of the queries'. The result's heads are on axis 1.
+// Split over heads. A head of keys and values serves several heads of the queries. The heads of the result are on axis 1.
 static bool rule_flash_attn(struct meta_node *node) {
     const struct ggml_tensor *q = node->t->src[0], *k = node->t->src[1], *mask = node->t->src[3];
     const int64_t times = q->ne[2] / k->ne[2];
@@ -289,27 +290,27 @@ static bool rule_flash_attn(struct meta_node *node) {
     return (mask == NULL || mask->ne[2] == 1 || mask->ne[2] == q->ne[2]) && out_set(node, state_scale(node, of_q, 1, 1, 1));
 }
 
-// Channels: axis 1 of both sources, axis 0 of the result.
+// The channels are axis 1 of both sources and axis 0 of the result.
 static bool rule_ssm_conv(struct meta_node *node) {
     const meta_state *s = first_split_on(node, 1);
     node->want[0] = node->want[1] = s;
     return s != NULL && out_set(node, state_scale(node, s, 0, 1, 1));
 }
 
-// ---- steps of optimisers: sources are the weights, their gradients, what is kept of them, and numbers ----
+// ---- optimiser steps: the sources are the weights, their gradients, the moments, and parameters ----
 
 static bool rule_step(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    const int n_params = berth_op_info(node->t->op)->n_src - 1; // the last one has the numbers
+    const int n_params = berth_op_info(node->t->op)->n_src - 1; // the last source holds parameters
     bool ok = meta_is_split(s);
     for (int k = 0; k < n_params && ok; k++) {
         node->want[k] = s;
-        ok = k == 1 || meta_same(have_of(node, k), s, node->n); // what is written stays where it is
+        ok = k == 1 || meta_same(have_of(node, k), s, node->n); // sources that the op updates must already have the state
     }
     return ok && out_set(node, s);
 }
 
-// ---- the table ----
+// ---- table ----
 
 static const rule_fn rules[BERTH_SPLIT_RULES] = {[BERTH_SPLIT_EACH] = rule_each,
     [BERTH_SPLIT_ADD_ID] = rule_add_id,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// run.c: runs a program. A step is one phase or several; where a phase needs what other devices did before, all meet at a gate.
-// A thread a device: the caller's is the first device's, the others wait between runs. If at most one device computes while its
-// caller waits, the caller's thread is all there is: it gives each of the others its work, and then does its own. Where sums can
-// be asked for before it takes part in them, it gives them some steps ahead, so that none waits for the word to go on.
+// run.c: runs a program. A step has one or more phases. All threads meet at a gate before each phase that needs results of other
+// devices. There is one thread per device; the caller's thread serves the first device, and the other threads wait between runs. If
+// at most one device is synchronous (its compute call returns only when the work is done), the caller's thread does everything: it
+// gives the asynchronous devices their work and then runs the synchronous device. If sums can be requested in two parts (ask and
+// join), it issues some steps ahead, so that no device waits for the caller. Rules:
 //
-//   A gate opens when all have come; what has failed until then is known to all behind it, and all leave.
-//   Between two gates a thread writes only to its own device, and reads of others only what none writes.
-//   What an asynchronous device was given it does in order; before others touch its memory it is waited for.
+//   A gate opens when all threads have arrived. A failure before it is then known to all, and all leave.
+//   Between two gates a thread writes only to its own device, and reads from other devices only data that no thread writes.
+//   An asynchronous device does its work in order. It is waited for before others access its memory.
 
 #include "meta/program.h"
 
@@ -14,7 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define N_AHEAD 4 // steps: what an aborted run still has to see through
+#define N_AHEAD 4 // number of steps issued ahead; an aborted run must still complete them
 
 struct worker {
     struct meta_crew *crew;
@@ -23,29 +24,29 @@ struct worker {
 };
 
 struct meta_crew {
-    ggml_backend_t *backends; // the backend's
+    ggml_backend_t *backends; // [n] owned by the backend
     int n, n_started;
     struct meta_comm comm;
-    bool is_alone;            // the caller's thread does all
-    bool is_async[META_MAX];  // whether it returns before its work is done
-    bool is_unsure[META_MAX]; // it has been given work and was not waited for; its thread's
+    bool is_single_threaded;         // the caller's thread does everything
+    bool is_async[META_MAX];         // the device returns before its work is done
+    bool has_pending_work[META_MAX]; // it has work and was not waited for; used by its thread only
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    // under the mutex:
-    struct meta_program *program; // of this turn
+    // Protected by the mutex:
+    struct meta_program *program; // program of the current run
     uint64_t turn;
     bool is_over;
-    int n_waiting;    // at the gate
-    uint64_t n_gates; // opened so far
-    int n_busy;       // workers in this turn
+    int n_waiting;    // threads at the gate
+    uint64_t n_gates; // gates opened so far
+    int n_busy;       // workers that are still in this run
     enum ggml_status status, gate_status;
-    char error[400];               // of the first that failed
-    bool is_summed;                // by the parts' own function
-    struct berth_staging *staging; // [n] a device's
+    char error[400];               // error of the first failure
+    bool is_summed;                // the function of the devices' registry has added the parts
+    struct berth_staging *staging; // [n] one per device
     struct worker workers[];
 };
 
-// ---- together ----
+// ---- synchronisation ----
 
 static void crew_fail(struct meta_crew *crew, enum ggml_status status) {
     pthread_mutex_lock(&crew->mutex);
@@ -56,7 +57,7 @@ static void crew_fail(struct meta_crew *crew, enum ggml_status status) {
     pthread_mutex_unlock(&crew->mutex);
 }
 
-// False: somebody has failed.
+// Waits at the gate. Returns false if a thread has failed.
 static bool crew_gate(struct meta_crew *crew) {
     pthread_mutex_lock(&crew->mutex);
     const uint64_t mine = crew->n_gates;
@@ -78,12 +79,12 @@ static bool crew_gate(struct meta_crew *crew) {
 
 typedef void (*phase_run)(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j);
 
-// Its work is done, and its failures are known.
-static void part_settle(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+// Waits for the device's work and collects its failures.
+static void part_wait(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     (void) step;
-    if (crew->is_unsure[j]) {
-        crew->is_unsure[j] = false;
+    if (crew->has_pending_work[j]) {
+        crew->has_pending_work[j] = false;
         if (berth_backend_synchronize(crew->backends[j]) != GGML_STATUS_SUCCESS) {
             crew_fail(crew, GGML_STATUS_FAILED);
         }
@@ -93,7 +94,7 @@ static void part_settle(struct meta_crew *crew, struct meta_program *p, const st
 static void part_compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
     const enum ggml_status status =
         graph->n_nodes > 0 ? ggml_backend_graph_compute_async(crew->backends[j], graph) : GGML_STATUS_SUCCESS;
-    crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
+    crew->has_pending_work[j] = crew->has_pending_work[j] || crew->is_async[j];
     if (status != GGML_STATUS_SUCCESS) {
         crew_fail(crew, status);
     }
@@ -117,7 +118,7 @@ static void run_nodes(struct meta_crew *crew, struct meta_program *p, const stru
 
 static void run_zero(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     if (step->dst[j].op != GGML_OP_NONE) {
-        part_settle(crew, p, step, j);
+        part_wait(crew, p, step, j);
         ggml_backend_tensor_memset(&step->dst[j], 0, 0, ggml_nbytes(&step->dst[j]));
     }
 }
@@ -138,7 +139,7 @@ static bool stage_piece(const struct meta_piece *p, void *user) {
     return true;
 }
 
-// A sum with memory of its own: floats are added up on the host.
+// Adds the parts of a partial tensor in its own memory on the host.
 static void stage_sum(const struct meta_step *step, struct meta_program *p) {
     const size_t size = ggml_nbytes(step->shape), count = size / sizeof(float);
     float *sum = (float *) (void *) p->stage, *one = sum + count;
@@ -183,16 +184,16 @@ static bool comm_call(
     return call(crew->comm.ctx, tensors);
 }
 
-// By the parts' own function, if it does: all of it by one thread.
+// Adds the parts by the function of the devices' registry, if it can. One thread calls it for all devices.
 static void sum_by_parts(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
-    crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
+    crew->has_pending_work[j] = crew->has_pending_work[j] || crew->is_async[j];
     if (j == 0) {
         crew->is_summed = comm_call(crew, step, crew->comm.allreduce);
     }
 }
 
-// Otherwise each device adds up its share of all, and then takes the others' shares from them.
+// Otherwise each device adds its share of all parts and then copies the other shares from the other devices.
 static void shares_take(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
     (void) p;
@@ -206,7 +207,7 @@ static void shares_take(struct meta_crew *crew, struct meta_program *p, const st
 
 static void shares_add(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     part_compute(crew, j, &step->graphs[j]);
-    part_settle(crew, p, step, j);
+    part_wait(crew, p, step, j);
 }
 
 static void shares_give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
@@ -227,7 +228,8 @@ static void step_skip(struct meta_crew *crew, struct meta_program *p, const stru
     (void) j;
 }
 
-// What a step is; a gate before each phase that says so. A sum that the parts' function has added up ends at that phase.
+// A phase of a step. has_gate: all threads meet before it. ends_summed: the step ends here if the registry's function has added the
+// parts.
 struct phase {
     phase_run run;
     bool has_gate, ends_summed;
@@ -241,17 +243,17 @@ struct phase {
 static const struct phase phases[][8] = {
     [META_COMPUTE] = {{run_nodes, false, false}},
     [META_ZERO] = {{run_zero, false, false}},
-    [META_MOVE] = {{part_settle, false, false}, {move_out, true, false}, {move_in, true, false}},
-    [META_SUM] = {{part_settle, false, false}, SUM_BY_SHARES},
+    [META_MOVE] = {{part_wait, false, false}, {move_out, true, false}, {move_in, true, false}},
+    [META_SUM] = {{part_wait, false, false}, SUM_BY_SHARES},
 };
 static const struct phase phases_by_parts[] = {
-    {sum_by_parts, true, false}, {part_settle, true, true}, SUM_BY_SHARES, {NULL, false, false}};
+    {sum_by_parts, true, false}, {part_wait, true, true}, SUM_BY_SHARES, {NULL, false, false}};
 
 static const struct phase *phases_of(const struct meta_crew *crew, const struct meta_step *step) {
     return step->kind == META_SUM && crew->comm.allreduce != NULL ? phases_by_parts : phases[step->kind];
 }
 
-// A thread's share of the program.
+// Runs a thread's part of the program.
 static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     for (size_t i = 0; i < p->n_steps; i++) {
         const struct meta_step *step = &p->steps[i];
@@ -265,10 +267,10 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
             phase->run(crew, p, step, j);
         }
     }
-    part_settle(crew, p, NULL, j);
+    part_wait(crew, p, NULL, j);
 }
 
-// Devices that do not keep their caller waiting have their work before the one that does.
+// Asynchronous devices get their work before the synchronous one.
 static void run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
         if (crew->status != GGML_STATUS_SUCCESS || (phase->ends_summed && crew->is_summed)) {
@@ -282,8 +284,8 @@ static void run_step(struct meta_crew *crew, struct meta_program *p, const struc
     }
 }
 
-// The nodes of those that do not keep their caller waiting, or of the one that does.
-static void run_some(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, bool is_async) {
+// Runs the nodes of the asynchronous devices, or those of the synchronous one.
+static void run_nodes_of(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, bool is_async) {
     for (int j = 0; j < crew->n; j++) {
         if (crew->is_async[j] == is_async) {
             run_nodes(crew, p, step, j);
@@ -291,46 +293,46 @@ static void run_some(struct meta_crew *crew, struct meta_program *p, const struc
     }
 }
 
-// A step to all that do not keep their caller waiting. False: it cannot be given ahead, and nothing was.
-static bool step_give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
+// Issues a step to all asynchronous devices. Returns false, with nothing issued, if the step cannot be issued ahead.
+static bool step_issue(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_COMPUTE) {
-        run_some(crew, p, step, true);
+        run_nodes_of(crew, p, step, true);
     } else if (step->kind != META_SUM || !comm_call(crew, step, crew->comm.ask)) {
         return false;
     }
     for (int j = 0; j < crew->n; j++) {
-        crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
+        crew->has_pending_work[j] = crew->has_pending_work[j] || crew->is_async[j];
     }
     return true;
 }
 
-// The caller's own part of a step that the others have. A sum that was asked for is taken part in whatever has failed: the others
-// wait for it.
-static void do_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
+// Runs the caller's part of a step that was issued to the others. A requested sum is joined even after a failure, because the other
+// devices wait for it.
+static void step_run_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_SUM && !comm_call(crew, step, crew->comm.join)) {
         crew_fail(crew, GGML_STATUS_FAILED);
     } else if (step->kind == META_COMPUTE && crew->status == GGML_STATUS_SUCCESS) {
-        run_some(crew, p, step, false);
+        run_nodes_of(crew, p, step, false);
     }
 }
 
-// Steps from `at` on, as far as they can be given ahead; the first that was not done.
+// Runs steps from `at` on as far as they can be issued ahead. Returns the first step that was not done.
 static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t at) {
     size_t given = at;
     bool may = true;
     do {
         while (may && given < p->n_steps && given - at < N_AHEAD && crew->status == GGML_STATUS_SUCCESS) {
-            may = step_give(crew, p, &p->steps[given]);
+            may = step_issue(crew, p, &p->steps[given]);
             given += may;
         }
         if (at < given) {
-            do_own(crew, p, &p->steps[at++]);
+            step_run_own(crew, p, &p->steps[at++]);
         }
     } while (at < given);
     return at;
 }
 
-// All of it by the caller's thread.
+// Runs all steps on the caller's thread.
 static void run_alone(struct meta_crew *crew, struct meta_program *p) {
     const bool may_ahead = crew->comm.ask != NULL && crew->comm.join != NULL;
     for (size_t i = 0; i < p->n_steps && crew->status == GGML_STATUS_SUCCESS;) {
@@ -341,11 +343,11 @@ static void run_alone(struct meta_crew *crew, struct meta_program *p) {
         i = done > i ? done : i + 1;
     }
     for (int j = 0; j < crew->n && crew->status == GGML_STATUS_SUCCESS; j++) {
-        part_settle(crew, p, NULL, j);
+        part_wait(crew, p, NULL, j);
     }
 }
 
-// ---- the crew ----
+// ---- threads ----
 
 static void *worker_run(void *arg) {
     struct worker *w = arg;
@@ -375,9 +377,9 @@ static void *worker_run(void *arg) {
 static bool crew_start(struct meta_crew *crew) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's threads' to take
+    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are handled by the program's threads
     bool ok = true;
-    for (int j = 1; j < crew->n && ok && !crew->is_alone; j++) {
+    for (int j = 1; j < crew->n && ok && !crew->is_single_threaded; j++) {
         crew->workers[j] = (struct worker){.crew = crew, .j = j};
         ok = pthread_create(&crew->workers[j].thread, NULL, worker_run, &crew->workers[j]) == 0;
         crew->n_started += ok;
@@ -402,12 +404,12 @@ struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct me
         crew->is_async[j] = props.caps.async;
         n_waiting += !props.caps.async;
     }
-    crew->is_alone = n_waiting <= 1;
+    crew->is_single_threaded = n_waiting <= 1;
     crew->staging = berth_calloc((size_t) n, sizeof crew->staging[0]);
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->changed, NULL);
     if (crew->staging == NULL || !crew_start(crew)) {
-        berth_fail(GGML_STATUS_FAILED, "only %d of %d threads could be started", crew->n_started, n - 1);
+        berth_fail(GGML_STATUS_FAILED, "started only %d of %d threads", crew->n_started, n - 1);
         meta_crew_free(crew);
         return NULL;
     }
@@ -458,9 +460,9 @@ static void run_together(struct meta_crew *crew, struct meta_program *program) {
 }
 
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) {
-    crew->status = GGML_STATUS_SUCCESS; // nobody else is at work
+    crew->status = GGML_STATUS_SUCCESS; // no worker is running
     crew->gate_status = GGML_STATUS_SUCCESS;
-    (crew->is_alone ? run_alone : run_together)(crew, program);
+    (crew->is_single_threaded ? run_alone : run_together)(crew, program);
     if (crew->status != GGML_STATUS_SUCCESS) {
         berth_set_error("%s", crew->error);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sizing.c: what each device needs of each piece of a graph's memory, before there is any: the graph's steps are made as they
-// will be (build.c), of tensors without addresses, and every part that comes up says its bytes. What this device does not compute
-// (inputs, copies from others) is whole on every part.
+// sizing.c: computes the size of each item of a graph's plan on each device before any memory exists. It makes the steps of the
+// graph (build.c) with tensors without addresses, and every part enlarges its item. Tensors that this device does not compute
+// (inputs, copies from others) are complete on every device.
 
 #include "meta/program.h"
 
@@ -14,16 +14,16 @@ int32_t meta_sizing_item(const struct meta_sizing *s, const struct ggml_tensor *
     return item >= 0 && s->lives->items[item].pool == s->params->pool ? item : -1;
 }
 
-static void item_need(struct meta_sizing *s, int32_t item, int j, const struct ggml_tensor *part) {
+static void item_enlarge(struct meta_sizing *s, int32_t item, int j, const struct ggml_tensor *part) {
     const size_t size = ggml_backend_buft_get_alloc_size(ggml_backend_dev_buffer_type(s->device->parts[j]), part);
     uint64_t *most = &s->sizes[(size_t) j * s->lives->n_items + (size_t) item];
     *most = max_u64(size, *most);
 }
 
-void meta_sizing_note(struct meta_sizing *s, const struct ggml_tensor *root, int j, const struct ggml_tensor *part) {
+void meta_sizing_enlarge(struct meta_sizing *s, const struct ggml_tensor *root, int j, const struct ggml_tensor *part) {
     const int32_t item = root->view_src == NULL ? meta_sizing_item(s, root) : -1;
     if (item >= 0 && ggml_nelements(part) > 0) {
-        item_need(s, item, j, part);
+        item_enlarge(s, item, j, part);
     }
 }
 
@@ -32,7 +32,7 @@ void meta_sizing_part(
     *part = (struct ggml_tensor){.type = root->type, .flags = root->flags};
     memcpy(part->name, root->name, sizeof part->name);
     meta_view_part(root, state, root, state, s->device->n, j, part);
-    meta_sizing_note(s, root, j, part);
+    meta_sizing_enlarge(s, root, j, part);
 }
 
 static bool is_of_pool(const struct meta_sizing *s, int32_t row) {
@@ -45,7 +45,7 @@ static bool is_computed(const struct meta_sizing *s, int32_t row) {
     return row < s->rec->n_nodes && is_of_pool(s, row) && t->view_src == NULL && meta_computes(t);
 }
 
-// What is there before it is computed, or is never.
+// Tensors that exist before the graph runs, or that are never computed, are complete on every device.
 static void whole_rows(struct meta_sizing *s) {
     for (int32_t r = 0; r < s->rec->n_all; r++) {
         const int32_t item = s->lives->rows[r].item;
@@ -53,7 +53,7 @@ static void whole_rows(struct meta_sizing *s) {
             continue;
         }
         for (int j = 0; j < s->device->n; j++) {
-            item_need(s, item, j, s->rec->tensors[r]);
+            item_enlarge(s, item, j, s->rec->tensors[r]);
         }
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// state.c: who holds which elements of a tensor, and what follows for views of it.
-//
-// Along the axis lie segments, each repeated nr times, each repetition divided among the devices in their order. A device's part
-// holds its stretches one behind the other. So the bytes of a split root fall into periods (the axis and all within it), and a
-// view is a set of strides over them: a dimension lies within what is never divided, or counts whole periods, or is the one that
-// runs along the axis (the carrier) and is split itself. That serves reshape, permute, transpose and view alike.
+// state.c: describes which elements of a tensor each device has, and derives the states of views.
+// Along the split axis there are segments. Each segment is repeated nr times, and each repetition is divided among the devices in
+// order. The part of a device holds its ranges consecutively. The bytes of a split root thus form periods: one period is the axis
+// with all inner dimensions. A view is a set of strides over these periods. Each dimension of the view is inside an undivided
+// position of the axis, or counts complete periods, or runs along the axis. The dimension that runs along the axis is called the
+// carrier, and it is split itself. This covers reshape, permute, transpose and view.
 
 #include "meta/meta.h"
 
@@ -45,13 +45,13 @@ int64_t meta_start(const meta_state *s, int n, int j) {
 
 const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, int n) {
     if (meta_is_mirrored(s) || meta_is_partial(s)) {
-        return meta_is_mirrored(s) || t->type == GGML_TYPE_F32 ? NULL : "a sum over devices is of f32";
+        return meta_is_mirrored(s) || t->type == GGML_TYPE_F32 ? NULL : "a sum over devices must be f32";
     }
     if (!meta_is_split(s)) {
-        return "neither an axis nor mirrored nor partial";
+        return "the axis is neither 0 to 3 nor mirrored nor partial";
     }
     if (s->n_segments < 1 || s->n_segments > META_MAX_SEGMENTS) {
-        return "not between 1 and 16 segments";
+        return "the number of segments is not between 1 and 16";
     }
     const int64_t block = s->axis == 0 ? ggml_blck_size(t->type) : 1;
     int64_t sum = 0;
@@ -60,11 +60,11 @@ const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, i
             const int64_t ne = s->ne[i * (uint32_t) n + (uint32_t) j];
             int64_t all;
             if (ne < 0 || ne % block != 0 || !berth_mul_i64_ok(ne, s->nr[i], &all) || !berth_add_i64_ok(sum, all, &sum)) {
-                return "a count is negative, too large or divides a block";
+                return "a count is negative, too large, or not a multiple of the block size";
             }
         }
     }
-    return sum == t->ne[s->axis] ? NULL : "the counts do not sum up to the extent of the axis";
+    return sum == t->ne[s->axis] ? NULL : "the sum of the counts is not the extent of the axis";
 }
 
 bool meta_segment_add(meta_state *s, int n, const int64_t *ne) {
@@ -105,29 +105,29 @@ bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den,
 
 // ---- views ----
 
-// Elements of dimension d, blocks for the first.
+// Returns the extent of dimension d; for the first, in blocks.
 static int64_t units_of(const struct ggml_tensor *t, int d) {
     return d == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[d];
 }
 
-// How a view lies over the periods of its root.
+// The position of a view relative to the periods of its root.
 struct layout {
-    size_t unit, period; // bytes: one position of the axis, all of them
-    int64_t n_pos;       // positions of the axis
-    int64_t block;       // elements in a position, beyond 1 only on axis 0
-    int carrier;         // dimension of the view, -1: none
-    int64_t pos;         // of the axis, where the view begins
-    size_t inner, outer; // bytes into a position, periods before it
-    int64_t step;        // positions from one element of the carrier to the next; 0: elements are parts of positions
-    int64_t per;         // elements of the carrier in a position, if step is 0
-    int64_t n_periods;   // that the carrier runs through
+    size_t unit, period; // bytes of one position of the axis; bytes of all positions
+    int64_t n_pos;       // number of positions of the axis
+    int64_t block;       // elements per position, more than 1 only on axis 0
+    int carrier;         // dimension of the view that runs along the axis, -1: none
+    int64_t pos;         // position of the axis at which the view begins
+    size_t inner, outer; // byte offset in a position; number of periods before the view
+    int64_t step;        // positions between two elements of the carrier; 0: several elements per position
+    int64_t per;         // elements of the carrier per position, if step is 0
+    int64_t n_periods;   // number of periods that the carrier runs through
 };
 
 static bool is_outer(const struct layout *l, size_t stride) {
     return stride % l->period == 0;
 }
 
-// The dimension with the longest stride of those that are neither within a position nor of whole periods.
+// Returns the dimension with the largest stride among those that are neither inside a position nor count complete periods.
 static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     int carrier = -1;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -140,7 +140,7 @@ static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     return carrier;
 }
 
-// Bytes from an element of the carrier to the end of what lies within it.
+// Returns the bytes that one element of the carrier spans with the inner dimensions.
 static size_t span_within(const struct layout *l, const struct ggml_tensor *t) {
     size_t span = ggml_type_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -170,7 +170,7 @@ static bool read_layout(
     }
     const size_t stride = t->nb[l->carrier];
     const int64_t e = units_of(t, l->carrier);
-    int64_t n_run; // positions that the carrier runs over
+    int64_t n_run; // positions that the carrier covers
     if (stride >= l->unit) {
         l->step = (int64_t) (stride / l->unit);
         if (stride % l->unit != 0 || l->inner + span_within(l, t) > stride) {
@@ -185,7 +185,7 @@ static bool read_layout(
         n_run = e / l->per;
     }
     l->n_periods = 1;
-    if (l->pos + n_run > l->n_pos) { // through several, from the first element of one to the last of another
+    if (l->pos + n_run > l->n_pos) { // several periods: it must start at the first position and end at the last one of a period
         if (l->step > 0) {
             n_run = e * l->step;
         }
@@ -197,7 +197,7 @@ static bool read_layout(
     return true;
 }
 
-// Elements of the carrier among positions [from, to) of a stretch; -1: an element is divided.
+// Returns the number of carrier elements in positions [from, to); -1: an element is divided.
 static int64_t layout_count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
     if (l->step == 0) {
         return (to - from) * l->per;
@@ -263,7 +263,7 @@ bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const 
     return true;
 }
 
-// Positions of device j before position pos.
+// Returns the number of positions of device j before position pos.
 static int64_t count_before(const meta_state *s, int n, int j, int64_t block, int64_t pos) {
     int64_t at = 0, mine = 0;
     for (uint32_t i = 0; i < s->n_segments; i++) {

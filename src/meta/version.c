@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// version.c: the parts of a tensor in one state or another: where the graph's plan has it, whole, or as slices; and the steps
-// that lead from one to the other.
+// version.c: versions of a tensor: its parts in one state, at the address from the graph's plan, complete, or as slices; and the
+// steps that convert one version to another.
 
 #include "meta/build.h"
 
@@ -32,15 +32,15 @@ const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s) {
     if (meta_is_mirrored(s) || meta_is_partial(s)) {
         return meta_is_mirrored(s) ? &meta_mirrored : &meta_partial;
     }
-    for (size_t i = 0; i < META_N_CACHED_PLANS && i < b->n_kept; i++) {
-        if (meta_same(b->kept[i], s, b->n)) {
-            return b->kept[i];
+    for (size_t i = 0; i < META_N_KEPT_STATES && i < b->n_kept_states; i++) {
+        if (meta_same(b->kept_states[i], s, b->n)) {
+            return b->kept_states[i];
         }
     }
     meta_state *copy = meta_builder_take(b, 1, sizeof *copy);
     if (copy != NULL) {
         *copy = *s;
-        b->kept[b->n_kept++ % META_N_CACHED_PLANS] = copy;
+        b->kept_states[b->n_kept_states++ % META_N_KEPT_STATES] = copy;
     }
     return copy != NULL ? copy : &meta_mirrored;
 }
@@ -51,7 +51,7 @@ static int32_t row_of(struct meta_builder *b, const struct ggml_tensor *t) {
 
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t) {
     const int32_t r = row_of(b, meta_root(t));
-    b->has_failed = b->has_failed || r < 0; // no memory for the index
+    b->has_failed = b->has_failed || r < 0; // out of memory for the index
     return &b->rows[r >= 0 ? r : b->p->rec.n_rows];
 }
 
@@ -61,7 +61,7 @@ void meta_use(struct meta_builder *b, struct meta_version v) {
     }
 }
 
-// t's strides as if it had no gaps.
+// Sets contiguous strides.
 static void make_dense(struct ggml_tensor *t) {
     t->nb[0] = ggml_type_size(t->type);
     for (int d = 1; d < GGML_MAX_DIMS; d++) {
@@ -69,7 +69,7 @@ static void make_dense(struct ggml_tensor *t) {
     }
 }
 
-// A temporary tensor of t's shape in a state, without gaps.
+// Returns a contiguous temporary tensor of t's shape in a state.
 struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s) {
     struct meta_program *p = b->p;
     struct meta_version v = {.parts = meta_parts_take(b), .temp = (int32_t) p->n_temps};
@@ -91,7 +91,7 @@ struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tens
     return v;
 }
 
-// part becomes a view of root; its address follows when root has one.
+// Makes part a view of root. If root has no address yet, part gets its address later.
 static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggml_tensor *root, size_t offset, bool is_temp) {
     struct meta_program *p = b->p;
     part->view_src = root;
@@ -109,7 +109,7 @@ static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggm
 
 // ---- versions ----
 
-// t, a view of a root whose parts are there, in the state that the root's has for it.
+// Returns the version of t, a view of a root with known parts, in the state that follows from the root's.
 static struct meta_version view_version(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root,
     const meta_state *root_state, const meta_state *state) {
     struct meta_version v = {.parts = root.parts != NULL ? meta_parts_take(b) : NULL, .temp = root.temp};
@@ -123,7 +123,7 @@ static struct meta_version view_version(struct meta_builder *b, const struct ggm
     return v;
 }
 
-// Memory that was planned for another state of the root may be too little for this one: then it gets more.
+// Describes the root's part on device j. If its memory was planned for another state and is too small, it grows.
 static bool root_part(
     struct meta_builder *b, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
     if (b->sizing != NULL) {
@@ -181,7 +181,7 @@ void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_
     b->whole_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
 }
 
-// Views of the parts' elements [from, to), in their order.
+// Makes a view of the part's elements [from, to).
 static void share_view(
     struct meta_builder *b, struct ggml_tensor *view, struct ggml_tensor *part, int64_t from, int64_t to, bool is_temp) {
     const size_t element = ggml_type_size(part->type);
@@ -191,13 +191,14 @@ static void share_view(
     view_of(b, view, part, (size_t) from * element, is_temp);
 }
 
-// Share i of n devices: whole cache lines, so that no two devices write to one.
+// Returns the start of share i of n. Shares are multiples of 32 elements (128 bytes), so that no two devices write to one cache
+// line.
 static int64_t share_start(int64_t ne, int n, int i) {
     const int64_t each = ((ne + n - 1) / n + 31) / 32 * 32, at = each * i;
     return min_i64(at, ne);
 }
 
-// Adds up what the devices have, in place.
+// Adds the parts of all devices in place.
 void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct meta_version v) {
     const size_t n = (size_t) b->n;
     struct meta_step step = {.kind = META_SUM, .dst = v.parts};
@@ -249,7 +250,7 @@ bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root) {
     return mb != NULL && mb->ctxs != NULL;
 }
 
-// The root's own parts are whole afterwards, or a copy is.
+// Afterwards the root's own parts or a copy are complete.
 struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_tensor *root) {
     struct meta_row *row = meta_row_of(b, root);
     if (meta_is_mirrored(row->state)) {
@@ -279,9 +280,9 @@ static struct meta_version whole_of(struct meta_builder *b, const struct ggml_te
     return t->view_src == NULL ? root : view_version(b, t, root, &meta_mirrored, &meta_mirrored);
 }
 
-// Do both roots lie in one piece of graph memory? Then a part of the one must not be read while the other is written, unless
-// they lie alike.
-static bool is_overlap(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
+// Returns true if both roots are in the same item of graph memory. A part of one must then not be read while the other is written,
+// unless both have the same layout.
+static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
     const struct ggml_tensor *a = meta_root(x), *c = meta_root(y);
     const int32_t item = b->sizing != NULL ? meta_sizing_item(b->sizing, a) : -1;
     if (b->sizing != NULL && (item >= 0 || meta_sizing_item(b->sizing, c) >= 0)) {
@@ -291,16 +292,16 @@ static bool is_overlap(const struct meta_builder *b, const struct ggml_tensor *x
     return a->buffer == c->buffer && !meta_is_own(b, a) && at < other + ggml_nbytes(c) && other < at + ggml_nbytes(a);
 }
 
-// A source of node, whole, as a state's slices.
+// Returns the slices of a complete source according to a state.
 static struct meta_version source_slice(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s, const struct ggml_tensor *node) {
     const struct meta_version whole = whole_of(b, t);
     if (whole.parts == NULL) {
         return whole;
     }
-    if (!meta_is_plain(s) || (whole.temp < 0 && is_overlap(b, t, node))) {
+    if (!meta_is_plain(s) || (whole.temp < 0 && shares_memory(b, t, node))) {
         const struct meta_version v = meta_temp_new(b, t, s);
-        meta_move(b, t, whole, &meta_mirrored, v, meta_state_keep(b, s)); // a rule's states go with the node
+        meta_move(b, t, whole, &meta_mirrored, v, meta_state_keep(b, s)); // states of a rule exist only as long as its node
         return v;
     }
     struct meta_version v = {.parts = meta_parts_take(b), .temp = whole.temp};
@@ -318,7 +319,7 @@ static struct meta_version source_slice(
     return v;
 }
 
-// The state of a source now; NULL: no state says it.
+// Returns the current state of a source; NULL: no state describes it.
 const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor *t) {
     const struct meta_row *root = meta_row_of(b, t);
     meta_state s;
@@ -327,24 +328,24 @@ const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor
     }
     const int32_t r = row_of(b, t);
     struct meta_row *row = &b->rows[r >= 0 ? r : b->p->rec.n_rows];
-    if (row->as_of != root->state) {
-        row->as = meta_view_state(t->view_src, root->state, t, b->n, &s) ? meta_state_keep(b, &s) : NULL;
-        row->as_of = root->state;
+    if (row->view_state_of != root->state) {
+        row->view_state = meta_view_state(t->view_src, root->state, t, b->n, &s) ? meta_state_keep(b, &s) : NULL;
+        row->view_state_of = root->state;
     }
-    return row->as;
+    return row->view_state;
 }
 
-bool meta_can_turn(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
+bool meta_can_convert(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
     const struct ggml_tensor *node) {
     if (!meta_is_split(want) || (have != NULL && meta_same(have, want, b->n))) {
         return true;
     }
-    const bool is_view_enough = meta_is_plain(want) && !is_overlap(b, t, node);
+    const bool is_view_enough = meta_is_plain(want) && !shares_memory(b, t, node);
     return meta_state_fault(want, t, b->n) == NULL && (is_view_enough || ggml_is_contiguous(t));
 }
 
-struct meta_version meta_turn(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
-    const struct ggml_tensor *node) {
+struct meta_version meta_convert(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have,
+    const meta_state *want, const struct ggml_tensor *node) {
     if (have != NULL && meta_same(have, want, b->n)) {
         return meta_native(b, t);
     }

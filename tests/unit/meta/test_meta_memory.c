@@ -246,7 +246,7 @@ static void many_graphs_take_turns(void **state) {
         assert_true(ggml_gallocr_alloc_graph(galloc, chains[i].graph));
     }
     assert_int_equal(ggml_backend_graph_compute(backend, chains[0].graph), GGML_STATUS_FAILED);
-    assert_non_null(strstr(berth_last_error(), "place it again"));
+    assert_non_null(strstr(berth_last_error(), "allocate the graph again"));
     assert_true(ggml_gallocr_alloc_graph(galloc, chains[0].graph));
     chain_run(backend, &chains[0], got);
     assert_memory_equal(got, want[0], sizeof got);

@@ -1180,7 +1180,7 @@ static void test_others_are_left_out(void **state) {
     hello.n_devices = UINT32_MAX;
     JOINS(sizeof bytes, "devices in");
     strcpy(hello.release, "7.8.9");
-    JOINS(sizeof bytes, "it is Berth 7.8.9");
+    JOINS(sizeof bytes, "it runs Berth 7.8.9");
     strcpy(hello.release, BERTH_VERSION);
     hello.version = 99;
     JOINS(sizeof bytes, "version 99");
