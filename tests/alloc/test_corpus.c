@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_corpus.c: graphs captured from released programs, planned by the allocator: never larger than what ggml itself needs, at
-// the lower bound almost always, at a few milliseconds each. Prints a table by group. The graphs are a folder `graphs` with an
-// index.csv in $BERTH_DATA, beside the repository (../shared) or where tools/graphs.sh unpacks them (build/data: `make corpus`);
-// without them only the capture's own round trip is tested.
+// test_corpus.c: plans graphs captured from released programs with the allocator: never larger than ggml's size, almost always at
+// the lower bound, in a few milliseconds each. It prints a table by group. The graphs are in a folder `graphs` with an index.csv:
+// in $BERTH_DATA, next to the repository (../shared), or in the folder of tools/graphs.sh (build/data: `make corpus`). Without them
+// only a captured graph of this program is tested.
 
 #include "support/check.h"
 
@@ -47,7 +47,7 @@ static double now_ms(void) {
     return (double) t.tv_sec * 1e3 + (double) t.tv_nsec * 1e-6;
 }
 
-// In place beyond the reference's list, where the CPU kernels allow it.
+// In place beyond the reference's list, if the CPU kernels allow it.
 static bool wide(const struct ggml_tensor *node, int i_src, void *user) {
     switch (node->op) {
         case GGML_OP_NORM:
@@ -176,10 +176,10 @@ static void corpus(void **state) {
     assert_true(all.wide / all.ggml <= 0.936);
     assert_true(all.n_at_bound >= 0.98 * all.n);
     printf("%d graphs took more than 20 ms of processor time\n", all.n_slow);
-    assert_true(BERTH_DEBUG > 0 || all.n_slow <= 0.02 * all.n); // a build that checks itself takes longer
+    assert_true(BERTH_DEBUG > 0 || all.n_slow <= 0.02 * all.n); // a build with checks is slower
 }
 
-// ---- what the allocator captures, the reader reads, with the same plan ----
+// ---- a captured graph is read back with the same plan ----
 
 static void capture_round_trip(void **state) {
     (void) state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_plain_reader.c: the reader of captured graphs as it is built without zlib: plain files are read, packed ones refused with
-// what to do about it.
+// test_plain_reader.c: the reader of captured graphs without zlib: plain files are read, packed ones are rejected with an error
+// that says what to do.
 
 #include "support/check.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gone.c: a rank that is killed as soon as MPI is up, before it has said anything to the others.
+// gone.c: a rank that is killed as soon as MPI is initialized, before it has sent a message.
 
 #include <mpi.h>
 

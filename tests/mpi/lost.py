@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""lost.py BUILD N: workers that are killed, stopped or crash at N random moments: the program is told in time, ends by itself and
-not by a signal, and no process is left behind. The seed is printed; BERTH_SEED sets it."""
+"""lost.py BUILD N: workers are killed, stopped or crash at N random moments. The program must get an error in time and end by itself,
+not by a signal, and no process may be left running. The seed is printed; BERTH_SEED sets it."""
 import os
 import random
 import signal
@@ -9,17 +9,17 @@ import subprocess
 import sys
 import time
 
-from ranks import MPIRUN, is_there, ranks, tell_and_end, until
+from ranks import MPIRUN, is_there, ranks, report_and_end, until
 
 build, n_cases = sys.argv[1], int(sys.argv[2])
 seed = int(os.environ.get("BERTH_SEED") or time.time_ns() % 10**9)
 rng = random.Random(seed)
 TIMEOUT = 1.5  # seconds: BERTH_MPI_TIMEOUT
-# What names no rank: joining failed as a whole (src/mpi/process.c).
+# Messages that name no rank, because joining failed as a whole (src/mpi/process.c).
 NOT_JOINED = ["not all ranks have joined within the time limit", "ended before it joined", "the first messages between the ranks have taken longer"]
 
 
-# Seconds that MPI_Init may take: twice as long as a program with one worker takes here and now, since other load comes and goes.
+# Seconds that MPI_Init may take: twice the time that a program with one worker takes on this machine, since other load varies.
 def mpi_starts():
     began = time.time()
     subprocess.run(MPIRUN + ["-n", "1", f"{build}/bin/berth", "devices", ":", "-n", "1", f"{build}/bin/berth", "worker", "-t", "1"],
@@ -37,11 +37,11 @@ def case(i):
         victim = 0  # the program itself: then the workers end
         number = signal.SIGKILL
     net = rng.choice(["vader,self", "tcp,self"])
-    # With the exit code of a program that was told; the folder of a build may have any name, so it is no matter of paths.
+    # The exit code of a program that got an error. A build folder may have any name, so the check does not use paths.
     program, failure = rng.choice([([f"{build}/tests/mpi-steps", "100000", str(rng.choice([1, 3, 400]))], "code 5"),
                                    ([f"{build}/bin/berth", "run", "-s", "1", "-n", "100"], "code 3"),
                                    ([f"{build}/bin/berth", "run", "--split", "tensor", "-t", "1", "-c", "256", "-n", "200"], "code 3")])
-    codes = ["code 0", failure]  # it was through, or was told
+    codes = ["code 0", failure]  # it had finished, or got the error
     if victim != 0:
         program = ["sh", "-c", '"$@"; echo "code $?"', "sh"] + program
     delay = rng.uniform(0.02, 1.2)
@@ -57,7 +57,7 @@ def case(i):
             os.kill(pids[victim], number)
         began = time.time()
         problem, is_launcher_stuck = None, False
-        # The rest is for a machine with much to do; a program that goes on without the one that was lost before it joined has its time.
+        # The additional time is for a busy machine, and for a program that continues without a rank that was lost before it joined.
         seen, end = -1, began + 60
         while problem is None and is_there(pids[0]):
             if seen == log.seek(0, os.SEEK_END) or time.time() > end:
@@ -68,12 +68,12 @@ def case(i):
         if number == signal.SIGSTOP and is_there(pids[victim]):
             os.kill(pids[victim], signal.SIGCONT)
         if problem is None and not until(lambda: not any(is_there(pid) for pid in pids.values()), TIMEOUT + 12):
-            problem = "a process is left: " + ", ".join(f"rank {r}" for r, pid in pids.items() if is_there(pid))
+            problem = "a process is still running: " + ", ".join(f"rank {r}" for r, pid in pids.items() if is_there(pid))
         if problem is None:
             try:
                 launcher.wait(20)
             except subprocess.TimeoutExpired:
-                # All ranks have ended. Open MPI's launcher may miss that where one was lost while MPI started: docs/user/cluster.md.
+                # All ranks have ended. Open MPI's launcher may miss this if a rank was lost while MPI started (docs/user/cluster.md).
                 if delay < MPI_STARTS:
                     is_launcher_stuck = True
                     launcher.kill()
@@ -81,7 +81,7 @@ def case(i):
                     problem = "mpirun does not end"
         if problem is not None:
             print(f"{what}: {problem}")
-            tell_and_end([launcher.pid, *pids.values()])
+            report_and_end([launcher.pid, *pids.values()])
         launcher.wait()
     with open(f"{build}/tests/mpi-lost.log", "rb") as log:
         said = log.read().decode(errors="replace")
@@ -92,7 +92,7 @@ def case(i):
         elif len(code) != 1 or code[0] not in codes:
             problem = f"it ended with {code}, not one of {codes}"
         elif code[0] == codes[1] and took > TIMEOUT + 12:
-            problem = f"it was told after {took:.1f} s"
+            problem = f"it got the error after {took:.1f} s"
         elif code[0] == codes[1] and f"rank {victim} " not in said and f"MPI{victim}:" not in said and not any(why in said for why in NOT_JOINED):
             problem = f"rank {victim} was not named"
     if problem is not None:
@@ -100,8 +100,8 @@ def case(i):
     print(f"{what}: {took:.2f} s{', mpirun was stuck' if is_launcher_stuck else ''}; {[line for line in said.splitlines() if 'rank' in line][:1]}")
 
 
-# A rank that is lost between MPI_Init and its first words: the program goes on without it, and names it. Unless Open MPI still starts: then
-# it may end the program, or mpirun may not end (docs/user/cluster.md).
+# A rank that is lost between MPI_Init and its first message: the program continues without it and names it. If Open MPI is still
+# starting, it may end the program, or mpirun may not end (docs/user/cluster.md).
 def lost_before_first_words():
     command = MPIRUN + ["-n", "1", "sh", "-c", '"$@"; echo "code $?"', "sh", f"{build}/tests/mpi-steps", "3", "3",
                         ":", "-n", "1", f"{build}/tests/mpi-gone"]
@@ -109,12 +109,12 @@ def lost_before_first_words():
         run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60,
                              env=dict(os.environ, BERTH_MPI_TIMEOUT=str(TIMEOUT)))
     except subprocess.TimeoutExpired:
-        print("lost before its first words: mpirun was stuck")
+        print("lost before its first message: mpirun was stuck")
         return
     said = run.stdout.decode(errors="replace")
     is_named = "rank 1 " in said or any(why in said for why in NOT_JOINED)
     if "code 1\n" not in said and not ("code 5\n" in said and is_named):
-        raise SystemExit(f"lost before its first words: rank 1 was not named\n{said}")
+        raise SystemExit(f"lost before its first message: rank 1 was not named\n{said}")
 
 
 print(f"lost: seed {seed}", flush=True)

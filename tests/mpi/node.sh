@@ -1,7 +1,7 @@
 #!/bin/sh
-# node.sh BUILD: a Node program with node-llama-cpp, where that was fetched, over workers on this machine: as it is, with Berth's
-# libraries in the package's folder: by layers, and, with BERTH_SPLIT=tensor, by tensors. The package for machines without a GPU
-# gives nothing to devices unless it is told to.
+# node.sh BUILD: an unmodified Node program with node-llama-cpp, if it was fetched, over workers on this machine, with Berth's
+# libraries in the package's folder: split by layers and, with BERTH_SPLIT=tensor, by tensors. The package for machines without a
+# GPU uses devices only if an option requests it.
 set -eu
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -36,8 +36,8 @@ for split in layer tensor; do
             what="node over $n workers by ${split}s, $net"
             tale --mca btl $net -n 1 -x CLIENT_LAYERS=max -x BERTH_SPLIT=$split node client.mjs run "$model" "$dir/node.$n" : \
                 -n $n "$berth" worker -t 1 || { say "$what"; exit 1; }
-            # By tensors sums are in another order: numbers are not the same to the last bit, and a tale may take another way where
-            # two words are nearly as good. It is the same over any network.
+            # With a split by tensors, sums have another order. Values may differ in the last bit, and the text may differ where two
+            # words are almost equally likely. It is the same over every network.
             how=$([ $split = layer ] && echo compare || echo near)
             node client.mjs $how "$dir/node.0" "$dir/node.$n" > "$dir/said" || { say "$what: another tale"; cat "$dir/said"; exit 1; }
             [ $split = layer ] || ! grep -q "differ by 0.0e+0" "$dir/said" || { say "$what: nothing was split"; exit 1; }
@@ -47,4 +47,4 @@ for split in layer tensor; do
         done
     done
 done
-say "a Node program over 2 and 4 ranks tells the tale it tells alone by layers, and by tensors one that begins like it"
+say "a Node program over 2 and 4 ranks generates the text of one process when split by layers, and one that begins like it when split by tensors"

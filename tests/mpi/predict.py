@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""predict.py [-f] [-n RANKS,...] [-r TIMES] [-s SECONDS] [-m MODEL] [-b BUILD]: how close the speed that `berth fit --cluster` foretells is
-to what a run measures, in one go: builds what it needs, makes a model of 1.1 thousand million weights in q4_K, and for each number
-of ranks (a core and a thread each) calibrates, foretells and measures, by layers and by tensors, in turn. A table at the end; exit
-code 1 if a foretold speed of writing is more than 20% off. Rank counts above the cores of the machine are left out, with a line;
-no measurement begins after SECONDS. -f lets ranks go before all else that the machine does, for root. MPI must be there (make
-setup-mpi)."""
+"""predict.py [-f] [-n RANKS,...] [-r TIMES] [-s SECONDS] [-m MODEL] [-b BUILD]: compares the speed that `berth fit --cluster` predicts
+with the measured speed. It builds the programs and makes a model of 1.1B weights in q4_K. For each number of ranks (one core and one
+thread each) it calibrates, predicts and measures, split by layers and by tensors. It prints a table. The exit code is 1 if a predicted
+decode speed is more than 20% off. Rank counts above the number of cores are skipped with a message. No measurement begins after
+SECONDS. -f gives the ranks the highest priority and requires root. MPI must be installed (make setup-mpi)."""
 import argparse
 import json
 import os
@@ -18,11 +17,11 @@ import time
 root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 args = argparse.ArgumentParser(description=__doc__)
 args.add_argument("-n", default="1,2,4", help="ranks (default 1,2,4)")
-args.add_argument("-r", type=int, default=3, help="times that each is measured; the median counts (default 3)")
-args.add_argument("-s", type=float, default=140, help="seconds after which nothing more is begun (default 140)")
-args.add_argument("-m", help="a model, in place of one that is made")
-args.add_argument("-b", default=os.path.join(root, "build"), help="the build (default: build, which is built first)")
-args.add_argument("-f", action="store_true", help="ranks go before all else")
+args.add_argument("-r", type=int, default=3, help="number of measurements, of which the median counts (default 3)")
+args.add_argument("-s", type=float, default=140, help="seconds after which no measurement begins (default 140)")
+args.add_argument("-m", help="use this model instead of a generated one")
+args.add_argument("-b", default=os.path.join(root, "build"), help="build folder, which is built first (default: build)")
+args.add_argument("-f", action="store_true", help="give the ranks the highest priority; requires root")
 args = args.parse_args()
 
 began = time.time()
@@ -30,7 +29,7 @@ cores = len(os.sched_getaffinity(0))
 BOUND = 0.20
 MPIRUN = ["mpirun", "--allow-run-as-root", "-q"] + (["--bind-to", "core"] if cores > 1 else [])
 berth = os.path.join(args.b, "bin", "berth")
-# A session has its own share of a machine, within which alone its priority counts; mpirun gives each rank one.
+# A session has its own share of a machine, and priorities count only within it; mpirun gives each rank its own session.
 FIRST = ["setsid", "-w", "sh", "-c", 'echo -20 > /proc/self/autogroup 2> /dev/null; exec nice -n -20 "$@"', "sh"] if args.f else []
 work = tempfile.mkdtemp(prefix="predict-")
 
@@ -47,7 +46,7 @@ def run(command, **options):
     return done.stdout
 
 
-# The program with its arguments as the first of n ranks.
+# Runs the program with its arguments as the first of n ranks.
 def ranks(n, *words):
     command = FIRST + [berth, *words, "-t", "1"]
     if n > 1:
@@ -74,43 +73,43 @@ def median(values):
     return values[len(values) // 2] if len(values) % 2 else (values[len(values) // 2 - 1] + values[len(values) // 2]) / 2
 
 
-def foretell(n, model):
+def predict(n, model):
     path = os.path.join(work, f"cluster-{n}.json")
     ranks(n, "bench", "--cluster", path, model)
-    told = json.loads(run([berth, "fit", "--json", "--cluster", path, "-c", "256", model]))
-    return {split: told[split]["per_second"] for split in ("layer", "tensor")}
+    fit = json.loads(run([berth, "fit", "--json", "--cluster", path, "-c", "256", model]))
+    return {split: fit[split]["per_second"] for split in ("layer", "tensor")}
 
 
 if shutil.which("mpirun") is None:
-    raise SystemExit("there is no mpirun: make setup-mpi")
+    raise SystemExit("mpirun is missing; run: make setup-mpi")
 build()
 say("built")
 model = args.m or os.path.join(work, "1b-q4_K.gguf")
 if args.m is None:
     run([os.path.join(args.b, "tests", "client-model"), "llama", "1b", "q4_K", model])
-    say(f"a model of {os.path.getsize(model) / 1e6:.0f} MB is made")
+    say(f"a model of {os.path.getsize(model) / 1e6:.0f} MB was generated")
 rows = []
 for n in [int(word) for word in args.n.split(",")]:
     if n > cores:
-        say(f"{n} ranks: left out, there are {cores} cores")
+        say(f"{n} ranks: skipped, this machine has {cores} cores")
         continue
-    told = foretell(n, model)
-    say(f"{n} ranks: calibrated and foretold")
-    rows += [{"n": n, "split": split, "told": told[split], "is": []} for split in (["layer", "tensor"] if n > 1 else ["layer"])]
+    predicted = predict(n, model)
+    say(f"{n} ranks: calibrated and predicted")
+    rows += [{"n": n, "split": split, "predicted": predicted[split], "is": []} for split in (["layer", "tensor"] if n > 1 else ["layer"])]
 for _ in range(args.r):
     for row in rows:
         if time.time() - began < args.s or not row["is"]:
             row["is"].append(measure(row["n"], row["split"], model))
 say("measured")
 shutil.rmtree(work)
-print("\n| ranks | split | tokens a second foretold | measured, median | from, to | foretold is |\n|---|---|---|---|---|---|")
+print("\n| ranks | split | predicted tokens per second | measured, median | from, to | error of the prediction |\n|---|---|---|---|---|---|")
 worst = 0.0
 for row in rows:
     middle = median(row["is"])
-    off = row["told"] / middle - 1
+    off = row["predicted"] / middle - 1
     worst = max(worst, abs(off))
-    print(f"| {row['n']} | {row['split'] if row['n'] > 1 else '-'} | {row['told']:.2f} | {middle:.2f} | {min(row['is']):.2f}, "
+    print(f"| {row['n']} | {row['split'] if row['n'] > 1 else '-'} | {row['predicted']:.2f} | {middle:.2f} | {min(row['is']):.2f}, "
           f"{max(row['is']):.2f} | {off:+.1%} |")
-print(f"\nthe worst is {worst:.1%} off, {BOUND:.0%} are allowed; load {os.getloadavg()[0]:.1f}, {cores} cores, "
+print(f"\nthe largest error is {worst:.1%}, at most {BOUND:.0%} is allowed; load {os.getloadavg()[0]:.1f}, {cores} cores, "
       f"{time.time() - began:.0f} s")
 sys.exit(0 if worst <= BOUND else 1)

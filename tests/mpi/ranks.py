@@ -53,7 +53,7 @@ def until(what, seconds):
     return what()
 
 
-# Those that are there of a list of processes, with all that they have started.
+# Returns the processes of the list that still exist, with all their descendants.
 def with_children(pids):
     return [there for pid in pids if is_there(pid) for there in [pid, *with_children(children(pid))]]
 
@@ -66,26 +66,26 @@ def read(path):
         return error.strerror
 
 
-# What each thread of a process is doing: its stack where gdb is there, what it waits for in the kernel in any case.
+# Describes each thread of a process: its stack if gdb is available, and its wait in the kernel.
 def doing(pid):
-    told = [f"---- process {pid}, rank {rank_of(pid)}: {read(f'/proc/{pid}/cmdline')}"]
+    lines = [f"---- process {pid}, rank {rank_of(pid)}: {read(f'/proc/{pid}/cmdline')}"]
     for tid in sorted(os.listdir(f"/proc/{pid}/task"), key=int) if os.path.isdir(f"/proc/{pid}/task") else []:
         at = f"/proc/{pid}/task/{tid}/"
         state = read(at + "stat").rsplit(")", 1)[-1].split()[:1]
-        told.append(f"thread {tid} {read(at + 'comm')}: state {state}, in {read(at + 'wchan')}, call {read(at + 'syscall')}")
-        told.append(read(at + "stack"))
+        lines.append(f"thread {tid} {read(at + 'comm')}: state {state}, in {read(at + 'wchan')}, call {read(at + 'syscall')}")
+        lines.append(read(at + "stack"))
     if shutil.which("gdb") is not None:
         try:
             gdb = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "set debuginfod enabled off", "-ex", "thread apply all bt 30"],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=20)
-            told.append(gdb.stdout.decode(errors="replace")[-20000:])
+            lines.append(gdb.stdout.decode(errors="replace")[-20000:])
         except subprocess.TimeoutExpired:
-            told.append("gdb does not come back")
-    return "\n".join(told)
+            lines.append("gdb did not return in time")
+    return "\n".join(lines)
 
 
-# Out of patience: says what all are doing, and ends them.
-def tell_and_end(pids):
+# After a timeout: prints what all processes are doing, and ends them.
+def report_and_end(pids):
     there = list(dict.fromkeys(with_children(pids)))
     for pid in there:
         print(doing(pid), flush=True)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// short.c LIBRARY: two ranks with the transport alone; the second has no memory for some messages of the first, short and long,
-// and MPI fails to receive one and to send one. They come without their bytes, with the reason, in their order, those behind them
-// whole. "all came" says so; neither rank ends MPI in order, which has messages that nobody takes.
+// short.c LIBRARY: two ranks with the transport alone. The second rank has no memory for some messages of the first, short and long
+// ones, and MPI fails to receive one message and to send one. These messages arrive without bytes, with the reason, in order; the
+// messages after them are complete. It prints "all came" on success. Neither rank finalizes MPI, which still has unreceived
+// messages.
 
 #include "mpi/transport.h"
 
@@ -20,13 +21,13 @@
 #define UNTESTED 80
 #define UNSENT 90
 
-// Short ones go at once, long ones when they are asked for.
+// Short messages are sent at once, long ones when the receiver requests them.
 static const size_t sizes[N] = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
 static const bool is_short[N] = {false, true, true, false, true, false, false, false};
 static size_t n_refused;
 static MPI_Request untested;
 
-// ---- in front of MPI's own: some fail ----
+// ---- wrappers of MPI functions, some of which fail ----
 
 int MPI_Imrecv(void *bytes, int n, MPI_Datatype type, MPI_Message *message, MPI_Request *request) {
     if (n == UNRECEIVED) {
@@ -49,7 +50,7 @@ int MPI_Isend(const void *bytes, int n, MPI_Datatype type, int to, int tag, MPI_
     return n == UNSENT ? MPI_ERR_BUFFER : PMPI_Isend(bytes, n, type, to, tag, comm, request);
 }
 
-// Is this what MPI says of that error?
+// Returns true if `why` is MPI's text for the error.
 static bool is_why(const char *why, int error) {
     char words[MPI_MAX_ERROR_STRING];
     int n;
@@ -92,7 +93,7 @@ static int send_all(struct mpi_transport *t) {
         return fail(t, "was sent, or for another reason not", N);
     }
     struct mpi_message message;
-    for (int ms = 0; !t->receive(t, &message); ms++) { // the other is done
+    for (int ms = 0; !t->receive(t, &message); ms++) { // waits until the other rank is done
         if (ms == PATIENCE_MS) {
             return fail(t, "is not answered", N);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// steps.c ROUNDS STEPS: a chain of products over the devices of all workers, ROUNDS times from opening to freeing, STEPS times
-// computed in each, results equal to the CPU's; a few rounds where a worker was left out. Prints what a repeated step sends;
-// checks that memory and descriptors of all ranks stay flat. Exit codes: 0 all right, 5 a device failed and the program was told
-// so, 1 anything else.
+// steps.c ROUNDS STEPS: a chain of products over the devices of all workers. Each of ROUNDS rounds opens and frees everything and
+// computes STEPS steps, whose results must equal the CPU's. If a worker was left out, it runs only a few rounds. It prints the
+// bytes of a repeated step and checks that memory and file descriptors of all ranks do not grow. Exit codes: 0 success, 5 a device
+// failed and the program got the error, 1 anything else.
 
 #include "berth-mpi.h"
 #include "berth.h"
@@ -20,11 +20,11 @@
 #define MAX_DEVICES 16
 #define FEW_ROUNDS 20
 
-static int n_devices; // of other ranks
+static int n_devices; // devices of other ranks
 static ggml_backend_dev_t devices[MAX_DEVICES + 1];
 static berth_mpi_traffic_t get_traffic;
 
-// Errors are printed where they end the program. A rank that was lost before it joined is no error, and only a warning names it.
+// Errors are printed where they end the program. A rank that was lost before it joined is not an error; only a warning names it.
 static void log_warnings(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
     if (level == GGML_LOG_LEVEL_WARN) {
@@ -32,12 +32,12 @@ static void log_warnings(enum ggml_log_level level, const char *text, void *user
     }
 }
 
-static int told(const char *where) {
+static int report_error(const char *where) {
     fprintf(stderr, "%s: %s\n", where, berth_last_error());
     return 5;
 }
 
-// ---- what other processes take ----
+// ---- resources of other processes ----
 
 struct taken {
     long pages, files;
@@ -65,7 +65,7 @@ static struct taken taken_by(int pid) {
     return t;
 }
 
-// All ranks are children of one launcher. Returns how many there are.
+// All ranks are children of one launcher. Returns their number.
 static int ranks_taken(struct taken *list, int n_max) {
     char path[64];
     int n = 0, pid;
@@ -80,7 +80,7 @@ static int ranks_taken(struct taken *list, int n_max) {
     return n;
 }
 
-// ---- the chain ----
+// ---- chain ----
 
 struct chain {
     ggml_backend_t backends[MAX_DEVICES + 1]; // the CPU is the last
@@ -148,7 +148,7 @@ static const char *chain_step(struct chain *c, const float *in, float *out) {
     return NULL;
 }
 
-// The same by the CPU alone.
+// Computes the expected result on the CPU alone.
 static void expected(const float *numbers, const float *in, float *out) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 << 20});
     struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDTH, WIDTH),
@@ -170,7 +170,7 @@ static void expected(const float *numbers, const float *in, float *out) {
 static int n_done;
 static struct taken before[MAX_DEVICES + 2];
 
-// Ranks look at each other's processes now and then, so a file may be open for a moment: what is left is there at every look.
+// Ranks check each other's processes from time to time, so a file may be open for a moment. A leaked file is open at every check.
 static void files_least(struct taken *list) {
     struct taken now[MAX_DEVICES + 2];
     for (int look = 0; look < 20; look++) {
@@ -203,13 +203,13 @@ static int steps_run(struct chain *c, const float *in, const float *want, int n_
     for (int i = 0; i < n_steps; i++, n_done++) {
         const char *failed = chain_step(c, in, out);
         if (failed != NULL) {
-            return told(failed);
+            return report_error(failed);
         }
         if (memcmp(out, want, sizeof out) != 0) {
-            const char *error = berth_last_error(); // a get cannot tell: the next step does
+            const char *error = berth_last_error(); // a read cannot report it: the next step does
             failed = strstr(error, "MPI") != NULL ? chain_step(c, in, out) : NULL;
             fprintf(stderr, "step %d: another result, %g for %g: %s\n", n_done, (double) out[0], (double) want[0], error);
-            return failed != NULL ? told(failed) : 1;
+            return failed != NULL ? report_error(failed) : 1;
         }
         if (n_done == 50) {
             ranks_taken(before, MAX_DEVICES + 2);
@@ -219,11 +219,11 @@ static int steps_run(struct chain *c, const float *in, const float *want, int n_
             get_traffic(&from);
         } else if (i == 101) {
             get_traffic(&to);
-            // What a rank is sent and sends back beside the numbers themselves: what goes in, what comes out, nothing in between.
+            // Bytes that a rank sends and receives in addition to the input and the output of the chain.
             const double all = (double) (to.sent_size + to.received_size - from.sent_size - from.received_size) / 100;
-            const double beside = (all - 2 * sizeof out) / n_devices;
-            printf("a step: %.0f bytes, %.0f a rank beside activations\n", all, beside);
-            if (beside > 1024) {
+            const double overhead = (all - 2 * sizeof out) / n_devices;
+            printf("a step: %.0f bytes, %.0f per rank in addition to activations\n", all, overhead);
+            if (overhead > 1024) {
                 return 1;
             }
         }
@@ -243,10 +243,11 @@ int main(int argc, char **argv) {
         }
     }
     if (n_devices == 0) {
-        return told("no device of another rank");
+        return report_error("no device of another rank");
     }
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    if (size != NULL && n_devices < atoi(size) - 1 && n_rounds > FEW_ROUNDS) { // it goes on without one that was left out
+    // The program continues without a worker that was left out.
+    if (size != NULL && n_devices < atoi(size) - 1 && n_rounds > FEW_ROUNDS) {
         n_rounds = FEW_ROUNDS;
     }
     devices[n_devices] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -260,7 +261,7 @@ int main(int argc, char **argv) {
     struct chain c = {0};
     for (int i = 0; i < n_rounds; i++) {
         const char *failed = chain_open(&c, numbers);
-        const int code = failed != NULL ? told(failed) : steps_run(&c, in, want, n_steps);
+        const int code = failed != NULL ? report_error(failed) : steps_run(&c, in, want, n_steps);
         chain_free(&c);
         if (code != 0) {
             return code;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""stuck.py BUILD: a worker whose thread hangs in an op while the rest of it lives (BERTH_MPI_STALL), and one that is stopped as a
-whole (BERTH_MPI_TIMEOUT): the program is told in time which rank it is and why, ends by itself, and no process is left behind."""
+"""stuck.py BUILD: a worker whose thread hangs in an op while its other threads run (BERTH_MPI_STALL), and a worker that is stopped
+completely (BERTH_MPI_TIMEOUT). The program must get an error in time that names the rank and the reason, and end by itself; no process
+may be left running."""
 import ctypes
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from ranks import MPIRUN, is_there, ranks, tell_and_end, until
+from ranks import MPIRUN, is_there, ranks, report_and_end, until
 
 build = sys.argv[1]
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_CONT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 7, 17, 0x40000000
@@ -23,12 +24,12 @@ def ptrace(what, tid):
     if libc.ptrace(what, tid, None, None) != 0:
         number = ctypes.get_errno()
         if what == PTRACE_SEIZE:
-            print(f"stuck: SKIPPED: no thread of another process may be stopped here: {os.strerror(number)}")
+            print(f"stuck: SKIPPED: this system does not allow stopping a thread of another process: {os.strerror(number)}")
             sys.exit(77)
         raise SystemExit(f"ptrace {what:#x} of {tid}: {os.strerror(number)}")
 
 
-# Is the stopped thread in a kernel of the CPU backend?
+# Returns true if the stopped thread is in a kernel of the CPU backend.
 def is_in_op(pid):
     with open(f"/proc/{pid}/syscall") as file:
         words = file.read().split()
@@ -43,7 +44,7 @@ def is_in_op(pid):
     return False
 
 
-# The thread that does what it is told, within an op; others of the process go on.
+# Stops the thread that executes commands within an op; the other threads of the process continue.
 def thread_stop(pid):
     ptrace(PTRACE_SEIZE, pid)
     for _ in range(10000):
@@ -53,7 +54,7 @@ def thread_stop(pid):
             return
         ptrace(PTRACE_CONT, pid)
         time.sleep(0.002)
-    raise SystemExit("stuck: the worker was never seen in an op")
+    raise SystemExit("stuck: the worker was never found in an op")
 
 
 def thread_let_go(pid):
@@ -85,21 +86,21 @@ def case(name, net, stop, let_go, env, at_least, at_most, why):
         took = time.time() - began
         let_go(pids[2])
         if problem is None and not until(lambda: not any(is_there(pid) for pid in pids.values()), SLACK + 5):
-            problem = "a process is left: " + ", ".join(f"rank {r}" for r, pid in pids.items() if is_there(pid))
+            problem = "a process is still running: " + ", ".join(f"rank {r}" for r, pid in pids.items() if is_there(pid))
         if problem is not None:
-            tell_and_end([launcher.pid, *pids.values()])
+            report_and_end([launcher.pid, *pids.values()])
         launcher.wait()
     with open(path, "rb") as log:
         said = log.read().decode(errors="replace")
     if problem is None and "code 5" not in said:
-        problem = "it did not end with an error of its own"
+        problem = "it did not end with exit code 5"
     if problem is None and not ("rank 2 " in said and why in said):
-        problem = f"it did not say of rank 2: {why}"
+        problem = f"it did not report for rank 2: {why}"
     if problem is None and not at_least <= took <= at_most + SLACK:
-        problem = f"told after {took:.1f} s, not {at_least} to {at_most}"
+        problem = f"reported after {took:.1f} s, not {at_least} to {at_most}"
     if problem is not None:
         raise SystemExit(f"stuck: {name}: {problem}\n{said}")
-    print(f"stuck: {name}, {net}: told after {took:.1f} s", flush=True)
+    print(f"stuck: {name}, {net}: reported after {took:.1f} s", flush=True)
 
 
 for net in ["vader,self", "tcp,self"]:

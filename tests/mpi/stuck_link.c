@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// stuck_link.c: in place of libberth-mpi.so: two ranks, and MPI never comes back from looking for what the other one has sent, as
-// Open MPI does not when a rank dies while they connect. With BERTH_TEST_SILENT it does, and the other one never says a word.
-// With BERTH_TEST_HELD the other one joins, and MPI never comes back to this process' first thread afterwards ("first"), or to
-// its others
-// ("others").
+// stuck_link.c: replaces libberth-mpi.so. There are two ranks, and receiving messages never returns, as in Open MPI when a rank
+// dies while they connect. With BERTH_TEST_SILENT it returns, but the other rank never sends a message. With BERTH_TEST_HELD the
+// other rank joins, and afterwards calls of this process's first thread ("first") or of its other threads ("others") never return.
 
 #include "mpi/world.h"
 
@@ -37,7 +35,7 @@ static bool hello_receive(struct mpi_transport *t, struct mpi_message *out) {
 }
 
 static bool stuck_receive(struct mpi_transport *t, struct mpi_message *out) {
-    static pid_t joiner; // the thread that joins is let go
+    static pid_t joiner; // calls of the thread that joins return
     const char *held = getenv("BERTH_TEST_HELD");
     if (held != NULL && joiner == 0) {
         joiner = gettid();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, answers checked. Exit code 0: all
-// right. Started without mpirun there is no world. `world die`: the last rank ends in the middle; the others are told so in time.
-// `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, and not each other. `world ask`: the log callback
-// asks for devices, as soon as it is told of a rank that is not there. `world large`: a sum of more bytes than a rank takes in of
-// what nobody has asked for yet. `world late`, beside a worker: what lies there is freed when the process ends, after the ranks
-// have parted.
+// world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, with checked results. Exit code 0:
+// success. Without mpirun there is no world.
+// `world die`: the last rank ends in the middle; the others get an error in time.
+// `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, but not each other.
+// `world ask`: the log callback queries devices as soon as it is called about a missing rank.
+// `world large`: a sum of more bytes than a rank receives ahead of a request.
+// `world late`, with a worker: a buffer at the worker is freed when the process ends, after the ranks have left.
 
 #include "berth-mpi.h"
 #include "berth.h"
@@ -25,7 +26,7 @@
         } \
     } while (0)
 
-// Whole numbers, so that the order of adding does not show.
+// Integers, so that the order of additions does not matter.
 static void check_sum(const struct berth_mpi_world *w, size_t n) {
     float *data = malloc((n + 1) * sizeof *data);
     CHECK(data != NULL);
@@ -45,7 +46,7 @@ static void check_sum(const struct berth_mpi_world *w, size_t n) {
     free(data);
 }
 
-// All ranks have the same bits, whatever they are.
+// All ranks must have the same bits.
 static void check_same(const struct berth_mpi_world *w) {
     float data[1000], first[1000];
     for (int i = 0; i < 1000; i++) {
@@ -67,7 +68,7 @@ static int die_in_the_middle(const struct berth_mpi_world *w) {
     CHECK(!w->sum_f32(&one, 1));
     CHECK(time(NULL) - before < 12);
     CHECK(strstr(berth_last_error(), "is lost") != NULL);
-    _exit(0); // without the others there is no end in order
+    _exit(0); // without the others there is no orderly end
 }
 
 static void stop_self(int number) {
@@ -86,13 +87,13 @@ static int freeze_in_the_middle(const struct berth_mpi_world *w) {
         signal(SIGALRM, stop_self);
         setitimer(ITIMER_REAL, &soon, NULL);
     }
-    if (w->rank == 0) { // as much is on its way as may be
+    if (w->rank == 0) { // as many bytes as possible are on their way
         nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     }
     CHECK(!w->broadcast(data, size, 1));
     CHECK(strstr(berth_last_error(), "rank 1") != NULL);
     if (w->rank == 2) {
-        w->broadcast(&number, sizeof number, 2); // the one that is lost does not get it
+        w->broadcast(&number, sizeof number, 2); // the lost rank does not receive it
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
         _exit(0);
     }
@@ -107,17 +108,17 @@ static void no_log(enum ggml_log_level level, const char *text, void *user_data)
     (void) user_data;
 }
 
-static bool is_told;
+static bool has_message;
 
 static void ask_log(enum ggml_log_level level, const char *text, void *words) {
     (void) ggml_backend_dev_count();
-    is_told = is_told || (level == GGML_LOG_LEVEL_WARN && strstr(text, words) != NULL);
+    has_message = has_message || (level == GGML_LOG_LEVEL_WARN && strstr(text, words) != NULL);
 }
 
-static int ask_while_told(char *words) {
+static int ask_in_log_callback(char *words) {
     ggml_log_set(ask_log, words);
     ggml_backend_load_all();
-    CHECK(ggml_backend_dev_count() > 0 && is_told);
+    CHECK(ggml_backend_dev_count() > 0 && has_message);
     _exit(0);
 }
 
@@ -128,11 +129,11 @@ static void free_late(void) {
     ggml_backend_free(late_backend);
     ggml_backend_buffer_free(late_buffer);
     if (ggml_backend_dev_init(ggml_backend_dev_by_name("MPI1:CPU"), NULL) != NULL) {
-        _exit(1); // the rank is gone
+        _exit(1); // the rank has left
     }
 }
 
-// Handlers run in the reverse of the order in which they were set: this one after the end of the ranks.
+// Exit handlers run in reverse order of registration: this one runs after the ranks have left.
 static int free_at_the_end(void) {
     static float data[1 << 20];
     CHECK(atexit(free_late) == 0);
@@ -145,11 +146,11 @@ static int free_at_the_end(void) {
     CHECK(late_backend != NULL);
     late_buffer = ggml_backend_alloc_ctx_tensors(ctx, late_backend);
     CHECK(late_buffer != NULL);
-    ggml_backend_tensor_get_async(late_backend, t, data, 0, sizeof data); // nobody waits for it
+    ggml_backend_tensor_get_async(late_backend, t, data, 0, sizeof data); // no thread waits for it
     return 0;
 }
 
-// A rank that crashes is to end, and not to hang in a handler that prints its stack: MPI has not kept those signals.
+// A rank that crashes must end and not hang in a handler that prints its stack: MPI must not have kept these signal handlers.
 static void check_crashes(void) {
     static const int crashes[] = {SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++) {
@@ -163,7 +164,7 @@ int main(int argc, char **argv) {
         return free_at_the_end();
     }
     if (argc > 2 && strcmp(argv[1], "ask") == 0) {
-        return ask_while_told(argv[2]);
+        return ask_in_log_callback(argv[2]);
     }
     ggml_log_set(no_log, NULL);
     ggml_backend_load_all();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_alloc.c: the graph allocator: what is promised of addresses, plans that belong to their graph, sizes, and failures.
+// test_alloc.c: the graph allocator: addresses, plans that match their graph, sizes, and failures.
 
 #include "support/check.h"
 
@@ -42,7 +42,7 @@ static ggml_gallocr_t on_host(void) {
     return ggml_gallocr_new(ggml_backend_cpu_buffer_type());
 }
 
-// ---- a plan belongs to its graph ----
+// ---- a plan matches its graph ----
 
 struct two_ways {
     struct ggml_context *ctx;
@@ -50,7 +50,7 @@ struct two_ways {
     struct ggml_tensor *x, *out;
 };
 
-// a, b, c, d of one size; the last node reads b again, or a: the same counts and sizes, one edge apart.
+// a, b, c, d have the same size. The last node reads b or a: equal counts and sizes, but one edge differs.
 static struct two_ways two_ways(bool moved) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -68,7 +68,7 @@ static struct two_ways two_ways(bool moved) {
 static void moved_edge_is_a_new_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    for (int k = 0; k < 6; k++) { // back and forth: both plans are kept
+    for (int k = 0; k < 6; k++) { // alternating: both plans are kept
         struct two_ways w = two_ways(k % 2 == 1);
         assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
         assert_true(berth_gallocr_verify(galloc, w.graph));
@@ -82,7 +82,7 @@ static void moved_edge_is_a_new_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// out = 2 w + x over a result that is computed once, or under two names; the second name may lie where p died.
+// out = 2 w + x. The result w is computed once, or under two names; the second name may be at the address of p, which is dead.
 static struct two_ways named(bool twice) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -116,7 +116,7 @@ static void listed_twice_is_another_graph(void **state) {
     }
 }
 
-// Two results of one input side by side, or one of them twice.
+// Two results of one input, or one result listed twice.
 static size_t size_of_pair(ggml_gallocr_t galloc, bool twice) {
     struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -142,8 +142,8 @@ static void listed_twice_is_another_size(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// A tensor that the graph does not list, read by the second node and maybe by the first.
-static size_t size_beside(ggml_gallocr_t galloc, bool is_read_first) {
+// An unlisted tensor that the second node reads, and possibly the first.
+static size_t size_with_unlisted(ggml_gallocr_t galloc, bool is_read_first) {
     struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
     struct ggml_tensor *x = floats(ctx, 64, "x"), *z = floats(ctx, 64, "z");
@@ -166,13 +166,13 @@ static size_t size_beside(ggml_gallocr_t galloc, bool is_read_first) {
 static void missing_edge_is_a_new_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    assert_int_equal(size_beside(galloc, true), 256 * 4);
-    assert_int_equal(size_beside(galloc, false), 200 * 4);
-    assert_int_equal(size_beside(galloc, true), 256 * 4);
+    assert_int_equal(size_with_unlisted(galloc, true), 256 * 4);
+    assert_int_equal(size_with_unlisted(galloc, false), 200 * 4);
+    assert_int_equal(size_with_unlisted(galloc, true), 256 * 4);
     ggml_gallocr_free(galloc);
 }
 
-// Where a view begins is no matter of the plan, and each graph's view lies where it says.
+// The offset of a view is not part of the plan; each graph's view has its own address.
 static void moved_views_use_the_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
@@ -198,7 +198,7 @@ static void moved_views_use_the_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// x (n) -> relu -> view of half -> sum of both halves
+// x (n) -> relu -> view of one half -> sum of both halves
 static struct two_ways shaped(int64_t n) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -232,9 +232,9 @@ static void smaller_graphs_use_the_plan(void **state) {
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
     struct two_ways bigger = shaped(1024);
-    assert_true(ggml_gallocr_alloc_graph(galloc, bigger.graph)); // grows by itself
+    assert_true(ggml_gallocr_alloc_graph(galloc, bigger.graph)); // the buffers grow automatically
     assert_true(ggml_gallocr_get_buffer_size(galloc, 0) > size);
-    // The first graph still names the buffer that went: it is placed anew, not taken for somebody else's.
+    // The first graph still refers to the replaced buffer: it is placed again, not taken for memory of the caller.
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
     assert_true(berth_gallocr_verify(galloc, big.graph));
     assert_ptr_equal(big.x->buffer, bigger.x->buffer);
@@ -246,7 +246,7 @@ static void smaller_graphs_use_the_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// ---- what stays, what is shared ----
+// ---- memory that stays or is shared ----
 
 static void outputs_and_their_views_stay(void **state) {
     (void) state;
@@ -254,7 +254,7 @@ static void outputs_and_their_views_stay(void **state) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
     struct ggml_tensor *x = floats(ctx, 64, "x");
     struct ggml_tensor *y = ggml_cont(ctx, x);
-    struct ggml_tensor *view = ggml_reshape_2d(ctx, y, 8, 8); // an output that is a view, and is read as well
+    struct ggml_tensor *view = ggml_reshape_2d(ctx, y, 8, 8); // an output that is a view, and is also read
     ggml_set_output(view);
     struct ggml_tensor *z = ggml_scale(ctx, view, 2);
     for (int i = 0; i < 8; i++) {
@@ -284,7 +284,7 @@ static void in_place_rules(void **state) {
     ggml_gallocr_t galloc = on_host();
     size_t size;
     assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
-    assert_int_equal(size, 2 * 256); // d beside c; a and, through the view, c are where x was
+    assert_int_equal(size, 2 * 256); // c and d; a and, through the view, c use the memory of x
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_ptr_equal(a->data, x->data);
     assert_ptr_equal(c->data, x->data);
@@ -299,14 +299,14 @@ static void in_place_rules(void **state) {
     ggml_free(ctx);
 }
 
-// In place by the caller's word, which looks at what the plan does not hold.
+// An in_place callback that depends on a parameter which the plan does not store.
 static bool norm_by_zero(const struct ggml_tensor *node, int i_src, void *user) {
     (void) i_src;
     (void) user;
     return node->op == GGML_OP_NORM && node->op_params[0] == 0;
 }
 
-static void callers_word_is_asked_again(void **state) {
+static void in_place_callback_is_called_again(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
     struct berth_gallocr_options options = berth_gallocr_options_default();
@@ -332,7 +332,7 @@ static bool any_cast(const struct ggml_tensor *node, int i_src, void *user) {
     return node->op == GGML_OP_CPY;
 }
 
-// A cast names itself as the tensor it writes to. That is no reader: a result that nobody reads stays, as any other does.
+// A cast lists itself as its destination. That is not a reader: an unread result stays allocated.
 static void unread_casts_stay(void **state) {
     (void) state;
     for (int n_readers = 0; n_readers < 2; n_readers++) {
@@ -368,7 +368,7 @@ static void unread_memory_comes_back(void **state) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
     struct ggml_tensor *x = floats(ctx, 64, "x");
     for (int i = 0; i < 10; i++) {
-        ggml_build_forward_expand(graph, ggml_reshape_2d(ctx, ggml_cont(ctx, x), 8, 8)); // nobody reads them
+        ggml_build_forward_expand(graph, ggml_reshape_2d(ctx, ggml_cont(ctx, x), 8, 8)); // no node reads them
     }
     ggml_gallocr_t galloc = on_host();
     size_t size;
@@ -388,24 +388,24 @@ static void odd_graphs(void **state) {
     struct ggml_context *ctx = new_context(64);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
     ggml_gallocr_t galloc = on_host();
-    assert_true(ggml_gallocr_reserve(galloc, graph)); // nothing at all
+    assert_true(ggml_gallocr_reserve(galloc, graph)); // an empty graph
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 0);
     struct ggml_tensor *none = floats(ctx, 0, "none"), *still = ggml_cont(ctx, none);
-    ggml_build_forward_expand(graph, still); // only tensors of no bytes
+    ggml_build_forward_expand(graph, still); // only tensors of 0 bytes
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_non_null(none->data);
     assert_non_null(still->buffer);
     run(graph);
     float theirs[64];
     struct ggml_tensor *x = floats(ctx, 64, "x"), *w = floats(ctx, 64, "w");
-    w->data = theirs; // somebody else's
+    w->data = theirs; // memory of the caller
     struct ggml_tensor *y = ggml_add(ctx, x, w), *v = ggml_view_1d(ctx, w, 8, 0);
     ggml_build_forward_expand(graph, y);
     ggml_build_forward_expand(graph, ggml_cont(ctx, v));
-    graph->leafs[graph->n_leafs++] = y; // a leaf that is a node, and a leaf twice
+    graph->leafs[graph->n_leafs++] = y; // a leaf that is a node, and a leaf listed twice
     graph->leafs[graph->n_leafs++] = x;
-    graph->nodes[graph->n_nodes++] = y; // a node twice
+    graph->nodes[graph->n_nodes++] = y; // a node listed twice
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_true(berth_gallocr_verify(galloc, graph));
     assert_ptr_equal(w->data, theirs);
@@ -420,9 +420,9 @@ static void odd_graphs(void **state) {
     ggml_free(ctx);
 }
 
-// ---- no limits ----
+// ---- large graphs ----
 
-// n results of different sizes; every second one dies, so that n / 2 holes are open at once.
+// n results of different sizes. Every second one dies, so n / 2 holes exist at once.
 static void many_holes(void **state) {
     (void) state;
     enum { n = 700 };
@@ -493,7 +493,7 @@ static void chunks_and_shared_types(void **state) {
     size_t sizes[2];
     ggml_gallocr_reserve_n_size(galloc, graph, node_ids, leaf_ids, sizes);
     assert_int_equal(sizes[0], 16 * 64);
-    assert_int_equal(sizes[1], 0); // the same type: one memory
+    assert_int_equal(sizes[1], 0); // the same type: one pool
     assert_true(ggml_gallocr_reserve_n(galloc, graph, node_ids, leaf_ids));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 16 * 64);
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), 0);
@@ -501,10 +501,10 @@ static void chunks_and_shared_types(void **state) {
     assert_true(berth_gallocr_verify(galloc, graph));
     assert_int_equal(full.n_init, 16 + 15);
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
-    assert_int_equal(full.n_init, 16 + 15); // told once
+    assert_int_equal(full.n_init, 16 + 15); // init_tensor is called once per tensor
     ggml_gallocr_free(galloc);
 
-    // a tensor that is larger than that has a buffer all the same
+    // A tensor that is larger than the limit still gets a buffer.
     struct two_ways large = shaped(64);
     struct ggml_backend_buffer_type low = *ggml_backend_cpu_buffer_type();
     low.iface.get_max_size = fake.buft.iface.get_max_size;
@@ -517,7 +517,7 @@ static void chunks_and_shared_types(void **state) {
     ggml_gallocr_free(galloc);
     ggml_free(large.ctx);
 
-    // two types: where tensors go must be known
+    // Two types: the buffer of each tensor must be given.
     ggml_backend_buffer_type_t other[2] = {&fake.buft, ggml_backend_cpu_buffer_type()};
     galloc = ggml_gallocr_new_n(other, 2);
     assert_false(ggml_gallocr_alloc_graph(galloc, graph));
@@ -529,13 +529,13 @@ static void chunks_and_shared_types(void **state) {
     ggml_free(ctx);
 }
 
-// ---- growing ----
+// ---- growth ----
 
 static size_t align_4(ggml_backend_buffer_type_t type) {
     return (void) type, 4;
 }
 
-// n inputs of so many floats that are there to the end.
+// n inputs of the given sizes in floats, all alive until the end.
 static struct two_ways inputs_of(const int64_t *sizes, int n) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -554,7 +554,8 @@ static void holds(ggml_gallocr_t galloc, struct ggml_cgraph *graph, size_t size)
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
 }
 
-// Chunks of at most 32 bytes. A new graph that needs more takes what it would take alone; graphs that take turns settle.
+// Chunks of at most 32 bytes. A new graph that needs more memory gets as much as it would get alone. Alternating graphs reach a
+// stable size.
 static void growing_takes_what_a_fresh_one_would(void **state) {
     (void) state;
     struct ggml_backend_buffer_type small = *ggml_backend_cpu_buffer_type();
@@ -567,23 +568,23 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     ggml_gallocr_t galloc = ggml_gallocr_new(&small);
     holds(galloc, a.graph, 24);
     holds(galloc, b.graph, 40); // not 24 + 20
-    holds(galloc, a.graph, 44); // comes again: both stay
+    holds(galloc, a.graph, 44); // a repeated graph: both keep their memory
     holds(galloc, b.graph, 44);
-    holds(galloc, c.graph, 104); // three chunks and a rest
-    holds(galloc, d.graph, 104); // less never gives back
+    holds(galloc, c.graph, 104); // three chunks and a smaller one
+    holds(galloc, d.graph, 104); // a smaller graph frees nothing
     holds(galloc, a.graph, 104);
     ggml_gallocr_free(galloc);
 
-    // from two chunks to one, when the largest is larger, and on again
+    // From two chunks to one, when the largest item is larger, and back.
     const int64_t half[] = {4, 5, 2}, large[] = {25};
     struct two_ways e = inputs_of(half, 3), f = inputs_of(large, 1), g = inputs_of(four, 4);
     galloc = ggml_gallocr_new(&small);
     holds(galloc, e.graph, 44);
-    holds(galloc, f.graph, 100); // one chunk, larger than the type likes
+    holds(galloc, f.graph, 100); // one chunk, larger than the type's limit
     holds(galloc, g.graph, 104);
     ggml_gallocr_free(galloc);
 
-    // as many bytes in all, but one chunk is too small
+    // The same number of bytes in total, but one chunk is too small.
     const int64_t uneven[] = {6, 4};
     struct two_ways h = inputs_of(uneven, 2), i = inputs_of(two, 2), j = inputs_of(one, 1), k = inputs_of(uneven, 2);
     galloc = ggml_gallocr_new(&small);
@@ -592,7 +593,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     ggml_gallocr_free(galloc);
     galloc = ggml_gallocr_new(&small);
     holds(galloc, j.graph, 24);
-    holds(galloc, k.graph, 40); // a chunk that was not there
+    holds(galloc, k.graph, 40); // an additional chunk
     ggml_gallocr_free(galloc);
     struct ggml_context *all[] = {a.ctx, b.ctx, c.ctx, d.ctx, e.ctx, f.ctx, g.ctx, h.ctx, i.ctx, j.ctx, k.ctx};
     for (size_t n = 0; n < sizeof all / sizeof all[0]; n++) {
@@ -602,7 +603,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
 
 // ---- failures ----
 
-static void known_graphs_take_nothing(void **state) {
+static void known_graphs_allocate_nothing(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
     struct two_ways a = two_ways(false), b = two_ways(false), c = shaped(256), d = shaped(128);
@@ -622,7 +623,7 @@ static void known_graphs_take_nothing(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// Every allocation on the way fails once. What was held before is held after, and the next try works.
+// Every allocation fails once. The memory held before is still held, and the next attempt succeeds.
 static void each_allocation_fails(void **state) {
     (void) state;
     ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake.buft};
@@ -647,7 +648,7 @@ static void each_allocation_fails(void **state) {
         for (int i = 0; i < 2; i++) {
             assert_true(ggml_gallocr_get_buffer_size(galloc, i) >= before[i]);
         }
-        assert_true(ggml_gallocr_alloc_graph(galloc, small.graph)); // its plan is still there
+        assert_true(ggml_gallocr_alloc_graph(galloc, small.graph)); // its plan still exists
         assert_true(berth_gallocr_verify(galloc, small.graph));
         assert_true(ggml_gallocr_reserve_n(galloc, big.graph, ids, ids));
         assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
@@ -669,7 +670,7 @@ static void full_device(void **state) {
     struct two_ways small = shaped(64), big = shaped(4096);
     assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
     const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
-    fake.max_size = size; // said nothing of when the allocator was made: the device is full
+    fake.max_size = size; // set after the allocator was created: the device is full
     assert_false(ggml_gallocr_reserve(galloc, big.graph));
     assert_non_null(strstr(berth_last_error(), "cannot allocate a compute buffer"));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
@@ -722,7 +723,7 @@ int main(void) {
         cmocka_unit_test_setup(smaller_graphs_use_the_plan, setup),
         cmocka_unit_test_setup(outputs_and_their_views_stay, setup),
         cmocka_unit_test_setup(in_place_rules, setup),
-        cmocka_unit_test_setup(callers_word_is_asked_again, setup),
+        cmocka_unit_test_setup(in_place_callback_is_called_again, setup),
         cmocka_unit_test_setup(unread_casts_stay, setup),
         cmocka_unit_test_setup(unread_memory_comes_back, setup),
         cmocka_unit_test_setup(odd_graphs, setup),
@@ -730,7 +731,7 @@ int main(void) {
         cmocka_unit_test_setup(million_nodes, setup),
         cmocka_unit_test_setup(chunks_and_shared_types, setup),
         cmocka_unit_test_setup(growing_takes_what_a_fresh_one_would, setup),
-        cmocka_unit_test_setup(known_graphs_take_nothing, setup),
+        cmocka_unit_test_setup(known_graphs_allocate_nothing, setup),
         cmocka_unit_test_setup(each_allocation_fails, setup),
         cmocka_unit_test_setup(full_device, setup),
         cmocka_unit_test_setup(wrong_calls, setup),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_alloc_edge.c: all that berth-alloc.h offers over two memories, one of small buffers with an odd alignment, with each
-// allocation failing in turn; calls without arguments; plans that are somebody else's; graphs whose places were tampered with.
+// test_alloc_edge.c: all functions of berth-alloc.h over two memory types, one with small buffers and an odd alignment, with each
+// allocation failing in turn; calls with missing arguments; plans of other graphs; tensors whose addresses were changed.
 
 #include "support/check.h"
 
@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 static ggml_backend_t cpu;
-static struct ggml_backend_buffer_type narrow, twin; // the host's memory as other types
+static struct ggml_backend_buffer_type narrow, twin; // host memory as other buffer types
 
 static size_t align_48(ggml_backend_buffer_type_t buft) {
     (void) buft;
-    return 48; // no power of two
+    return 48; // not a power of two
 }
 
 static size_t align_none(ggml_backend_buffer_type_t buft) {
@@ -77,7 +77,7 @@ struct net {
     int node_ids[64], leaf_ids[64];
 };
 
-// x -> sums of what was two and four steps before, some through views -> out. Nodes go to the two memories in turn.
+// x -> sums of the results two and four steps before, some through views -> out. Nodes alternate between the two memory types.
 static struct net net_new(int64_t n) {
     struct net k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     if (k.ctx == NULL) {
@@ -119,7 +119,7 @@ static void forget(struct net *k) {
     }
 }
 
-// One life: reserve, place, check, compute, tell, save, load, another graph. False: something was refused.
+// One complete use: reserve, place, check, compute, report, save, load, another graph. Returns false if a call failed.
 static bool one_life(struct net *k, struct net *other) {
     ggml_gallocr_t galloc = two_memories();
     size_t sizes[2] = {0};
@@ -146,7 +146,7 @@ static bool one_life(struct net *k, struct net *other) {
     }
     struct berth_plan_set *set = NULL;
     ok = ok && berth_plan_read_json(text, size, "saved", &set) == GGML_STATUS_SUCCESS;
-    forget(k); // another's memory
+    forget(k); // the tensors lose their memory
     ggml_gallocr_t again = ok ? two_memories() : NULL;
     ok = ok && berth_gallocr_load(again, k->graph, k->node_ids, k->leaf_ids, set) == GGML_STATUS_SUCCESS;
     ok = ok && ggml_gallocr_reserve_n(again, other->graph, other->node_ids, other->leaf_ids) &&
@@ -163,7 +163,7 @@ static void lives_with_each_allocation_failing(void **state) {
     struct net k = net_new(64), other = net_new(32);
     int64_t n_made = 0;
     int n_refused = 0;
-    for (int64_t n = 0; n <= n_made; n++) { // the first time none fails
+    for (int64_t n = 0; n <= n_made; n++) { // n = 0: no allocation fails
         berth_clear_error();
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
@@ -211,7 +211,7 @@ static void calls_without(void **state) {
     assert_int_equal(berth_gallocr_report(galloc, -1, &report), GGML_STATUS_FAILED);
     assert_int_equal(berth_gallocr_alive(galloc, k.graph, 1, 0, NULL, 0), -1);
     assert_int_equal(berth_gallocr_alive(galloc, k.graph, -1, 0, NULL, 0), -1);
-    const int64_t n_live = berth_gallocr_alive(galloc, k.graph, 0, 3, NULL, 9); // only counted
+    const int64_t n_live = berth_gallocr_alive(galloc, k.graph, 0, 3, NULL, 9); // only counts
     struct berth_gallocr_live live[2];
     assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 3, live, 2), n_live);
     assert_true(n_live > 2 && live[0].size >= live[1].size);
@@ -270,7 +270,7 @@ static void plans_of_others(void **state) {
     ggml_free(wide.ctx);
 }
 
-// An empty graph has a plan of nothing, and so has its file.
+// An empty graph has an empty plan, and so has its file.
 static void plan_of_nothing(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
@@ -320,7 +320,7 @@ static void tampered_places(void **state) {
     ggml_free(k.ctx);
 }
 
-// More graphs than are remembered: the oldest go, and come back as new ones.
+// More graphs than the allocator keeps: the oldest plans are dropped and made again later.
 static void many_graphs(void **state) {
     (void) state;
     enum { N_NETS = 80 };
@@ -348,7 +348,7 @@ static void captures_without_memory(void **state) {
     assert_non_null(mkdtemp(dir));
     setenv("BERTH_CAPTURE", dir, 1);
     struct net k = net_new(64);
-    // A leaf that is a result elsewhere in the list, and one more memory than is used.
+    // A leaf that is also a node, and one unused memory type.
     bool ok = false;
     for (int n = 1; !ok; n++) {
         assert_true(n < 200);
@@ -373,7 +373,7 @@ static void captures_without_memory(void **state) {
     ggml_free(k.ctx);
 }
 
-// Comparing two backends, and what it is handed.
+// Comparison of two backends, and its callback.
 static bool stop_at(int i, struct ggml_tensor *a, struct ggml_tensor *b, void *user) {
     (void) a, (void) b;
     return i < *(int *) user;

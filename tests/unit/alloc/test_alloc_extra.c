@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_alloc_extra.c: what berth-alloc.h adds to the graph allocator: reports, checks that catch planted faults, plans as files,
-// several graphs in turn, captured graphs.
+// test_alloc_extra.c: additions of berth-alloc.h to the graph allocator: reports, checks that detect planted errors, saved plans,
+// several graphs in one arena, captured graphs.
 
 #include "support/cpu.h"
 
@@ -22,7 +22,7 @@ struct chain {
     struct ggml_tensor *x, *a, *b, *c, *out;
 };
 
-// x -> a, b -> c = a + b -> out; all of 64 floats
+// x -> a, b -> c = a + b -> out; all have 64 floats
 static struct chain chain_new(void) {
     struct chain k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     k.graph = ggml_new_graph_custom(k.ctx, 32, false);
@@ -82,13 +82,13 @@ static void planted_overlap_is_caught(void **state) {
     k.b->data = (char *) right + (1 << 20);
     assert_false(berth_gallocr_verify(galloc, k.graph));
     assert_error("is not inside its buffer");
-    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph)); // puts it back
+    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph)); // restores the address
     assert_ptr_equal(k.b->data, right);
     ggml_gallocr_free(galloc);
     ggml_free(k.ctx);
 }
 
-// What the nodes saw: the memory of a fresh result before it is written, and that of x after nobody needs it.
+// Observations of the nodes: the memory of a new result before it is written, and that of x after its last reader.
 static struct {
     const struct chain *k;
     bool reads_dead; // out is computed from x, which is dead
@@ -123,7 +123,7 @@ static enum ggml_status look_and_compute(ggml_backend_t backend, struct ggml_cgr
 
 static void fill_shows_stale_reads(void **state) {
     (void) state;
-    // A kernel that reads memory before it is written, or after it was given back, sees the fill, not what happened to lie there.
+    // A kernel that reads memory before it is written or after it is freed sees the fill value, not old bytes.
     for (int reads_dead = 0; reads_dead < 2; reads_dead++) {
         struct chain k = chain_new();
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
@@ -166,12 +166,12 @@ static void alive_at_the_peak(void **state) {
     assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 1, live, 8), 2);
     assert_true((live[0].tensor == k.a && live[1].tensor == k.b) || (live[0].tensor == k.b && live[1].tensor == k.a));
     assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 3, live, 8), 2);
-    assert_true(live[0].tensor == k.c || live[1].tensor == k.c); // which took over from a or b
+    assert_true(live[0].tensor == k.c || live[1].tensor == k.c); // c took over the memory of a or b
     ggml_gallocr_free(galloc);
     ggml_free(k.ctx);
 }
 
-// ---- plans as files ----
+// ---- saved plans ----
 
 static void saved_plans_come_back(void **state) {
     (void) state;
@@ -210,7 +210,7 @@ static void saved_plans_come_back(void **state) {
     set->items[1].last++;
     assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_FAILED);
     assert_error("belongs to another graph");
-    assert_true(ggml_gallocr_alloc_graph(galloc_2, again.graph)); // what it had is still there
+    assert_true(ggml_gallocr_alloc_graph(galloc_2, again.graph)); // the earlier plan is still valid
     berth_plan_set_free(set);
     free(text);
     ggml_gallocr_free(galloc);
@@ -219,22 +219,22 @@ static void saved_plans_come_back(void **state) {
     ggml_free(again.ctx);
 }
 
-// ---- several graphs in turn ----
+// ---- several graphs in one arena ----
 
 static void graphs_in_turn_share_an_arena(void **state) {
     (void) state;
     struct chain first = chain_new();
-    // the second graph reads what the first one computed
+    // The second graph reads a result of the first one.
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_cgraph *second = ggml_new_graph_custom(ctx, 32, false);
     struct ggml_tensor *y = ggml_cont(ctx, ggml_scale(ctx, first.c, 2));
-    // c is a node of the first graph: here it is only read
+    // c is a node of the first graph; here it is only read.
     struct ggml_tensor *z = ggml_set_name(ggml_cont(ctx, y), "z");
     ggml_set_output(z);
     struct ggml_tensor *c_was[GGML_MAX_SRC];
     const enum ggml_op c_op = first.c->op;
     memcpy(c_was, first.c->src, sizeof c_was);
-    memset(first.c->src, 0, sizeof c_was); // what a program does that cuts its graph there
+    memset(first.c->src, 0, sizeof c_was); // as a program does that cuts its graph there
     first.c->op = GGML_OP_NONE;
     ggml_build_forward_expand(second, z);
     first.c->op = c_op;
@@ -244,7 +244,7 @@ static void graphs_in_turn_share_an_arena(void **state) {
     ggml_backend_buffer_t kept = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), ggml_nbytes(first.c));
     assert_int_equal(ggml_backend_tensor_alloc(kept, first.c, ggml_backend_buffer_get_base(kept)), GGML_STATUS_SUCCESS);
     assert_true(ggml_gallocr_reserve(galloc, first.graph) && ggml_gallocr_reserve(galloc, second));
-    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 2 * 256); // two tensors beside c in each of them
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 2 * 256); // two tensors in addition to c in each graph
     for (int k = 0; k < 3; k++) {
         assert_true(ggml_gallocr_alloc_graph(galloc, first.graph));
         assert_true(berth_gallocr_verify(galloc, first.graph));
@@ -254,7 +254,7 @@ static void graphs_in_turn_share_an_arena(void **state) {
         assert_true(ggml_gallocr_alloc_graph(galloc, second));
         assert_ptr_equal(first.c->data, at);
         assert_int_equal(ggml_backend_graph_compute(cpu, second), GGML_STATUS_SUCCESS);
-        assert_squares(first.c); // still there
+        assert_squares(first.c); // still valid
         assert_float_equal(((float *) z->data)[7], 128, 0);
     }
     ggml_gallocr_free(galloc);
@@ -276,7 +276,7 @@ static int count_files(const char *dir, const char *end) {
     return n;
 }
 
-// The C library's, as the libraries see it: NULL in a program that runs with rights which its user does not have.
+// Replaces the C library's function: it returns NULL in a setuid program.
 static bool is_setuid;
 __attribute__((visibility("default"))) char *secure_getenv(const char *name) {
     return is_setuid ? NULL : getenv(name);
@@ -307,7 +307,7 @@ static void graphs_are_captured_once(void **state) {
     setenv("BERTH_CAPTURE", "/no/such/folder", 1);
     struct chain c = chain_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    assert_true(ggml_gallocr_alloc_graph(galloc, c.graph)); // the program goes on
+    assert_true(ggml_gallocr_alloc_graph(galloc, c.graph)); // the program continues
     ggml_gallocr_free(galloc);
     ggml_free(c.ctx);
     unsetenv("BERTH_CAPTURE");
@@ -320,7 +320,7 @@ static void graphs_are_captured_once(void **state) {
         }
     }
     closedir(d);
-    assert_int_equal(rmdir(dir), 0); // nothing unfinished was left
+    assert_int_equal(rmdir(dir), 0); // no unfinished file is left
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_alloc_known.c: graphs that look like one the allocator knows and are not: their tensors must not share memory as the known
-// one's do.
+// test_alloc_known.c: graphs that look equal to a graph that the allocator knows but are not. Their tensors must not share memory
+// as those of the known graph do.
 
 #include "support/check.h"
 
@@ -10,13 +10,13 @@
 #include "ggml-cpu.h"
 #include "support/device_full.h"
 
-struct made {
+struct sample {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
 };
 
-static struct made made_new(void) {
-    struct made m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
+static struct sample sample_new(void) {
+    struct sample m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     m.graph = ggml_new_graph_custom(m.ctx, 32, false);
     return m;
 }
@@ -25,27 +25,27 @@ static struct ggml_tensor *floats(struct ggml_context *ctx) {
     return ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
 }
 
-static void list(struct made *m, struct ggml_tensor **nodes, int n) {
+static void list(struct sample *m, struct ggml_tensor **nodes, int n) {
     memcpy(m->graph->nodes, nodes, (size_t) n * sizeof nodes[0]);
     m->graph->n_nodes = n;
 }
 
-static void place(ggml_gallocr_t galloc, struct made *m, bool reserve) {
+static void place(ggml_gallocr_t galloc, struct sample *m, bool reserve) {
     if (reserve) {
         assert_true(ggml_gallocr_reserve(galloc, m->graph));
     }
     assert_true(ggml_gallocr_alloc_graph(galloc, m->graph));
 }
 
-static void verify(ggml_gallocr_t galloc, struct made *m) {
+static void verify(ggml_gallocr_t galloc, struct sample *m) {
     if (!berth_gallocr_verify(galloc, m->graph)) {
         fail_msg("%s", berth_last_error());
     }
 }
 
-// a -> b -> c; the third node has memory of its own: a parameter, or a result that reads a.
-static struct made beside_memory(bool is_result, float *memory) {
-    struct made m = made_new();
+// a -> b, c = b + p. p has memory of the caller: it is a parameter, or a result that reads a.
+static struct sample with_placed_node(bool is_result, float *memory) {
+    struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_sqr(m.ctx, a);
     struct ggml_tensor *p = is_result ? ggml_cont(m.ctx, a) : floats(m.ctx), *c = ggml_add(m.ctx, b, p);
     p->data = memory;
@@ -59,7 +59,7 @@ static void node_with_memory_reads(void **state) {
     for (int reserve = 0; reserve < 2; reserve++) {
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
         for (int k = 0; k < 4; k++) {
-            struct made m = beside_memory(k % 2 == 1, memory);
+            struct sample m = with_placed_node(k % 2 == 1, memory);
             place(galloc, &m, reserve != 0);
             verify(galloc, &m);
             ggml_free(m.ctx);
@@ -68,9 +68,9 @@ static void node_with_memory_reads(void **state) {
     }
 }
 
-// a, b, mid, c, and d = c + u: u is of a's form and not listed, or it is a.
-static struct made named_outside(bool is_listed) {
-    struct made m = made_new();
+// x -> a -> b -> mid -> c, d = c + u. u has the form of a and is not listed, or it is a.
+static struct sample source_unlisted(bool is_listed) {
+    struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_cont(m.ctx, a), *mid = ggml_cont(m.ctx, b);
     struct ggml_tensor *c = ggml_cont(m.ctx, mid), *u = is_listed ? a : ggml_cont(m.ctx, x), *d = ggml_add(m.ctx, c, u);
     list(&m, (struct ggml_tensor *[]){a, b, mid, c, d}, 5);
@@ -84,9 +84,10 @@ static void tensor_outside_is_a_node(void **state) {
             ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
             for (int k = 0; k < 4; k++) {
                 const bool is_listed = (k + order) % 2 == 1;
-                struct made m = named_outside(is_listed);
+                struct sample m = source_unlisted(is_listed);
                 place(galloc, &m, reserve != 0);
-                if (is_listed) { // what is not listed has memory from its first reader on, which the check knows nothing of
+                // An unlisted tensor has memory only from its first reader on, which berth_gallocr_verify does not model.
+                if (is_listed) {
                     verify(galloc, &m);
                 }
                 ggml_free(m.ctx);
@@ -96,9 +97,9 @@ static void tensor_outside_is_a_node(void **state) {
     }
 }
 
-// a, mid of p, b, out: two results beside each other, or one that is listed again when p is gone.
-static struct made listed(bool is_twice) {
-    struct made m = made_new();
+// Nodes p, a, mid = p, b, c = a + b, out = c + mid. b is a second result, or it is a, listed a second time after p is dead.
+static struct sample listed(bool is_twice) {
+    struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *p = ggml_cont(m.ctx, x), *a = ggml_cont(m.ctx, x), *mid = ggml_cont(m.ctx, p);
     struct ggml_tensor *b = is_twice ? a : ggml_cont(m.ctx, x), *c = ggml_add(m.ctx, a, b), *out = ggml_add(m.ctx, c, mid);
     list(&m, (struct ggml_tensor *[]){p, a, mid, b, c, out}, 6);
@@ -106,14 +107,14 @@ static struct made listed(bool is_twice) {
     return m;
 }
 
-// Buffers that are told of their tensors take another way.
+// Buffers with init_tensor use another code path.
 static void node_is_listed_again(void **state) {
     (void) state;
     full_init();
     for (int order = 0; order < 2; order++) {
         ggml_gallocr_t galloc = ggml_gallocr_new(&fake.buft);
         for (int k = 0; k < 4; k++) {
-            struct made m = listed((k + order) % 2 == 1);
+            struct sample m = listed((k + order) % 2 == 1);
             place(galloc, &m, false);
             verify(galloc, &m);
             ggml_free(m.ctx);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_alloc_late.c: late leafs, which a node overwrites before anything reads them: they share memory with each other, and with
-// nothing else that the host may write. Leafs that are overwritten in part, or read before, have memory of their own.
+// test_alloc_late.c: late leafs, which a node overwrites before any node reads them, share memory with each other and with nothing
+// else that the host may write. Leafs that are overwritten in part, or read before, have separate memory.
 
 #include "support/cpu.h"
 
@@ -16,7 +16,7 @@ struct copies {
     struct ggml_tensor *x, *leafs[N_COPIES], *copies[N_COPIES], *y;
 };
 
-// y = x, copied into one new leaf after the other
+// y = x, copied to one new leaf after the other
 static struct copies copies_new(void) {
     struct copies k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true})};
     k.graph = ggml_new_graph_custom(k.ctx, 128, false);
@@ -46,15 +46,15 @@ static float first_of(const struct ggml_tensor *t) {
     return ((const float *) t->data)[0];
 }
 
-// ---- those that are late ----
+// ---- late leafs ----
 
-// A host that writes all leafs, in whatever order, harms none that is read.
+// A host that writes all leafs, in any order, overwrites no leaf that is read.
 static void copies_share_memory(void **state) {
     (void) state;
     struct copies k = copies_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     assert_true(ggml_gallocr_reserve(galloc, k.graph));
-    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * SIZE); // x, and two that take turns
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * SIZE); // x, and two items that alternate
     for (int t = 0; t < 3; t++) {
         assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
         set(k.x, (float) (t + 1));
@@ -68,7 +68,7 @@ static void copies_share_memory(void **state) {
     ggml_free(k.ctx);
 }
 
-// One that is listed twice among the leafs has one memory, and shares it all the same.
+// A leaf that is listed twice has one address and can still share it.
 static void leaf_is_listed_twice(void **state) {
     (void) state;
     struct copies k = copies_new();
@@ -83,7 +83,7 @@ static void leaf_is_listed_twice(void **state) {
     ggml_free(k.ctx);
 }
 
-// Half of them are read at the end: those keep their memory until then.
+// Half of the leafs are read at the end and keep their memory until then.
 static void leafs_that_live_on(void **state) {
     (void) state;
     struct copies k = copies_new();
@@ -102,7 +102,7 @@ static void leafs_that_live_on(void **state) {
     ggml_free(k.ctx);
 }
 
-// More than are looked at, all of them alive to the end.
+// More leafs than the search window, all alive until the end.
 static void many_leafs(void **state) {
     (void) state;
     enum { MANY = 1000 };
@@ -128,11 +128,11 @@ static void many_leafs(void **state) {
     ggml_free(ctx);
 }
 
-// ---- those that are not ----
+// ---- leafs that are not late ----
 
 enum how { WHOLE, PART, WITH_GAPS, READ_BEFORE, INPUT, NOT_COMPUTED, N_HOW };
 
-// Two leafs, one dead before the other is written. True: they share memory.
+// Two leafs, one of which is dead before the other is written. Returns true if they share memory.
 static bool do_share(enum how how) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -142,7 +142,7 @@ static bool do_share(enum how how) {
     if (how == PART) {
         from = ggml_view_1d(ctx, x, 2, 0);
         to = ggml_view_1d(ctx, b, 2, 0);
-    } else if (how == WITH_GAPS) { // reaches from the first byte to the last, and writes two of four
+    } else if (how == WITH_GAPS) { // spans all bytes, but writes only two of four elements
         from = ggml_reshape_3d(ctx, x, 1, 2, 2);
         to = ggml_view_3d(ctx, b, 1, 2, 2, 3 * sizeof(float), 0, 0);
     } else if (how == READ_BEFORE) {
@@ -163,7 +163,7 @@ static bool do_share(enum how how) {
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     const bool is_shared = a->data == b->data;
     set(x, 1);
-    set(b, 10); // last: it must not harm x
+    set(b, 10); // last: it must not overwrite x
     assert_true(berth_gallocr_verify(galloc, graph));
     assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
     const float answers[] = {[WHOLE] = 4, [PART] = 22, [WITH_GAPS] = 22, [READ_BEFORE] = 4, [INPUT] = 4, [NOT_COMPUTED] = 40};
@@ -182,7 +182,7 @@ static void only_whole_copies_share(void **state) {
     }
 }
 
-// A plan is for graphs whose nodes overwrite the leafs, too: with a node that does not run it is another.
+// The nodes that overwrite the leafs are part of the plan: if one of them does not run, the graph needs another plan.
 static void plan_is_not_for_a_graph_that_skips_the_copy(void **state) {
     (void) state;
     struct copies k = copies_new();
@@ -191,7 +191,7 @@ static void plan_is_not_for_a_graph_that_skips_the_copy(void **state) {
     set(k.x, 1);
     compute(galloc, k.graph);
     assert_float_equal(first_of(k.y), 1, 0);
-    k.copies[5]->flags &= ~GGML_TENSOR_FLAG_COMPUTE; // the host's bytes are read
+    k.copies[5]->flags &= ~GGML_TENSOR_FLAG_COMPUTE; // now the host's bytes are read
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     set(k.leafs[5], 7);
     set(k.leafs[3], 8);
@@ -202,7 +202,7 @@ static void plan_is_not_for_a_graph_that_skips_the_copy(void **state) {
     ggml_free(k.ctx);
 }
 
-// ---- plans with late leafs: files, failing allocations ----
+// ---- plans with late leafs: saved plans, failing allocations ----
 
 static void plan_is_saved_and_loaded(void **state) {
     (void) state;
@@ -240,7 +240,7 @@ static void each_allocation_fails(void **state) {
     (void) state;
     struct copies k = copies_new();
     int n_refused = 0;
-    for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // the first time none fails
+    for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // n = 0: no allocation fails
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
         ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a node is taken to cost, counted by hand for every kind of product; calls with something missing; graphs with ops of the
-// caller's own, which run once at any budget.
+// test_budget_cost.c: the cost of a node, counted by hand for every kind of product; calls with missing arguments; graphs with
+// custom ops, which run once under any memory limit.
 
 #include "support/check.h"
 
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#define NODE 4096 // of a node for coming by at all; a byte costs 2
+#define NODE 4096 // fixed cost of a node; a byte costs 2
 
 static struct ggml_tensor *f32(struct ggml_context *ctx, int64_t a, int64_t b, int64_t c, int64_t d) {
     return ggml_new_tensor_4d(ctx, GGML_TYPE_F32, a, b, c, d);
@@ -40,7 +40,7 @@ static void products_cost_what_they_multiply(void **state) {
         assert_false(berth_is_poison(rows[i].node));
         assert_int_equal(berth_node_cost(rows[i].node), NODE + rows[i].flops + 2 * rows[i].bytes);
     }
-    // Of a table the rows that are read, however long it is.
+    // For a table, only the rows that are read count, whatever its length.
     struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 3);
     assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 100, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
     assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 1000, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
@@ -51,12 +51,12 @@ static void products_cost_what_they_multiply(void **state) {
         assert_int_equal(berth_node_cost(ggml_set_rows(ctx, table, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
         assert_int_equal(berth_node_cost(ggml_set_rows(ctx, part, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
     }
-    // Nothing runs for a view; what is beyond counting stays below where sums wrap.
+    // A view costs nothing. Costs beyond the limit are capped so that sums do not overflow.
     assert_int_equal(berth_node_cost(ggml_reshape_1d(ctx, f32(ctx, 8, 8, 1, 1), 64)), 0);
     assert_int_equal(berth_node_cost(NULL), 0);
     struct ggml_tensor *large = f32(ctx, (int64_t) 1 << 20, (int64_t) 1 << 20, 1, 1);
     assert_true(berth_node_cost(ggml_mul_mat(ctx, large, large)) == (uint64_t) 1 << 52);
-    struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1)); // made by hand
+    struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1)); // hand-made
     cut.src[1] = NULL;
     assert_int_equal(berth_node_cost(&cut), NODE + 32 * 8 + 2 * (48 + 128));
     cut.op = GGML_OP_COUNT;
@@ -97,7 +97,7 @@ static void what_is_missing_is_refused(void **state) {
     ggml_free(ctx);
 }
 
-// ---- ops of the caller's own ----
+// ---- custom ops ----
 
 static void one(struct ggml_tensor *dst, const struct ggml_tensor *a, int ith, int nth, void *user) {
     (void) dst, (void) a, (void) ith, (void) nth, (void) user;
@@ -127,7 +127,7 @@ static struct ggml_tensor *own_op(struct ggml_context *ctx, struct ggml_tensor *
     }
 }
 
-// Nobody knows what such an op does besides, so nothing runs again for it, and what lacks is said.
+// The effects of a custom op are unknown, so it is never recomputed; if the memory limit cannot be met, the result says so.
 static void own_ops_run_once(void **state) {
     (void) state;
     for (int kind = 0; kind < 4; kind++) {

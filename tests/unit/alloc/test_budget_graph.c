@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Graphs under a budget: training steps whose results are the same bits at every budget that can be kept, views and writes
-// included; what cannot be kept is said and leaves the graph as it was.
+// test_budget_graph.c: graphs under a memory limit: training steps give the same bits at every limit that can be met, including
+// views and writes. A limit that cannot be met is reported, and the graph is unchanged.
 
 #include "support/check.h"
 
@@ -14,14 +14,14 @@
 struct net {
     struct ggml_context *weights, *ctx;
     struct ggml_tensor *x, *w[LAYERS], *acc[LAYERS], *loss;
-    struct ggml_tensor *m[LAYERS], *v[LAYERS], *params; // of the optimiser, where the graph has its step
+    struct ggml_tensor *m[LAYERS], *v[LAYERS], *params; // of the optimiser, if the graph has its step
     bool has_step;
     struct ggml_cgraph *graph;
     ggml_backend_t backend;
     ggml_backend_buffer_t buffer;
 };
 
-// A deep net with views on the way, its loss, the way back, and its gradients gathered in memory that is there before.
+// A deep net with views, its loss, the backward pass, and gradients that are accumulated in existing memory.
 static void net_build(struct net *n) {
     n->ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20, .no_alloc = true});
     n->graph = ggml_new_graph_custom(n->ctx, 2048, true);
@@ -87,7 +87,8 @@ static void fill(struct ggml_tensor *t, uint64_t seed, float scale) {
     free(values);
 }
 
-// Computes the graph: the bytes that it took, the loss and all gradients, or weights behind a step, into out.
+// Computes the graph and returns the bytes that it took. out receives the loss and all gradients, or the weights after the
+// optimiser step.
 static size_t net_compute(struct net *n, struct ggml_cgraph *graph, float *out) {
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(n->backend));
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
@@ -114,7 +115,7 @@ static size_t net_compute(struct net *n, struct ggml_cgraph *graph, float *out) 
 
 #define N_OUT (1 + LAYERS * WIDTH * WIDTH)
 
-// At shares of the memory that it takes: the same bits, and down to 60 per cent at least it fits.
+// At fractions of the memory without a limit: the same bits, and the graph fits at least down to 60%.
 static void shares_compare(bool has_step) {
     struct net n;
     float *plain = malloc(N_OUT * sizeof *plain), *other = malloc(N_OUT * sizeof *other);
@@ -151,13 +152,14 @@ static void test_same_bits(void **state) {
     shares_compare(false);
 }
 
-// The step overwrites the weights that the way there and back reads: what reads them runs again, but before it.
+// The optimiser step overwrites the weights that forward and backward pass read. Nodes that read them may be recomputed only before
+// the step.
 static void test_same_step(void **state) {
     (void) state;
     shares_compare(true);
 }
 
-// What writes into memory of others, and reads it later, runs once and in its order.
+// Nodes that write into memory of others, and their later readers, run once and in order.
 static void test_writes(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
@@ -184,7 +186,7 @@ static void test_writes(void **state) {
         berth_budget_free(r);
         ggml_free(own);
         if (out != NULL) {
-            break; // its tensors' sources are others now
+            break; // the sources of its tensors have changed
         }
     }
     assert_non_null(out);
@@ -213,7 +215,7 @@ static void test_no_memory(void **state) {
         if (is_over) {
             break;
         }
-        at += at / 6; // thousands of them
+        at += at / 6; // there are thousands of allocations
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_no_alloc.c: after a graph is reserved, computing it, or one of its form that is nowhere larger, takes no memory. A thousand
-// steps over a dozen shapes with every allocation failing, Berth's and libc's: on the CPU, on devices with copies between them,
-// with several graphs in flight, on a device made of two; and the answers are those of a backend that was never told of anything.
+// test_no_alloc.c: after a graph is reserved, computing it, or an equal graph in which no tensor is larger, allocates no memory. A
+// thousand steps over a dozen shapes run with every allocation failing, Berth's and libc's: on the CPU, on devices with copies
+// between them, with several graphs in flight, and on a composite device. The results equal those of a backend that reserved
+// nothing.
 
 #include "berth-cpu.h"
 #include "berth-meta.h"
@@ -21,12 +22,12 @@ enum {
     N_STEPS = 1000 / CHECK_PART
 };
 
-// ---- libc's allocator, watched ----
+// ---- libc's allocator ----
 
-static atomic_bool must_fail; // whatever is asked for
+static atomic_bool must_fail; // all allocations fail
 static atomic_int_fast64_t n_asked;
 
-// A sanitizer has an allocator of its own; then Berth's alone is watched.
+// A sanitizer has its own allocator; then only Berth's is watched.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
@@ -66,7 +67,7 @@ int posix_memalign(void **p, size_t align, size_t size) {
 #    pragma GCC visibility pop
 #endif
 
-// ---- a model of one layer, its weights where the backends are ----
+// ---- a model of one layer, with weights on the backends ----
 
 enum { W_Q, W_OUT, W_VOCAB, KEYS_K, KEYS_V, N_PLACED };
 
@@ -80,17 +81,17 @@ struct shape {
 
 struct rig {
     struct device dev[2];
-    int n_devices;              // of dev
+    int n_devices;              // number of entries in dev
     ggml_backend_t backends[3]; // the CPU is the last
     int n_backends;
-    bool is_meta; // the first is made of two, and all weights are there
+    bool is_meta; // the first is a composite device of two, which has all weights
     struct ggml_context *ctx;
     struct ggml_tensor *placed[N_PLACED];
     ggml_backend_buffer_t buffers[N_PLACED];
     struct shape shapes[N_SHAPES];
 };
 
-// Every backend has the same bytes.
+// Every backend gets the same bytes.
 static void placed_fill(struct ggml_tensor *t, uint64_t seed) {
     static uint8_t bytes[KEYS * WIDTH * sizeof(float)];
     static float values[KEYS * WIDTH];
@@ -164,7 +165,7 @@ static void inputs_set(const struct shape *s) {
     ggml_backend_tensor_set(s->mask, mask, 0, ggml_nbytes(s->mask));
 }
 
-// Fewer tokens, fewer keys, both, and every way that a product of few columns may go.
+// Fewer tokens, fewer keys, both, and every code path for products with few columns.
 static void shapes_make(struct rig *r) {
     static const int tokens[N_SHAPES] = {TOKENS, 1, 2, 3, 4, 7, 8, 13, 16, 31, TOKENS, 1};
     static const int n_keys[N_SHAPES] = {KEYS, KEYS, 512, 257, 599, 300, 256, 64, 400, 100, 32, 16};
@@ -179,7 +180,7 @@ static void *reg_proc(ggml_backend_reg_t reg, const char *name);
 
 static struct ggml_backend_reg reg = {.api_version = GGML_BACKEND_API_VERSION, .iface = {.get_proc_address = reg_proc}};
 
-// A device of the tests computes on a CPU backend of its own, which has the work memory.
+// A test device computes on its own CPU backend, which has the work memory.
 static enum ggml_status device_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     return berth_cpu_reserve(((struct device *) backend->context)->cpu, graph);
 }
@@ -220,7 +221,7 @@ static void rig_init(struct rig *r, int n_devices, bool async, int n_threads) {
     cpu_add(r, n_threads);
 }
 
-// Heads are shared out and then added up, and words are. What a device made of two must put together has a step of every kind.
+// Heads and vocabulary are split over the devices, and attention is added up. The composite device thus has a step of every kind.
 static struct ggml_backend_meta_split_state split_of(const struct ggml_tensor *t, void *user) {
     static const enum ggml_backend_meta_split_axis axes[N_PLACED] = {GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_0,
         GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_2, GGML_BACKEND_SPLIT_AXIS_2};
@@ -230,7 +231,7 @@ static struct ggml_backend_meta_split_state split_of(const struct ggml_tensor *t
     return s;
 }
 
-// Of two devices with memory of their own, or of the CPU twice.
+// The composite device has two devices with separate memory, or the CPU twice.
 static void rig_init_meta(struct rig *r, int n_devices) {
     ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0), parts[] = {cpu, cpu};
     devices_init(r, n_devices, false);
@@ -266,7 +267,7 @@ static void rig_fini(struct rig *r) {
     ggml_backend_free(r->backends[r->n_backends - 1]);
 }
 
-// What the shapes give on a CPU of their own, without a word before.
+// Computes the expected results on a CPU backend without reserving.
 static void answers(struct rig *of) {
     struct rig plain;
     rig_init(&plain, 0, false, 1);
@@ -282,7 +283,7 @@ static void answers(struct rig *of) {
     rig_fini(&plain);
 }
 
-// ---- the promise ----
+// ---- check ----
 
 static bool is_right(const struct shape *s) {
     static float got[VOCAB * TOKENS];
@@ -295,7 +296,7 @@ struct count {
     int64_t n_made;
 };
 
-// libc's allocations fail too unless a device of the tests needs them.
+// libc's allocations fail too, unless a test device needs them.
 static void arm(bool on, bool with_libc) {
     atomic_store(&n_asked, 0);
     berth_alloc_watch(on);
@@ -316,7 +317,7 @@ static void expect_kept(struct count c) {
     assert_int_equal(c.n_made, 0);
 }
 
-// Shapes in an order that no memory of the last few can follow.
+// Visits the shapes in an order that defeats a cache of the last few.
 static int shape_at(int step) {
     return (step * 7 + step / N_SHAPES * 5) % N_SHAPES;
 }
@@ -377,7 +378,7 @@ static void graphs_in_flight(void **state) {
     keeps_with(2, false, 1, true);
 }
 
-// What they give where nothing was reserved; sums of two are not those of one.
+// Computes the expected results on a composite device without reserving; its sums round differently from those of one device.
 static void meta_answers(struct rig *of) {
     static struct rig plain;
     rig_init_meta(&plain, of->n_devices);
@@ -402,7 +403,7 @@ static void meta_keeps_with(int n_devices) {
     assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
     expect_kept(sched_steps(&r, sched, N_STEPS, true));
     assert_true(berth_meta_stats(r.backends[0], &stats));
-    assert_true(stats.n_sums >= N_STEPS && stats.n_built > N_STEPS / 2); // programs were made on the way
+    assert_true(stats.n_sums >= N_STEPS && stats.n_built > N_STEPS / 2); // new programs were made during the steps
     ggml_backend_sched_free(sched);
     rig_fini(&r);
 }
@@ -417,7 +418,7 @@ static void device_of_two_with_copies(void **state) {
     meta_keeps_with(2);
 }
 
-// A graph that was placed before comes back without a word, when others have been since: what it holds goes along.
+// A graph is computed without a new allocation after other graphs have run: its inputs keep their contents.
 static void without_alloc(void **state) {
     (void) state;
     static struct rig r;
@@ -434,7 +435,7 @@ static void without_alloc(void **state) {
     rig_fini(&r);
 }
 
-// Two graphs are reserved, the second one larger in memory: the first one's places are others then, and it is promised still.
+// Two graphs are reserved, the second one larger. The first one then has other addresses, and computing it still allocates nothing.
 static void several_reserved(void **state) {
     (void) state;
     static struct rig r;
@@ -479,7 +480,7 @@ static void allocator_and_backend(void **state) {
     }
 }
 
-// ---- work memory alone ----
+// ---- work memory of single ops ----
 
 struct extents {
     int64_t n_in, n_out, n_cols, n_batch, n_experts, n_kv;
@@ -491,7 +492,7 @@ static struct extents extents_below(struct check_rng *rng, const struct extents 
     for (int i = 0; i < 6; i++) {
         all[i] = 1 + (int64_t) check_rng_below(rng, (uint64_t) all[i]);
     }
-    e.n_in = (e.n_in + 31) / 32 * 32; // a block
+    e.n_in = (e.n_in + 31) / 32 * 32; // a multiple of a block
     return e;
 }
 
@@ -513,7 +514,7 @@ static struct ggml_tensor *op_make(struct ggml_context *ctx, int kind, enum ggml
             b = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, e->n_cols + 3, e->n_cols + 3, e->n_batch * 4, 1);
             return ggml_conv_2d_direct(ctx, a, b, 1, 1, 0, 0, 1, 1);
         case 3:
-        case 4: // a few of a row, or all of it
+        case 4: // a part of a row, or all of it
             a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, e->n_kv, e->n_cols);
             return kind == 3 ? ggml_top_k(ctx, a, (int) (8 * e->n_out < e->n_kv ? 8 * e->n_out : e->n_kv))
                              : ggml_argsort(ctx, a, GGML_SORT_ORDER_ASC);
@@ -524,7 +525,7 @@ static struct ggml_tensor *op_make(struct ggml_context *ctx, int kind, enum ggml
     }
 }
 
-// Of one op with n threads: what it takes, or what any op that is nowhere larger may take.
+// Returns the work memory of one op, or (is_most) the largest of any op in which no extent is larger.
 static size_t op_work(ggml_backend_t backend, int kind, enum ggml_type type, const struct extents *e, bool is_most) {
     struct ggml_init_params params = {.mem_size = 1 << 14, .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
@@ -554,7 +555,7 @@ static void smaller_ops(void **state) {
     ggml_backend_free(backend);
 }
 
-// The watch itself sees: a scheduler that was told nothing asks for memory.
+// Proves that the watch works: a scheduler without a reserve allocates.
 static void nothing_was_reserved(void **state) {
     (void) state;
     static struct rig r;
@@ -567,7 +568,7 @@ static void nothing_was_reserved(void **state) {
     rig_fini(&r);
 }
 
-// A reserve that runs out of memory somewhere is refused, or has done without; the next one keeps its word.
+// A reserve that runs out of memory fails, or succeeds without that memory. The next one succeeds.
 static void nth_allocation(void **state) {
     (void) state;
     static struct rig r;
@@ -587,7 +588,7 @@ static void nth_allocation(void **state) {
             expect_kept(sched_steps(&r, sched, 2 * N_SHAPES, true));
         }
         ggml_backend_sched_free(sched);
-        shapes_free(&r); // their places went with the scheduler
+        shapes_free(&r); // their addresses belonged to the freed scheduler
         shapes_make(&r);
     }
     assert_true(n_all > 20);

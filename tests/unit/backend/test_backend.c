@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_backend.c: the interface on a fake device: what is moved where, what is refused with nothing written, when a failure
-// that no return value can carry is reported, and that every function takes NULL.
+// test_backend.c: the backend interface on a fake device: transfers, rejected calls that write nothing, deferred reports of
+// failures in void functions, and NULL arguments of every function.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,7 +180,7 @@ static void placing(void **state) {
     ggml_free(ctx);
 }
 
-// ---- moving bytes ----
+// ---- data transfer ----
 
 static void access_in_bounds(void **state) {
     (void) state;
@@ -193,7 +193,7 @@ static void access_in_bounds(void **state) {
     assert_float_equal(out[0], 2, 0);
     assert_float_equal(out[2], 0, 0);
 
-    // two floats at a time, every fourth float of the tensor, packed on the host
+    // Two floats at a time, every fourth float of the tensor, packed on the host.
     const float pairs[] = {-1, -2, -3, -4};
     ggml_backend_tensor_set_2d(t, pairs, 0, 8, 2, 16, 8);
     assert_int_equal(full.n_set_2d, 1);
@@ -209,12 +209,12 @@ static void access_in_bounds(void **state) {
     const float expected[N] = {-1, -2, -1, -2, -3, -4, 7, 0};
     assert_memory_equal(out, expected, sizeof out);
 
-    // nothing to move is no error, wherever it lies
+    // A transfer of 0 bytes is not an error, at any offset.
     ggml_backend_tensor_set(t, NULL, 1000, 0);
     ggml_backend_tensor_set_2d(t, NULL, 1000, 4, 0, 0, 0);
     assert_string_equal(berth_last_error(), "");
 
-    // a backend without async forms waits and uses the buffer
+    // A backend without async functions waits and uses the buffer.
     backend->iface.set_tensor_async = NULL;
     backend->iface.get_tensor_async = NULL;
     const int n_wait = fake.n_waits, n_set = fake.n_sets, n_get = fake.n_gets;
@@ -311,13 +311,13 @@ static void copies(void **state) {
     assert_int_equal(fake.n_gets, 1);
     assert_int_equal(fake.n_sets, 1);
     d->buffer->iface.cpy_tensor = full_copy;
-    ggml_backend_tensor_copy(d2, d); // by itself
+    ggml_backend_tensor_copy(d2, d); // by the buffer itself
     assert_int_equal(full.n_copy, 1);
     assert_true(ggml_backend_buffer_copy_tensor(d2, d));
     assert_false(ggml_backend_buffer_copy_tensor(h, d2));
     assert_string_equal(berth_last_error(), "");
 
-    // layouts that differ
+    // Different layouts.
     struct ggml_tensor *other = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N - 1), "other");
     struct ggml_tensor *ints = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, N);
     ggml_backend_tensor_copy(h, other);
@@ -330,7 +330,7 @@ static void copies(void **state) {
     assert_error("is i32 [8, 1, 1, 1]");
     assert_values(h2, 10);
 
-    // memory for the way through the host that cannot be had
+    // The memory for a copy through the host cannot be allocated.
     d->buffer->iface.cpy_tensor = NULL;
     ggml_backend_tensor_set(d, h2->data, 0, 32);
     berth_alloc_fail_at(1);
@@ -345,7 +345,7 @@ static void copies(void **state) {
     ggml_free(ctx);
 }
 
-// ---- what void calls could not report ----
+// ---- deferred reports of void functions ----
 
 static void late_reports(void **state) {
     (void) state;
@@ -359,7 +359,7 @@ static void late_reports(void **state) {
     float x = 0;
 
     ggml_backend_tensor_set_async(a, t, &x, 32, 4);
-    ggml_backend_tensor_get_async(a, nowhere, &x, 0, 4); // the first one counts
+    ggml_backend_tensor_get_async(a, nowhere, &x, 0, 4); // only the first failure is stored
     berth_clear_error();
     assert_int_equal(ggml_backend_graph_compute(b, graph), GGML_STATUS_SUCCESS);
     assert_int_equal(ggml_backend_graph_compute(a, graph), GGML_STATUS_FAILED);
@@ -385,7 +385,7 @@ static void late_reports(void **state) {
     berth_alloc_watch(true);
     ggml_backend_tensor_set_async(a, nowhere, &x, 0, 4);
     assert_int_equal(berth_alloc_alive(), 1);
-    ggml_backend_free(a); // its failure goes with it
+    ggml_backend_free(a); // its stored failure is freed too
     assert_int_equal(berth_alloc_alive(), 0);
     berth_alloc_watch(false);
     ggml_backend_buffer_free(buffer);
@@ -420,13 +420,13 @@ static void computing(void **state) {
     assert_int_equal(fake.n_events, 3);
     ggml_backend_event_free(event);
 
-    // a node without memory is refused
+    // A node without memory is rejected.
     struct ggml_cgraph *unplaced = ggml_new_graph(ctx);
     ggml_build_forward_expand(unplaced, ggml_set_name(ggml_add(ctx, x, x), "late"));
     assert_int_equal(ggml_backend_graph_compute(backend, unplaced), GGML_STATUS_FAILED);
     assert_error("cannot compute node 0 of 1, late (ADD): the result late has no memory");
 
-    // poison likewise, with its own message
+    // Poison is rejected with its own message.
     struct ggml_cgraph *bad = ggml_new_graph(ctx);
     ggml_build_forward_expand(bad, ggml_add(ctx, x, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 3)));
     berth_clear_error();
@@ -455,7 +455,7 @@ static void devices(void **state) {
     assert_string_equal(props.name, "Fake");
     assert_true(props.caps.events);
     assert_false(props.caps.async);
-    assert_false(props.caps.mmap_support); // which a library of an older release knows nothing of
+    assert_false(props.caps.mmap_support); // unknown to libraries of older releases
     assert_null(props.device_id);
     assert_ptr_equal(ggml_backend_dev_buffer_type(&fake.dev), &fake.buft);
     assert_null(ggml_backend_dev_host_buffer_type(&fake.dev));
@@ -482,7 +482,7 @@ static size_t doubled(ggml_backend_buffer_type_t buft, const struct ggml_tensor 
     return 2 * ggml_nbytes(tensor);
 }
 
-// More than a tensor's bytes is given to whoever asks, and told once where ggml would end the process.
+// A type may request more bytes than a tensor has. One warning reports a request for which ggml would end the process.
 static void expanding_types(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
@@ -507,7 +507,7 @@ static void expanding_types(void **state) {
     ggml_free(ctx);
 }
 
-// What training refuses, and its parameters; test_opt has the rest.
+// Calls that the training functions reject, and their parameters. The other tests are in test_opt.
 static void training(void **state) {
     (void) state;
     struct ggml_opt_optimizer_params own = ggml_opt_get_default_optimizer_params(NULL);
@@ -522,7 +522,7 @@ static void training(void **state) {
     assert_error("ggml_opt_init: the scheduler is NULL");
     double loss = 1, unc = 1;
     ggml_opt_result_loss(NULL, &loss, &unc);
-    assert_true(loss == 0 && isnan(unc)); // as of an empty result
+    assert_true(loss == 0 && isnan(unc)); // as for an empty result
     ggml_opt_fit(NULL, NULL, NULL, NULL, NULL, GGML_OPT_LOSS_TYPE_SUM, GGML_OPT_OPTIMIZER_TYPE_SGD, NULL, 1, 1, 0, true);
     assert_error("ggml_opt_fit");
 }
@@ -589,7 +589,7 @@ static void graph_copies(void **state) {
     ggml_free(ctx);
 }
 
-// A chain too deep for recursion.
+// A chain that is too deep for recursion.
 static void graph_copy_deep(void **state) {
     (void) state;
     enum { n = 200000 };
@@ -664,9 +664,9 @@ static void takes_null(void **state) {
     ggml_backend_buffer_free(ggml_backend_buffer_init(NULL, (struct ggml_backend_buffer_i){0}, NULL, 4));
 }
 
-// ---- the N-th allocation fails ----
+// ---- the n-th allocation fails ----
 
-// Everything above in one life: backend, tensors over several buffers, refusals kept, a graph copied and compared.
+// One use of everything above: backend, tensors in several buffers, stored failures, a copied and compared graph.
 static void one_life(void) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);

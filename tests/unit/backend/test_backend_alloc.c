@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_backend_alloc.c: tensors one after another in a buffer, and all tensors of a context in one or several buffers.
+// test_backend_alloc.c: places tensors one after the other in a buffer, and all tensors of a context in one or several buffers.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static void one_after_another(void **state) {
     assert_null(big->data);
     assert_null(big->buffer);
     assert_int_equal(talloc.offset, 32);
-    assert_int_equal(ggml_tallocr_alloc(&talloc, b), GGML_STATUS_SUCCESS); // the last byte of the buffer is of use
+    assert_int_equal(ggml_tallocr_alloc(&talloc, b), GGML_STATUS_SUCCESS); // the last byte of the buffer is usable
     assert_ptr_equal(b->data, (char *) a->data + 32);
     assert_int_equal(ggml_tallocr_alloc(&talloc, c), GGML_STATUS_ALLOC_FAILED);
     assert_error("tensor c needs 4 bytes, 0 of 100 are left");
@@ -87,7 +87,7 @@ static void whole_context(void **state) {
     assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, type), 0);
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, type)); // nothing left to do
 
-    // a view in another context, of a tensor that has its place
+    // A view in another context of a placed tensor.
     struct ggml_context *ctx2 = new_context();
     struct ggml_tensor *far = ggml_view_1d(ctx2, b, 2, 8), *own = floats(ctx2, 1, "own");
     assert_null(far->buffer);
@@ -110,7 +110,7 @@ static void several_buffers(void **state) {
         t[i] = floats(ctx, 16, "t"); // 64 bytes
     }
     struct ggml_tensor *view = ggml_view_1d(ctx, t[n - 1], 4, 0);
-    fake.max_size = 200; // 3 tensors a buffer
+    fake.max_size = 200; // 3 tensors per buffer
     assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, &fake.buft), n * 64);
     ggml_backend_buffer_t all = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft);
     assert_true(ggml_backend_buffer_is_multi_buffer(all));
@@ -123,7 +123,7 @@ static void several_buffers(void **state) {
     ggml_free(ctx);
 }
 
-// Whatever fails, no tensor has moved.
+// Whatever fails, no tensor gets an address.
 static void failures_leave_no_trace(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
@@ -146,7 +146,7 @@ static void failures_leave_no_trace(void **state) {
     assert_error("cannot allocate a buffer of type Fake of 128 bytes (buffer 3 of the context)");
     assert_null(a->data);
     ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
-    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // with what the backend says of it
+    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // with the backend's error
     assert_error("(buffer 1 of the context): cannot create a file of");
     berth_file_buffer_type_free(nowhere);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_backend_bare.c: devices of other people: one that implements nothing at all, and ones that lack a part. Whatever the
-// interface is asked of them is answered or refused with an error, and nothing is called that is not there.
+// test_backend_bare.c: devices that implement nothing, or lack some functions. Every call of the interface returns a default or
+// fails with an error, and no missing function is called.
 
 #include "support/check.h"
 
@@ -66,7 +66,7 @@ static bool bare_is_host(ggml_backend_buffer_type_t buft) {
     return true;
 }
 
-// A buffer with memory and an address, and nothing else that works.
+// A buffer with memory and an address, but without any other function.
 static ggml_backend_buffer_t bare_buffer(float *memory) {
     return ggml_backend_buffer_init(&bare_buft, (struct ggml_backend_buffer_i){.get_base = bare_base}, memory, N * sizeof(float));
 }
@@ -153,8 +153,8 @@ static void backend_of_nothing(void **state) {
     assert_error("the backend has no events");
     ggml_backend_event_wait(NULL, &bare_event);
     assert_error("the backend is NULL");
-    ggml_backend_synchronize(&bare_backend); // reports and forgets what was kept of it
-    ggml_backend_free(&bare_backend);        // has no free
+    ggml_backend_synchronize(&bare_backend); // reports and removes its stored failure
+    ggml_backend_free(&bare_backend);        // has no free function
     ggml_free(ctx);
 }
 
@@ -173,7 +173,7 @@ static void buffer_type_of_nothing(void **state) {
     ggml_backend_buffer_free(empty);
 }
 
-// Buffers whose type has no name: every refusal that names it must live with that.
+// Buffers whose type has no name; the error messages must handle that.
 static void buffer_of_nothing(void **state) {
     (void) state;
     float memory[N] = {1, 2, 3}, data[N] = {9};
@@ -199,7 +199,7 @@ static void buffer_of_nothing(void **state) {
     assert_error("does not support memset");
     assert_true(memory[0] == 1 && data[0] == 9);
 
-    // Copies: through the host by neither side.
+    // Copies: neither buffer can copy through the host.
     float other[N] = {0};
     ggml_backend_buffer_t into = bare_buffer(other);
     struct ggml_tensor *u = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "u");
@@ -217,9 +217,9 @@ static void buffer_of_nothing(void **state) {
     ggml_backend_tensor_copy_async(NULL, NULL, t, u);
     assert_true(other[0] == 1 && other[2] == 3);
     assert_string_equal(berth_last_error(), "");
-    assert_false(ggml_backend_buffer_copy_tensor(t, u)); // it could not do that by itself
+    assert_false(ggml_backend_buffer_copy_tensor(t, u)); // the buffer cannot copy by itself
 
-    // Memory that the host may touch on one side, and what it lacks there.
+    // One side is host memory that lacks a function.
     bare_buft.iface = (struct ggml_backend_buffer_type_i){.is_host = bare_is_host};
     into->iface.set_tensor = NULL;
     b->iface.get_tensor = NULL;
@@ -260,11 +260,11 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *t, vo
 static bool copy_async(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     (void) to;
     memcpy(dst->data, src->data, ggml_nbytes(src));
-    return from != NULL && from->context == NULL; // one that refuses has touched it, and it is done again
+    return from != NULL && from->context == NULL; // if it returns false after a partial copy, the copy is repeated
 }
 
-// What devices may have and few do: whole planes at once, and copies between two of them.
-static void ways_of_its_own(void **state) {
+// Optional functions that few devices have: 2-D transfers, and copies between two backends.
+static void optional_functions(void **state) {
     (void) state;
     float memory[N] = {0}, other[N] = {0}, data[N] = {1, 2, 3, 4}, back[N] = {0};
     struct ggml_context *ctx = new_context();
@@ -292,7 +292,7 @@ static void ways_of_its_own(void **state) {
     ggml_backend_tensor_copy_async(&refuses, &backend, t, u);
     assert_error("cannot be read");
     ggml_backend_synchronize(&backend);
-    // Pieces that are counted past all memory, one way or another.
+    // Pieces whose sizes overflow in different ways.
     berth_clear_error();
     ggml_backend_tensor_set_2d(t, data, 0, 4, SIZE_MAX, SIZE_MAX, 4);
     assert_error("exceed the");
@@ -300,14 +300,14 @@ static void ways_of_its_own(void **state) {
     assert_error("exceed the");
     ggml_backend_tensor_set_2d(t, data, SIZE_MAX - 8, 16, 2, 4, 4);
     assert_error("exceed the");
-    ggml_backend_tensor_set_2d(t, data, 0, 4, 0, 8, 4); // none
+    ggml_backend_tensor_set_2d(t, data, 0, 4, 0, 8, 4); // no pieces
     assert_string_equal(berth_last_error(), "");
     ggml_backend_buffer_free(b);
     ggml_backend_buffer_free(b2);
     ggml_free(ctx);
 }
 
-static void places_that_cannot_be(void **state) {
+static void invalid_places(void **state) {
     (void) state;
     float all[3 * N] = {0}, *memory = all + N;
     struct ggml_context *ctx = new_context();
@@ -331,7 +331,7 @@ static void places_that_cannot_be(void **state) {
     assert_error("is not a view");
     assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_FAILED);
     assert_error("which has no memory");
-    whole->buffer = b; // an address is missing still
+    whole->buffer = b; // the address is still missing
     assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_FAILED);
     assert_error("which has no memory");
     ggml_backend_tensor_set(whole, memory, 0, 4);
@@ -390,10 +390,10 @@ static void host_memory_copies_itself(void **state) {
     assert_true(ggml_backend_buffer_copy_tensor(a, c));
     ggml_backend_tensor_get(c, got, 0, 8);
     assert_true(got[0] == 1 && got[1] == 2);
-    assert_false(ggml_backend_buffer_copy_tensor(f, c)); // not the host's
+    assert_false(ggml_backend_buffer_copy_tensor(f, c)); // not host memory
     assert_false(ggml_backend_buffer_copy_tensor(a, wide));
     assert_error("layouts differ");
-    wide->ne[0] = 2, wide->ne[1] = 1, wide->nb[1] = 64; // strides of one row that nobody walks
+    wide->ne[0] = 2, wide->ne[1] = 1, wide->nb[1] = 64; // the stride of a single row is not used
     assert_false(ggml_backend_buffer_copy_tensor(a, wide));
     assert_error("layouts differ");
     ggml_backend_tensor_copy(a, a);
@@ -403,7 +403,7 @@ static void host_memory_copies_itself(void **state) {
     ggml_free(ctx);
 }
 
-static void graphs_that_cannot_be(void **state) {
+static void invalid_graphs(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
     ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);
@@ -418,7 +418,7 @@ static void graphs_that_cannot_be(void **state) {
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     assert_non_null(buffer);
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-    view->view_offs = (size_t) 1 << 40; // a view that nobody reads may be what it likes
+    view->view_offs = (size_t) 1 << 40; // an unread view is not checked
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
     sum->op = (enum ggml_op) 9999;
     void *was = sum->data;
@@ -427,7 +427,7 @@ static void graphs_that_cannot_be(void **state) {
     assert_error("cannot compute node");
     sum->op = GGML_OP_ADD, sum->data = was;
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
-    graph->nodes[1] = poison; // by hand: whoever builds a graph is told earlier
+    graph->nodes[1] = poison; // set by hand: a constructor would report it earlier
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
     assert_error("-1");
     assert_null(ggml_backend_graph_plan_create(backend, graph));
@@ -452,10 +452,10 @@ static void odd_buffer_types(void **state) {
     struct ggml_backend_buffer_type odd = {.iface = {.get_alignment = no_alignment, .get_alloc_size = padded_size}};
     struct ggml_tensor t = {.op = (enum ggml_op) 9999, .ne = {1, 1, 1, 1}, .nb = {4, 4, 4, 4}};
     assert_int_equal(ggml_backend_buft_get_alignment(&odd), 1);
-    assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16); // an op that nobody knows may ask for more
+    assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16); // an unknown op may request more
     assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, NULL), 0);
     t.op = GGML_OP_ADD;
-    assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16); // one warning, then quiet
+    assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16); // one warning, then none
     assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16);
 }
 
@@ -466,11 +466,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(backend_of_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(buffer_type_of_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(buffer_of_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(ways_of_its_own, setup, teardown),
-        cmocka_unit_test_setup_teardown(places_that_cannot_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(optional_functions, setup, teardown),
+        cmocka_unit_test_setup_teardown(invalid_places, setup, teardown),
         cmocka_unit_test_setup_teardown(buffers_of_several, setup, teardown),
         cmocka_unit_test_setup_teardown(host_memory_copies_itself, setup, teardown),
-        cmocka_unit_test_setup_teardown(graphs_that_cannot_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(invalid_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_buffer_types, setup, teardown),
     };
     return cmocka_run_group_tests_name("backend_bare", tests, NULL, NULL);

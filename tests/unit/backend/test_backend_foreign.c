@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_backend_foreign.c: ggml's own CPU backend, from its package, on this base library: loaded, asked, and made to compute.
-// BERTH_REFERENCE=DIR names the folder with the package's libraries (default: where tools/fetch-reference.sh puts it); without
-// it, or under a sanitizer (which cannot keep two CPU backends apart), the test is skipped with a line.
+// test_backend_foreign.c: loads ggml's own CPU backend, from its package, with Berth's base library, queries it and computes on it.
+// BERTH_REFERENCE=DIR names the folder with the package's libraries (default: the folder of tools/fetch-reference.sh). Without it,
+// or under a sanitizer (which cannot separate two CPU backends), the test is skipped with a message.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@
 #    define SANITIZED 0
 #endif
 
-static ggml_backend_t backend; // the reference's; NULL: skip
+static ggml_backend_t backend; // of the reference; NULL: skip
 
 static void need_reference(void) {
     if (backend == NULL) {
@@ -41,7 +41,7 @@ static void need_reference(void) {
     }
 }
 
-// Links the package's CPU libraries and this process's own base into a folder, as a package of Berth would have them.
+// Links the package's CPU libraries and this process's base library into one folder, as a package of Berth would have them.
 static void link_all(const char *pattern) {
     glob_t found;
     char to[2 * MODULE_PATH];
@@ -76,7 +76,8 @@ static int group_setup(void **state) {
         link_all(pattern);
     }
     ggml_backend_reg_t reg = NULL;
-    for (size_t i = 0; i < sizeof oracle_cpus / sizeof oracle_cpus[0] && reg == NULL; i++) { // the best that this machine accepts
+    for (size_t i = 0; i < sizeof oracle_cpus / sizeof oracle_cpus[0] && reg == NULL;
+         i++) { // the best that this machine supports
         if (access(module_path(oracle_cpus[i]), R_OK) == 0) {
             reg = ggml_backend_load(module_path(oracle_cpus[i]));
         }
@@ -92,7 +93,7 @@ static int group_teardown(void **state) {
     return 0;
 }
 
-// ---- the device ----
+// ---- device ----
 
 static void its_device_answers(void **state) {
     (void) state;
@@ -115,7 +116,7 @@ static void its_device_answers(void **state) {
     ggml_backend_buffer_free(buffer);
 }
 
-// ---- computing ----
+// ---- compute ----
 
 enum { K = 64, ROWS = 16, COLS = 3 };
 
@@ -164,7 +165,7 @@ static void pack(enum ggml_type type, const float *from, void *to, int64_t n) {
     }
 }
 
-// w x + y with weights of the type in memory of buft; the largest error.
+// Computes w x + y with weights of the type in memory of buft. Returns the largest error.
 static double largest_error(enum ggml_type type, ggml_backend_buffer_type_t buft, bool with_plan) {
     static struct numbers n;
     numbers_make(&n);
@@ -222,7 +223,7 @@ static void it_computes(void **state) {
     assert_true(largest_error(GGML_TYPE_Q4_0, host, false) < 8e-1);
 }
 
-// Its own buffer types rearrange weights and cannot be read back.
+// Its own buffer types repack weights and cannot be read back.
 static void it_repacks(void **state) {
     (void) state;
     need_reference();

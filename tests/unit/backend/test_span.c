@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_span.c: no byte outside a tensor's memory is touched, whatever strides, extents and views say: set, get, memset, copies
-// and computes that would do so are refused with the numbers, and the memory around stays as it was.
+// test_span.c: no byte outside a tensor's memory is accessed, whatever its strides, extents and views are. Calls of set, get,
+// memset, copy and compute that would do so fail with the numbers, and the memory around the tensor is unchanged.
 
 #include "support/check.h"
 
@@ -11,17 +11,17 @@
 #define FAR ((size_t) 1 << 20)
 #define N_BYTES 4096
 
-// A buffer over the middle third of a block whose other thirds must not change.
-struct yard {
+// A buffer over the middle third of a block. The other thirds must not change.
+struct guarded_buffer {
     struct ggml_context *ctx;
     char *memory;
     ggml_backend_buffer_t buffer;
     ggml_backend_t cpu;
 };
 
-static struct yard yard_open(void) {
+static struct guarded_buffer guarded_buffer_open(void) {
     check_quiet();
-    struct yard y = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true})};
+    struct guarded_buffer y = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true})};
     y.memory = aligned_alloc(64, 3 * N_BYTES);
     memset(y.memory, 0x5a, 3 * N_BYTES);
     y.buffer = ggml_backend_cpu_buffer_from_ptr(y.memory + N_BYTES, N_BYTES);
@@ -30,7 +30,7 @@ static struct yard yard_open(void) {
     return y;
 }
 
-static void yard_close(struct yard *y) {
+static void guarded_buffer_close(struct guarded_buffer *y) {
     for (int i = 0; i < N_BYTES; i++) {
         assert_int_equal(y->memory[i], 0x5a);
         assert_int_equal(y->memory[2 * N_BYTES + i], 0x5a);
@@ -42,7 +42,7 @@ static void yard_close(struct yard *y) {
 }
 
 // 16 floats at the end of the buffer.
-static struct ggml_tensor *last_floats(struct yard *y) {
+static struct ggml_tensor *last_floats(struct guarded_buffer *y) {
     struct ggml_tensor *a = ggml_new_tensor_1d(y->ctx, GGML_TYPE_F32, 16);
     assert_int_equal(ggml_backend_tensor_alloc(y->buffer, a, y->memory + 2 * N_BYTES - 64), GGML_STATUS_SUCCESS);
     return a;
@@ -56,20 +56,20 @@ static void says(const char *text) {
 
 static void test_strides_that_wrap(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     struct ggml_tensor *a = last_floats(&y);
     assert_true(berth_is_poison(ggml_view_3d(y.ctx, a, 4, 2, 2, FAR, (size_t) 0 - FAR, 0)));
     says("63 bits");
     assert_true(berth_is_poison(ggml_view_2d(y.ctx, a, 4, 2, (size_t) 1 << 63, 0)));
     assert_true(berth_is_poison(ggml_view_4d(y.ctx, a, 2, 2, 2, 2, (size_t) 1 << 62, (size_t) 1 << 62, (size_t) 1 << 62, 0)));
-    assert_false(berth_is_poison(ggml_view_2d(y.ctx, a, 4, 1, (size_t) 0 - FAR, 0))); // a stride that is not used
-    yard_close(&y);
+    assert_false(berth_is_poison(ggml_view_2d(y.ctx, a, 4, 1, (size_t) 0 - FAR, 0))); // an unused stride
+    guarded_buffer_close(&y);
 }
 
-// As a program may make them by hand.
+// Hand-made tensors.
 static void test_size_of_strides_that_wrap(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     struct ggml_tensor *v = ggml_view_3d(y.ctx, last_floats(&y), 4, 2, 2, 16, 32, 0);
     assert_int_equal(ggml_nbytes(v), 64);
     v->nb[1] = FAR;
@@ -78,10 +78,10 @@ static void test_size_of_strides_that_wrap(void **state) {
     assert_true(ggml_nbytes_pad(v) == (size_t) 1 << 63);
     v->nb[2] = (size_t) 1 << 48;
     assert_true(ggml_nbytes(v) == ((size_t) 1 << 48) + FAR + 16);
-    yard_close(&y);
+    guarded_buffer_close(&y);
 }
 
-static enum ggml_status compute(struct yard *y, struct ggml_tensor *t, bool direct) {
+static enum ggml_status compute(struct guarded_buffer *y, struct ggml_tensor *t, bool direct) {
     struct ggml_cgraph *graph = ggml_new_graph(y->ctx);
     ggml_build_forward_expand(graph, t);
     if (direct) {
@@ -100,7 +100,7 @@ static void test_compute_through_wild_views(void **state) {
         {FAR, (size_t) 0 - FAR}, {(size_t) 1 << 48, 32}, {16, (size_t) 1 << 48}, {16, 36}, {20, 32}, {(size_t) 0 - 64, 64}};
     for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
         for (int k = 0; k < 4; k++) {
-            struct yard y = yard_open();
+            struct guarded_buffer y = guarded_buffer_open();
             struct ggml_tensor *a = last_floats(&y), *v = ggml_view_3d(y.ctx, a, 4, 2, 2, 16, 32, 0);
             assert_int_equal(ggml_backend_view_init(v), GGML_STATUS_SUCCESS);
             v->nb[1] = strides[i][0];
@@ -114,15 +114,15 @@ static void test_compute_through_wild_views(void **state) {
             }
             assert_int_equal(compute(&y, t, (k & 2) != 0), GGML_STATUS_FAILED);
             says("bytes");
-            yard_close(&y);
+            guarded_buffer_close(&y);
         }
     }
 }
 
-// A tensor whose extents grew after it got its place.
+// A tensor whose extents grew after it was placed.
 static void test_compute_past_the_buffer(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     struct ggml_tensor *a = last_floats(&y), *t = ggml_sum(y.ctx, a);
     assert_int_equal(ggml_backend_tensor_alloc(y.buffer, t, y.memory + N_BYTES), GGML_STATUS_SUCCESS);
     assert_int_equal(compute(&y, t, false), GGML_STATUS_SUCCESS);
@@ -130,12 +130,12 @@ static void test_compute_past_the_buffer(void **state) {
     assert_int_equal(compute(&y, t, false), GGML_STATUS_FAILED);
     says("4096 bytes");
     assert_int_equal(compute(&y, t, true), GGML_STATUS_FAILED);
-    yard_close(&y);
+    guarded_buffer_close(&y);
 }
 
 static void test_rows_that_tear_blocks(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     struct ggml_tensor *q = ggml_new_tensor_2d(y.ctx, GGML_TYPE_Q4_0, 64, 4);
     assert_int_equal(ggml_backend_tensor_alloc(y.buffer, q, y.memory + N_BYTES), GGML_STATUS_SUCCESS);
     ggml_backend_tensor_memset(q, 0, 0, ggml_nbytes(q));
@@ -146,11 +146,11 @@ static void test_rows_that_tear_blocks(void **state) {
     assert_int_equal(ggml_backend_view_init(copy), GGML_STATUS_SUCCESS);
     assert_int_equal(compute(&y, copy, false), GGML_STATUS_FAILED);
     says("blocks of 32");
-    yard_close(&y);
+    guarded_buffer_close(&y);
 }
 
-// Its own size is 80 bytes, its source ends after 64.
-static struct ggml_tensor *view_past_its_source(struct yard *y) {
+// The view has 80 bytes, its source ends after 64.
+static struct ggml_tensor *view_past_its_source(struct guarded_buffer *y) {
     struct ggml_tensor *v = ggml_view_2d(y->ctx, last_floats(y), 4, 4, 16 + 16, 0);
     assert_false(berth_is_poison(v));
     assert_int_equal(ggml_backend_view_init(v), GGML_STATUS_SUCCESS);
@@ -161,7 +161,7 @@ static void test_set_and_get_through_views(void **state) {
     (void) state;
     char bytes[256];
     for (int way = 0; way < 8; way++) {
-        struct yard y = yard_open();
+        struct guarded_buffer y = guarded_buffer_open();
         struct ggml_tensor *v = view_past_its_source(&y);
         const size_t size = ggml_nbytes(v);
         memset(bytes, 7, sizeof bytes);
@@ -179,15 +179,15 @@ static void test_set_and_get_through_views(void **state) {
         says("64 bytes");
         assert_int_equal(bytes[0], 7);
         berth_clear_error();
-        ggml_backend_tensor_set(v, bytes, 48, 16); // what lies inside can be had
+        ggml_backend_tensor_set(v, bytes, 48, 16); // a range inside the source is accessible
         assert_string_equal(berth_last_error(), "");
-        yard_close(&y);
+        guarded_buffer_close(&y);
     }
 }
 
 static void test_copies_through_views(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     struct ggml_tensor *v = view_past_its_source(&y), *whole = ggml_new_tensor_1d(y.ctx, GGML_TYPE_F32, 64);
     assert_int_equal(ggml_backend_tensor_alloc(y.buffer, whole, y.memory + N_BYTES), GGML_STATUS_SUCCESS);
     struct ggml_tensor *sound = ggml_view_2d(y.ctx, whole, 4, 4, 32, 0);
@@ -202,12 +202,12 @@ static void test_copies_through_views(void **state) {
     berth_clear_error();
     ggml_backend_tensor_copy_async(y.cpu, y.cpu, sound, v);
     says("64 bytes");
-    yard_close(&y);
+    guarded_buffer_close(&y);
 }
 
 static void test_counts_past_63_bits(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     const int64_t big = (int64_t) 1 << 31;
     assert_true(berth_is_poison(ggml_new_tensor_4d(y.ctx, GGML_TYPE_Q4_0, big, big, 2, 1)));
     assert_true(berth_is_poison(ggml_new_tensor_4d(y.ctx, GGML_TYPE_Q4_0, big, big, 4, 1)));
@@ -218,12 +218,12 @@ static void test_counts_past_63_bits(void **state) {
     assert_int_equal(ggml_row_size(GGML_TYPE_F32, INT64_MAX), 0);
     says("has no valid size");
     assert_int_equal(ggml_row_size(GGML_TYPE_Q8_K, INT64_MAX), 0);
-    yard_close(&y);
+    guarded_buffer_close(&y);
 }
 
 static void test_rows_longer_than_an_int(void **state) {
     (void) state;
-    struct yard y = yard_open();
+    struct guarded_buffer y = guarded_buffer_open();
     const int64_t big = ((int64_t) 1 << 31) + 32;
     struct ggml_tensor *a = ggml_new_tensor_2d(y.ctx, GGML_TYPE_Q8_0, big, 2),
                        *b = ggml_new_tensor_2d(y.ctx, GGML_TYPE_F32, big, 3);
@@ -232,7 +232,7 @@ static void test_rows_longer_than_an_int(void **state) {
                        *v = ggml_new_tensor_3d(y.ctx, GGML_TYPE_F32, 32, 2, 1);
     struct ggml_tensor *k = ggml_new_tensor_3d(y.ctx, GGML_TYPE_F32, big, 2, 1);
     assert_false(ggml_backend_supports_op(y.cpu, ggml_flash_attn_ext(y.ctx, q, k, v, NULL, 1.0f, 0.0f, 0.0f)));
-    yard_close(&y);
+    guarded_buffer_close(&y);
 }
 
 int main(void) {

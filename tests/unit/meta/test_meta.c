@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// test_meta.c: a device made of several: what it says of itself, its memory, sums over devices by copies and by the parts' own
-// functions, a layer of a model that comes again, errors, and failing allocations.
+// test_meta.c: a composite device: its properties, its memory, sums over devices by copies and by functions of the devices'
+// registry, a repeated layer of a model, errors, and failing allocations.
 
 #include "support/meta_layer.h"
 #include "support/meta_split.h"
 
 #include "backend/backend.h"
 
-// ---- the device ----
+// ---- device ----
 
 static void device_says_what_it_is(void **state) {
     (void) state;
@@ -26,7 +26,7 @@ static void device_says_what_it_is(void **state) {
     assert_true(total == 2 * cpu_total);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     assert_true(ggml_backend_buft_is_meta(buft) && !ggml_backend_buft_is_meta(ggml_backend_cpu_buffer_type()));
-    assert_false(ggml_backend_buft_is_host(buft)); // its addresses are nobody's to read
+    assert_false(ggml_backend_buft_is_host(buft)); // its addresses cannot be dereferenced
     assert_true(ggml_backend_dev_supports_buft(dev, buft));
     assert_false(ggml_backend_dev_supports_buft(dev, ggml_backend_cpu_buffer_type()));
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
@@ -36,7 +36,7 @@ static void device_says_what_it_is(void **state) {
     assert_null(ggml_backend_meta_simple_backend(backend, 2));
     ggml_backend_free(backend);
     assert_null(ggml_backend_meta_device(NULL, 2, NULL, NULL));
-    assert_null(ggml_backend_meta_device(&dev, 1, NULL, NULL)); // of itself
+    assert_null(ggml_backend_meta_device(&dev, 1, NULL, NULL)); // a composite device of composite devices
     assert_string_equal(ggml_backend_meta_split_axis_name(GGML_BACKEND_SPLIT_AXIS_PARTIAL), "PARTIAL");
     assert_string_equal(ggml_backend_meta_split_axis_name(GGML_BACKEND_SPLIT_AXIS_2), "2");
 }
@@ -62,7 +62,7 @@ static void check_range(struct ggml_tensor *t, struct check_rng *rng, uint8_t *w
     free(bytes);
 }
 
-// Whatever the split: what was written is read, whole and in any range.
+// For every split, the bytes that were written are read back, completely and in any range.
 static void bytes_are_scattered_and_gathered(void **state) {
     (void) state;
     static struct meta_split m[60];
@@ -98,7 +98,7 @@ static struct ggml_backend_meta_split_state wrong_state(const struct ggml_tensor
     const int which = *(int *) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_0, .n_segments = 1, .nr = {1}};
     s.ne[0] = which == 0 ? t->ne[0] : 16;
-    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16; // one too many; half a block
+    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16; // one element too many; half a block
     s.n_segments = which == 2 ? 17 : 1;
     s.axis = which == 3 ? GGML_BACKEND_SPLIT_AXIS_NONE : s.axis;
     return s;
@@ -119,9 +119,9 @@ static void wrong_splits_are_refused(void **state) {
     }
 }
 
-// ---- a layer ----
+// ---- one layer ----
 
-// GGML_STATUS_SUCCESS and the result, n_times. Everything is taken and given back.
+// Computes the layer n_times. Returns GGML_STATUS_SUCCESS and the result. Everything is freed.
 static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *out, struct berth_meta_stats *stats) {
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     struct layer l = layer_new(layer_dims_usual);
@@ -149,7 +149,7 @@ static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *ou
     return status;
 }
 
-static void layer_comes_again(void **state) {
+static void layer_is_repeated(void **state) {
     (void) state;
     static int n_parts[] = {2, 3, 4};
     ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu(), layer_cpu(), layer_cpu()};
@@ -166,13 +166,13 @@ static void layer_comes_again(void **state) {
         }
         assert_int_equal(stats.n_graphs, 3);
         assert_int_equal(stats.n_built, 1);
-        assert_int_equal(stats.n_sums, 3 * 2); // attention and feed-forward, nothing else
+        assert_int_equal(stats.n_sums, 3 * 2); // attention and feed-forward only
         assert_int_equal(stats.n_whole, 0);
         assert_int_equal(stats.move_bytes, 0);
     }
 }
 
-// Every allocation fails once: an error, nothing left behind.
+// Every allocation fails once: the call fails, and nothing leaks.
 static void allocations_fail(void **state) {
     (void) state;
     static int n = 2;
@@ -197,11 +197,11 @@ static void allocations_fail(void **state) {
         }
         n_failed += status != GGML_STATUS_SUCCESS;
     }
-    printf("%lld of %lld allocations matter\n", (long long) n_failed, (long long) n_all);
+    printf("%lld of %lld failing allocations caused an error\n", (long long) n_failed, (long long) n_all);
     assert_true(n_failed > n_all / 2);
 }
 
-// ---- sums by the parts' own functions ----
+// ---- sums by functions of the devices' registry ----
 
 static struct {
     int n_init, n_free, n_sums;
@@ -254,7 +254,7 @@ static void parts_sum_by_themselves(void **state) {
     for (int i = 0; i < 2; i++) {
         comm.refuses = i == 1;
         assert_int_equal(layer_run(dev, 1, is, NULL), GGML_STATUS_SUCCESS);
-        assert_memory_equal(is, want, sizeof want); // of two numbers there is one sum
+        assert_memory_equal(is, want, sizeof want); // the sum of two numbers does not depend on their order
         assert_int_equal(comm.n_sums, 2);
         assert_int_equal(comm.n_init, i + 1);
         assert_int_equal(comm.n_free, i + 1);
@@ -267,7 +267,7 @@ int main(void) {
         cmocka_unit_test(device_says_what_it_is),
         cmocka_unit_test(bytes_are_scattered_and_gathered),
         cmocka_unit_test(wrong_splits_are_refused),
-        cmocka_unit_test(layer_comes_again),
+        cmocka_unit_test(layer_is_repeated),
         cmocka_unit_test(allocations_fail),
         cmocka_unit_test(parts_sum_by_themselves),
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_meta_memory.c: memory of graphs on a device made of several: each device has what a plan of its part alone takes, graphs
-// that take turns keep their places, and memory that was planned for another split grows.
+// test_meta_memory.c: memory of graphs on a composite device: each device has as much as a plan of its part requires, alternating
+// graphs keep their addresses, and memory that was planned for another split grows.
 
 #include "berth-alloc.h"
 #include "berth-meta.h"
@@ -12,7 +12,7 @@ static int64_t share(int64_t units, int n, int j) {
     return units * (j + 1) / n - units * j / n;
 }
 
-// What the layer takes on a device that has so many heads and rows.
+// Returns the bytes that the layer takes on a device with the given heads and rows.
 static size_t bytes_alone(struct layer_dims dims) {
     size_t size = 0;
     struct layer l = layer_new(dims);
@@ -49,7 +49,7 @@ static void each_part_is_as_planned_alone(void **state) {
                 const struct layer_dims part = {share(dims[d].kv, n, j), share(dims[d].ff / LAYER_FF_UNIT, n, j) * LAYER_FF_UNIT};
                 const size_t is = berth_meta_buffer_size(l.out->buffer, (size_t) j), want = bytes_alone(part);
                 if (is != want) {
-                    fail_msg("part %d of %d: %zu bytes, %zu alone", j, n, is, want);
+                    fail_msg("device %d of %d: %zu bytes, a plan of its part alone has %zu", j, n, is, want);
                 }
                 sum += is;
             }
@@ -62,14 +62,14 @@ static void each_part_is_as_planned_alone(void **state) {
     }
 }
 
-// ---- layers of one shape, split in one way or another ----
+// ---- layers of one shape with different splits ----
 
-static bool is_full_match;
+static bool is_mirrored;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
     static const struct ggml_backend_meta_split_state whole = {
         .axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
-    return is_full_match ? whole : layer_state(t, user);
+    return is_mirrored ? whole : layer_state(t, user);
 }
 
 struct placed {
@@ -101,7 +101,7 @@ static void is_near(const float *a, const float *b) {
     }
 }
 
-// All that lies in the memory of the graph, places that have grown too.
+// Checks that all memory of the graph is cleared, including slots that have grown.
 static void is_cleared(struct placed *p) {
     static char bytes[1 << 20];
     ggml_backend_buffer_clear(p->l.out->buffer, 0);
@@ -119,7 +119,8 @@ static void is_cleared(struct placed *p) {
     }
 }
 
-// The allocator knows the second graph: its tensors are as large. On each device they are larger, since nothing is split.
+// The allocator recognises the second graph, because its tensors have the same sizes. On each device they are larger, since nothing
+// is split.
 static void memory_of_another_split_grows(void **state) {
     (void) state;
     static int n = 2;
@@ -128,9 +129,9 @@ static void memory_of_another_split_grows(void **state) {
     ggml_backend_dev_t dev = device(&n, state_of);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
-    is_full_match = false;
+    is_mirrored = false;
     struct placed a = placed_new(buft);
-    is_full_match = true;
+    is_mirrored = true;
     struct placed b = placed_new(buft);
     ggml_gallocr_t galloc = ggml_gallocr_new(buft);
     assert_true(ggml_gallocr_alloc_graph(galloc, a.l.graph));
@@ -152,7 +153,7 @@ static void memory_of_another_split_grows(void **state) {
     placed_free(&b);
 }
 
-// Two graphs that take turns: results of the one are there until the other is computed, and both are found again.
+// Two alternating graphs: the results of one are valid until the other is computed, and both are cache hits.
 static void graphs_take_turns(void **state) {
     (void) state;
     static int n = 3;
@@ -182,9 +183,9 @@ static void graphs_take_turns(void **state) {
     ggml_free(ctx);
 }
 
-// ---- more graphs than an allocator keeps plans ----
+// ---- more graphs than the allocator keeps plans ----
 
-// As many products of x as its number says, one behind the other: no two have one plan.
+// A chain of `length` products of x. No two chains have the same plan.
 struct chain {
     struct ggml_context *ctx;
     struct ggml_tensor *out;
@@ -209,8 +210,8 @@ static void chain_run(ggml_backend_t backend, struct chain *c, float *out) {
     ggml_backend_tensor_get(c->out, out, 0, OUT * sizeof *out);
 }
 
-// Placed one after the other and then computed in turns, without being placed again or with it; of very many the first are told
-// to be placed again.
+// The graphs are placed one after the other and then computed alternately, with or without a new allocation. If there are too many,
+// computing the first ones fails and asks for a new allocation.
 static void many_graphs_take_turns(void **state) {
     (void) state;
     enum { N = 90, N_TURNS = 20 };
@@ -258,9 +259,9 @@ static void many_graphs_take_turns(void **state) {
     placed_free(&a);
 }
 
-// ---- memory that was made smaller ----
+// ---- memory that shrank ----
 
-// All rows to the device that the name ends with.
+// Gives all rows to the device whose index ends the name.
 static struct ggml_backend_meta_split_state all_to_one(const struct ggml_tensor *t, void *user) {
     (void) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
@@ -277,7 +278,8 @@ static struct ggml_cgraph *product(struct ggml_context *ctx, struct ggml_tensor 
     return graph;
 }
 
-// A graph of the second device alone takes the first one's memory away: what lay there says so, and can be placed again.
+// A graph on the second device alone frees the memory of the first device. Computing a graph that was there reports it, and the
+// graph can be allocated again.
 static void smaller_memory_is_told(void **state) {
     (void) state;
     static int n = 2;
@@ -312,7 +314,7 @@ static void smaller_memory_is_told(void **state) {
     ggml_free(fixed);
 }
 
-// What a scheduler computes: an input that is set for each step, and products with weights that are split.
+// A graph of a scheduler: an input that is set for each step, and products with split weights.
 struct step {
     struct ggml_context *ctx;
     struct ggml_tensor *in, *out;
@@ -330,7 +332,7 @@ static struct step step_new(const struct layer *l, int64_t n_tokens) {
     return s;
 }
 
-// The first result, which is as many times as large as the input's values are.
+// Returns the first element of the result, which is proportional to the input's values.
 static float step_run(ggml_backend_sched_t sched, struct step *s, float value) {
     float in[OUT], out = 0;
     for (int i = 0; i < OUT; i++) {
@@ -344,7 +346,7 @@ static float step_run(ggml_backend_sched_t sched, struct step *s, float value) {
     return out;
 }
 
-// Nobody reserved: a graph that comes again after another one has its inputs where it is computed.
+// Nothing was reserved: a repeated graph after another one has its inputs at the addresses where it is computed.
 static void graphs_of_a_scheduler_take_turns(void **state) {
     (void) state;
     static int n = 2;

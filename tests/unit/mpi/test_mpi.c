@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_mpi.c: ranks as threads of this process: messages, sums, a program with two workers, what workers refuse, and each
-// allocation failing. What MPI itself does is tests/mpi's.
+// test_mpi.c: ranks as threads of this process: messages, sums, a program with two workers, commands that workers reject, and each
+// allocation failing. tests/mpi tests MPI itself.
 
 #include "mpi/remote.h"
 #include "mpi/worker.h"
@@ -25,7 +25,7 @@ struct rank {
 // ---- a device that hangs ----
 
 static atomic_bool hangs;
-static bool with_hanging; // it is what workers have
+static bool with_hanging; // the workers use it
 static struct ggml_backend_device hanging;
 
 static enum ggml_status hanging_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
@@ -90,7 +90,7 @@ static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mp
             assert_int_equal(pthread_create(&threads[i], NULL, rank_thread, &ranks[i]), 0);
         }
     }
-    rank_thread(&ranks[0]); // here, where asserts may fail
+    rank_thread(&ranks[0]); // in this thread, in which asserts may fail
     for (int i = 0; i < n; i++) {
         if (i > 0) {
             pthread_join(threads[i], NULL);
@@ -100,9 +100,9 @@ static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mp
     mpi_loop_free(loop);
 }
 
-// ---- the last word ----
+// ---- MPI_BYE ----
 
-// What MPI has not delivered when a rank leaves keeps it from ending in order: nothing follows a good-bye.
+// Messages that MPI has not delivered when a rank leaves prevent an orderly end, so nothing is sent after MPI_BYE.
 static void test_nothing_follows_a_bye(void **state) {
     (void) state;
     static const uint32_t kinds[] = {MPI_ALIVE, MPI_BYE};
@@ -130,11 +130,11 @@ static void test_nothing_follows_a_bye(void **state) {
     mpi_loop_free(loop);
 }
 
-// ---- mail that nobody takes ----
+// ---- messages that no thread requests ----
 
 static const struct mpi_head part = {.kind = MPI_PART}, answer = {.kind = MPI_ANSWER, .id = 1};
 
-// A message of so many bytes, which are not looked at.
+// Sends a message of `size` bytes with undefined content.
 static void message_send(struct mpi_transport *from, const struct mpi_head *head, size_t size) {
     char *bytes = shim_malloc(size);
     assert_non_null(bytes);
@@ -142,7 +142,8 @@ static void message_send(struct mpi_transport *from, const struct mpi_head *head
     assert_true(from->send(from, 0, bytes, size));
 }
 
-// A mail of rank 0 with as much in it as it takes in of itself, and one message more on its way. Both ranks are here.
+// Fills the queue of rank 0 up to the limit without a waiting thread; one more message is on its way. Both ranks are in this
+// process.
 static void queue_fill(struct mpi_loop *loop, struct mpi_transport *other, struct mpi_queue *queue) {
     struct mpi_transport mine;
     check_quiet();
@@ -155,7 +156,7 @@ static void queue_fill(struct mpi_loop *loop, struct mpi_transport *other, struc
         message_send(other, &part, MPI_PIECE);
     }
     mpi_queue_progress(queue);
-    alarm(60); // where waiting has no end
+    alarm(60); // ends a wait that would not end
 }
 
 static void queue_end(struct mpi_loop *loop, struct mpi_queue *queue) {
@@ -165,15 +166,15 @@ static void queue_end(struct mpi_loop *loop, struct mpi_queue *queue) {
     unsetenv("BERTH_MPI_STALL");
 }
 
-static void tend_for(struct mpi_queue *queue, int64_t time) {
+static void progress_for(struct mpi_queue *queue, int64_t time) {
     for (const int64_t end = mpi_now() + time; mpi_now() < end;) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         mpi_queue_progress(queue);
     }
 }
 
-// What nobody wants stays where it is, and who may have said something behind it is not silent; what somebody waits for is found
-// there.
+// Unrequested messages stay in the transport. A rank with messages there does not count as silent, and a waiting thread finds its
+// message after them.
 static void test_silence_before_messages_is_excused(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
@@ -181,7 +182,7 @@ static void test_silence_before_messages_is_excused(void **state) {
     struct mpi_queue queue;
     queue_fill(loop, &other, &queue);
     message_send(&other, &answer, sizeof answer);
-    tend_for(&queue, 5 * MPI_SECOND / 2);
+    progress_for(&queue, 5 * MPI_SECOND / 2);
     assert_true(queue.kept_size < 9 * MPI_PIECE);
     assert_false(mpi_queue_is_lost(&queue, 1));
     struct mpi_queue_item *item = mpi_queue_take(&queue, 1, MPI_ANSWER, 1);
@@ -195,10 +196,10 @@ struct tending {
     atomic_bool stop;
 };
 
-static void *tend_thread(void *arg) {
+static void *progress_thread(void *arg) {
     struct tending *t = arg;
     while (!atomic_load(&t->stop)) {
-        tend_for(t->queue, MPI_SECOND / 100);
+        progress_for(t->queue, MPI_SECOND / 100);
     }
     return NULL;
 }
@@ -207,7 +208,7 @@ static void lost_within(struct mpi_queue *queue, int64_t time, const char *text)
     struct tending tending = {.queue = queue};
     pthread_t thread;
     const int64_t start = mpi_now();
-    assert_int_equal(pthread_create(&thread, NULL, tend_thread, &tending), 0);
+    assert_int_equal(pthread_create(&thread, NULL, progress_thread, &tending), 0);
     assert_null(mpi_queue_take(queue, 1, MPI_ANSWER, 1));
     assert_true(mpi_now() - start < time);
     atomic_store(&tending.stop, true);
@@ -217,19 +218,19 @@ static void lost_within(struct mpi_queue *queue, int64_t time, const char *text)
     }
 }
 
-// One that freezes after it has sent much is found out by whoever waits for it.
+// A rank that freezes after it has sent much is detected by a thread that waits for it.
 static void test_silence_after_messages_is_found(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport other;
     struct mpi_queue queue;
     queue_fill(loop, &other, &queue);
-    tend_for(&queue, 3 * MPI_SECOND / 2);
+    progress_for(&queue, 3 * MPI_SECOND / 2);
     lost_within(&queue, 5 * MPI_SECOND, "it has sent nothing for");
     queue_end(loop, &queue);
 }
 
-// More than is kept even for who waits: it ends, and says what is in the way.
+// More messages than the queue keeps even for a waiting thread: the wait ends, and the error names the cause.
 static void test_full_queue_ends(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
@@ -242,7 +243,7 @@ static void test_full_queue_ends(void **state) {
     queue_end(loop, &queue);
 }
 
-// Who was waited for in vain is lost; others are not, and can be sent to at once.
+// Only the rank for which a thread waited is lost. Messages to others can be sent at once.
 static void test_full_queue_spares_others(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(3);
@@ -255,8 +256,8 @@ static void test_full_queue_spares_others(void **state) {
     queue_end(loop, &queue);
 }
 
-// A message that there is no memory for, of the transport or of the mail: who sent it is lost at once, since what comes behind
-// would be taken for it.
+// A message for which the transport or the queue has no memory: its sender is lost at once, because later messages would be taken
+// for it.
 static void gap_found(bool is_transport, const char *why, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine, other;
@@ -297,8 +298,8 @@ static bool refuse(struct mpi_transport *t, int to, void *bytes, size_t size) {
     return false;
 }
 
-// A transport that fails is not short of memory: who cannot be sent to is lost.
-static void test_refused_is_told(void **state) {
+// A transport failure is not an out-of-memory error: the rank that cannot be reached is lost.
+static void test_send_failure_is_reported(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine;
@@ -325,13 +326,13 @@ static bool receive_held(struct mpi_transport *t, struct mpi_message *out) {
     return false;
 }
 
-static void *tend_once(void *queue) {
+static void *progress_once(void *queue) {
     mpi_queue_progress(queue);
     return NULL;
 }
 
-// A thread that the transport does not let go keeps nobody else: all that need another rank are told.
-static void test_held_is_found(void **state) {
+// A thread that the transport blocks does not block others: every call that needs another rank fails.
+static void test_blocked_thread_is_detected(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine;
@@ -343,8 +344,8 @@ static void test_held_is_found(void **state) {
     mine.receive = receive_held;
     atomic_store(&is_held, true);
     assert_true(mpi_queue_init(&queue, &mine));
-    alarm(60); // where waiting has no end
-    assert_int_equal(pthread_create(&thread, NULL, tend_once, &queue), 0);
+    alarm(60); // ends a wait that would not end
+    assert_int_equal(pthread_create(&thread, NULL, progress_once, &queue), 0);
     while (!atomic_load(&is_in)) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -362,8 +363,8 @@ static void test_held_is_found(void **state) {
     queue_end(loop, &queue);
 }
 
-// Rank 1 joins, sends much, and then its last word or nothing.
-static bool parts_beside(bool has_bye) {
+// Rank 1 joins, sends much, and then sends MPI_BYE or nothing.
+static bool leaves_after_messages(bool has_bye) {
     static const struct mpi_head head = {.kind = MPI_HELLO}, bye = {.kind = MPI_BYE};
     const struct mpi_hello hello = {
         .magic = MPI_MAGIC, .version = MPI_WIRE_VERSION, .release = BERTH_VERSION, .host = "elsewhere"};
@@ -400,8 +401,8 @@ static bool parts_beside(bool has_bye) {
 
 static void test_parting_ends_after_messages(void **state) {
     (void) state;
-    assert_true(parts_beside(true));
-    assert_false(parts_beside(false));
+    assert_true(leaves_after_messages(true));
+    assert_false(leaves_after_messages(false));
 }
 
 // ---- sums ----
@@ -431,7 +432,7 @@ static void test_sums(void **state) {
     }
 }
 
-// A member that cannot take part is lists: the others do not wait for it.
+// A member that cannot take part informs the others, which do not wait for it.
 static void sums_without_one(struct mpi_world *w) {
     static const size_t sizes[] = {100, 100000};
     struct mpi_group *g = &w->programs;
@@ -488,7 +489,7 @@ static struct ggml_context *arena(void) {
     return ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
 }
 
-// Set, get, clear, copies on one rank and from rank to rank; more than a piece.
+// Set, get, clear, copies on one rank and between ranks; more than one piece.
 static void bytes(struct mpi_world *w) {
     enum { N = 700001 };
     struct devices d = devices_open(w);
@@ -509,13 +510,13 @@ static void bytes(struct mpi_world *w) {
         ggml_backend_buffer_clear(buffers[i], 0);
     }
     ggml_backend_tensor_set(t[0], in, 0, N * sizeof *in);
-    ggml_backend_tensor_copy(t[0], t[1]); // from rank to rank
+    ggml_backend_tensor_copy(t[0], t[1]); // between ranks
     ggml_backend_tensor_get(t[1], out, 0, N * sizeof *out);
     assert_memory_equal(in, out, N * sizeof *in);
     ggml_backend_tensor_memset(t[1], 0, 40, 8);
     ggml_backend_tensor_get(t[1], out, 0, 64);
     assert_true(out[9] == 9 && out[10] == 0 && out[11] == 0 && out[12] == 12);
-    assert_null(ggml_backend_buft_alloc_buffer(&d.list[0].buft, (size_t) 64 << 20)); // past its limit
+    assert_null(ggml_backend_buft_alloc_buffer(&d.list[0].buft, (size_t) 64 << 20)); // more than its limit
     for (int i = 0; i < 2; i++) {
         ggml_backend_buffer_free(buffers[i]);
         ggml_free(ctx[i]);
@@ -605,7 +606,7 @@ static void *makes_and_frees(void *arg) {
     return NULL;
 }
 
-// A buffer that one thread frees takes the rank's graphs with it, but no step of another thread's.
+// Freeing a buffer in one thread drops the rank's graphs, but does not disturb a step of another thread.
 static void threads_apart(struct mpi_world *w) {
     enum { N = 64 };
     struct devices d = devices_open(w);
@@ -641,9 +642,9 @@ static void test_threads_apart(void **state) {
     ranks_run(2, 1, 0, threads_apart);
 }
 
-// ---- a share of every tensor to each rank ----
+// ---- a part of every tensor on each rank ----
 
-enum { WIDTH = 48, INNER = 96, N_LAYERS = 40 }; // two graphs a layer and rank: more than a handful is known
+enum { WIDTH = 48, INNER = 96, N_LAYERS = 40 }; // two graphs per layer and rank: many cached graphs
 
 static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
     const int n = *(int *) user, axis = t->name[0] == 'u' ? 1 : 0;
@@ -705,7 +706,8 @@ static void net_free(struct net *net) {
     ggml_free(net->weights);
 }
 
-// This rank's CPU and those of the workers as one device: the sums of one, and after the first step no graph is sent.
+// The CPUs of this rank and of the workers form a composite device. The sums equal those of one device, and after the first step no
+// graph is sent.
 static void shares(struct mpi_world *w) {
     static int n_shares;
     struct devices d = devices_open(w);
@@ -747,7 +749,7 @@ static void test_shares(void **state) {
     }
 }
 
-// Groups are as many as are asked for; two devices of one rank, or none of another, are no group.
+// The number of groups is not limited. Two devices of one rank, or only devices of this rank, cannot form a group.
 static void groups(struct mpi_world *w) {
     enum { N = 200 };
     struct devices d = devices_open(w);
@@ -776,9 +778,9 @@ static void test_groups(void **state) {
     ranks_run(2, 1, 0, groups);
 }
 
-// ---- what workers refuse ----
+// ---- commands that workers reject ----
 
-// A failure at the worker is told by the next sync, with its rank; afterwards all goes on.
+// A failure at the worker is reported by the next sync, with its rank. Afterwards everything works.
 static void refused(struct devices *d, uint32_t kind, uint32_t id, uint64_t a, uint64_t b, uint64_t c, const void *body,
     size_t size, const char *text) {
     struct mpi_remote *r = d->list[0].remote;
@@ -837,8 +839,8 @@ static void graphs_refused(struct devices *d) {
     refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot create graph");
 }
 
-// One source and what is made of it, in a buffer of 4,096 bytes.
-struct lie {
+// One source and its result in a buffer of 4,096 bytes.
+struct placement {
     uint32_t op;
     struct {
         int64_t ne[3];
@@ -846,45 +848,45 @@ struct lie {
     } src, node;
 };
 
-static void lie_write(const struct lie *lie, struct mpi_wire_tensor *g) {
+static void placement_write(const struct placement *placement, struct mpi_wire_tensor *g) {
     g[0] = wire(GGML_OP_NONE, 1, 1);
-    g[1] = wire((enum ggml_op) lie->op, 1, 1);
+    g[1] = wire((enum ggml_op) placement->op, 1, 1);
     for (int i = 0; i < 2; i++) {
-        g[i].offset = i == 0 ? lie->src.offset : lie->node.offset;
-        memcpy(g[i].ne, i == 0 ? lie->src.ne : lie->node.ne, sizeof lie->src.ne);
-        memcpy(g[i].nb, i == 0 ? lie->src.nb : lie->node.nb, sizeof lie->src.nb);
+        g[i].offset = i == 0 ? placement->src.offset : placement->node.offset;
+        memcpy(g[i].ne, i == 0 ? placement->src.ne : placement->node.ne, sizeof placement->src.ne);
+        memcpy(g[i].nb, i == 0 ? placement->src.nb : placement->node.nb, sizeof placement->src.nb);
         g[i].nb[3] = g[i].nb[2] * (uint64_t) g[i].ne[2];
     }
     g[1].is_node = 1;
     g[1].src[0] = 1;
 }
 
-// A source may lie beside what is made of it, or be the same elements.
-static void lies_taken(struct devices *d) {
-    static const struct lie lies[] = {
-        // columns of one matrix, before and behind
+// A source may be interleaved with its result, or have the same elements.
+static void placements_accepted(struct devices *d) {
+    static const struct placement placements[] = {
+        // Columns of one matrix, before and after.
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 32, 256}, 16}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 16}, {{4, 8, 1}, {4, 32, 256}, 0}},
-        // heads of tokens, [4 numbers, 4 heads, 8 tokens]: two and two, turned so that the tokens come first, and one and three
+        // Heads of tokens, [4 elements, 4 heads, 8 tokens]: two and two, permuted so that the tokens come first, and one and three.
         {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 32}},
         {GGML_OP_SQR, {{4, 2, 8}, {4, 16, 64}, 32}, {{4, 2, 8}, {4, 16, 64}, 0}},
         {GGML_OP_REPEAT, {{4, 8, 1}, {4, 64, 16}, 48}, {{4, 8, 3}, {4, 64, 16}, 0}},
-        // the last head of a token and the first of the next
+        // The last head of a token and the first of the next.
         {GGML_OP_SQR, {{4, 7, 1}, {4, 64, 448}, 48}, {{4, 7, 1}, {4, 64, 448}, 64}},
-        // halves of each head
+        // The two parts of each head.
         {GGML_OP_SQR, {{2, 4, 8}, {4, 16, 64}, 0}, {{2, 4, 8}, {4, 16, 64}, 8}},
-        // every second number
+        // Every second element.
         {GGML_OP_SQR, {{8, 4, 1}, {8, 64, 256}, 0}, {{8, 4, 1}, {8, 64, 256}, 4}},
-        // in place, whatever the strides of one row say; one behind the other
+        // In place, whatever the stride of a single row is; one after the other.
         {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 64}, {{8, 8, 1}, {4, 32, 256}, 64}},
         {GGML_OP_SQR, {{8, 1, 1}, {4, 400, 400}, 64}, {{8, 1, 1}, {4, 32, 32}, 64}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 64}, {{4, 8, 1}, {4, 32, 256}, 64}},
         {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 0}, {{8, 8, 1}, {4, 32, 256}, 256}},
     };
     struct mpi_remote *r = d->list[0].remote;
-    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+    for (size_t i = 0; i < sizeof placements / sizeof placements[0]; i++) {
         struct mpi_wire_tensor g[2];
-        lie_write(&lies[i], g);
+        placement_write(&placements[i], g);
         assert_int_equal(mpi_remote_send(r, &(struct mpi_head){.kind = MPI_GRAPH, .id = 0}, g, sizeof g), GGML_STATUS_SUCCESS);
         assert_int_equal(mpi_remote_send(r, &(struct mpi_head){.kind = MPI_RUN, .id = 0}, NULL, 0), GGML_STATUS_SUCCESS);
         mpi_remote_sync(r);
@@ -894,23 +896,23 @@ static void lies_taken(struct devices *d) {
     }
 }
 
-static void lies_refused(struct devices *d) {
-    static const struct lie lies[] = {
+static void placements_rejected(struct devices *d) {
+    static const struct placement placements[] = {
         {GGML_OP_REPEAT, {{8, 1, 1}, {4, 32, 32}, 0}, {{8, 2, 1}, {4, 32, 64}, 4}},
-        // from the same number on: a row and the rows it is made into, turned round, with gaps
+        // The same first element: a row that is repeated, a transposed matrix, and gaps.
         {GGML_OP_REPEAT, {{8, 1, 1}, {4, 32, 32}, 0}, {{8, 2, 1}, {4, 32, 64}, 0}},
         {GGML_OP_SQR, {{8, 8, 1}, {32, 4, 256}, 0}, {{8, 8, 1}, {4, 32, 256}, 0}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 16, 128}, 0}},
-        // columns and heads that share some
+        // Columns and heads that overlap.
         {GGML_OP_SQR, {{5, 8, 1}, {4, 32, 256}, 0}, {{5, 8, 1}, {4, 32, 256}, 16}},
         {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 16}},
-        {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 48}}, // of the next token
-        // steps that are not those of the other
+        {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 48}}, // overlaps the next token
+        // Strides that differ from those of the other tensor.
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 48, 384}, 16}},
     };
-    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+    for (size_t i = 0; i < sizeof placements / sizeof placements[0]; i++) {
         struct mpi_wire_tensor g[2];
-        lie_write(&lies[i], g);
+        placement_write(&placements[i], g);
         refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g, "overlaps other elements of source");
     }
 }
@@ -938,10 +940,10 @@ static void refuses(struct mpi_world *w) {
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "cannot add");
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "cannot add");
     graphs_refused(&d);
-    lies_taken(&d);
-    lies_refused(&d);
+    placements_accepted(&d);
+    placements_rejected(&d);
     float out[4] = {1, 1, 1, 1};
-    mpi_buffer_read(&(struct mpi_place){&d.list[0], 0, 5000}, out, sizeof out); // what cannot be had is 0
+    mpi_buffer_read(&(struct mpi_place){&d.list[0], 0, 5000}, out, sizeof out); // bytes that cannot be read are 0
     assert_true(out[0] == 0 && mpi_remote_report(d.list[0].remote) == GGML_STATUS_FAILED);
     ggml_backend_buffer_free(buffer);
     devices_close(&d);
@@ -952,11 +954,11 @@ static void test_refuses(void **state) {
     ranks_run(2, 1, 0, refuses);
 }
 
-// ---- a copy that is refused ----
+// ---- rejected copies ----
 
 #define COPY_SIZE (2 * MPI_PIECE + 1000)
 
-// Between the workers, of bytes that are all `fill`, by commands that are the same but for the buffer; whether it was done.
+// Copies bytes with value `fill` between the workers; only the buffer number varies. Returns true if the copy succeeded.
 static bool copies(struct devices *d, uint8_t fill, uint32_t to, uint64_t out_size, uint64_t in_size) {
     struct mpi_remote *a = d->list[0].remote, *b = d->list[1].remote;
     const uint32_t rank_a = 1, rank_b = 2;
@@ -972,7 +974,7 @@ static bool copies(struct devices *d, uint8_t fill, uint32_t to, uint64_t out_si
     return mpi_remote_report(b) == GGML_STATUS_SUCCESS;
 }
 
-// What the other sends for a copy that is refused is none of the next copy's.
+// Pieces of a rejected copy must not be received by the next copy.
 static void refuses_copies(struct mpi_world *w) {
     struct devices d = devices_open(w);
     ggml_backend_buffer_t pair[] = {
@@ -985,8 +987,9 @@ static void refuses_copies(struct mpi_world *w) {
         const char *text;
     } cases[] = {
         {9, COPY_SIZE, COPY_SIZE, "there is no buffer 9"}, {0, COPY_SIZE, COPY_SIZE + 1, "which has"},
-        {0, COPY_SIZE, 8, "ended after 525288 bytes"}, {0, COPY_SIZE, MPI_PIECE, "ended after 525288 bytes"}, {0, 2 * MPI_PIECE, COPY_SIZE, "ended after 524288 bytes"},
-        {0, COPY_SIZE + 1, COPY_SIZE, "ended after 0 bytes"}, // none to send
+        {0, COPY_SIZE, 8, "ended after 525288 bytes"}, {0, COPY_SIZE, MPI_PIECE, "ended after 525288 bytes"},
+        {0, 2 * MPI_PIECE, COPY_SIZE, "ended after 524288 bytes"},
+        {0, COPY_SIZE + 1, COPY_SIZE, "ended after 0 bytes"}, // nothing is sent
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_false(copies(&d, 1, cases[i].to, cases[i].out_size, cases[i].in_size));
@@ -1007,9 +1010,9 @@ static void test_refuses_copies(void **state) {
     ranks_run(3, 1, 0, refuses_copies);
 }
 
-// ---- a worker that goes ----
+// ---- lost workers ----
 
-// Every call returns, computing says FAILED, all can be freed.
+// Every call returns, compute fails, and everything can be freed.
 static void is_lost(struct mpi_world *w) {
     struct devices d = devices_open(w);
     ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
@@ -1040,7 +1043,7 @@ static void is_lost(struct mpi_world *w) {
     ggml_backend_free(backend);
     ggml_free(ctx);
     devices_close(&d);
-    // The worker lives, and is to end: it hears of it as if it had not been lost.
+    // The worker is still alive and must end: it is treated as not lost again.
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[1].is_lost = false;
     pthread_mutex_unlock(&w->queue.lock);
@@ -1051,7 +1054,7 @@ static void test_is_lost(void **state) {
     ranks_run(2, 1, 0, is_lost);
 }
 
-// Rank 1 goes on now, and is to end.
+// Rank 1 continues now and must end.
 static void let_go_on(struct mpi_world *w) {
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[1].is_lost = false;
@@ -1059,7 +1062,7 @@ static void let_go_on(struct mpi_world *w) {
     pthread_mutex_unlock(&w->queue.lock);
 }
 
-// It gives signs of life all the while, but nothing is done.
+// The worker sends keep-alive messages, but does no steps.
 static void is_stuck(struct mpi_world *w) {
     struct devices d = devices_open(w);
     ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
@@ -1069,7 +1072,7 @@ static void is_stuck(struct mpi_world *w) {
     ggml_build_forward_expand(graph, ggml_sqr(ctx, x));
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d.list[0].buft);
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-    nanosleep(&(struct timespec){.tv_sec = 2}, NULL); // who only waits for commands is not stuck
+    nanosleep(&(struct timespec){.tv_sec = 2}, NULL); // a worker that waits for commands is not stuck
     assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
     atomic_store(&hangs, true);
     const int64_t start = mpi_now();
@@ -1097,7 +1100,7 @@ static void test_is_stuck(void **state) {
     with_hanging = false;
 }
 
-// A worker that hangs before it takes its first command is found out as well.
+// A worker that hangs before it receives its first command is detected too.
 static ggml_backend_t hanging_init_at_all(ggml_backend_dev_t dev, const char *params) {
     (void) hanging_compute(NULL, NULL);
     return hanging_init(dev, params);
@@ -1105,7 +1108,7 @@ static ggml_backend_t hanging_init_at_all(ggml_backend_dev_t dev, const char *pa
 
 static void is_stuck_early(struct mpi_world *w) {
     const int64_t start = mpi_now();
-    alarm(60); // where waiting has no end
+    alarm(60); // ends a wait that would not end
     assert_null(mpi_queue_take(&w->queue, 1, MPI_ANSWER, 1));
     alarm(0);
     assert_true(mpi_now() - start < 6 * MPI_SECOND);
@@ -1126,7 +1129,7 @@ static void test_is_stuck_early(void **state) {
     with_hanging = false;
 }
 
-// ---- ranks of another kind ----
+// ---- ranks with an invalid hello message ----
 
 static char warned[512];
 
@@ -1137,8 +1140,8 @@ static void log_warning(enum ggml_log_level level, const char *text, void *user)
     }
 }
 
-// Rank 1 is nothing but this hello.
-static void joins_beside(const void *hello, size_t size, const char *text) {
+// Rank 1 only sends this hello message.
+static void joins_with_hello(const void *hello, size_t size, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport here, there;
     struct mpi_world w;
@@ -1152,7 +1155,7 @@ static void joins_beside(const void *hello, size_t size, const char *text) {
     memcpy(bytes + sizeof head, hello, size);
     assert_true(there.send(&there, 0, bytes, sizeof head + size));
     assert_true(mpi_world_init(&w, &here, false, NULL, 0));
-    assert_string_equal(warned, ""); // whoever joins says it, when no lock is held
+    assert_string_equal(warned, ""); // the caller reports it after it has released all locks
     mpi_world_report_left_out(&w);
     check_quiet();
     assert_true(strstr(warned, "rank 1 on") != NULL && strstr(warned, text) != NULL);
@@ -1172,7 +1175,7 @@ static void test_others_are_left_out(void **state) {
     const struct mpi_device_info device = {.name = "CPU", .alignment = 3};
     char bytes[sizeof hello + sizeof device];
     memcpy(bytes + sizeof hello, &device, sizeof device);
-#define JOINS(size, text) (memcpy(bytes, &hello, sizeof hello), joins_beside(bytes, size, text))
+#define JOINS(size, text) (memcpy(bytes, &hello, sizeof hello), joins_with_hello(bytes, size, text))
     strcpy(hello.release, BERTH_VERSION);
     JOINS(sizeof bytes, "its list of devices");
     JOINS(sizeof bytes - 1, "lists 1 devices");
@@ -1190,7 +1193,7 @@ static void test_others_are_left_out(void **state) {
     JOINS(sizeof bytes, "is invalid");
 }
 
-// ---- the wire ----
+// ---- cache ----
 
 static void test_cache_is_checked(void **state) {
     (void) state;
@@ -1212,7 +1215,7 @@ static void test_cache_is_checked(void **state) {
     assert_int_equal(system(path), 0);
 }
 
-// ---- memory that runs out ----
+// ---- out of memory ----
 
 static bool place_by_row(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
     const struct ggml_tensor *const *all = user;
@@ -1233,7 +1236,7 @@ static void do_command(struct mpi_worker *w, const struct mpi_head *head, const 
     mpi_worker_do(w, &item);
 }
 
-// A graph from the program's memory to the worker's result, without threads.
+// Sends a graph from the program's memory to a worker and reads the result, without threads.
 static bool graph_through(struct mpi_loop *loop) {
     struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
     struct mpi_queue queue;
@@ -1251,7 +1254,7 @@ static bool graph_through(struct mpi_loop *loop) {
         const struct ggml_tensor *all[] = {x, y};
         const float in[4] = {1, 2, 3, 4};
         float out[4] = {0};
-        x->data = y->data = out; // not NULL is enough
+        x->data = y->data = out; // any address except NULL
         do_command(&w, &(struct mpi_head){.kind = MPI_BUFFER_NEW, .b = 4096}, in, 0);
         do_command(&w, &(struct mpi_head){.kind = MPI_SET}, in, sizeof in);
         y->flags |= GGML_TENSOR_FLAG_COMPUTE;
@@ -1294,8 +1297,8 @@ int main(void) {
         cmocka_unit_test(test_full_queue_ends),
         cmocka_unit_test(test_full_queue_spares_others),
         cmocka_unit_test(test_gap_is_found),
-        cmocka_unit_test(test_refused_is_told),
-        cmocka_unit_test(test_held_is_found),
+        cmocka_unit_test(test_send_failure_is_reported),
+        cmocka_unit_test(test_blocked_thread_is_detected),
         cmocka_unit_test(test_parting_ends_after_messages),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),

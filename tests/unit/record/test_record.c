@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// test_record.c: is this the graph I know? One change at a time, asked of a record of memory and of a whole one; what a match
-// writes into tensors, and takes back when it turns out to be another graph.
+// test_record.c: compares a graph with its record after one change at a time, for a memory record and a full record. It also tests
+// the addresses that a match assigns, and their restoration if the graph differs.
 
 #include "support/check.h"
 
 #include "record/record.h"
 
-struct made {
+struct sample {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
-    struct ggml_tensor *x, *w, *a, *v, *b, *c; // w is listed nowhere; v looks at a
+    struct ggml_tensor *x, *w, *a, *v, *b, *c; // w is not listed; v is a view of a
 };
 
-static struct made made_new(void) {
-    struct made m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
+static struct sample sample_new(void) {
+    struct sample m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     m.graph = ggml_new_graph_custom(m.ctx, 32, false);
     m.x = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
     m.w = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
@@ -33,14 +33,14 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
     return t->buffer != NULL && t->buffer == user;
 }
 
-static struct record recorded(const struct made *m, bool is_full_match, void *ours) {
+static struct record recorded(const struct sample *m, bool is_full_match, void *ours) {
     const struct record_rules rules = {.is_ours = is_ours, .user = ours};
     struct record rec = {.is_full_match = is_full_match, .column_size = 4};
     assert_int_equal(berth_record_build(&rec, m->graph, &rules), GGML_STATUS_SUCCESS);
     return rec;
 }
 
-static enum record_match compared(struct record *rec, const struct made *m, void *ours) {
+static enum record_match compared(struct record *rec, const struct sample *m, void *ours) {
     const struct record_rules rules = {.is_ours = is_ours, .user = ours};
     return berth_record_match(rec, m->graph, &rules, NULL);
 }
@@ -48,7 +48,7 @@ static enum record_match compared(struct record *rec, const struct made *m, void
 static void rows(void **state) {
     (void) state;
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
-        struct made m = made_new();
+        struct sample m = sample_new();
         struct record rec = recorded(&m, is_full_match, NULL);
         assert_int_equal(rec.n_rows, 6);
         assert_ptr_equal(rec.tensors[4], m.x);
@@ -66,7 +66,7 @@ static void rows(void **state) {
     }
 }
 
-// What each change is to a record of memory, and to a whole one.
+// The expected result of each change for a memory record and for a full record.
 enum change { NOTHING, EDGE, OP, FLAG, PARAM, VIEW_OFFS, EXTENT, SOURCE, MEMORY, ORDER, LEAF, N_CHANGES };
 static const struct {
     const char *name;
@@ -85,7 +85,7 @@ static const struct {
     [LEAF] = {"a leaf more", RECORD_DIFFERS, RECORD_DIFFERS},
 };
 
-static void change(struct made *m, enum change what, float *memory) {
+static void change(struct sample *m, enum change what, float *memory) {
     switch (what) {
         case EDGE: m->c->src[1] = m->b; break;
         case OP: m->c->op = GGML_OP_SUB; break;
@@ -108,15 +108,15 @@ static void one_change(void **state) {
     (void) state;
     float memory[32];
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
-        for (int is_fresh = 0; is_fresh < 2; is_fresh++) { // another graph of the same form, or the same one
+        for (int is_fresh = 0; is_fresh < 2; is_fresh++) { // a different graph of the same form, or the same one
             for (enum change what = NOTHING; what < N_CHANGES; what++) {
-                struct made m = made_new(), other = made_new();
+                struct sample m = sample_new(), other = sample_new();
                 struct record rec = recorded(&m, is_full_match, NULL);
-                struct made *seen = is_fresh ? &other : &m;
+                struct sample *seen = is_fresh ? &other : &m;
                 change(seen, what, memory);
                 const enum record_match want = is_full_match ? changes[what].whole : changes[what].memory;
                 if (compared(&rec, seen, NULL) != want) {
-                    fail_msg("%s record, %s graph: %s is not seen rightly", is_full_match ? "whole" : "memory",
+                    fail_msg("%s record, %s graph: wrong result for change %s", is_full_match ? "full" : "memory",
                         is_fresh ? "another" : "the same", changes[what].name);
                 }
                 if (want == RECORD_SAME) {
@@ -130,11 +130,11 @@ static void one_change(void **state) {
     }
 }
 
-// A graph that lists a node twice matches one that does, and is told from one that does not.
+// A graph that lists a node twice matches one that does, and is distinguished from one that does not.
 static void listed_twice(void **state) {
     (void) state;
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
-        struct made once = made_new(), duplicates = made_new(), again = made_new();
+        struct sample once = sample_new(), duplicates = sample_new(), again = sample_new();
         once.graph->nodes[once.graph->n_nodes++] = ggml_dup_tensor(once.ctx, once.x);
         once.graph->nodes[4]->op = GGML_OP_SCALE;
         once.graph->nodes[4]->src[0] = once.x;
@@ -146,7 +146,7 @@ static void listed_twice(void **state) {
         assert_int_equal(of_twice.rows[4].same_as, 0);
         assert_int_equal(compared(&of_twice, &again, NULL), RECORD_SAME);
         assert_int_equal(compared(&of_twice, &once, NULL), RECORD_DIFFERS);
-        assert_int_equal(compared(&of_once, &duplicates, NULL), RECORD_SAME); // row by row it is
+        assert_int_equal(compared(&of_once, &duplicates, NULL), RECORD_SAME); // row by row it is equal
         assert_true(berth_record_has_unknown_duplicates(&of_once));
         assert_int_equal(compared(&of_twice, &duplicates, NULL), RECORD_SAME);
         assert_false(berth_record_has_unknown_duplicates(&of_twice));
@@ -158,21 +158,21 @@ static void listed_twice(void **state) {
     }
 }
 
-static int n_told;
+static int n_init_calls;
 
-static enum ggml_status told(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
+static enum ggml_status count_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
     (void) buffer;
     assert_true(t->view_src == NULL || t->view_src->buffer != NULL);
-    n_told++;
+    n_init_calls++;
     return GGML_STATUS_SUCCESS;
 }
 
 static void placed_on_the_way(void **state) {
     (void) state;
-    for (int kind = 0; kind < 3; kind++) { // of memory, whole, whole with a buffer that wants to be told
-        struct made m = made_new(), other = made_new();
+    for (int kind = 0; kind < 3; kind++) { // memory record; full record; full record with init_tensor
+        struct sample m = sample_new(), other = sample_new();
         char memory[1024];
-        struct ggml_backend_buffer buffer = {.iface = {.init_tensor = kind == 2 ? told : NULL}};
+        struct ggml_backend_buffer buffer = {.iface = {.init_tensor = kind == 2 ? count_init_tensor : NULL}};
         struct record rec = recorded(&m, kind > 0, &buffer);
         struct record_place places[6];
         struct record_undo undo[6];
@@ -181,23 +181,23 @@ static void placed_on_the_way(void **state) {
         }
         struct record_placer placer = {.places = places, .undo = undo, .may_write = true};
         const struct record_rules rules = {.is_ours = is_ours, .user = &buffer};
-        other.c->op = GGML_OP_SUB; // the last node that is looked at
-        n_told = 0;
+        other.c->op = GGML_OP_SUB; // the last compared node
+        n_init_calls = 0;
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_DIFFERS);
         assert_null(other.a->buffer);
         assert_null(other.a->data);
         assert_null(other.v->buffer);
         other.c->op = GGML_OP_MUL;
-        n_told = 0;
+        n_init_calls = 0;
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
         assert_true(placer.is_done && placer.is_moved);
         assert_ptr_equal(other.a->data, memory);
         assert_ptr_equal(other.v->data, memory);
         assert_ptr_equal(other.w->data, memory + 5 * 128);
-        assert_int_equal(n_told, kind == 2 ? 6 : 0);
+        assert_int_equal(n_init_calls, kind == 2 ? 6 : 0);
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
         assert_true(placer.is_done && placer.is_moved == (kind == 0));
-        other.b->data = memory; // elsewhere, in a buffer of ours: the same graph, not in its place
+        other.b->data = memory; // in another buffer of the allocator: the same graph, but not at its address
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
         assert_false(placer.is_done);
         berth_record_fini(&rec);
@@ -224,10 +224,10 @@ static void without_memory(void **state) {
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
         enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
         for (int n = 1; status != GGML_STATUS_SUCCESS; n++) {
-            struct made m = made_new();
+            struct sample m = sample_new();
             const struct record_rules rules = {.is_ours = is_ours};
             struct record rec = {.is_full_match = is_full_match};
-            m.graph->nodes[m.graph->n_nodes++] = m.a; // so that the list of those is made too
+            m.graph->nodes[m.graph->n_nodes++] = m.a; // so that the list of duplicates is allocated too
             berth_alloc_fail_at(n);
             status = berth_record_build(&rec, m.graph, &rules);
             berth_alloc_fail_at(0);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// test_sched.c: where the scheduler puts ops and why, what crosses, and when it plans anew. test_sched_explain.c has what it tells.
+// test_sched.c: on which backend the scheduler places ops and why, which tensors it copies, and when it plans anew.
+// test_sched_explain.c tests its reports.
 
 #include "support/device_net.h"
 
-// ---- where ----
+// ---- placement ----
 
 static void weights_pull_their_ops(void **state) {
     struct net *n = *state;
@@ -48,7 +49,7 @@ static void the_callers_choice_wins(void **state) {
     assert_on(n, b, 0, BERTH_SCHED_EXPANSION);
 }
 
-// r = a + x1, s = norm(r): from there on r and s are needed. One crossing of r is cheaper than any other border.
+// r = a + x1, s = norm(r); later nodes read r and s. Copying r once is cheaper than any other border.
 static void the_border_is_where_fewest_bytes_cross(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *a2 = ggml_mul_mat(n->ctx, n->w[0], a);
@@ -60,7 +61,7 @@ static void the_border_is_where_fewest_bytes_cross(void **state) {
     assert_on(n, u, 1, BERTH_SCHED_EXPANSION);
 }
 
-// What lies on the right counts from its first reader on: with g0 on the left, b would cross, and g0 too.
+// A source of the right device counts from its first reader on: with g0 on the left device, both b and g0 would be copied.
 static void the_border_knows_the_first_reader(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], x), *a = ggml_mul_mat(n->ctx, n->w[0], x);
@@ -71,7 +72,7 @@ static void the_border_knows_the_first_reader(void **state) {
     assert_on(n, g1, 1, BERTH_SCHED_EXPANSION);
 }
 
-// A cache of the second device's: who reads it there spares its crossing.
+// A cache in memory of the second device: a reader there saves its copy.
 static void the_border_counts_memory_that_is_placed(void **state) {
     struct net *n = *state;
     struct ggml_tensor *cache = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 2);
@@ -149,10 +150,10 @@ static void what_nobody_can_run_is_refused(void **state) {
     ggml_backend_sched_free(sched);
 }
 
-// ---- computing ----
+// ---- compute ----
 
-// Nothing but buffer and data: other threads may read the rest, other libraries may use what is free in it.
-static bool is_but_for_memory(const struct ggml_tensor *t, const struct ggml_tensor *before) {
+// Returns true if only buffer and data changed. Other threads may read the other fields, and other libraries may use the free ones.
+static bool differs_only_in_memory(const struct ggml_tensor *t, const struct ggml_tensor *before) {
     struct ggml_tensor now = *t;
     now.buffer = before->buffer;
     now.data = before->data;
@@ -173,20 +174,21 @@ static void the_graph_stays_the_callers(void **state) {
         fill(x, (float) run);
         assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
         assert_true(first_of(b) == 2.0f * (float) (run * run));
-        assert_true(is_but_for_memory(x, &x_before) && is_but_for_memory(a, &a_before) && is_but_for_memory(b, &b_before));
+        assert_true(
+            differs_only_in_memory(x, &x_before) && differs_only_in_memory(a, &a_before) && differs_only_in_memory(b, &b_before));
     }
     struct berth_sched_stats stats;
     berth_sched_get_stats(n->sched, &stats);
     assert_int_equal(stats.n_planned, 1);
     assert_int_equal(stats.n_reused, 3);
     assert_int_equal(stats.n_copies_made, 8);
-    // no alloc in between: the same memory, the same splits
+    // No allocation in between: the same memory and the same splits are used.
     fill(x, 5.0f);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
     assert_true(first_of(b) == 50.0f);
 }
 
-// A copy is as old as its source: who reads after a write gets what was written.
+// A copy has the version of its source: a node that reads after a write gets the new bytes.
 static void copies_are_renewed_after_writes(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *a = ggml_scale(n->ctx, x, 2.0f);
@@ -208,7 +210,7 @@ static void copies_are_renewed_after_writes(void **state) {
     assert_true(first_of(after) == 20.0f);
 }
 
-// Two graphs with equal counts and sizes, one edge moved.
+// Two graphs with equal counts and sizes that differ in one edge.
 static void a_moved_edge_is_another_graph(void **state) {
     struct net *n = *state;
     struct ggml_cgraph *graph[2] = {n->graph, ggml_new_graph(n->ctx)};
@@ -232,7 +234,7 @@ static void a_moved_edge_is_another_graph(void **state) {
             fill(x[g], 1.0f);
             assert_int_equal(ggml_backend_sched_graph_compute(n->sched, graph[g]), GGML_STATUS_SUCCESS);
         } else {
-            for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) { // from the scheduler's hands into the allocator's
+            for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) { // the graph moves from the scheduler to the allocator
                 ggml_graph_node(graph[g], i)->buffer = NULL;
                 ggml_graph_node(graph[g], i)->data = NULL;
             }
@@ -286,7 +288,7 @@ static void nodes_can_be_watched(void **state) {
     assert_int_equal(w.n_seen, 4);
     assert_ptr_equal(w.last, chain[7]);
     assert_true(first_of(t) == 512.0f);
-    w = (struct watch){.stop_after = 2}; // cancels the graph
+    w = (struct watch){.stop_after = 2}; // stops the graph
     fill(x, 2.0f);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
     assert_int_equal(w.n_seen, 2);
@@ -333,7 +335,7 @@ static void larger_graphs_are_planned_anew(void **state) {
 
 // ---- arguments ----
 
-static void null_is_taken(void **state) {
+static void null_is_accepted(void **state) {
     struct net *n = *state;
     assert_null(ggml_backend_sched_new(NULL, NULL, 1, 0, false, false));
     assert_null(ggml_backend_sched_new(n->backends, NULL, 0, 0, false, false));
@@ -354,14 +356,15 @@ static void null_is_taken(void **state) {
     assert_null(ggml_backend_sched_get_buffer_type(n->sched, NULL));
     assert_ptr_equal(ggml_backend_sched_get_buffer_type(n->sched, n->backends[0]), &n->dev[0].buft);
     assert_null(ggml_backend_sched_get_tensor_backend(n->sched, NULL));
-    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS); // empty
-    ggml_build_forward_expand(n->graph, ggml_add(n->ctx, input(n, 1), input(n, 3)));             // poison: shapes do not fit
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS); // an empty graph
+    ggml_build_forward_expand(n->graph, ggml_add(n->ctx, input(n, 1), input(n, 3))); // poison: the shapes do not match
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
 }
 
 // ---- threads ----
 
-// Every second row of the weight, times two: graphs of several threads read the same tensors, one of them a node in each.
+// Every second row of the weight, times two. The graphs of several threads read the same tensors, one of which is a node in each
+// graph.
 static void *compute_alone(void *user) {
     struct ggml_tensor *half = user;
     ggml_backend_t cpu = ggml_backend_cpu_init();
@@ -400,7 +403,7 @@ static void threads_may_share_what_lives_longer(void **state) {
     struct net *n = *state;
     struct ggml_tensor *half = ggml_view_2d(n->weights_ctx, n->w[2], N, N / 2, 2 * n->w[2]->nb[1], 0);
     assert_int_equal(ggml_backend_view_init(half), GGML_STATUS_SUCCESS);
-    ggml_build_forward_expand(n->graph, half); // marks it as a node; from now on graphs only read it
+    ggml_build_forward_expand(n->graph, half); // marks it as a node; the graphs below only read it
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, compute_alone, half), 0);
@@ -470,7 +473,7 @@ int main(void) {
         NET_TEST(a_moved_edge_is_another_graph),
         NET_TEST(nodes_can_be_watched),
         NET_TEST(larger_graphs_are_planned_anew),
-        NET_TEST(null_is_taken),
+        NET_TEST(null_is_accepted),
         NET_TEST(threads_may_share_what_lives_longer),
         cmocka_unit_test(many_backends_and_splits),
     };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// test_sched_alike.c: where ops go among backends that share memory, as a library of matrix products shares the CPU's; whom
-// memory that is placed already leaves to choose from; which weight is followed when its holder cannot run the op.
+// test_sched_alike.c: placement of ops among backends that share memory, as a matrix product library shares the CPU's memory;
+// backends that can be chosen when memory is already placed; the weight that decides if the owner of the largest one cannot run the
+// op.
 
 #include "support/device_net.h"
 
-// The first device works in the CPU's memory.
+// The first device uses the CPU's memory.
 static void share_memory(struct net *n) {
     ggml_backend_buffer_type_t host = ggml_backend_get_default_buffer_type(n->cpu);
     ggml_backend_buffer_type_t bufts[] = {host, &n->dev[1].buft, host};
@@ -20,7 +21,7 @@ static void compute(struct net *n, struct ggml_tensor *x, float value) {
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
 }
 
-// What follows an op that the first cannot run goes back to it: nothing crosses for that.
+// The first device cannot run one op. The op after it is placed on the first device, which needs no copy.
 static void ops_return_to_the_first_of_their_memory(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_tanh;
@@ -35,7 +36,8 @@ static void ops_return_to_the_first_of_their_memory(void **state) {
     assert_int_equal(n->dev[0].n_computes, 1);
 }
 
-// The CPU's weight makes an op the CPU's, and its neighbours follow, up to what the first of the same memory can run.
+// The CPU's weight puts an op on the CPU, and its neighbours follow. Ops that the first backend with the same memory supports are
+// moved to it.
 static void neighbours_return_to_the_first_of_their_memory(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_tanh;
@@ -56,15 +58,15 @@ static void the_caller_s_choice_stays(void **state) {
     assert_on(n, b, 2, BERTH_SCHED_CALLER);
 }
 
-// ---- memory that is there already ----
+// ---- memory that is already placed ----
 
 static bool no_copies(const struct device *dev, const struct ggml_tensor *op) {
     (void) dev;
     return op->op != GGML_OP_CPY;
 }
 
-// Writing into a device's memory is that device's: neither the caller nor a lack of support makes it another's.
-static void only_its_holder_writes_into_memory(void **state) {
+// Only the owner of the memory writes into it: neither the caller's choice nor missing support changes that.
+static void only_its_owner_writes_into_memory(void **state) {
     struct net *n = *state;
     struct ggml_tensor *copy = named(ggml_cpy(n->ctx, input(n, N), n->w[0]), "copy");
     ggml_build_forward_expand(n->graph, copy);
@@ -88,7 +90,8 @@ static bool no_sums(const struct device *dev, const struct ggml_tensor *op) {
     return op->op != GGML_OP_ADD;
 }
 
-// The largest weight's holder cannot add: the other's does; if neither can, the CPU, and it says who was asked.
+// The owner of the largest weight cannot add: the owner of the other weight does. If neither can, the CPU does, and the refusing
+// backend is reported.
 static void the_next_weight_is_followed(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_sums;
@@ -107,7 +110,7 @@ int main(void) {
         NET_TEST(ops_return_to_the_first_of_their_memory),
         NET_TEST(neighbours_return_to_the_first_of_their_memory),
         NET_TEST(the_caller_s_choice_stays),
-        NET_TEST(only_its_holder_writes_into_memory),
+        NET_TEST(only_its_owner_writes_into_memory),
         NET_TEST(the_next_weight_is_followed),
     };
     return cmocka_run_group_tests_name("sched_alike", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_sched_edge.c: the scheduler asked wrongly or seldom: without arguments, into streams that are full, with buffers that
-// refuse tensors, with inputs whose memory is the program's own, with views that stand before what they look at.
+// test_sched_edge.c: unusual and wrong uses of the scheduler: missing arguments, full streams, buffers that reject tensors, inputs
+// in the program's memory, views that are listed before their source.
 
 #include "support/device_net.h"
 
@@ -40,14 +40,14 @@ static void calls_without(void **state) {
     ggml_backend_sched_set_tensor_backend(s, x, n->cpu);
     berth_alloc_fail_at(0);
     assert_error("out of memory for the choice of x");
-    assert_int_equal(berth_sched_synchronize(s), GGML_STATUS_FAILED); // it was kept
+    assert_int_equal(berth_sched_synchronize(s), GGML_STATUS_FAILED); // the failure was stored
     assert_null(ggml_backend_sched_get_tensor_backend(NULL, x));
     assert_null(ggml_backend_sched_get_tensor_backend(s, NULL));
     berth_clear_error();
     berth_sched_set_moves(s, NULL, n->backends[0], n->cpu);
     assert_string_equal(berth_last_error(), ""); // nothing to do
     berth_sched_set_strict(NULL, true);
-    berth_sched_set_strict(s, false); // as it was
+    berth_sched_set_strict(s, false); // no change
     berth_sched_set_limit(s, NULL, 1);
     assert_error("does not belong to the scheduler");
     ggml_backend_t stranger = ggml_backend_cpu_init();
@@ -87,7 +87,7 @@ static void calls_without(void **state) {
     assert_false(ggml_backend_sched_reserve(NULL, n->graph) || ggml_backend_sched_alloc_graph(s, NULL));
 }
 
-// ---- a callback that calls the scheduler it is called by ----
+// ---- a callback that calls its scheduler ----
 
 enum call {
     RESET,
@@ -110,12 +110,12 @@ enum call {
 
 struct caller {
     struct net *net;
-    struct ggml_cgraph *other; // another graph than the one that is computed
+    struct ggml_cgraph *other; // not the graph that is computed
     enum call call;
     int n_calls, n_refused;
 };
 
-// False: the call was let through.
+// Returns false if the scheduler accepted the call.
 static bool call_refused(struct caller *c) {
     ggml_backend_sched_t s = c->net->sched;
     size_t sizes[3] = {7, 7, 7};
@@ -146,7 +146,7 @@ static bool on_eval(struct ggml_tensor *t, bool ask, void *user_data) {
     (void) t;
     c->n_calls++;
     c->n_refused += call_refused(c);
-    ggml_backend_sched_synchronize(c->net->sched); // questions and waiting are answered
+    ggml_backend_sched_synchronize(c->net->sched); // queries and waits are allowed
     assert_int_equal(ggml_backend_sched_get_n_backends(c->net->sched), 3);
     (void) ask;
     return true;
@@ -183,7 +183,7 @@ static void calls_from_its_callback(void **state) {
     }
 }
 
-// A callback may end its own watch: from the next split on nobody looks.
+// A callback may unregister itself; from the next split on it is not called.
 static bool ends_watch(struct ggml_tensor *t, bool ask, void *user_data) {
     struct caller *c = user_data;
     (void) t, (void) ask;
@@ -260,7 +260,7 @@ static void full_streams(void **state) {
     assert_int_equal(berth_sched_trace_stop(n->sched, full), GGML_STATUS_FAILED);
     assert_error("writing to the stream failed");
     fclose(full);
-    // A bar that there is no memory for is missing, and said so; the work is done.
+    // An event without memory is dropped and reported; the graph is still computed.
     assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
     berth_alloc_fail_at(1);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
@@ -271,7 +271,7 @@ static void full_streams(void **state) {
     fclose(nowhere);
 }
 
-// What GGML_SCHED_DEBUG asks for is printed, or not for lack of memory; the graph runs.
+// The output of GGML_SCHED_DEBUG is printed, or dropped if memory runs out. The graph runs in both cases.
 static void debug_output(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
@@ -289,7 +289,7 @@ static enum ggml_status refuse(ggml_backend_buffer_t buffer, struct ggml_tensor 
     return strcmp(t->name, "no") == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS;
 }
 
-// A device that looks at each tensor it is given, and does not take one of them: whether by itself, as a view, or as a copy.
+// A device whose init_tensor rejects one tensor: the tensor itself, a view, or a copy.
 static void buffers_that_refuse(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -311,14 +311,14 @@ static void buffers_that_refuse(void **state) {
         for (struct ggml_tensor *t = ggml_get_first_tensor(n->ctx); t != NULL; t = ggml_get_next_tensor(n->ctx, t)) {
             named(t, "yes");
         }
-        run(n, x); // nothing stands in the way afterwards
+        run(n, x); // nothing prevents a later run
         ggml_backend_sched_reset(n->sched);
         ggml_free(n->ctx);
         graph_new(n);
     }
 }
 
-// An input in the program's own memory, which no buffer stands for: copied to the device that reads it.
+// An input in the program's memory without a buffer is copied to the device that reads it.
 static void memory_of_the_program(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -337,14 +337,14 @@ static void memory_of_the_program(void **state) {
     run(n, NULL);
     assert_float_equal(first_of(a), N, 0);
     assert_float_equal(first_of(b), 2 * N, 0);
-    half->view_offs = (size_t) 1 << 20; // past the end of it
+    half->view_offs = (size_t) 1 << 20; // after its end
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
     assert_error("ends after");
     ggml_backend_sched_reset(n->sched);
     ggml_free(own);
 }
 
-// A list of nodes by hand: the view first, then what it looks at, in memory that the scheduler gives.
+// A hand-made list of nodes: the view comes before its source, in memory that the scheduler assigns.
 static void views_before_their_sources(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -367,7 +367,8 @@ static void views_before_their_sources(void **state) {
     assert_float_equal(first_of(c), N * N, 0);
 }
 
-// A graph whose edges were changed after it was built: what is read is computed later, so that a plan would be wrong.
+// The edges of a graph were changed after it was built: a node reads a result that is computed later. Such a graph must be
+// rejected.
 static void cycles_made_later(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -398,7 +399,7 @@ static void cycles_made_later(void **state) {
     }
 }
 
-// Which ops a weight on the host makes worth their way to a device.
+// Ops for which copying a host weight to a device pays.
 static void offloading(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -412,7 +413,7 @@ static void offloading(void **state) {
     struct ggml_tensor *few = named(ggml_mul_mat(n->ctx, n->w[2], ggml_view_2d(n->ctx, rows, N, 2, rows->nb[1], 0)), "few");
     struct ggml_tensor *many = named(ggml_mul_mat(n->ctx, n->w[2], rows), "many");
     struct ggml_tensor *added = named(ggml_add(n->ctx, many, weight_of(n, 2, N, 1, 1)), "added");
-    // Experts count tokens, however many columns those are.
+    // For experts, the batch is the number of tokens, not of columns.
     struct ggml_tensor *experts = weight_of(n, 2, N, N / 2, 2);
     struct ggml_tensor *chosen[2], *by_id[2];
     for (int i = 0; i < 2; i++) {
@@ -434,7 +435,7 @@ static void offloading(void **state) {
     unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
 }
 
-// Bytes that a pipeline of four takes on the host, with an input that no op reads or without; *unread is told where it lies.
+// Returns the host bytes of a pipeline of four graphs, with or without an input that no op reads. *unread receives that input.
 static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
     ggml_backend_sched_free(n->sched);
     n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
@@ -443,7 +444,7 @@ static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
         *unread = named(ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 60), "unread");
         ggml_set_input(*unread);
         ggml_build_forward_expand(n->graph, *unread);
-        ggml_build_forward_expand(n->graph, ggml_view_1d(n->ctx, *unread, N, 0)); // a view is no op
+        ggml_build_forward_expand(n->graph, ggml_view_1d(n->ctx, *unread, N, 0)); // a view is not an op
     }
     split(n, out);
     assert_int_equal(ggml_backend_sched_get_n_copies(n->sched), 4);
@@ -451,7 +452,8 @@ static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
     return ggml_backend_sched_get_buffer_size(n->sched, n->cpu);
 }
 
-// An input that no op reads has one place however many graphs are in flight, and nobody else's: the program writes it any time.
+// An input that no op reads has one place for all graphs in flight. It shares its memory with no tensor, because the program may
+// write it at any time.
 static void an_input_that_no_op_reads(void **state) {
     struct net *n = *state;
     struct ggml_tensor *unread;
@@ -476,7 +478,7 @@ static void an_input_that_no_op_reads(void **state) {
     ggml_backend_sched_synchronize(n->sched);
 }
 
-// A type that is not named is the backend's own; who is none of the scheduler's has no plan.
+// A missing buffer type means the default type of the backend. A backend that does not belong to the scheduler has no plan.
 static void a_list_with_holes(void **state) {
     struct net *n = *state;
     ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL, NULL};
@@ -491,7 +493,7 @@ static void a_list_with_holes(void **state) {
     assert_int_equal(berth_sched_report(n->sched, n->cpu, &report), GGML_STATUS_SUCCESS);
 }
 
-// Sizes of a graph that is refused are none.
+// The sizes of a rejected graph are 0.
 static void sizes_of_what_cannot_run(void **state) {
     struct net *n = *state;
     size_t sizes[3] = {7, 7, 7};
@@ -507,7 +509,7 @@ static void sizes_of_what_cannot_run(void **state) {
     assert_int_equal(berth_sched_work_sizes(n->sched, n->graph, sizes), GGML_STATUS_SUCCESS);
 }
 
-// Nothing to compute: a view of an input, and a leaf that nobody reads, have memory all the same.
+// Without any op, a view of an input and an unread leaf still get memory.
 static void a_graph_without_ops(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *v = ggml_view_1d(n->ctx, x, N, x->nb[1]);
@@ -527,7 +529,7 @@ static void a_graph_without_ops(void **state) {
     assert_float_equal(first_of(leaf), 4, 0);
 }
 
-// In a pipeline an input in the program's own buffer, and one that looks at another, have one place in all rounds.
+// In a pipeline, an input in the program's buffer and a view of another input keep their place in all rounds.
 static void inputs_of_a_pipeline(void **state) {
     struct net *n = *state;
     struct ggml_context *own = ggml_init((struct ggml_init_params){.mem_size = 1 << 12, .no_alloc = true});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// test_sched_explain.c: what the scheduler tells of itself: explain, debug output, the timeline, strict mode, limits, graph uids.
+// test_sched_explain.c: reports of the scheduler: explain, debug output, timeline, strict mode, memory limits, graph uids.
 
 #include "support/device_net.h"
 
-// ---- telling ----
+// ---- explain ----
 
 static void it_explains_itself(void **state) {
     struct net *n = *state;
@@ -38,7 +38,7 @@ static char *explained(struct net *n, bool json) {
     return text;
 }
 
-// One copy is one, two stand in a list; who was passed over is named.
+// The text says "1 copy" or "2 copies", and names the backend that refused an op.
 static void it_counts_copies_and_names_the_refused(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x);
@@ -78,14 +78,14 @@ static void it_draws_a_timeline(void **state) {
     assert_non_null(strstr(text, "\"traceEvents\": ["));
     assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"nodes\": 1, \"bytes\": 512}"));
     assert_non_null(strstr(text, "\"name\": \"split 1\""));
-    // A matrix of 64 x 64 and two vectors, all f32.
+    // A 64 x 64 matrix and two vectors, all f32.
     assert_non_null(strstr(text, "\"op\": \"MUL_MAT\", \"device\": \"first\", \"split\": 0, \"read\": 16896, \"written\": 512, "
                                  "\"flops\": 16384, \"GB/s\": "));
     assert_non_null(strstr(text, "\"name\": \"compute memory in use, first\", \"args\": {\"bytes\": "));
     free(text);
 }
 
-// Of tables and experts only what is asked for counts as read, of rows that are set only those as written.
+// For tables and experts, only the selected rows count as read. For SET_ROWS, only the written rows count as written.
 static void a_timeline_counts_what_is_asked_for(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2);
@@ -124,8 +124,8 @@ static void a_timeline_counts_what_is_asked_for(void **state) {
     static const struct {
         const char *op, *counts;
     } expected[] = {
-        {"MUL_MAT_ID", "\"read\": 33032, \"written\": 512, \"flops\": 16384,"},   // two of eight experts, b, two numbers
-        {"MUL_MAT_ID", "\"read\": 131360, \"written\": 2048, \"flops\": 65536,"}, // all of them
+        {"MUL_MAT_ID", "\"read\": 33032, \"written\": 512, \"flops\": 16384,"},   // two of eight experts, b, two indices
+        {"MUL_MAT_ID", "\"read\": 131360, \"written\": 2048, \"flops\": 65536,"}, // all experts
         {"SET_ROWS", "\"read\": 528, \"written\": 512, "},                        // two rows of ten
         {"FLASH_ATTN_EXT", "\"read\": 1536, \"written\": 512, \"flops\": 2048,"},
         {"GET_ROWS", "\"read\": 520, \"written\": 512, \"flops\": 0,"},
@@ -146,7 +146,7 @@ static void a_timeline_counts_what_is_asked_for(void **state) {
     free(text);
 }
 
-// ---- the plan as a file ----
+// ---- saved plans ----
 
 static char *saved(struct net *n) {
     char *text = NULL;
@@ -167,7 +167,7 @@ static void split_other(struct net *n, int rows) {
     assert_int_equal(berth_sched_split(n->sched, graph), GGML_STATUS_SUCCESS);
 }
 
-// A copy is a step before the nodes that read it. The plan that was made last is saved for as long as its graph is known.
+// A copy is a step before the nodes that read it. The last plan can be saved as long as its graph is cached.
 static void a_plan_is_saved_with_its_copies(void **state) {
     struct net *n = *state;
     struct ggml_tensor *a = named(ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), "a");
@@ -230,14 +230,14 @@ static void debug_output_has_two_levels(void **state) {
     }
 }
 
-// ---- strict ----
+// ---- strict mode ----
 
 static void strict_mode_refuses_each_kind_of_fallback(void **state) {
     struct net *n = *state;
     struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), *b = named(ggml_tanh(n->ctx, a), "b");
     ggml_build_forward_expand(n->graph, b);
     ggml_backend_sched_t sched = sched_with(n, "BERTH_SCHED_STRICT", "1", false);
-    assert_true(ggml_backend_sched_alloc_graph(sched, n->graph)); // nothing falls back
+    assert_true(ggml_backend_sched_alloc_graph(sched, n->graph)); // no fallback
     n->dev[0].supports = no_tanh;
     berth_sched_set_strict(sched, false);
     assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
@@ -246,7 +246,7 @@ static void strict_mode_refuses_each_kind_of_fallback(void **state) {
     assert_non_null(strstr(berth_last_error(), "b (TANH) would run on second: fallback: op not supported by first"));
     assert_false(ggml_backend_sched_reserve(sched, n->graph));
 
-    // the rows of a that are overwritten by an op that the device lacks: the memory is to blame, since a's own op it could run
+    // An op that the device lacks overwrites rows of a. The reason is the memory, since the device could run a's own op.
     ggml_free(n->ctx);
     graph_new(n);
     a = named(ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 2))), "a");
@@ -265,7 +265,7 @@ static bool no_mul(const struct device *dev, const struct ggml_tensor *op) {
     return op->op != GGML_OP_MUL;
 }
 
-// A weight that has to cross is a surprise, though the device that runs the op comes first.
+// A weight that must be copied is a fallback, even if the device that runs the op has the higher priority.
 static void a_weight_left_behind_is_a_fallback(void **state) {
     struct net *n = *state;
     n->dev[1].supports = no_mul;
@@ -277,7 +277,7 @@ static void a_weight_left_behind_is_a_fallback(void **state) {
     assert_non_null(strstr(berth_last_error(), "b (MUL) would run on first: fallback: op not supported by second"));
 }
 
-// ---- limits ----
+// ---- memory limits ----
 
 static void limits_cost_copies_first(void **state) {
     struct net *n = *state;
@@ -289,7 +289,7 @@ static void limits_cost_copies_first(void **state) {
     const size_t one = ggml_nbytes(x);
     size_t sizes[3];
     ggml_backend_sched_reserve_size(sched, n->graph, sizes);
-    assert_int_equal(sizes[0], 5 * one); // four copies of x and the result
+    assert_int_equal(sizes[0], 5 * one); // four slots of x and the result
     assert_int_equal(sizes[2], 4 * one);
     berth_sched_set_limit(sched, n->backends[0], 3 * one);
     assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
@@ -304,7 +304,7 @@ static void limits_cost_copies_first(void **state) {
     ggml_backend_sched_free(sched);
 }
 
-// What cannot be had at all costs no copies; what can be had with fewer says so in one line.
+// If a graph cannot be allocated at all, the number of graphs in flight stays. If it fits with fewer, one line reports it.
 static void fewer_copies_are_told(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
@@ -327,7 +327,7 @@ static void fewer_copies_are_told(void **state) {
 
 // ---- uids ----
 
-// A backend may keep what it made of a graph as long as the uid is the same: then the addresses must be, too.
+// A backend may reuse data that it derived from a graph while the uid is the same, so the addresses must be the same too.
 static struct {
     uint64_t uid;
     const void *data[2];
@@ -365,7 +365,7 @@ static void a_uid_stands_for_nodes_and_addresses(void **state) {
             assert_int_equal(ggml_backend_sched_graph_compute(sched, n->graph), GGML_STATUS_SUCCESS);
         }
         assert_true(parallel != 0 || (last_graph.n_same == 7 && last_graph.n_other == 1));
-        // larger buffers: other addresses for the same graph
+        // Larger buffers give the same graph other addresses.
         struct ggml_cgraph *large = ggml_new_graph(n->ctx);
         struct ggml_tensor *x2 = input(n, 64), *y2 = ggml_mul_mat(n->ctx, n->w[0], x2);
         ggml_build_forward_expand(large, y2);

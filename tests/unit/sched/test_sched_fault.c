@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_sched_fault.c: what fails in or below the scheduler is a status with the backend's name, loses no memory, and leaves a
-// scheduler that computes the next graph.
+// test_sched_fault.c: a failure in or below the scheduler is returned as a status with the name of the backend, leaks no memory,
+// and does not prevent the next graph from being computed.
 
 #include "support/device_graph.h"
 
@@ -16,7 +16,7 @@ struct rig {
     int width;
 };
 
-// x through all backends in turns, CHAIN ops, each doubling.
+// x runs through all backends alternately, in CHAIN ops that each double it.
 static void graph_new(struct rig *r, int width) {
     struct ggml_init_params params = {.mem_size = 1 << 18, .no_alloc = true};
     r->ctx = ggml_init(params);
@@ -65,7 +65,7 @@ static void rig_fini(struct rig *r) {
     ggml_backend_free(r->cpu);
 }
 
-// The whole way of one graph. The first status that is not a success.
+// Resets, places, computes and reads one graph. Returns the first status that is not a success.
 static enum ggml_status compute(struct rig *r, float value) {
     static float values[1 << 16];
     ggml_backend_sched_reset(r->sched);
@@ -90,14 +90,14 @@ static void assert_works(struct rig *r, float value) {
     assert_true(got[0] == value * (1 << CHAIN) && got[1] == got[0]);
 }
 
-// ---- memory of the host ----
+// ---- host memory ----
 
-// Everything that the scheduler makes and that is made for it, devices included, is freed again, whichever allocation fails.
+// Whichever allocation fails, all memory of the scheduler and of its devices is freed.
 static void every_allocation_may_fail(void **state) {
     (void) state;
-    for (int kind = 0; kind < 3; kind++) { // one graph at a time; several in flight; the same with threads
+    for (int kind = 0; kind < 3; kind++) { // one graph at a time; several in flight; several in flight with threads
         struct rig r;
-        rig_init(&r, kind > 1, kind > 0); // what is made once for the process
+        rig_init(&r, kind > 1, kind > 0); // allocations that a process makes only once
         assert_works(&r, 1.0f);
         rig_fini(&r);
         bool was_hit = true;
@@ -111,13 +111,13 @@ static void every_allocation_may_fail(void **state) {
             berth_alloc_fail_at(n);
             r.sched = ggml_backend_sched_new(r.backends, NULL, 4, 64, kind > 0, false);
             enum ggml_status status = r.sched != NULL ? compute(&r, 1.0f) : GGML_STATUS_ALLOC_FAILED;
-            was_hit = berth_alloc_made() - before >= n - 1; // the one that fails is not made
+            was_hit = berth_alloc_made() - before >= n - 1; // the failing one is not counted
             berth_alloc_fail_at(0);
             if (status != GGML_STATUS_SUCCESS) {
                 assert_true(was_hit && strlen(berth_last_error()) > 0);
             }
             if (r.sched != NULL) {
-                ggml_backend_sched_synchronize(r.sched); // what a backend keeps is told
+                ggml_backend_sched_synchronize(r.sched); // reports a failure that a backend has stored
                 assert_works(&r, 3.0f);
             }
             rig_fini(&r);
@@ -131,14 +131,14 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
-// ---- memory of devices ----
+// ---- device memory ----
 
 static void graph_renew(struct rig *r, int width) {
     ggml_free(r->ctx);
     graph_new(r, width);
 }
 
-// Small, large and small again, with buffers of a limited size, so that a device is asked for many. Each buffer fails once.
+// A small, a large and a small graph with limited buffer sizes, so that a device allocates many buffers. Each buffer fails once.
 static void every_buffer_may_fail(void **state) {
     (void) state;
     static const int widths[] = {WIDTH, 3000, 14000, WIDTH, 15000};
@@ -154,13 +154,13 @@ static void every_buffer_may_fail(void **state) {
             for (int k = 0; k < 3; k++) {
                 r.dev[k].max_size = 1 << 16;
             }
-            ggml_backend_sched_free(r.sched); // it asks for the largest size once
+            ggml_backend_sched_free(r.sched); // a scheduler reads the largest size only once
             r.sched = ggml_backend_sched_new(r.backends, NULL, 4, 64, parallel, false);
             r.dev[d].fail_alloc_at = n;
             for (int i = 0; i < 5; i++) {
                 graph_renew(&r, widths[i]);
                 if (compute(&r, 1.0f) != GGML_STATUS_SUCCESS) {
-                    assert_false(parallel); // with copies to give up it is tried again with fewer
+                    assert_false(parallel); // with several graphs in flight, it retries with fewer
                     n_failed++;
                     graph_renew(&r, WIDTH);
                 }
@@ -183,12 +183,12 @@ static void a_graph_too_large_is_forgotten(void **state) {
     struct rig r;
     rig_init(&r, false, false);
     assert_works(&r, 1.0f);
-    r.dev[1].max_size = 4096; // chunks of it: a tensor of more cannot be had
+    r.dev[1].max_size = 4096; // chunk size: a larger tensor cannot be allocated
     ggml_free(r.ctx);
     graph_new(&r, 1 << 15);
     r.dev[0].fail_alloc_at = 1;
     const enum ggml_status status = compute(&r, 1.0f);
-    (void) status; // the old buffer may go to make room
+    (void) status; // the old buffer may have been freed
     ggml_free(r.ctx);
     graph_new(&r, WIDTH);
     r.dev[0].fail_alloc_at = 0;
@@ -196,11 +196,11 @@ static void a_graph_too_large_is_forgotten(void **state) {
     rig_fini(&r);
 }
 
-// ---- computing and copying ----
+// ---- compute and copy ----
 
 static void a_failed_compute_is_told(void **state) {
     (void) state;
-    for (int kind = 0; kind < 3; kind++) { // at once; in a thread; in a pipeline
+    for (int kind = 0; kind < 3; kind++) { // synchronous; in a thread; in a pipeline
         for (int d = 0; d < 3; d++) {
             for (int at = 1; at <= 3; at++) {
                 struct rig r;
@@ -223,7 +223,7 @@ static void a_failed_copy_is_told(void **state) {
         struct rig r;
         rig_init(&r, kind > 0, kind > 1);
         assert_works(&r, 1.0f);
-        r.dev[1].fail_set_at = 2; // beta has no copies of its own: the host writes
+        r.dev[1].fail_set_at = 2; // beta has no copy function: the host writes
         const enum ggml_status status = compute(&r, 2.0f);
         assert_int_equal(status, GGML_STATUS_FAILED);
         assert_non_null(strstr(berth_last_error(), "beta"));
@@ -232,7 +232,7 @@ static void a_failed_copy_is_told(void **state) {
     }
 }
 
-// The next graph of a pipeline. False: it was refused, and the failure has the device's name.
+// Computes the next graph of a pipeline. Returns false if it failed with the device's name in the error.
 static bool submit(struct rig *r, const struct device *failing) {
     float values[WIDTH];
     for (int i = 0; i < WIDTH; i++) {
@@ -251,12 +251,12 @@ static bool submit(struct rig *r, const struct device *failing) {
     return false;
 }
 
-// Several graphs in flight, and one fails at one of its splits or copies, for each of them: the status and the device's name
-// come with a later graph or with synchronize, nothing is lost, and the next graph is right.
+// Several graphs are in flight, and one fails at one of its splits or copies, each in turn. The status and the device's name come
+// with a later graph or with synchronize. No memory is lost, and the next graph is correct.
 static void a_pipeline_survives_a_failure(void **state) {
     (void) state;
     enum { GRAPHS = 6, KINDS = 3 };
-    int n_told = 0;
+    int n_reported = 0;
     for (int run = 0; run < 3 * KINDS * GRAPHS * 3; run++) {
         const int d = run % 3, kind = run / 3 % KINDS, graph = run / 3 / KINDS % GRAPHS, at = 1 + run / 3 / KINDS / GRAPHS;
         struct rig r;
@@ -271,21 +271,21 @@ static void a_pipeline_survives_a_failure(void **state) {
             }
             went_on = submit(&r, dev);
         }
-        if (went_on) { // either it is told now, or the device has no such copies
+        if (went_on) { // reported now, or the device has no such copies
             const enum ggml_status status = berth_sched_synchronize(r.sched);
             assert_int_equal(status, *fails == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS);
             assert_true(status == GGML_STATUS_SUCCESS || strstr(berth_last_error(), dev->name) != NULL);
-            n_told += status != GGML_STATUS_SUCCESS;
+            n_reported += status != GGML_STATUS_SUCCESS;
         }
-        n_told += !went_on;
+        n_reported += !went_on;
         *fails = 0;
         assert_works(&r, 5.0f);
         rig_fini(&r);
         assert_int_equal(berth_alloc_alive(), 0);
         berth_alloc_watch(false);
     }
-    print_message("%d failures in pipelines\n", n_told);
-    assert_true(n_told > 100);
+    print_message("%d failures in pipelines\n", n_reported);
+    assert_true(n_reported > 100);
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_sched_foreign.c: the scheduler with ggml's own CPU backend, from its package, as a second backend beside Berth's: ops in
-// turns on both, the same numbers as on one. BERTH_REFERENCE=DIR names the folder with the package's libraries (default
-// .cache/reference/...); without it, or under a sanitizer, the test is skipped with a line.
+// test_sched_foreign.c: the scheduler with ggml's own CPU backend, from its package, together with Berth's. Ops alternate between
+// both and give the same results as on one. BERTH_REFERENCE=DIR names the folder with the package's libraries (default
+// .cache/reference/...). Without it, or under a sanitizer, the test is skipped with a message.
 
 #include "support/check.h"
 #include "support/oracle.h"
@@ -17,7 +17,7 @@ enum { W = 64, H = 4, STEPS = 12 };
 
 static ggml_backend_t foreign; // NULL: skip
 
-// The package's library asks for libggml-base.so by that name, which this process has already: Berth's.
+// The package's library requests libggml-base.so by name, which this process has already loaded: Berth's.
 static int group_setup(void **state) {
     (void) state;
     char pattern[PATH_MAX + 32];
@@ -28,7 +28,7 @@ static int group_setup(void **state) {
     snprintf(pattern, sizeof pattern, "%s/libggml-cpu-*.so", oracle_dir());
     if (glob(pattern, 0, NULL, &found) == 0) {
         ggml_backend_reg_t reg = NULL;
-        for (size_t i = found.gl_pathc; i > 0 && reg == NULL; i--) { // the newest machine that this one is
+        for (size_t i = found.gl_pathc; i > 0 && reg == NULL; i--) { // the library for the newest processor that runs here
             reg = ggml_backend_load(found.gl_pathv[i - 1]);
         }
         foreign = reg != NULL ? ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL) : NULL;
@@ -49,12 +49,12 @@ struct net {
     struct ggml_tensor *x, *w, *cache, *out;
 };
 
-// Where step i runs: 0 Berth, 1 the other, 2 in turns.
+// Returns the backend of step i. turns 0: Berth, 1: the other, 2: alternating.
 static ggml_backend_t at(ggml_backend_t *backends, int turns, int i) {
     return turns == 2 ? backends[i % 2] : backends[1 - turns];
 }
 
-// A chain of STEPS ops that also writes each step into a row of a cache and reads it back through a view.
+// A chain of STEPS ops that also writes each step to a row of a cache and reads it back through a view.
 static void net_build(struct net *n, ggml_backend_sched_t sched, ggml_backend_t *backends, int turns) {
     struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
     n->ctx = ggml_init(params);
@@ -79,7 +79,7 @@ static void net_build(struct net *n, ggml_backend_sched_t sched, ggml_backend_t 
     ggml_build_forward_expand(n->graph, t);
 }
 
-// Three runs of it, the cache included.
+// Computes the graph three times, including the cache.
 static void compute(int turns, bool parallel, float *result, int *n_splits) {
     ggml_backend_t own = ggml_backend_cpu_init();
     ggml_backend_t backends[] = {foreign, own};

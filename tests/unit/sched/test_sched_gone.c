@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_sched_gone.c: programs that free their backends before the scheduler that was made over them, as libllama does: with and
-// without work in flight. A backend lies in pages of its own, which go with it: a use of what is freed is a fault.
+// test_sched_gone.c: programs that free their backends before the scheduler, as libllama does, with and without work in flight.
+// Each backend is in separate pages that are unmapped when it is freed, so a use after free is a fault.
 
 #include "support/device_graph.h"
 
@@ -23,7 +23,7 @@ static void *own_pages(size_t size) {
     return pages;
 }
 
-// A backend's own end of work is its business.
+// A backend waits for its own work when it is freed.
 static void gone_free(ggml_backend_t backend) {
     if (backend->iface.synchronize != NULL) {
         backend->iface.synchronize(backend);
@@ -82,7 +82,7 @@ static void free_backends(struct rig *r, int n) {
     }
 }
 
-// kind: 0 nothing was done, 1 computed and waited for, 2 in flight
+// kind: 0 nothing was computed, 1 computed and waited for, 2 in flight
 static void ends(int kind, bool is_async, bool parallel) {
     static struct rig r;
     rig_init(&r, is_async, parallel);
@@ -113,7 +113,7 @@ static void backends_go_first(void **state) {
     }
 }
 
-// Freed behind Berth's back, when all work was waited for: nothing of it is asked any more.
+// The backends are freed without ggml_backend_free after all work was waited for. The scheduler does not use them any more.
 static void backends_go_unseen(void **state) {
     (void) state;
     static struct rig r;
@@ -130,7 +130,7 @@ static void backends_go_unseen(void **state) {
     }
 }
 
-// The scheduler goes first, with work in flight: its memory stays until that is over.
+// The scheduler is freed first, with work in flight: it waits until the work is done.
 static void work_is_waited_for(void **state) {
     (void) state;
     static struct rig r;
@@ -143,7 +143,7 @@ static void work_is_waited_for(void **state) {
     rig_fini(&r);
 }
 
-// One backend of two schedulers is gone: both refuse with its number, and nothing is called.
+// One backend of two schedulers is freed: both schedulers fail with its number and call no backend.
 static void nothing_runs_on_what_is_gone(void **state) {
     (void) state;
     static struct rig r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_sched_known.c: graphs that look like one the scheduler knows and are not: their results must be their own.
+// test_sched_known.c: graphs that look equal to a cached graph but are not. Their results must be correct.
 
 #include "support/check.h"
 
@@ -9,14 +9,14 @@
 
 #define N 64
 
-struct made {
+struct sample {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *x, *out;
 };
 
-static struct made made_new(void) {
-    struct made m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
+static struct sample sample_new(void) {
+    struct sample m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     m.graph = ggml_new_graph_custom(m.ctx, 32, false);
     m.x = ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N);
     ggml_set_input(m.x);
@@ -24,7 +24,7 @@ static struct made made_new(void) {
     return m;
 }
 
-static void list(struct made *m, struct ggml_tensor **nodes, int n) {
+static void list(struct sample *m, struct ggml_tensor **nodes, int n) {
     for (int i = 0; i < n; i++) {
         nodes[i]->flags |= GGML_TENSOR_FLAG_COMPUTE;
         m->graph->nodes[m->graph->n_nodes++] = nodes[i];
@@ -33,9 +33,9 @@ static void list(struct made *m, struct ggml_tensor **nodes, int n) {
     ggml_set_output(m->out);
 }
 
-// out = a + b + mid = (1/2 + 1/2 + 2) x, b computed anew, or a listed again after p is gone
-static struct made listed(bool is_twice) {
-    struct made m = made_new();
+// out = a + b + mid = (1/2 + 1/2 + 2) x. b is a second result, or it is a, listed a second time after p's memory is free.
+static struct sample listed(bool is_twice) {
+    struct sample m = sample_new();
     struct ggml_tensor *p = ggml_scale(m.ctx, m.x, 2.0f), *a = ggml_scale(m.ctx, m.x, 0.5f), *mid = ggml_cont(m.ctx, p);
     struct ggml_tensor *b = is_twice ? a : ggml_scale(m.ctx, m.x, 0.5f), *c = ggml_add(m.ctx, a, b),
                        *out = ggml_add(m.ctx, c, mid);
@@ -43,24 +43,24 @@ static struct made listed(bool is_twice) {
     return m;
 }
 
-// out = d + u after a few nodes that reuse memory: u is of a's form and not listed, or it is a
-static struct made named_outside(bool is_node) {
-    struct made m = made_new();
+// out = d + u, after a few nodes that reuse memory. u has the form of a and is not listed, or it is a.
+static struct sample source_unlisted(bool is_node) {
+    struct sample m = sample_new();
     struct ggml_tensor *a = ggml_cont(m.ctx, m.x), *b = ggml_scale(m.ctx, a, 2.0f), *c = ggml_cont(m.ctx, b);
     struct ggml_tensor *d = ggml_cont(m.ctx, c), *u = is_node ? a : ggml_cont(m.ctx, m.x), *out = ggml_add(m.ctx, d, u);
-    u->flags |= GGML_TENSOR_FLAG_COMPUTE; // as a's
+    u->flags |= GGML_TENSOR_FLAG_COMPUTE; // like a
     list(&m, (struct ggml_tensor *[]){a, b, c, d, out}, 5);
     return m;
 }
 
-static void run(struct made (*make)(bool), bool is_sound[2]) {
+static void run(struct sample (*make)(bool), bool is_sound[2]) {
     ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(cpu, 1);
     for (int order = 0; order < 2; order++) {
         ggml_backend_sched_t sched = ggml_backend_sched_new(&cpu, NULL, 1, 32, false, true);
         for (int k = 0; k < 8; k++) {
             const bool other = (k + order) % 2 == 1;
-            struct made m = make(other);
+            struct sample m = make(other);
             assert_true(ggml_backend_sched_alloc_graph(sched, m.graph));
             float x[N], y[N];
             for (int i = 0; i < N; i++) {
@@ -87,7 +87,7 @@ static void node_is_listed_again(void **state) {
 
 static void tensor_outside_is_a_node(void **state) {
     (void) state;
-    run(named_outside, (bool[]){false, true}); // what nobody computes holds anything
+    run(source_unlisted, (bool[]){false, true}); // an unlisted tensor is not computed, so its content is undefined
 }
 
 int main(void) {

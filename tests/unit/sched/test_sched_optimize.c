@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_sched_optimize.c: devices that reorder the nodes of their splits and wish for memory to stay (graph_optimize): what they
-// see, that results are right, that a wish keeps bytes apart, and that nonsense is refused.
+// test_sched_optimize.c: devices that reorder the nodes of their splits and request lifetimes (graph_optimize): the graph that they
+// see, correct results, memory that is kept, and invalid requests, which are rejected.
 
 #include "support/device_net.h"
 
@@ -9,7 +9,7 @@ enum wish { NO_WISH, KEEP_A, KEEP_COPY, KEEP_LATER, UNTIL_FOREIGN, KEEP_FOREIGN,
 static struct {
     enum wish wish;
     struct ggml_tensor *a, *until, *foreign;
-    const struct ggml_tensor *copy; // of what crosses, as the device sees it
+    const struct ggml_tensor *copy; // copy of a tensor from another backend, as the device sees it
     int n_calls, n_nodes;
     bool has_params;
 } asked;
@@ -45,7 +45,7 @@ static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct g
     }
 }
 
-// On the first device: a = 2x, b = 3x, c = a + b, then four scales; on the CPU x.
+// On the first device: a = 2x, b = 3x, c = a + b, then four scales. x is on the CPU.
 struct chain {
     struct ggml_tensor *x, *a, *b, *c, *scale[4];
 };
@@ -83,13 +83,13 @@ static bool overlaps(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     return a->buffer == b->buffer && x < y + ggml_nbytes(b) && y < x + ggml_nbytes(a);
 }
 
-// Of all that is written after a and up to the node, does any lie on a?
+// Returns true if a node that is written after a, up to `until`, overlaps the kept tensor.
 static bool is_overwritten(const struct chain *t, const struct ggml_tensor *kept) {
     return overlaps(kept, t->b) || overlaps(kept, t->c) || overlaps(kept, t->scale[0]) || overlaps(kept, t->scale[1]) ||
            overlaps(kept, t->scale[2]);
 }
 
-// Another graph, and a scheduler that knows none: one that knows its form would not ask the device again.
+// Makes a new graph and a scheduler without cached graphs. A cache hit would not call the device.
 static void renew(struct net *n, bool parallel) {
     ggml_backend_sched_free(n->sched);
     n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, parallel, true);
@@ -106,7 +106,7 @@ static void kept_memory_is_its_own(void **state) {
     struct chain t = chain_new(n, NO_WISH);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(asked.has_params && asked.n_calls == 1 && asked.n_nodes == 7);
-    assert_true(is_overwritten(&t, t.a)); // else the rest shows nothing
+    assert_true(is_overwritten(&t, t.a)); // otherwise the test below proves nothing
     chain_run(n, &t);
     const size_t plain = ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]);
     forget(n);
@@ -116,13 +116,13 @@ static void kept_memory_is_its_own(void **state) {
         assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
         assert_false(is_overwritten(&t, t.a));
         chain_run(n, &t);
-        assert_true(first_of(t.a) == 2.0f); // nothing of its split came over it
+        assert_true(first_of(t.a) == 2.0f); // no node of its split has overwritten it
         ggml_backend_sched_reset(n->sched);
         for (int i = 0; i < ggml_graph_n_nodes(n->graph); i++) {
             ggml_backend_sched_set_tensor_backend(n->sched, ggml_graph_node(n->graph, i), n->backends[0]);
         }
     }
-    assert_int_equal(asked.n_calls, 1); // the wish belongs to the plan
+    assert_int_equal(asked.n_calls, 1); // the request is part of the plan
     assert_true(ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]) <= plain + 2 * ggml_nbytes(t.a));
 }
 
@@ -139,7 +139,7 @@ static void copies_can_be_kept(void **state) {
     assert_true(is_overwritten(&t, asked.copy));
 }
 
-// To keep what is computed only later is nothing to do; several graphs in flight make no difference.
+// Keeping a tensor that is computed later has no effect. Several graphs in flight make no difference.
 static void wishes_of_all_kinds(void **state) {
     struct net *n = *state;
     for (int parallel = 0; parallel < 2; parallel++) {
@@ -160,11 +160,11 @@ static void another_order_is_run(void **state) {
         assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
         chain_run(n, &t);
     }
-    assert_ptr_equal(ggml_graph_node(n->graph, 0), t.a); // the caller's graph is as it was
+    assert_ptr_equal(ggml_graph_node(n->graph, 0), t.a); // the caller's graph is unchanged
 }
 
-// Two nodes of a chain change places, edges and all: row by row it is the graph that the order was made for, with memory of its
-// own for each tensor, so that they have to be placed again.
+// Two nodes of a chain are exchanged together with their edges. Row by row it is the same graph, but each tensor has its own
+// address, so the tensors must be placed again.
 static void nodes_that_change_places_are_run_in_turn(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *t[3];
@@ -209,19 +209,19 @@ static void nonsense_is_refused(void **state) {
         assert_non_null(strstr(berth_last_error(), cases[i].text));
         assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
         assert_false(ggml_backend_sched_reserve(n->sched, n->graph));
-        asked.wish = NO_WISH; // and the next graph can be computed
+        asked.wish = NO_WISH; // the next graph can be computed
         assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
         chain_run(n, &t);
         forget(n);
     }
 }
 
-// A node of another split is no node of this one.
+// A node of another split is not a node of this one.
 static void a_wish_stays_in_its_split(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n, KEEP_A);
     ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
-    asked.until = t.scale[3]; // a lies in the first split, its keeper in the third
+    asked.until = t.scale[3]; // a is in the first split, `until` in the third
     asked.foreign = t.c;
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_false(overlaps(t.a, t.scale[1]) || overlaps(t.a, t.scale[2]) || overlaps(t.a, t.scale[3]));
@@ -230,12 +230,12 @@ static void a_wish_stays_in_its_split(void **state) {
     forget(n);
     t = chain_new(n, UNTIL_FOREIGN);
     ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
-    asked.foreign = t.c; // of the first split, asked for by the third
+    asked.foreign = t.c; // in the first split, requested by the third
     assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_non_null(strstr(berth_last_error(), "second is not a node of its split"));
 }
 
-// As a plugin of an older release: two arguments.
+// The function of a plugin of an older release, with two arguments.
 static void optimize_2(ggml_backend_t backend, struct ggml_cgraph *graph) {
     (void) backend;
     asked.n_calls++;
@@ -273,8 +273,8 @@ static void every_allocation_may_fail(void **state) {
 
 // ---- order between backends ----
 
-// Two tensors of the caller's over the same bytes, which only the program knows: what the first device writes there, the second
-// reads. Nothing crosses by a copy.
+// Two tensors of the caller share bytes, which only the program knows. The first device writes there and the second reads, without
+// a copy.
 static void hidden_bytes_are_waited_for(void **state) {
     struct net *n = *state;
     for (int parallel = 0; parallel < 2; parallel++) {

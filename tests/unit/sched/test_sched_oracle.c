@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_sched_oracle.c: the eval callback beside the reference's: which nodes are asked for, what is computed before one is
-// shown, and what an answer of false does; what ends a split, and what pulls an op. Both schedulers get the same graph over
-// devices (device_plain.h) that only note what they are given to compute. Skipped with a line without the reference's libraries,
-// or under a sanitizer.
+// test_sched_oracle.c: compares the eval callback with the reference's: the nodes for which it is called, the nodes that are
+// computed before a result is shown, and the effect of returning false; also what ends a split and what attracts an op. Both
+// schedulers get the same graph over devices (device_plain.h) that only record the nodes that they compute. It is skipped with a
+// message without the reference's libraries or under a sanitizer.
 
 #include "support/check.h"
 #include "support/device_plain.h"
@@ -48,9 +48,9 @@ struct side {
     FUNCTIONS(X)
 #undef X
     struct plain_device devices[N_DEVICES];
-    char story[4096]; // ?name: asked for; name: computed; !name: shown
-    unsigned wanted;  // bit i: the i-th question is answered with true
-    int stop_at;      // the n-th node that is shown is answered with false, 0: none
+    char story[4096];  // ?name: asked; name: computed; !name: shown
+    unsigned selected; // bit i: the i-th question is answered with true
+    int stop_at;       // the n-th shown node is answered with false, 0: none
     int n_asked, n_shown;
 };
 
@@ -61,7 +61,7 @@ static void note(struct side *s, const char *mark, const char *name) {
     snprintf(s->story + n, sizeof s->story - n, "%s%s ", mark, name);
 }
 
-// ---- a run ----
+// ---- run ----
 
 static enum ggml_status on_compute(void *user, struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
@@ -80,14 +80,14 @@ static ggml_backend_t device_open(struct side *s, int d) {
 static bool on_eval(struct ggml_tensor *t, bool ask, void *user) {
     struct side *s = user;
     note(s, ask ? "?" : "!", t->name);
-    return ask ? (s->wanted >> s->n_asked++ & 1) != 0 : ++s->n_shown != s->stop_at;
+    return ask ? (s->selected >> s->n_asked++ & 1) != 0 : ++s->n_shown != s->stop_at;
 }
 
-// A chain with a view in it, whose nodes lie on the devices as `places` says: one letter a node.
-static void run(struct side *s, const char *places, unsigned wanted, int stop_at, int n_splits) {
+// A chain with a view. `places` has one letter per node: its device.
+static void run(struct side *s, const char *places, unsigned selected, int stop_at, int n_splits) {
     ggml_backend_t backends[N_DEVICES];
     s->story[0] = '\0';
-    s->wanted = wanted;
+    s->selected = selected;
     s->stop_at = stop_at;
     s->n_asked = s->n_shown = 0;
     for (int d = 0; d < N_DEVICES; d++) {
@@ -130,16 +130,16 @@ static int group_setup(void **state) {
     return 0;
 }
 
-static void want_reference(void) {
+static void need_reference(void) {
     if (reference.ggml_init == NULL) {
         print_message("skipped: %s\n", oracle_why());
         skip();
     }
 }
 
-static void compare(const char *places, unsigned wanted, int stop_at, int n_splits) {
-    run(&own, places, wanted, stop_at, n_splits);
-    run(&reference, places, wanted, stop_at, n_splits);
+static void compare(const char *places, unsigned selected, int stop_at, int n_splits) {
+    run(&own, places, selected, stop_at, n_splits);
+    run(&reference, places, selected, stop_at, n_splits);
     assert_string_equal(own.story, reference.story);
 }
 
@@ -147,39 +147,39 @@ static void compare(const char *places, unsigned wanted, int stop_at, int n_spli
 
 static void the_same_nodes_are_asked_for_and_shown(void **state) {
     (void) state;
-    want_reference();
+    need_reference();
     struct check_rng rng = check_rng_new(check_seed(1));
     for (int i = 0; i < 200; i++) {
-        const unsigned wanted = (unsigned) check_rng_next(&rng);
-        compare("000000000000", wanted, 0, 1);
-        compare("111000001111", wanted, 0, 3);
-        compare("010100001010", wanted, 0, 9);
+        const unsigned selected = (unsigned) check_rng_next(&rng);
+        compare("000000000000", selected, 0, 1);
+        compare("111000001111", selected, 0, 3);
+        compare("010100001010", selected, 0, 9);
     }
-    compare("111000001111", 0, 0, 3); // nothing is wanted
+    compare("111000001111", 0, 0, 3); // no node is selected
     compare("111000001111", ~0u, 0, 3);
 }
 
 static void false_ends_a_split_at_the_same_node(void **state) {
     (void) state;
-    want_reference();
+    need_reference();
     for (int stop_at = 1; stop_at <= 6; stop_at++) {
         compare("000000000000", 0xAAA, stop_at, 1);
         compare("000000000000", ~0u, stop_at, 1);
     }
 }
 
-// The header says that false cancels the graph. The reference ends the split only; what comes after it is computed from what
-// was never made. Berth ends the graph.
+// The header says that false cancels the graph. The reference ends only the split, and computes the next splits from values that
+// were never computed. Berth ends the graph.
 static void false_ends_the_graph(void **state) {
     (void) state;
     run(&own, "111000001111", ~0u, 4, 3);
     assert_string_equal(own.story, "?a a !a ?b b !b ?c c !c ?d d !d ");
-    want_reference();
+    need_reference();
     run(&reference, "111000001111", ~0u, 4, 3);
     assert_string_equal(reference.story, "?a a !a ?b b !b ?c c !c ?d d !d ?i i !i ?j j !j ?k k !k ?l l !l ");
 }
 
-// As many inputs of one split as there may be: once it ended at 30.
+// The number of splits with many inputs. The reference once ended a split after 30 inputs.
 static int splits_of(struct side *s, int n_inputs) {
     ggml_backend_t backends[N_DEVICES];
     for (int d = 0; d < N_DEVICES; d++) {
@@ -211,13 +211,13 @@ static void inputs_end_no_split(void **state) {
     for (int n_inputs = 29; n_inputs < 300; n_inputs *= 2) {
         assert_int_equal(splits_of(&own, n_inputs), 1);
     }
-    want_reference();
+    need_reference();
     for (int n_inputs = 29; n_inputs < 300; n_inputs *= 2) {
         assert_int_equal(splits_of(&reference, n_inputs), 1);
     }
 }
 
-// Between two ops of the first device one reads memory of the second's weights: which of the two runs it?
+// Between two ops of the first device, an op reads weight memory of the second device. The test finds which device runs it.
 enum reads { A_WEIGHT, A_TENSOR_OF_IT, A_VIEW_OF_IT, A_VIEW_WITH_AN_ADDRESS, N_READS };
 
 static int device_of_reader(struct side *s, enum reads reads) {
@@ -256,14 +256,14 @@ static int device_of_reader(struct side *s, enum reads reads) {
     return device;
 }
 
-// In the reference a view pulls once it has an address, so that a graph that comes again may be placed otherwise.
-static void a_weight_pulls_and_a_view_of_it_does_not(void **state) {
+// In the reference, a view attracts an op once it has an address, so a repeated graph may be placed differently.
+static void a_weight_attracts_ops_and_a_view_of_it_does_not(void **state) {
     (void) state;
     const int devices[N_READS] = {[A_WEIGHT] = 1, [A_TENSOR_OF_IT] = 1, [A_VIEW_OF_IT] = 0, [A_VIEW_WITH_AN_ADDRESS] = 0};
     for (int reads = 0; reads < N_READS; reads++) {
         assert_int_equal(device_of_reader(&own, (enum reads) reads), devices[reads]);
     }
-    want_reference();
+    need_reference();
     for (int reads = 0; reads < N_READS; reads++) {
         const int expected = reads == A_VIEW_WITH_AN_ADDRESS ? 1 : devices[reads];
         assert_int_equal(device_of_reader(&reference, (enum reads) reads), expected);
@@ -277,7 +277,7 @@ int main(void) {
         cmocka_unit_test(false_ends_a_split_at_the_same_node),
         cmocka_unit_test(false_ends_the_graph),
         cmocka_unit_test(inputs_end_no_split),
-        cmocka_unit_test(a_weight_pulls_and_a_view_of_it_does_not),
+        cmocka_unit_test(a_weight_attracts_ops_and_a_view_of_it_does_not),
     };
     return cmocka_run_group_tests_name("sched_oracle", tests, group_setup, NULL);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// test_sched_stale.c: graphs that the program changes after they were allocated, before they are computed or between two
-// computations: a result is that of the graph as it stands, never that of the plan for the graph it was. The graph allocator is
-// held to the same, where the program allocates again.
+// test_sched_stale.c: graphs that the program changes after allocation, before a computation or between two. The result must be
+// that of the changed graph, not that of the planned one. The graph allocator is tested in the same way; there the program
+// allocates again.
 
 #include "support/device_net.h"
 
-// a = 2x, b = 3a, c = 5b, d = 7c, e = d + a, out = e + b; so little is alive that most places are used several times
+// a = 2x, b = 3a, c = 5b, d = 7c, e = d + a, out = e + b. Few tensors are alive at once, so most addresses are used several times.
 struct chain {
     struct ggml_tensor *x, *a, *b, *c, *d, *e, *out;
 };
@@ -23,7 +23,7 @@ static struct chain chain_new(struct net *n) {
     return t;
 }
 
-// What is done to a chain, and what is expected of a tensor of it then, for x = 1.
+// A change of the chain, and the expected value of one of its tensors for x = 1.
 struct change {
     const char *name;
     void (*make)(struct net *n, struct chain *t);
@@ -45,12 +45,12 @@ static struct ggml_tensor *of_c(struct chain *t) {
 
 static void edge_to_c(struct net *n, struct chain *t) {
     (void) n;
-    t->out->src[1] = t->c; // which was dead, its place another's
+    t->out->src[1] = t->c; // c was dead, and its memory was reused
 }
 
 static void edge_to_x(struct net *n, struct chain *t) {
     (void) n;
-    t->out->src[1] = t->x; // whose bytes the program wrote
+    t->out->src[1] = t->x; // x holds bytes that the program wrote
 }
 
 static void output_b(struct net *n, struct chain *t) {
@@ -74,7 +74,7 @@ static void another_op(struct net *n, struct chain *t) {
     t->e->op = GGML_OP_SUB;
 }
 
-// One node more, in the middle of the list: out = e + b + c.
+// One more node in the middle of the list: out = e + b + c.
 static void another_node(struct net *n, struct chain *t) {
     struct ggml_tensor *sum = ggml_add(n->ctx, t->e, t->c), **nodes = n->graph->nodes;
     sum->flags |= GGML_TENSOR_FLAG_COMPUTE;
@@ -83,7 +83,7 @@ static void another_node(struct net *n, struct chain *t) {
     t->out->src[0] = sum;
 }
 
-// d and e are listed the other way round, and what they read too: e = c + a, d = 7e, out = d + b.
+// d and e are listed in reverse order with exchanged sources: e = c + a, d = 7e, out = d + b.
 static void another_order(struct net *n, struct chain *t) {
     n->graph->nodes[3] = t->e;
     n->graph->nodes[4] = t->d;
@@ -92,7 +92,7 @@ static void another_order(struct net *n, struct chain *t) {
     t->out->src[0] = t->d;
 }
 
-// c in b's place: no longer computed but a view of it, as nodes that run in place by the program's word.
+// c becomes a view of b instead of a computed node, as for nodes that the program runs in place.
 static void a_view(struct net *n, struct chain *t) {
     (void) n;
     t->c->view_src = t->b;
@@ -142,7 +142,7 @@ static void run(struct net *n, const struct change *change, int n_used) {
     expect(change, &t, first_of(change->of(&t)));
     clean(n);
 
-    t = chain_new(n); // between two computations
+    t = chain_new(n); // change between two computations
     spread(n, &t, n_used);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     for (int k = 0; k < 3; k++) {
@@ -178,7 +178,7 @@ static void changed_graphs_are_their_own_in_flight(void **state) {
     }
 }
 
-// What did not change costs no plan.
+// Unchanged graphs are not planned again.
 static void graphs_that_stay_are_not_planned(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n);
@@ -195,7 +195,7 @@ static void graphs_that_stay_are_not_planned(void **state) {
     assert_int_equal(stats.n_reused, 0);
 }
 
-// A weight that the program puts elsewhere between two computations is read there.
+// A weight that the program moves between two computations is read at its new address.
 static void moved_weights_are_read_where_they_are(void **state) {
     struct net *n = *state;
     struct ggml_tensor *weight = ggml_new_tensor_1d(n->weights_ctx, GGML_TYPE_F32, N), *x = input(n, 1);
@@ -220,7 +220,7 @@ static void moved_weights_are_read_where_they_are(void **state) {
     ggml_backend_buffer_free(buffer);
 }
 
-// Larger than what there is: the buffers are replaced, what the program wrote goes along.
+// The changed graph is larger: the buffers are replaced, and the inputs keep their contents.
 static void inputs_outlive_a_larger_plan(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n);
@@ -233,7 +233,7 @@ static void inputs_outlive_a_larger_plan(void **state) {
     assert_true(first_of(sum) == 436.0f);
 }
 
-// A graph is computed without being allocated: its inputs are where they were, or go along.
+// A graph is computed without a new allocation: its inputs keep their addresses, or their contents are moved.
 static void inputs_stay_without_alloc(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n);
@@ -274,13 +274,13 @@ static void every_allocation_may_fail(void **state) {
         assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
         assert_true(first_of(t.out) == 484.0f);
         clean(n);
-        ggml_backend_sched_free(n->sched); // one that has its lists already asks for little
+        ggml_backend_sched_free(n->sched); // a scheduler with reserved lists would allocate little
         n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
     }
     assert_true(k > 5);
 }
 
-// ---- the allocator ----
+// ---- graph allocator ----
 
 static void changed_graphs_are_planned_by_the_allocator(void **state) {
     struct net *n = *state;
