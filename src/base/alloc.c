@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.c: the one door through which the libraries take memory, so that a test can make the N-th allocation fail and count
-// what is alive. Not watched, a call costs one predictable branch over libc.
+// alloc.c: all memory of the libraries comes from these functions, so that a test can make the N-th allocation fail and count the
+// live blocks. If nothing is watched, a call costs one predictable branch in addition to libc.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static atomic_bool watched;         // any of the below is in use
-static atomic_int_fast64_t fail_in; // > 0: this many allocations until one fails; < 0: all fail
+static atomic_bool watched;         // counting is on, or an allocation is to fail
+static atomic_int_fast64_t fail_in; // > 0: the allocation with this number fails, counted from 1; < 0: all fail
 static atomic_int_fast64_t n_made;
 static atomic_int_fast64_t n_alive;
 
@@ -103,7 +103,7 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     if (n_want <= *n_cap) {
         return true;
     }
-    // The first time as many as are asked for: who knows the number asks for all at once.
+    // The first allocation is exact, because a caller that knows the final number passes it at once.
     size_t n = *n_cap > 0 ? *n_cap : max_size(n_want, 8);
     while (n < n_want) {
         if (!berth_add_ok(n, n / 2 + 1, &n)) {
@@ -125,9 +125,9 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
 
 // ---- scratch ----
 
-// Memory for the length of one call. What is little lies in the struct itself, on the caller's stack, so that small
-// problems ask the allocator for nothing; what is more lies in a block of its own a piece. Pieces go in the reverse order of
-// their taking, all those after a mark at once.
+// Memory for the duration of one call. The first pieces are in the struct itself, on the caller's stack, so that small problems
+// allocate nothing. Each further piece is a block from the allocator. Pieces are freed in reverse order: berth_scratch_back frees
+// all pieces after a mark.
 
 struct berth_scratch_block {
     _Alignas(16) struct berth_scratch_block *prev;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// client.c: which release of llama.cpp the process was built for, where that is known. libggml finds it out when it is loaded
-// (registry/client.c) and tells it here, for the few functions whose arguments changed from one release to the next.
+// client.c: stores the release of llama.cpp for which the process was built, if it is known. libggml determines the release when it
+// is loaded (registry/client.c) and stores it here. A few functions read it, because their arguments changed between releases.
 
 #include "base/base.h"
 
@@ -8,28 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNTOLD 0
+#define UNKNOWN 0
 #define MIXED (-1)
 
-static atomic_int minor = UNTOLD;
+static atomic_int minor = UNKNOWN;
 
-// Releases before v0.1.0 count their builds: b10361. What is not known for sure is not told.
+// Returns the minor version of ggml for a release, UNKNOWN if it is uncertain. Releases before v0.1.0 are build numbers, such as
+// b10361.
 static int release_minor(const char *release) {
     if (release[0] == 'b') {
         char *end;
         const long build = strtol(release + 1, &end, 10);
-        return end != release + 1 && *end == '\0' && build > 0 && build <= 10361 ? 19 : UNTOLD;
+        return end != release + 1 && *end == '\0' && build > 0 && build <= 10361 ? 19 : UNKNOWN;
     }
     if (strncmp(release, "v0.", 3) == 0) {
-        return strtol(release + 3, NULL, 10) >= 5 ? 25 : UNTOLD;
+        return strtol(release + 3, NULL, 10) >= 5 ? 25 : UNKNOWN;
     }
-    return UNTOLD;
+    return UNKNOWN;
 }
 
 void berth_client_release(const char *release) {
-    const int told = release != NULL ? release_minor(release) : UNTOLD;
-    int before = UNTOLD;
-    if (told != UNTOLD && !atomic_compare_exchange_strong(&minor, &before, told) && before != told) {
+    const int found = release != NULL ? release_minor(release) : UNKNOWN;
+    int before = UNKNOWN;
+    if (found != UNKNOWN && !atomic_compare_exchange_strong(&minor, &before, found) && before != found) {
         atomic_store(&minor, MIXED);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// error.c: the last error of each thread, status names, and ggml_abort, which exists because programs call it.
+// error.c: the last error of each thread, status names, and ggml_abort, which is exported because programs call it.
 
 #include "base/base.h"
 
@@ -57,7 +57,7 @@ ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback) {
     return atomic_exchange(&abort_callback, callback);
 }
 
-// The caller's own decision to end the process; no code of Berth calls it.
+// Only programs call this function. No code of Berth does.
 void ggml_abort(const char *file, int line, const char *fmt, ...) {
     char reason[ERROR_TEXT_SIZE];
     va_list args;
@@ -66,7 +66,7 @@ void ggml_abort(const char *file, int line, const char *fmt, ...) {
     va_end(args);
     char text[ERROR_TEXT_SIZE + 256];
     snprintf(text, sizeof text, "%s:%d: %s", file, line, reason);
-    berth_log_flush(); // a library may have logged why
+    berth_log_flush(); // the held lines may contain the reason
 
     ggml_abort_callback_t callback = atomic_load(&abort_callback);
     if (callback != NULL) {

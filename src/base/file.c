@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// file.c: files in, files out, and streams into memory.
+// file.c: opens files for reading, replaces files atomically, and provides streams into memory.
 
 #include "base/base.h"
 
@@ -13,17 +13,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- in ----
+// ---- reading ----
 
-// The one way in for files whose bytes are not trusted: regular, and of a size that is known from the open file itself.
-// Opening never waits: a pipe of that name, whose opening would, is refused like every other thing that has no size. It is not
-// even opened: who writes into it would be told that its reader has gone.
+// Every file with untrusted bytes is opened here. It must be a regular file, and its size is read from the open file. Opening never
+// blocks: a pipe is refused like everything else that has no size. A pipe is not even opened, because its writer would get SIGPIPE
+// when the reader closes it.
 
 static const char *stat_refusal(int rc, const struct stat *st) { // NULL: a regular file
     if (rc != 0) {
         return strerror(errno);
     }
-    return S_ISREG(st->st_mode) ? NULL : "it is no regular file";
+    return S_ISREG(st->st_mode) ? NULL : "not a regular file";
 }
 
 int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
@@ -32,7 +32,7 @@ int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
     if (*why != NULL) {
         return -1;
     }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // something else may have its name by now
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // stat may have seen another file
     if (fd < 0) {
         *why = strerror(errno);
         return -1;
@@ -61,7 +61,7 @@ bool berth_file_starts_with(const char *path, const char *magic) {
     const size_t n = strlen(magic);
     uint64_t size;
     const char *why;
-    FILE *file = berth_file_open(path, &size, &why); // what is read from a pipe is gone
+    FILE *file = berth_file_open(path, &size, &why); // refuses a pipe, from which reading would remove bytes
     if (file == NULL) {
         return false;
     }
@@ -70,45 +70,48 @@ bool berth_file_starts_with(const char *path, const char *magic) {
     return is_equal;
 }
 
-// ---- out ----
+// ---- writing ----
 
-// The one way out for files. A file appears when it is whole and on the disk: until then it is written beside its
-// place under a name of its own, so that a failure, or the end of the process, leaves what was there before.
+// Every file that Berth writes is opened here. A file appears under its name when it is complete and on disk. Until then it is
+// written to a temporary file in the same folder, so that a failure or the end of the process leaves the old file unchanged.
 //
 //     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
 //
-// A file of several names is replaced under this one, and its other names keep the old content: writing it in place would lose
-// that on a full disk. Written in place: devices and pipes, files of other owners, and files in folders that take no new ones.
+// A file with several hard links is replaced under this name only, and its other names keep the old content: writing it in place
+// would lose that content on a full disk. These are written in place: devices, pipes, files of other owners, and files in folders
+// in which no file can be created.
 
-// May the open file take the place of the old one: on the same disk, with its owner, group and mode?
+// Returns whether the open file can replace the old one: it is on the same file system, and it gets the owner, group and mode of
+// the old file.
 static bool can_replace(int fd, const struct stat *old) {
     struct stat st;
     return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
            fchmod(fd, old->st_mode & 0777) == 0;
 }
 
-// Opens a file beside the target, under a name that nothing has; nobody may read it who may not read the old one.
+// Opens a temporary file next to the target under an unused name. Its mode is that of the old file, so that nobody else can read
+// it.
 static int part_open(const char *target, mode_t mode, char *part, size_t size) {
     int fd = -1;
     errno = EEXIST;
-    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a program that was killed leaves one, and ids come again
+    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a killed program leaves its file, and process ids are reused
         snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
         fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     }
     return fd;
 }
 
-// Neither there nor a place of a new file: what is there has to be written as it is.
-static bool is_no_place(int why) {
+// The folder cannot hold the temporary file, so the target must be written in place.
+static bool must_write_in_place(int why) {
     return why == EACCES || why == EPERM || why == EROFS || why == ENAMETOOLONG;
 }
 
-// Names of what is open already, which need not have a place: /dev/stdout, /proc/self/fd/3.
-static bool is_of_system(const char *path) {
+// Names of open files, which need not be in a folder: /dev/stdout, /proc/self/fd/3.
+static bool is_system_path(const char *path) {
     return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
 }
 
-// The name of the part goes before its memory does: a signal may ask for it at any time.
+// The pointer is cleared before its memory is freed: a signal handler may read it at any time.
 static void names_free(struct berth_replace *r) {
     char *target = r->target, *part = r->part;
     r->target = r->part = NULL;
@@ -134,8 +137,8 @@ static bool names_make(struct berth_replace *r, const char *path, bool exists) {
     return true;
 }
 
-// A file beside the place of `path`, which is that of `old`, NULL: of a new one. False with errno 0: it cannot take the place of
-// the old one; else what is wrong.
+// Creates the temporary file for `path`. old: the status of the file to replace; NULL: there is none. On failure returns false with
+// errno; errno 0 means that the temporary file cannot replace the old file.
 static bool part_make(struct berth_replace *r, const char *path, const struct stat *old) {
     if (!names_make(r, path, old != NULL)) {
         return false;
@@ -157,11 +160,11 @@ static bool part_make(struct berth_replace *r, const char *path, const struct st
     return r->file != NULL;
 }
 
-// False with errno 0: to be written as it is; else what is wrong.
-static bool open_beside(struct berth_replace *r, const char *path) {
+// On failure returns false with errno; errno 0 means that the file must be written in place.
+static bool part_open_for(struct berth_replace *r, const char *path) {
     struct stat old;
     const bool exists = stat(path, &old) == 0;
-    if (*path == '\0' || is_of_system(path) ||
+    if (*path == '\0' || is_system_path(path) ||
         (exists ? !S_ISREG(old.st_mode) || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
         errno = 0;
         return false;
@@ -169,7 +172,7 @@ static bool open_beside(struct berth_replace *r, const char *path) {
     if (part_make(r, path, exists ? &old : NULL)) {
         return true;
     }
-    if (is_no_place(errno)) {
+    if (must_write_in_place(errno)) {
         errno = 0;
     }
     return false;
@@ -182,18 +185,19 @@ bool berth_replace_open_new(struct berth_replace *r, const char *path) {
 
 bool berth_replace_open(struct berth_replace *r, const char *path) {
     *r = (struct berth_replace){0};
-    if (!open_beside(r, path) && errno == 0) {
+    if (!part_open_for(r, path) && errno == 0) {
         r->file = fopen(path, "wbe");
     }
     return r->file != NULL;
 }
 
-// Some file systems, and what is no file, have nothing to bring to a disk.
+// Some file systems and special files do not support fsync. That is not an error.
 static bool sync_ok(int fd) {
     return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EROFS;
 }
 
-// The name is on the disk when its folder is. A folder that may be written but not read cannot be asked.
+// Syncs the folder, which holds the name. A folder that can be written but not read cannot be opened for fsync; that is not an
+// error.
 static bool folder_sync(const char *target) {
     char folder[PATH_MAX];
     const char *slash = strrchr(target, '/');
@@ -246,9 +250,8 @@ bool berth_replace_close(struct berth_replace *r, bool ok) {
 
 // ---- streams into memory ----
 
-// A stream whose bytes end up in memory. libc has one too, open_memstream, but when memory runs out while it grows it
-// neither says so nor marks the stream: what was written is lost in silence, and closing it gives 0 and a NULL text.
-// This one remembers, and the text goes through Berth's allocator.
+// A stream that writes to memory. libc's open_memstream does not report when memory runs out while it grows: the written bytes are
+// lost, and closing returns 0 with a NULL text. This stream stores the failure, and its text comes from Berth's allocator.
 
 static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
     struct berth_stream *s = cookie;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json.c: the JSON reader of json.h. One pass, no tree; memory only for the longest string with its escapes undone. Nesting is
-// bounded, so that no input can exhaust the stack.
+// json.c: the JSON reader of json.h. It reads in one pass and builds no tree. It allocates memory only for the longest string
+// without its escapes. Nesting is bounded, so that no input can exhaust the stack.
 
 #include "base/json.h"
 
@@ -60,7 +60,7 @@ bool berth_json_array(struct berth_json *r) {
     return list_enter(r, '[', "an array is expected");
 }
 
-// Moves to the next member; false at the closing character, which is read.
+// Moves to the next member. Returns false at the closing character, which it consumes.
 static bool list_advance(struct berth_json *r, char close, const char *what) {
     const char c = berth_json_peek(r);
     const bool is_first = r->is_first;
@@ -109,7 +109,7 @@ static bool text_add(struct berth_json *r, size_t *len, const char *bytes, size_
     return true;
 }
 
-// Four hex digits behind p.
+// Reads four hex digits at p.
 static bool hex4_read(struct berth_json *r, uint32_t *out) {
     *out = 0;
     if (r->end - r->p < 4) {
@@ -128,7 +128,7 @@ static bool hex4_read(struct berth_json *r, uint32_t *out) {
     return true;
 }
 
-// The code point of \uXXXX, p behind the 'u'; surrogates come in pairs.
+// Reads the code point of \uXXXX with p after the 'u'. Surrogates must come in pairs.
 static bool escape_unicode(struct berth_json *r, size_t *len) {
     uint32_t c, low;
     if (!hex4_read(r, &c)) {
@@ -136,18 +136,18 @@ static bool escape_unicode(struct berth_json *r, size_t *len) {
     }
     if (c >= 0xd800 && c < 0xdc00) {
         if (r->end - r->p < 2 || r->p[0] != '\\' || r->p[1] != 'u') {
-            return berth_json_fail(r, "half of a surrogate pair");
+            return berth_json_fail(r, "unpaired surrogate");
         }
         r->p += 2;
         if (!hex4_read(r, &low)) {
             return false;
         }
         if (low < 0xdc00 || low > 0xdfff) {
-            return berth_json_fail(r, "half of a surrogate pair");
+            return berth_json_fail(r, "unpaired surrogate");
         }
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     } else if (c == 0 || (c >= 0xdc00 && c < 0xe000)) {
-        return berth_json_fail(r, c == 0 ? "a NUL character" : "half of a surrogate pair");
+        return berth_json_fail(r, c == 0 ? "a NUL character" : "unpaired surrogate");
     }
     char bytes[4];
     const size_t n = c < 0x80 ? 1 : 2 + (size_t) (c >= 0x800) + (size_t) (c >= 0x10000);
@@ -257,7 +257,7 @@ bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out
     *out = ok && minus ? -x : x;
     if (!ok || *out < min || *out > max) {
         char what[96];
-        snprintf(what, sizeof what, "a whole number from %lld to %lld is expected", (long long) min, (long long) max);
+        snprintf(what, sizeof what, "an integer from %lld to %lld is expected", (long long) min, (long long) max);
         r->p = start;
         return berth_json_fail(r, what);
     }
@@ -321,5 +321,5 @@ bool berth_json_done(struct berth_json *r) {
     if (r->status != GGML_STATUS_SUCCESS) {
         return false;
     }
-    return r->p == r->end || berth_json_fail(r, "text behind the end");
+    return r->p == r->end || berth_json_fail(r, "text after the end");
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// json.h: a small JSON reader that survives any bytes (RFC 8259), pulled value by value, with line and column in every message.
+// json.h: a small JSON reader (RFC 8259) and a writer. The reader accepts any bytes, returns one value per call, and gives line and
+// column in every message.
 //
 //     berth_json_object(&r)                  // '{' expected
 //     while (berth_json_key(&r, &key)) { ... read or berth_json_skip(&r) exactly one value ... }
 //     if (r.status != GGML_STATUS_SUCCESS) ...
 //
-// The first failure sticks: every later call returns false, and r.status says why.
+// The first failure is final: every later call returns false, and r.status has the reason.
 #pragma once
 
 #include "base/base.h"
@@ -15,14 +16,14 @@
 #define BERTH_JSON_DEPTH_MAX 64
 
 struct berth_json {
-    const char *name; // stands before messages
+    const char *name; // prefix of messages
     const char *p, *end;
     const char *line_start;
     size_t line; // from 1
     int depth;
-    bool is_first;     // nothing of the innermost object or array was read yet
-    char *text;        // the last string, escapes undone
-    size_t n_text_cap; // of text
+    bool is_first;     // nothing in the innermost object or array has been read yet
+    char *text;        // the last string, without escapes
+    size_t n_text_cap; // capacity of text
     enum ggml_status status;
 };
 
@@ -35,24 +36,25 @@ BERTH_API void berth_json_init(struct berth_json *r, const char *text, size_t si
 BERTH_API void berth_json_fini(struct berth_json *r);
 
 BERTH_API bool berth_json_object(struct berth_json *r);
-BERTH_API bool berth_json_key(struct berth_json *r, struct berth_json_text *key); // false behind the last key; '}' is read then
+BERTH_API bool berth_json_key(
+    struct berth_json *r, struct berth_json_text *key); // false after the last key; '}' is consumed then
 BERTH_API bool berth_json_array(struct berth_json *r);
-BERTH_API bool berth_json_next(struct berth_json *r); // is there another element? ']' is read if not
+BERTH_API bool berth_json_next(struct berth_json *r); // false after the last element; ']' is consumed then
 BERTH_API bool berth_json_string(struct berth_json *r, struct berth_json_text *out);
 BERTH_API bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out);
 bool berth_json_bool(struct berth_json *r, bool *out);
-bool berth_json_null(struct berth_json *r); // reads null if it is next; false otherwise, without failing
-BERTH_API bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out); // any number, as it stands
+bool berth_json_null(struct berth_json *r); // consumes null if it is next; false otherwise, without failing
+BERTH_API bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out); // any number, as written
 BERTH_API bool berth_json_skip(struct berth_json *r);                                     // one value of any kind
-BERTH_API bool berth_json_done(struct berth_json *r);                                     // nothing but blanks follows
-BERTH_API char berth_json_peek(struct berth_json *r);                   // first character of what is next, '\0' at the end
-BERTH_API bool berth_json_fail(struct berth_json *r, const char *what); // at p; returns false
+BERTH_API bool berth_json_done(struct berth_json *r);                                     // only blanks follow
+BERTH_API char berth_json_peek(struct berth_json *r);                   // first character of the next token, '\0' at the end
+BERTH_API bool berth_json_fail(struct berth_json *r, const char *what); // reports position p; returns false
 
 static inline bool berth_json_is(struct berth_json_text key, const char *name) {
     return key.len == strlen(name) && (key.len == 0 || memcmp(key.text, name, key.len) == 0);
 }
 
-// The writer takes care of commas, quotes and escapes, and allocates nothing. Failures are those of the file.
+// The writer handles commas, quotes and escapes, and allocates nothing. Its only failures are those of the file.
 //
 //     struct berth_json_writer w = {.file = file};
 //     berth_json_begin(&w, NULL, '{');
@@ -63,23 +65,23 @@ static inline bool berth_json_is(struct berth_json_text key, const char *name) {
 //     berth_json_end(&w); // }
 struct berth_json_writer {
     FILE *file;
-    uint64_t arrays; // bit i: the list i levels out of the innermost is an array; nesting is at most 64 deep
-    int line;        // indent + 1 of the line that starts before the next value or end; 0: it stays on this one
-    bool has_value;  // the innermost list has one, so that a comma precedes the next
+    uint64_t arrays; // bit i: the list i levels outside the innermost one is an array; at most 64 levels
+    int line;        // indent + 1 of a new line before the next value or end; 0: no new line
+    bool has_value;  // the innermost list has a value, so a comma precedes the next one
 };
 
 BERTH_API void berth_json_begin(struct berth_json_writer *w, const char *key, char open); // open: '{' or '['; key: NULL in arrays
 BERTH_API void berth_json_end(struct berth_json_writer *w);
-BERTH_API void berth_json_line(struct berth_json_writer *w, int indent);         // what comes next starts a line
-BERTH_API void berth_json_put_key(struct berth_json_writer *w, const char *key); // the caller writes its value to the file
+BERTH_API void berth_json_line(struct berth_json_writer *w, int indent);         // the next value or end starts a line
+BERTH_API void berth_json_put_key(struct berth_json_writer *w, const char *key); // the caller writes the value to the file
 
-// One value or several members, as they would be written, with ' in place of ". Of printf's conversions: integers and
-// floating-point numbers (null where there is no number), %s (quoted and escaped here; NULL is null), %c (a condition: true or false).
-#ifndef __clang__ // which warns of a bool for %c; gcc checks the formats
+// Writes one value or several members. fmt is JSON with ' in place of ". It supports these conversions of printf: integers,
+// floating-point numbers (null if not finite), %s (quoted and escaped here; NULL becomes null), %c (a condition: true or false).
+#ifndef __clang__ // clang warns about a bool for %c; gcc checks the formats
 BERTH_PRINTF(2, 3)
 #endif
 BERTH_API void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...);
 
-// Write a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD. The first may hold NUL bytes.
+// Write a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD. berth_json_write_text accepts NUL bytes.
 BERTH_API void berth_json_write_text(const char *text, size_t len, FILE *file);
 BERTH_API void berth_json_write_string(const char *text, FILE *file);

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdarg.h>
 
-// Bytes of the UTF-8 sequence at t, which has `left` bytes; 0 if it is none (overlong, surrogate, cut off).
+// Returns the length in bytes of the UTF-8 sequence at t, of which `left` bytes are readable; 0: invalid (overlong, surrogate, cut
+// off).
 static size_t utf8_len(const uint8_t *t, size_t left) {
     if ((t[0] >= 0x80 && t[0] < 0xc2) || t[0] > 0xf4) {
         return 0;
@@ -33,7 +34,7 @@ void berth_json_write_text(const char *text, size_t len, FILE *file) {
             fputs("\\ufffd", file);
         } else if (c < 0x20 || c == 0x7f) {
             fprintf(file, "\\u%04x", c);
-        } else if (c == 0xc2 && (uint8_t) text[at + 1] < 0xa0) { // U+0080 to U+009F command terminals too
+        } else if (c == 0xc2 && (uint8_t) text[at + 1] < 0xa0) { // U+0080 to U+009F are control characters of terminals too
             fprintf(file, "\\u%04x", (uint8_t) text[at + 1]);
         } else {
             if (c == '"' || c == '\\') {
@@ -78,7 +79,7 @@ void berth_json_begin(struct berth_json_writer *w, const char *key, char open) {
 }
 
 void berth_json_end(struct berth_json_writer *w) {
-    w->has_value = false; // no comma
+    w->has_value = false; // no comma before the closing character
     value_begin(w);
     fputc(w->arrays & 1 ? ']' : '}', w->file);
     w->arrays >>= 1;
@@ -98,7 +99,7 @@ static void double_write(FILE *file, const char *spec, double value) {
     }
 }
 
-// length: the letter before the conversion's; L is two l.
+// length: the length modifier before the conversion; 'L' stands for ll.
 #define INTEGER_WRITE(file, spec, length, args, kind) \
     switch (length) { \
         case 'l': fprintf(file, spec, va_arg(args, kind long)); break; \

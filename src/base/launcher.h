@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// launcher.h: whether this process was started as one of several.
+// launcher.h: detects whether an MPI launcher started this process.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-// By Open MPI's launcher, or those of MPICH and of Slurm.
+// Returns whether the launcher of Open MPI, MPICH or Slurm started this process.
 static inline bool berth_has_mpirun(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

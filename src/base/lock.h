@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// lock.h: a mutex that needs no set-up, so that it can guard process-wide state from the first call on. One that is held for a
-// few instructions only, without a call of others' code, can be held across fork: then the child, which has no thread to drop it,
-// finds it free and its data whole.
+// lock.h: a mutex with a static initialiser, so that it can guard process-wide state from the first call on. A lock that is held
+// only for a few instructions, without calls of foreign code, can also be taken across fork: the child then finds the lock free and
+// its data consistent, although the thread that held it does not exist there.
 #pragma once
 
 #include <pthread.h>
@@ -21,8 +21,8 @@ static inline void berth_lock_drop(struct berth_lock *lock) {
     pthread_mutex_unlock(&lock->mutex);
 }
 
-// In the file that has the static lock `name`. fork takes the locks in the reverse order of these numbers: 101 is taken last, so
-// that a lock which is taken while another one is held has the lower number.
+// Use in the file that defines the static lock `name`. fork takes the locks in the reverse order of these priorities: 101 is taken
+// last. So a lock that is taken while another one is held needs the lower priority.
 #define BERTH_LOCK_ACROSS_FORK(name, priority) \
     static void name##_before_fork(void) { \
         berth_lock_take(&name); \

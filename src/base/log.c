@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// log.c: log lines go to the callback the program set, and to stderr only while none is set. A thread may hold its lines back
-// for a while; those that find no memory then are counted, and the number is told.
+// log.c: passes log lines to the program's callback, or to stderr if no callback is set. A thread may hold its lines for a while.
+// Lines that cannot be stored for lack of memory are counted, and a warning reports their number.
 
 #include "base/base.h"
 #include "base/lock.h"
@@ -11,7 +11,7 @@
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 GGML_API void ggml_log_callback_default(enum ggml_log_level level, const char *text, void *user_data);
 
-// Both change together, so that a callback never sees another's user data.
+// The lock covers callback and user data together, so that a callback never gets the user data of another one.
 static struct berth_lock log_lock = BERTH_LOCK_INIT;
 static ggml_log_callback log_callback;
 static void *log_user_data;
@@ -19,7 +19,7 @@ BERTH_LOCK_ACROSS_FORK(log_lock, 101)
 
 static _Thread_local struct {
     int depth;        // of berth_log_hold
-    char *lines;      // each: a byte of level, the text, NUL
+    char *lines;      // per line: one byte with the level, the text, NUL
     size_t size, cap; // bytes
     int n_lost;
 } held;
@@ -71,7 +71,7 @@ void berth_log_hold(void) {
     held.depth++;
 }
 
-// A callback may log, and hold lines, in turn.
+// berth_log_flush may call berth_log_hold and berth_log_let_go, because the callback may log.
 void berth_log_let_go(void) {
     if (held.depth > 0 && --held.depth == 0) {
         berth_log_flush();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// sha256.h: SHA-256 (FIPS 180-4). Plain C, about as fast as a disk.
+// sha256.h: SHA-256 (FIPS 180-4) in plain C, about as fast as a disk.
 #pragma once
 
 #include "base/min.h"

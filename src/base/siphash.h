@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// siphash.h: SipHash, a hash with a secret key: who makes a file cannot know which of its names fall into one slot of a table.
-// No file makes a table of its names slow then. SipHash-1-3: one round a word and three at the end. The key is of the system's
-// random source, one a table.
+// siphash.h: SipHash-1-3, a hash with a secret key: one round per word and three at the end. Each table has its own key from the
+// system's random source. The author of a file cannot choose names that fall into the same slot, so no file can make a table of
+// names slow.
 #pragma once
 
 #include <stddef.h>
@@ -14,15 +14,15 @@ struct berth_siphash_key {
     uint64_t k[2];
 };
 
-// Bytes in parts; the hash is that of all of them in a row.
+// A hash in progress. Bytes may arrive in parts; the hash is that of their concatenation.
 struct berth_siphash {
     uint64_t v[4];
-    uint64_t word;        // bytes that do not fill a word yet, the first lowest
-    uint64_t size;        // of all
-    int n_rounds, n_last; // of a word, of the end
+    uint64_t word;        // bytes that do not fill a word yet, first byte lowest
+    uint64_t size;        // bytes so far
+    int n_rounds, n_last; // rounds per word; rounds at the end
 };
 
-static inline uint64_t berth_siphash_turn(uint64_t x, int n) {
+static inline uint64_t berth_siphash_rotate(uint64_t x, int n) {
     return x << n | x >> (64 - n);
 }
 
@@ -30,18 +30,19 @@ static inline void berth_siphash_rounds(uint64_t v[4], int n) {
     for (; n > 0; n--) {
         v[0] += v[1];
         v[2] += v[3];
-        v[1] = berth_siphash_turn(v[1], 13) ^ v[0];
-        v[3] = berth_siphash_turn(v[3], 16) ^ v[2];
-        v[0] = berth_siphash_turn(v[0], 32);
+        v[1] = berth_siphash_rotate(v[1], 13) ^ v[0];
+        v[3] = berth_siphash_rotate(v[3], 16) ^ v[2];
+        v[0] = berth_siphash_rotate(v[0], 32);
         v[2] += v[1];
         v[0] += v[3];
-        v[1] = berth_siphash_turn(v[1], 17) ^ v[2];
-        v[3] = berth_siphash_turn(v[3], 21) ^ v[0];
-        v[2] = berth_siphash_turn(v[2], 32);
+        v[1] = berth_siphash_rotate(v[1], 17) ^ v[2];
+        v[3] = berth_siphash_rotate(v[3], 21) ^ v[0];
+        v[2] = berth_siphash_rotate(v[2], 32);
     }
 }
 
-// What is not to be guessed. A system without its random source gives what it has: time and place.
+// Returns an unpredictable key. Without a random source, the key is made from the time and from the addresses of `place` and of a
+// local variable.
 static inline struct berth_siphash_key berth_siphash_key_new(const void *place) {
     struct berth_siphash_key key;
     if (getrandom(&key, sizeof key, GRND_NONBLOCK) != (ssize_t) sizeof key) {
@@ -70,7 +71,7 @@ static inline void berth_siphash_add(struct berth_siphash *s, const void *bytes,
     const unsigned char *p = bytes;
     size_t n = (size_t) (s->size % 8);
     s->size += size;
-    for (; n != 0 && size > 0; p++, size--) { // fills the word that was begun
+    for (; n != 0 && size > 0; p++, size--) { // completes the word that an earlier call began
         s->word |= (uint64_t) *p << 8 * n;
         n = (n + 1) % 8;
         if (n == 0) {

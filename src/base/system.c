@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// system.c: clock, files, versions, and what backends take from the base: aligned memory and the process-wide critical section.
+// system.c: clock, files, versions, aligned memory and the process-wide critical section for backends.
 
 #include "base/base.h"
 #include "base/lock.h"
@@ -24,7 +24,7 @@ void ggml_critical_section_end(void) {
     berth_lock_drop(&critical_section);
 }
 
-// Debuggers show stacks better than a library can; kept because programs link it.
+// Prints nothing: debuggers show stacks better. It is exported because programs link it.
 void ggml_print_backtrace(void) {
 }
 
@@ -73,7 +73,7 @@ const char *ggml_commit(void) {
     return "berth-" BERTH_VERSION;
 }
 
-// For backends that take page-friendly memory from the base library.
+// Backends get aligned memory from the base library here.
 void *ggml_aligned_malloc(size_t size) {
     if (size == 0) {
         return NULL;

@@ -65,7 +65,7 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
         return NULL;
     }
     if (!S_ISREG(st.st_mode)) {
-        cli_fail(*code, "%s: cannot be read: %s", path, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "it is no regular file");
+        cli_fail(*code, "%s: cannot be read: %s", path, S_ISDIR(st.st_mode) ? strerror(EISDIR) : "not a regular file");
         return NULL;
     }
     const bool show = with_progress && isatty(STDERR_FILENO);

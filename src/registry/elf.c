@@ -283,7 +283,7 @@ bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t w
     }
     struct stat st;
     if (fstat(elf->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        snprintf(why, why_size, "it is no regular file");
+        snprintf(why, why_size, "not a regular file");
         return false;
     }
     const char *flaw = berth_library_flaw(path, why, why_size);

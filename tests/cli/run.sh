@@ -70,7 +70,7 @@ expect 0 "prompt 10 tokens" -n 3 $tales
 expect 0 "made 3" -n 3 --threads 64 --temp 1e-320 --top-p 0 --seed 9223372036854775807
 expect 0 "prompt 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # no UTF-8: each byte is a token
 expect 0 "the context is full; prompt 1 token" -c 1 -p ""
-expect 3 "it is no regular file" /dev/null
+expect 3 "not a regular file" /dev/null
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
 
@@ -269,7 +269,7 @@ mkdir "$tmp/pipe" "$tmp/broken"
 mkfifo "$tmp/pipe/libllama.v0.5.0.so"
 head -c 20000 "$(dirname "$berth")/../lib/libggml-base.so" > "$tmp/broken/libllama.v0.5.0.so" 2> /dev/null ||
     head -c 20000 "$berth" > "$tmp/broken/libllama.v0.5.0.so"
-BERTH_LLAMA=$tmp/pipe expect 3 "pipe/libllama.v0.5.0.so cannot be loaded: it is no regular file" --llama -n 1 $tales
+BERTH_LLAMA=$tmp/pipe expect 3 "pipe/libllama.v0.5.0.so cannot be loaded: not a regular file" --llama -n 1 $tales
 BERTH_LLAMA=$tmp/broken expect 3 "broken/libllama.v0.5.0.so cannot be loaded: it is cut short" --llama -n 1 $tales
 BERTH_LLAMA= LD_LIBRARY_PATH=$tmp/pipe:$tmp/broken HOME=/ expect 3 "pipe/libllama.v0.5.0.so cannot be loaded" --llama -n 1 $tales
 

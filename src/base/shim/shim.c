@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// shim.c: berth_ symbols are taken weakly, see shim.h. Both halves of a pair come from the same library, so memory never crosses.
+// shim.c: the functions of shim.h, with weak references to berth_ symbols. Allocation and free of a pair come from the same
+// library, so that each library frees only its own memory.
 
 #include "base/shim/shim.h"
 
@@ -78,7 +79,7 @@ enum ggml_status shim_error(enum ggml_status status, const char *fmt, ...) {
 void *shim_proc_find(const struct shim_proc *procs, size_t n, const char *name) {
     for (size_t i = 0; name != NULL && i < n; i++) {
         if (strcmp(procs[i].name, name) == 0) {
-            void *address; // ISO C has no cast from function to object pointers; POSIX systems have the same bits
+            void *address; // ISO C has no cast from function to object pointers; on POSIX both have the same bits
             memcpy(&address, &procs[i].proc, sizeof address);
             return address;
         }

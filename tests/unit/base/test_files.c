@@ -64,17 +64,17 @@ static void only_regular_files_come_in(void **state) {
     assert_null(berth_file_open(path_of("none"), &size, &why));
     assert_string_equal(why, strerror(ENOENT));
     assert_null(berth_file_open(folder, &size, &why));
-    assert_string_equal(why, "it is no regular file");
+    assert_string_equal(why, "not a regular file");
     assert_null(berth_file_open("/dev/zero", &size, &why));
-    assert_string_equal(why, "it is no regular file");
+    assert_string_equal(why, "not a regular file");
 
     assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
     alarm(20); // whoever waits for a writer waits for ever
     assert_null(berth_file_open(path_of("pipe"), &size, &why));
-    assert_string_equal(why, "it is no regular file");
+    assert_string_equal(why, "not a regular file");
     check_quiet();
     assert_null(gguf_init_from_file(path_of("pipe"), (struct gguf_init_params){.no_alloc = true}));
-    assert_non_null(strstr(berth_last_error(), "it is no regular file"));
+    assert_non_null(strstr(berth_last_error(), "not a regular file"));
     alarm(0);
 }
 

@@ -455,7 +455,7 @@ static void pipe_is_no_library(void **state) {
     alarm(20); // opening it would wait for ever
     assert_null(ggml_backend_load(module_path("libggml-pipe.so")));
     alarm(0);
-    assert_error("libggml-pipe.so cannot be loaded: it is no regular file");
+    assert_error("libggml-pipe.so cannot be loaded: not a regular file");
     unlink(module_path("libggml-pipe.so"));
 }
 

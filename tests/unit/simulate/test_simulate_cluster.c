@@ -76,7 +76,7 @@ static void test_wrong_files(void **state) {
         {"{\"hosts\": [{\"name\": \"a\", \"devices\": [" ONE "]}], \"links\": [{\"between\": [\"a\"]}]}", "two names"},
         {"{\"hosts\": [{\"devices\": [{\"read\": {\"q9\": 1}}]}]}", "no such type"},
         {"{\"hosts\": [{\"devices\": [{\"alignment\": 3}]}]}", "power of two"},
-        {"{\"hosts\": [{\"devices\": [" ONE "]}]} x", "text behind the end"},
+        {"{\"hosts\": [{\"devices\": [" ONE "]}]} x", "text after the end"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_error error = {""};
