@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// capture.h: graphs of running programs as files: what is written of each tensor, and into which folder. Who plans fills the
-// records (alloc/capture.c); the reader is in read/, since it needs a library to unpack and only the program and tests read.
+// capture.h: writes graphs of running programs to files: the lines of the format, and the folder. The code that plans fills the
+// records (alloc/capture.c). The reader is in read/, because it uses zlib, and only the program `berth` and tests read.
 //
-// The format: text, fields split by blanks.
+// The format is text, with fields separated by blanks:
 //   ggraph 1
 //   name, source, ggml VERSION COMMIT
 //   counts nodes=N leafs=N other=N bufs=N
-//   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES     one a buffer id; same_as: the first one of its type
+//   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES     one line per buffer id; same_as: the first one of its type
 //   leaforder ID:BUF,...                                           only if a tensor is listed twice
-//   columns ...                                                    then a line a tensor, the fields named there
-// item is the number of the piece of memory that a tensor had, -1: none. The first tensor in a piece has its life: first and last
-// node, both inclusive, bytes, buffer; others "-". Files of older writers end with the name: of those a reader has to guess both
-// by the rules of memory of the ggml that they name.
+//   columns ...                                                    then one line per tensor, with the fields named here
+// item is the number of the piece of memory that a tensor used, -1: none. The first tensor in a piece has its lifetime in the
+// column life: first node, last node (inclusive), bytes, buffer. Other tensors have "-". Files of older writers end with the column
+// name; for these the reader derives both columns from the memory rules of the ggml version in the file.
 #pragma once
 
 #include "base/base.h"
@@ -21,24 +21,24 @@
 struct capture_buf {
     const char *name;
     size_t align, max_chunk; // max_chunk 0: no limit
-    int same_as;             // the first buffer of the same type
-    size_t size;             // bytes that the plan takes, of the first buffer of a type
+    int same_as;             // index of the first buffer of the same type
+    size_t size;             // bytes of the plan; only in the first buffer of a type
 };
 
-// One tensor. Ids: nodes in order, leafs, the others.
+// One tensor. Ids number the nodes in order, then the leafs, then the other tensors.
 struct capture_tensor {
     const struct ggml_tensor *tensor;
     int32_t id;
     char kind; // 'N' node, 'L' leaf, 'X' neither
     enum ggml_op op;
-    int32_t flags;      // of GGML_TENSOR_FLAG_*
-    int32_t view_src;   // id, -1: no view
-    bool has_memory;    // of somebody else
-    int32_t buf;        // as the caller said, -1: not said
+    int32_t flags;      // GGML_TENSOR_FLAG_* bits
+    int32_t view_src;   // id, -1: not a view
+    bool has_memory;    // the caller owns its memory
+    int32_t buf;        // given by the caller, -1: not given
     size_t alloc_size;  // bytes in that buffer
-    int64_t chunk, off; // -1: no memory of the plan
-    int32_t item;       // its piece of memory, -1: none
-    // The item's, if this is the first tensor in it: else NULL. Pools are buffers.
+    int64_t chunk, off; // -1: not in the plan's memory
+    int32_t item;       // number of its piece of memory, -1: none
+    // Lifetime of the item if this is its first tensor, else NULL. Pools are buffers.
     const struct berth_plan_item *life;
     int32_t life_buf;
 };
@@ -46,10 +46,11 @@ struct capture_tensor {
 void berth_capture_write_head(FILE *f, int32_t n_nodes, int32_t n_leafs, int32_t n_other, int n_bufs);
 void berth_capture_write_buf(FILE *f, int i, const struct capture_buf *buf);
 void berth_capture_write_columns(FILE *f);
-// srcs: ids of the sources, n_srcs of them.
+// srcs: ids of the n_srcs sources.
 void berth_capture_write_tensor(FILE *f, const struct capture_tensor *t, const int32_t *srcs, int n_srcs);
 
-// BERTH_CAPTURE, NULL: nothing is captured.
+// Returns the value of BERTH_CAPTURE; NULL: nothing is captured.
 const char *berth_capture_dir(void);
-// The text becomes a file of a name made from it, whole or not at all; one that is there stays. False with errno.
+// Writes the text to a file whose name is derived from the text. The file is written completely or not at all; an existing file is
+// unchanged. On failure returns false with errno.
 bool berth_capture_write_file(const char *dir, const char *text, size_t size) BERTH_MUST_USE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// write.c: writer of captured graphs: the lines of the format, and files that appear whole under their final name or not at all.
+// write.c: writes captured graphs: the lines of the format, and files that appear under their final name only when complete.
 
 #include "capture/capture.h"
 
@@ -38,7 +38,7 @@ void berth_capture_write_columns(FILE *f) {
 }
 
 static void write_op(const struct capture_tensor *t, FILE *f) {
-    if (t->op != t->tensor->op) { // the scheduler's copies
+    if (t->op != t->tensor->op) { // a copy of the scheduler
         fputs(ggml_op_name(t->op), f);
         return;
     }
@@ -88,7 +88,8 @@ void berth_capture_write_tensor(FILE *f, const struct capture_tensor *c, const i
 // ---- files ----
 
 const char *berth_capture_dir(void) {
-    const char *dir = secure_getenv("BERTH_CAPTURE"); // a setuid program writes no files where its user says
+    // secure: a setuid program must not write files to a folder of the user's choice
+    const char *dir = secure_getenv("BERTH_CAPTURE");
     return dir != NULL && dir[0] != '\0' ? dir : NULL;
 }
 
@@ -111,7 +112,7 @@ bool berth_capture_write_file(const char *dir, const char *text, size_t size) {
     struct stat st;
     if (lstat(path, &st) == 0) {
         errno = EEXIST;
-        return S_ISREG(st.st_mode); // of a link it is not known who put it there
+        return S_ISREG(st.st_mode); // a link is refused: it is unknown who created it
     }
     if (!berth_replace_open_new(&to, path)) {
         return false;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// builtin.c: the backends that no program asks for by name. Built in are those linked into the process, and failing that the CPU
-// backend in this library's folder, with the devices of other ranks where mpirun started the process. Their functions are weak
-// symbols, so that this library also runs where a package brings its own CPU backends as loadable files and none is linked.
-// Installed are all backends in the default folders (scan.c): the first query finds them, because programs that get any answer
-// do not load backends themselves.
+// builtin.c: loads the backends that no program names. It does this in two stages.
+// Built-in backends are those linked into the process. If none is linked, the CPU backend in this library's folder takes their
+// place. If mpirun started the process, the devices of other ranks are built in too. The functions of linked backends are weak
+// symbols, so that this library also runs if none is linked and a package has its own CPU backends as loadable files.
+// Installed backends are all backends in the default folders (scan.c). The first query loads them, because programs that find any
+// backend do not load backends themselves.
 //
-// One thread loads, without holding a lock; others wait for it. A backend may query the registry while it is loaded: its own
-// thread sees what is there so far, and so does another thread after WAIT_S seconds, because the backend may be waiting for that
-// thread.
+// One thread loads, without holding a lock; other threads wait for it. A backend may query the registry while it is loaded. Its
+// thread sees the backends that are registered so far. Another thread sees the same after WAIT_S seconds, because the backend may
+// be waiting for that thread.
 
 #include "registry/registry.h"
 
@@ -29,13 +30,13 @@
 #endif
 #pragma weak ggml_backend_cuda_reg
 
-#define WAIT_S 10 // for a thread that loads backends
+#define WAIT_S 10 // seconds that a thread waits for the thread that loads backends
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t load_ended = PTHREAD_COND_INITIALIZER;
-static bool is_loading, is_stuck;       // under the lock; is_stuck: a thread has waited WAIT_S for this loading
-static atomic_int stage;                // enum berth_registry_stage, the last that is complete
-static BERTH_LATE_LOCAL bool is_loader; // this thread is the one that loads
+static bool is_loading, is_stuck;       // under the lock; is_stuck: a thread has waited WAIT_S during this load
+static atomic_int stage;                // enum berth_registry_stage: the last complete stage
+static BERTH_LATE_LOCAL bool is_loader; // this thread loads backends
 
 bool berth_own_folder(char *out, size_t size, bool is_real) {
     Dl_info info;
@@ -54,14 +55,14 @@ bool berth_own_folder(char *out, size_t size, bool is_real) {
     return true;
 }
 
-// A device's backend comes before the CPU's: programs take devices in order.
+// The caller adds a GPU's backend before the CPU's, because programs use devices in order.
 static bool add_linked(ggml_backend_reg_t (*get)(void)) {
     bool known;
     ggml_backend_reg_t reg = get != NULL ? get() : NULL;
     return reg == NULL || berth_registry_add(reg, NULL, &known);
 }
 
-// False: out of memory. A file that is missing or broken is not tried again.
+// Returns false if out of memory. A missing or broken file is not an error, and is not tried again.
 static bool add_file(const char *file) {
     char path[4096];
     ggml_backend_reg_t reg;
@@ -76,8 +77,8 @@ static bool add_file(const char *file) {
     return true;
 }
 
-// Programs that find a backend here look no further: what a rank needs has to be there, whether the CPU backend is linked or not.
-// A static library's program has no part in a file's registry.
+// Programs that find a backend do not search for more, so a rank's devices must be registered whether the CPU backend is linked or
+// not. A program that is linked with the static library does not share its registry with a loadable file.
 static bool add_ranks(void) {
 #ifdef GGML_SHARED
     return !berth_has_mpirun() || add_file("libggml-mpi.so");
@@ -88,7 +89,8 @@ static bool add_ranks(void) {
 
 // ---- one thread loads ----
 
-// True: this thread has to load, up to that stage, and calls load_end. False: it is there, or it cannot be waited for.
+// Returns true if this thread must load up to stage `want` and then call load_end. Returns false if the stage is complete, or if
+// waiting for it has timed out.
 static bool load_begin(enum berth_registry_stage want) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
@@ -116,7 +118,7 @@ static void load_end(int reached) {
     pthread_mutex_unlock(&load_lock);
 }
 
-// The stage that is complete then; out of memory: what is missing is tried again at the next query.
+// Returns the last complete stage. After a lack of memory, the next query tries the rest again.
 static int stage_load(int from, enum berth_registry_stage want) {
     ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
     ggml_backend_reg_t (*cpu)(void) = ggml_backend_cpu_reg;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// client.c: a look at the libraries that were loaded together with this one. A client that needs functions of a newer ggml would
-// be loaded without a word (names are resolved when they are first called) and end at the first of them; so this says
-// all of them at once.
+// client.c: checks the libraries that were loaded together with this one. A client that needs functions of a newer ggml loads
+// without an error, because names are resolved at the first call. It would end at that call. This file reports all missing
+// functions at once.
 //
-// Two walks over the loaded libraries: the first collects what clients ask for, the second strikes off what there is. Names are
-// copied, and nothing of a library is held on to between the walks, so that another thread may unload it.
+// It walks over the loaded libraries twice: the first walk collects the functions that clients import, the second removes the
+// functions that a library exports. Names are copied, and nothing refers to a library between the walks, so that another thread may
+// unload it.
 
 #include "base/lock.h"
 #include "registry/elf.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKS_MAX 65536 // names that are looked up, of all clients
+#define ASKS_MAX 65536 // names that are looked up, over all clients
 
 bool berth_client_imports(const char *symbol) {
     static const char *const prefixes[] = {"ggml_", "gguf_", "quantize_", "dequantize_"};
@@ -38,20 +39,20 @@ bool berth_client_release_of(const char *library, char *release, size_t size) {
     return true;
 }
 
-// ---- what is asked for ----
+// ---- imports of clients ----
 
 struct ask {
     char *name;
-    uint32_t i_client;
-    bool is_there;
+    uint32_t i_client; // index into look.clients
+    bool is_there;     // a library exports it
 };
 
 struct look {
     struct ask *asks;
     size_t n, n_cap;
-    char (*clients)[64]; // their file names, cut if need be
+    char (*clients)[64]; // file names, truncated to 63 bytes
     size_t n_clients, n_clients_cap;
-    bool ok; // false: out of memory, or too much of it
+    bool ok; // false: out of memory, or more than ASKS_MAX names
 };
 
 static const char *file_name(const char *path) {
@@ -85,7 +86,7 @@ static void report_release(const char *library) {
     }
 }
 
-// Does it ask for a library of ggml's? Then the release in that name is told.
+// Returns whether the library depends on a library of ggml. Reports the release that such a name contains.
 static bool is_client(const struct berth_elf *elf) {
     const char *name;
     bool found = false;
@@ -100,7 +101,7 @@ static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
     struct look *look = user;
     struct berth_elf elf;
     (void) size;
-    report_release(file_name(info->dlpi_name)); // a program may load libggml before what asks for it
+    report_release(file_name(info->dlpi_name)); // a program may load libggml before the library that needs it
     if (berth_elf_loaded(&elf, info) && is_client(&elf) && look->ok) {
         look->ok = BERTH_GROW(&look->clients, &look->n_clients_cap, look->n_clients + 1);
         if (look->ok) {
@@ -112,7 +113,7 @@ static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
     return 0;
 }
 
-// ---- what there is ----
+// ---- exports of libraries ----
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const struct ask *) a)->name, ((const struct ask *) b)->name);
@@ -143,7 +144,7 @@ static int library_strike(struct dl_phdr_info *info, size_t size, void *user) {
     (void) size;
     if (berth_elf_loaded(&elf, info)) {
         const char *soname = berth_elf_name(&elf, DT_SONAME, 0);
-        // Symbols of others, a C++ library's ten thousands, are not looked at.
+        // The symbols of other libraries are not read: a C++ library has tens of thousands.
         if (strncmp(file_name(info->dlpi_name), "libggml", 7) == 0 || (soname != NULL && strncmp(soname, "libggml", 7) == 0)) {
             look->ok = berth_elf_symbols(&elf, strike_off, look) && look->ok;
         }
@@ -152,9 +153,9 @@ static int library_strike(struct dl_phdr_info *info, size_t size, void *user) {
     return 0;
 }
 
-// ---- the answer ----
+// ---- report ----
 
-static void say_client(const struct look *look, uint32_t i_client) {
+static void client_report(const struct look *look, uint32_t i_client) {
     char names[1024];
     size_t n = 0, used = 0;
     names[0] = '\0';
@@ -164,7 +165,7 @@ static void say_client(const struct look *look, uint32_t i_client) {
         }
         n++;
         const int len = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", look->asks[i].name);
-        if (len < 0 || used + (size_t) len >= sizeof names - 8) { // the rest is a number
+        if (len < 0 || used + (size_t) len >= sizeof names - 8) { // the message gives only the number of the others
             snprintf(names + used, sizeof names - used, "%s", used > 0 ? ", ..." : "...");
             used = sizeof names - 1;
         } else {
@@ -173,26 +174,26 @@ static void say_client(const struct look *look, uint32_t i_client) {
     }
     if (n > 0) {
         berth_log(GGML_LOG_LEVEL_ERROR,
-            "berth: %s needs %zu function%s that Berth %s (ggml %s) does not have, and will end when it calls one: %s. "
-            "A newer Berth is needed, or an older client; `berth client FOLDER` says more.\n",
+            "berth: %s needs %zu function%s that Berth %s (ggml %s) does not have, and will end at the first call of one: %s. "
+            "Use a newer Berth or an older client; `berth client FOLDER` lists the details.\n",
             look->clients[i_client], n, n == 1 ? "" : "s", berth_version(), ggml_version(), names);
     }
 }
 
-// A library is told of once, as long as there are few.
-static void say_new(const struct look *look) {
-    static char told[16][sizeof look->clients[0]];
-    static size_t n_told;
+// Reports each library once. The list of reported libraries has 16 entries; libraries beyond these may be reported repeatedly.
+static void clients_report(const struct look *look) {
+    static char reported[16][sizeof look->clients[0]];
+    static size_t n_reported;
     for (uint32_t i = 0; i < look->n_clients; i++) {
-        bool is_told = false;
-        for (size_t k = 0; k < n_told; k++) {
-            is_told = is_told || strcmp(told[k], look->clients[i]) == 0;
+        bool is_reported = false;
+        for (size_t k = 0; k < n_reported; k++) {
+            is_reported = is_reported || strcmp(reported[k], look->clients[i]) == 0;
         }
-        if (!is_told) {
-            say_client(look, i);
+        if (!is_reported) {
+            client_report(look, i);
         }
-        if (!is_told && n_told < sizeof told / sizeof told[0]) {
-            memcpy(told[n_told++], look->clients[i], sizeof told[0]);
+        if (!is_reported && n_reported < sizeof reported / sizeof reported[0]) {
+            memcpy(reported[n_reported++], look->clients[i], sizeof reported[0]);
         }
     }
 }
@@ -201,7 +202,7 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *user) {
     unsigned long long *n = user;
     (void) size;
     *n = info->dlpi_adds;
-    return 1; // each says the same
+    return 1; // the counter is the same for every library
 }
 
 void berth_client_look(void) {
@@ -220,7 +221,7 @@ void berth_client_look(void) {
             dl_iterate_phdr(library_strike, &look);
         }
         if (look.ok) {
-            say_new(&look);
+            clients_report(&look);
         }
     }
     berth_lock_drop(&lock);

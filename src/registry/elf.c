@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// elf.c: libraries as files: whether one can be loaded, and the names and symbols that it has and asks for.
+// elf.c: reads ELF libraries: whether a file can be loaded, and the names and symbols that it exports and imports.
 
 #include "registry/elf.h"
 #include "base/min.h"
@@ -16,9 +16,9 @@
 
 // ---- before loading ----
 
-// A look at a file before it is loaded. The loader's own message for a library of another machine is "No such file or
-// directory"; it waits for a pipe; and what a file that was cut short has lost ends the process as it is touched.
-// Looked at: the header, and that the file holds all that is mapped of it. What its code does is its own.
+// Checks a file before it is loaded, because the dynamic loader handles three cases badly. For a library of another machine its
+// message is "No such file or directory". It waits for a pipe. It maps a truncated file, and the first access to the missing part
+// ends the process. The check covers the header, and that the file contains all bytes that are mapped.
 
 static const struct {
     unsigned machine;
@@ -47,7 +47,7 @@ static bool read_at(int fd, void *out, size_t size, uint64_t at) {
     return at <= INT64_MAX && pread(fd, out, size, (off_t) at) == (ssize_t) size;
 }
 
-// This process's own header: what a library has to match.
+// Reads the header of this process, which a library must match.
 static bool own_header(ElfW(Ehdr) * header) {
     uint64_t size;
     const char *why;
@@ -59,14 +59,14 @@ static bool own_header(ElfW(Ehdr) * header) {
     return ok;
 }
 
-// NULL: every segment's bytes are in the file.
+// Returns NULL if the file contains the bytes of every segment, otherwise a message.
 static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * header, char *text, size_t text_size) {
     bool has_load = false, has_dynamic = false;
     for (unsigned i = 0; i < header->e_phnum; i++) {
         ElfW(Phdr) segment;
         if (header->e_phentsize != sizeof segment || header->e_phoff > size ||
             !read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t) i * sizeof segment)) {
-            snprintf(text, text_size, "it is cut short: its table of %u segments is not in its %llu bytes", header->e_phnum,
+            snprintf(text, text_size, "truncated: the table of %u segments is outside its %llu bytes", header->e_phnum,
                 (unsigned long long) size);
             return text;
         }
@@ -74,39 +74,39 @@ static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * heade
             continue;
         }
         if (segment.p_offset > size || segment.p_filesz > size - segment.p_offset) {
-            snprintf(text, text_size, "it is cut short: %llu bytes from %llu on are missing in its %llu bytes",
+            snprintf(text, text_size, "truncated: a segment of %llu bytes at offset %llu is outside its %llu bytes",
                 (unsigned long long) segment.p_filesz, (unsigned long long) segment.p_offset, (unsigned long long) size);
             return text;
         }
         has_load |= segment.p_type == PT_LOAD;
         has_dynamic = has_dynamic || (segment.p_type == PT_DYNAMIC && segment.p_filesz > 0);
     }
-    return has_load && has_dynamic ? NULL : "it is no shared library";
+    return has_load && has_dynamic ? NULL : "not a shared library";
 }
 
-// NULL: a library for this process, as far as its header tells.
+// Returns NULL if the header is that of a library for this process, otherwise a message.
 static const char *header_flaw(int fd, uint64_t size, char *text, size_t text_size) {
     ElfW(Ehdr) own, header;
     if (!read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
-        return "it is no shared library";
+        return "not a shared library";
     }
     if (!own_header(&own)) {
         return NULL;
     }
     if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
         header.e_machine != own.e_machine) {
-        snprintf(text, text_size, "it is for %s (%d bits), this process is for %s (%d bits)", machine_name(header.e_machine),
+        snprintf(text, text_size, "built for %s (%d bits), but this process is %s (%d bits)", machine_name(header.e_machine),
             header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32, machine_name(own.e_machine), (int) (8 * sizeof(void *)));
         return text;
     }
-    return header.e_type != ET_DYN ? "it is no shared library" : segments_flaw(fd, size, &header, text, text_size);
+    return header.e_type != ET_DYN ? "not a shared library" : segments_flaw(fd, size, &header, text, text_size);
 }
 
 const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
     uint64_t size;
     const char *why;
     if (strchr(path, '/') == NULL) {
-        return NULL; // the loader searches for a bare name in folders of its own
+        return NULL; // the loader searches its own folders for a bare name
     }
     const int fd = berth_file_open_fd(path, &size, &why);
     const char *flaw = fd >= 0 ? header_flaw(fd, size, text, text_size) : why;
@@ -118,17 +118,17 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
 
 // ---- dynamic section and symbols ----
 
-// A library's dynamic section and symbols. All reading goes through two functions: view_copy for a few bytes,
-// view_table for a table that stays. Both look the address up in the segments that hold bytes of the file, so nothing outside of
-// the library is touched. A file is read with pread, never mapped: another program may cut it at any time.
+// The dynamic section and the symbols of a library. Two functions do all reading: view_copy copies a few bytes, view_table returns
+// a table that stays valid. Both look up the address in the segments that contain bytes of the file, so nothing outside the library
+// is read. A file is read with pread and never mapped, because another program may truncate it at any time.
 
-#define TABLE_MAX ((uint64_t) 256 << 20) // bytes of one table; libraries of gigabytes have symbols of megabytes
+#define TABLE_MAX ((uint64_t) 256 << 20) // bytes of one table; even libraries of gigabytes have symbol tables of megabytes
 #define PHDRS_MAX 256
 #define DYNAMIC_MAX 4096
-#define CHAIN_MAX 65536 // symbols of one bucket
+#define CHAIN_MAX 65536 // symbols in one hash bucket
 #define SOME(array) (sizeof(array) / sizeof(array)[0])
 
-// The segment that holds size bytes of the file at an address of the library; NULL: none.
+// Returns the segment that contains `size` bytes of the file at an address of the library; NULL: none.
 static const Elf64_Phdr *segment_find(const struct berth_elf *elf, uint64_t addr, uint64_t size) {
     for (size_t i = 0; i < elf->n_phdr; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
@@ -168,7 +168,7 @@ static bool view_copy(const struct berth_elf *elf, uint64_t addr, void *out, uin
     return true;
 }
 
-// NULL: not in the library, too large, or no memory. Stays until berth_elf_fini.
+// Returns NULL if the table is not in the library, is too large, or cannot be allocated. It is valid until berth_elf_fini.
 static const void *view_table(struct berth_elf *elf, uint64_t addr, uint64_t size) {
     if (size == 0 || size > TABLE_MAX || segment_find(elf, addr, size) == NULL) {
         return NULL;
@@ -176,7 +176,7 @@ static const void *view_table(struct berth_elf *elf, uint64_t addr, uint64_t siz
     if (elf->fd < 0) {
         return (const void *) (elf->base + addr);
     }
-    struct stat st; // before memory is taken for what may not be there
+    struct stat st; // checks the file's size before allocating
     if (fstat(elf->fd, &st) != 0 || size > (uint64_t) st.st_size ||
         elf->n_owned == (int) (sizeof elf->owned / sizeof elf->owned[0])) {
         return NULL;
@@ -192,7 +192,7 @@ static const void *view_table(struct berth_elf *elf, uint64_t addr, uint64_t siz
 
 // ---- the dynamic section ----
 
-// False: there is no such entry.
+// Returns false if there is no entry with this tag.
 static bool dynamic_value(const struct berth_elf *elf, int64_t tag, uint64_t *value) {
     for (size_t i = 0; i < elf->n_dynamic; i++) {
         if (elf->dynamic[i].d_tag == tag) {
@@ -203,7 +203,7 @@ static bool dynamic_value(const struct berth_elf *elf, int64_t tag, uint64_t *va
     return false;
 }
 
-// An address: the linker may have made it one of memory when it loaded the library.
+// Returns an address relative to the library. The linker may have replaced it by an absolute address when it loaded the library.
 static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *addr) {
     if (!dynamic_value(elf, tag, addr)) {
         return false;
@@ -214,7 +214,7 @@ static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *
     return true;
 }
 
-// Finds the dynamic section and the names in it.
+// Finds the dynamic section and its string table.
 static bool dynamic_find(struct berth_elf *elf) {
     for (size_t i = 0; i < elf->n_phdr && elf->dynamic == NULL; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
@@ -257,7 +257,7 @@ static bool phdrs_read(struct berth_elf *elf, char *why, size_t why_size) {
     Elf64_Ehdr header;
     if (!file_read(elf->fd, &header, sizeof header, 0) || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
         header.e_phnum > PHDRS_MAX) {
-        snprintf(why, why_size, "it has no segments that can be read");
+        snprintf(why, why_size, "its table of segments cannot be read");
         return false;
     }
     Elf64_Phdr *phdr = berth_malloc(header.e_phnum * sizeof *phdr);
@@ -267,7 +267,7 @@ static bool phdrs_read(struct berth_elf *elf, char *why, size_t why_size) {
     }
     elf->owned[elf->n_owned++] = phdr;
     if (!file_read(elf->fd, phdr, header.e_phnum * sizeof *phdr, header.e_phoff)) {
-        snprintf(why, why_size, "it ends before its %d segments", header.e_phnum);
+        snprintf(why, why_size, "truncated: it ends before its %d segments", header.e_phnum);
         return false;
     }
     elf->phdr = phdr;
@@ -278,7 +278,7 @@ static bool phdrs_read(struct berth_elf *elf, char *why, size_t why_size) {
 bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t why_size) {
     *elf = (struct berth_elf){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (elf->fd < 0) {
-        snprintf(why, why_size, "it cannot be read: %s", strerror(errno));
+        snprintf(why, why_size, "cannot be read: %s", strerror(errno));
         return false;
     }
     struct stat st;
@@ -288,7 +288,7 @@ bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t w
     }
     const char *flaw = berth_library_flaw(path, why, why_size);
     if (flaw != NULL) {
-        if (flaw != why) { // a text of its own
+        if (flaw != why) { // a constant text, not in the buffer `why`
             snprintf(why, why_size, "%s", flaw);
         }
         return false;
@@ -297,7 +297,7 @@ bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t w
         return false;
     }
     if (!dynamic_find(elf)) {
-        snprintf(why, why_size, "it has no dynamic section that can be read");
+        snprintf(why, why_size, "its dynamic section cannot be read");
         return false;
     }
     return true;
@@ -315,9 +315,10 @@ void berth_elf_fini(struct berth_elf *elf) {
 
 // ---- symbols ----
 
-// The GNU hash table has no number of symbols: the chain of the last bucket ends with the last one.
+// Counts symbols by the GNU hash table, which does not contain their number: the chain of the last bucket ends with the last
+// symbol.
 static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
-    uint32_t head[4], last = 0, some[1024]; // head: buckets, first symbol in the table, words of the filter, shift
+    uint32_t head[4], last = 0, some[1024]; // head: number of buckets, first hashed symbol, words of the filter, shift
     if (!view_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {
         return false;
     }
@@ -331,7 +332,7 @@ static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
             last = max_u32(last, some[k]);
         }
     }
-    if (last < head[1]) { // nothing is exported, and what is imported is not counted
+    if (last < head[1]) { // nothing is exported; imported symbols are not hashed
         *n = 0;
         return true;
     }
@@ -347,7 +348,7 @@ static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
     return false;
 }
 
-// One more than the highest symbol that a table of relocations names.
+// Raises *n to one more than the highest symbol index in a relocation table.
 static bool reloc_count(const struct berth_elf *elf, int64_t tag, int64_t size_tag, uint64_t *n) {
     uint64_t addr, size;
     Elf64_Rela some[256];
@@ -371,7 +372,7 @@ static bool reloc_count(const struct berth_elf *elf, int64_t tag, int64_t size_t
 
 static bool symbol_count(const struct berth_elf *elf, uint64_t *n) {
     uint64_t addr;
-    uint32_t head[2]; // buckets, symbols
+    uint32_t head[2]; // number of buckets, number of symbols
     *n = 0;
     if (dynamic_address(elf, DT_HASH, &addr) && view_copy(elf, addr, head, sizeof head)) {
         *n = head[1];

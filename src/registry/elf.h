@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// elf.h: what the dynamic linker reads of a library, from its file or from memory where it is loaded: the names that it has and
-// asks for, and its symbols. The bytes are nobody's promise: every address and count is checked against the library's
-// segments, and tables are bounded.
+// elf.h: reads an ELF library from its file, or from memory if it is loaded: names of libraries that it has and needs, and its
+// symbols. The bytes are untrusted: every address and count is checked against the library's segments, and table sizes are bounded.
 #pragma once
 
 #include "base/base.h"
@@ -12,9 +11,9 @@
 struct berth_elf {
     const Elf64_Phdr *phdr;
     size_t n_phdr;
-    uintptr_t base; // loaded: where address 0 of the library is
+    uintptr_t base; // if loaded: address at which the library's address 0 is mapped
     int fd;         // -1: loaded
-    void *owned[4]; // what was read from the file
+    void *owned[4]; // tables that were read from the file
     int n_owned;
 
     const Elf64_Dyn *dynamic;
@@ -23,15 +22,15 @@ struct berth_elf {
     size_t strings_size;
 };
 
-// Opens a file; false: why says what is wrong with it. Closed by berth_elf_fini in any case.
+// Opens a file. On failure returns false and writes the reason to why. The caller calls berth_elf_fini in both cases.
 BERTH_API bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t why_size) BERTH_MUST_USE;
-// A library as dl_iterate_phdr shows it. False: it has nothing for the dynamic linker, or nothing sound.
+// Opens a loaded library from dl_iterate_phdr. Returns false if it has no valid dynamic section.
 BERTH_API bool berth_elf_loaded(struct berth_elf *elf, const struct dl_phdr_info *info) BERTH_MUST_USE;
 BERTH_API void berth_elf_fini(struct berth_elf *elf);
 
-// The i-th name with that tag (DT_NEEDED, DT_SONAME, DT_RPATH); NULL: there are no more.
+// Returns the i-th name with that tag (DT_NEEDED, DT_SONAME, DT_RPATH); NULL: there are no more.
 BERTH_API const char *berth_elf_name(const struct berth_elf *elf, int64_t tag, size_t i);
 
-// Calls visit for every symbol with a name. False: the tables are not sound, or there is no memory for them.
+// Calls visit for every symbol that has a name. Returns false if the tables are invalid or cannot be allocated.
 typedef void (*berth_elf_visit)(void *user, const char *name, bool is_defined, bool is_weak);
 BERTH_API bool berth_elf_symbols(struct berth_elf *elf, berth_elf_visit visit, void *user) BERTH_MUST_USE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// load.c: one backend from one library file. Every refusal is an error that names the file; the process goes on.
+// load.c: loads one backend from one library file. If a file is refused, the error names it, and the process continues.
 
 #include "registry/registry.h"
 
@@ -14,9 +14,9 @@
 #    endif
 #endif
 
-// A library that exports the functions of a CPU backend and calls them by name would be given those of a CPU backend linked
-// into the process. It is told to look into itself first; only then, because memory allocators that are preloaded, and
-// sanitizers above all, do not like it.
+// If the process is linked with a CPU backend, a library that exports the same functions would call those of the process.
+// RTLD_DEEPBIND makes it call its own first. The flag is set only in this case, because preloaded memory allocators and sanitizers
+// do not work with it.
 static int open_flags(void) {
     int flags = RTLD_NOW | RTLD_LOCAL;
 #if defined(RTLD_DEEPBIND) && !defined(SANITIZED)
@@ -40,13 +40,13 @@ void *berth_library_open(const char *path) {
     return handle;
 }
 
-// ISO C has no conversion from object to function pointers; POSIX promises the bytes are the same.
+// ISO C has no conversion from object to function pointers; POSIX guarantees that the bytes are the same.
 static void symbol_get(void *handle, const char *name, void *out) {
     void *p = dlsym(handle, name);
     memcpy(out, &p, sizeof p);
 }
 
-// The registry of an open library; NULL with an error.
+// Returns the registry of an open library; on failure NULL, with an error.
 static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     ggml_backend_score_t score;
     ggml_backend_init_t init;
@@ -54,10 +54,10 @@ static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     symbol_get(handle, "ggml_backend_init", &init);
     if (init == NULL) {
         return BERTH_FAIL_NULL(
-            GGML_STATUS_FAILED, "backend %s cannot be loaded: it is no backend, it has no ggml_backend_init", path);
+            GGML_STATUS_FAILED, "backend %s cannot be loaded: not a backend: it does not export ggml_backend_init", path);
     }
     if (score != NULL && score() <= 0) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "backend %s cannot be loaded: it does not run on this machine", path);
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "backend %s cannot be loaded: it does not support this machine", path);
     }
     ggml_backend_reg_t reg = init();
     if (reg == NULL) {
@@ -65,7 +65,7 @@ static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     }
     if (reg->api_version != GGML_BACKEND_API_VERSION) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED,
-            "backend %s cannot be loaded: it is written for API version %d, this is version %d", path, reg->api_version,
+            "backend %s cannot be loaded: it implements API version %d, this Berth requires %d", path, reg->api_version,
             GGML_BACKEND_API_VERSION);
     }
     return reg;
@@ -83,7 +83,7 @@ enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg
         dlclose(handle);
     }
     *out = status == GGML_STATUS_SUCCESS ? reg : NULL;
-    // A library without a device, such as MPI's outside mpirun, changes nothing for the program.
+    // A library without devices, such as MPI's outside mpirun, changes nothing for the program, so it is not logged.
     if (say && *out != NULL && !known && ggml_backend_reg_dev_count(reg) > 0) {
         ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
     }

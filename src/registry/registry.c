@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// registry.c: the process's table of registries and devices, and the questions to it. Any number of either; any thread.
-// The lock is never held while a backend's own function runs, so that backends may ask the registry in turn.
-// Invariant: each registry and each device is listed once; devices of a registry leave with it.
+// registry.c: the process-wide table of registries and devices, and the queries on it. Any thread may use it.
+// The lock is never held while a function of a backend runs, so that backends may query the registry themselves.
+// Invariant: each registry and each device is listed once; the devices of a registry are removed with it.
 
 #include "registry/registry.h"
 
@@ -14,7 +14,7 @@
 
 struct entry {
     ggml_backend_reg_t reg;
-    void *handle; // of the library to close with it, or NULL
+    void *handle; // library to close when the registry is removed, or NULL
 };
 
 static struct berth_lock table_lock = BERTH_LOCK_INIT;
@@ -24,7 +24,7 @@ static ggml_backend_dev_t *devs;
 static size_t n_devs, n_devs_cap;
 BERTH_LOCK_ACROSS_FORK(table_lock, 102)
 
-// ---- under the lock ----
+// ---- functions called under the lock ----
 
 static size_t reg_at(ggml_backend_reg_t reg) {
     size_t i = 0;
@@ -98,7 +98,7 @@ void ggml_backend_register(ggml_backend_reg_t reg) {
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     bool known;
     const bool ok = berth_registry_add(reg, NULL, &known);
-    (void) ok; // reported
+    (void) ok; // an error has been logged
 }
 
 void ggml_backend_device_register(ggml_backend_dev_t device) {
@@ -118,13 +118,15 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
     }
 }
 
-// ---- one device in place of all ----
+// ---- one composite device in place of all GPUs (BERTH_SPLIT) ----
 
-static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before the table's
-static BERTH_LATE_LOCAL bool has_split_lock;                   // a backend that is asked under it may ask us
-static size_t n_looked; // devices that were there when it could not be made; SIZE_MAX: it is there, or nobody asked for it
+static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before table_lock
+// True: this thread holds split_lock: a backend that is called under it may query the registry
+static BERTH_LATE_LOCAL bool has_split_lock;
+// Number of devices at the last failed attempt to make the composite device; SIZE_MAX: made, or not requested
+static size_t n_devs_tried;
 
-// The parts leave the list: whoever looks there finds the one that is made of them. False: one of them is no longer there.
+// Replaces the parts in the list of devices by the composite device. Returns false if a part is no longer listed.
 static bool split_put(ggml_backend_dev_t dev) {
     size_t n = 0, n_hidden, n_there = 0;
     berth_split_hidden(&n_hidden);
@@ -138,7 +140,7 @@ static bool split_put(ggml_backend_dev_t dev) {
                 devs[n++] = devs[i];
             }
         }
-        memmove(devs + 1, devs, n * sizeof devs[0]); // GPUs come first
+        memmove(devs + 1, devs, n * sizeof devs[0]); // GPUs are first in the list
         devs[0] = dev;
         n_devs = n + 1;
     }
@@ -146,18 +148,18 @@ static bool split_put(ggml_backend_dev_t dev) {
     return n_there == n_hidden;
 }
 
-static void split_look(void) {
+static void split_try_make(void) {
     if (has_split_lock) {
         return;
     }
     has_split_lock = true;
     berth_log_hold();
     pthread_mutex_lock(&split_lock);
-    if (n_looked != SIZE_MAX && !berth_split_is_asked()) {
-        n_looked = SIZE_MAX;
+    if (n_devs_tried != SIZE_MAX && !berth_split_is_asked()) {
+        n_devs_tried = SIZE_MAX;
     }
     berth_lock_take(&table_lock);
-    const size_t n = n_looked != SIZE_MAX && n_devs != n_looked ? n_devs : 0;
+    const size_t n = n_devs_tried != SIZE_MAX && n_devs != n_devs_tried ? n_devs : 0;
     ggml_backend_dev_t *list = n > 0 ? berth_calloc(n, sizeof *list) : NULL;
     if (list != NULL) {
         memcpy(list, devs, n * sizeof *list);
@@ -166,9 +168,9 @@ static void split_look(void) {
     if (list != NULL) {
         ggml_backend_dev_t dev = berth_split_make(list, n);
         if (dev == NULL) {
-            n_looked = n;
+            n_devs_tried = n;
         } else if (split_put(dev)) {
-            n_looked = SIZE_MAX;
+            n_devs_tried = SIZE_MAX;
         } else {
             berth_split_drop();
         }
@@ -181,8 +183,8 @@ static void split_look(void) {
 
 // ---- unloading ----
 
-// Under both locks: the device that is made of devices of this registry, among others, leaves the list, and its other parts come
-// back. False: out of memory.
+// Called under both locks. If the composite device has parts of this registry, removes it from the list and lists its other parts
+// again. Returns false if out of memory.
 static bool split_remove(ggml_backend_reg_t reg) {
     ggml_backend_dev_t made = berth_split_of(reg);
     size_t n_hidden, n_kept = 0;
@@ -199,7 +201,7 @@ static bool split_remove(ggml_backend_reg_t reg) {
         }
     }
     n_devs = n_kept;
-    for (size_t i = n_hidden; i-- > 0;) { // GPUs come first, in their order; one may have been registered by itself meanwhile
+    for (size_t i = n_hidden; i-- > 0;) { // restores the order of the GPUs; a part may have been registered on its own meanwhile
         if (hidden[i]->reg != reg && !dev_is_listed(hidden[i])) {
             memmove(devs + 1, devs, n_devs * sizeof devs[0]);
             devs[0] = hidden[i];
@@ -207,11 +209,11 @@ static bool split_remove(ggml_backend_reg_t reg) {
         }
     }
     berth_split_drop();
-    n_looked = 0; // those that are left may be one
+    n_devs_tried = 0; // the remaining devices may form a composite device
     return true;
 }
 
-// Under both locks.
+// Called under both locks.
 static void reg_remove(size_t at) {
     const ggml_backend_reg_t reg = regs[at].reg;
     size_t n = 0;
@@ -225,11 +227,11 @@ static void reg_remove(size_t at) {
         }
     }
     n_devs = n;
-    n_looked = n_looked != SIZE_MAX ? 0 : SIZE_MAX; // others may come in their place
+    n_devs_tried = n_devs_tried != SIZE_MAX ? 0 : SIZE_MAX; // other devices may take their place
 }
 
-// The registry's backends and buffers must be gone: its library is closed. So must those of the device that BERTH_SPLIT made of
-// its devices and others, which goes with it.
+// The caller must have freed all backends and buffers of the registry, because its library is closed. If BERTH_SPLIT made a
+// composite device with devices of the registry, its backends and buffers must be freed too, and it is removed.
 void ggml_backend_unload(ggml_backend_reg_t reg) {
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     const bool is_inner = has_split_lock;
@@ -254,13 +256,14 @@ void ggml_backend_unload(ggml_backend_reg_t reg) {
             reg == NULL ? "the registry is NULL" : "the registry is not registered");
     } else if (!ok) {
         berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "ggml_backend_unload: out of memory to list the devices that were one with those of %s", ggml_backend_reg_name(reg));
+            "ggml_backend_unload: out of memory to list the devices that were combined with those of %s",
+            ggml_backend_reg_name(reg));
     } else if (handle != NULL) {
         dlclose(handle);
     }
 }
 
-// ---- asking by index ----
+// ---- queries by index ----
 
 size_t ggml_backend_reg_count(void) {
     berth_registry_ready(BERTH_REGISTRY_INSTALLED);
@@ -272,7 +275,7 @@ size_t ggml_backend_reg_count(void) {
 
 size_t ggml_backend_dev_count(void) {
     berth_registry_ready(BERTH_REGISTRY_INSTALLED);
-    split_look();
+    split_try_make();
     berth_lock_take(&table_lock);
     const size_t n = n_devs;
     berth_lock_drop(&table_lock);
@@ -289,7 +292,7 @@ static ggml_backend_reg_t reg_number(size_t index) {
 
 static ggml_backend_dev_t dev_number(size_t index) {
     berth_registry_ready(BERTH_REGISTRY_INSTALLED);
-    split_look();
+    split_try_make();
     berth_lock_take(&table_lock);
     ggml_backend_dev_t dev = index < n_devs ? devs[index] : NULL;
     berth_lock_drop(&table_lock);
@@ -299,7 +302,8 @@ static ggml_backend_dev_t dev_number(size_t index) {
 ggml_backend_reg_t ggml_backend_reg_get(size_t index) {
     ggml_backend_reg_t reg = reg_number(index);
     if (reg == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg_get: registry %zu of %zu", index, ggml_backend_reg_count());
+        berth_fail(
+            GGML_STATUS_FAILED, "ggml_backend_reg_get: there is no registry %zu, there are %zu", index, ggml_backend_reg_count());
     }
     return reg;
 }
@@ -307,12 +311,13 @@ ggml_backend_reg_t ggml_backend_reg_get(size_t index) {
 ggml_backend_dev_t ggml_backend_dev_get(size_t index) {
     ggml_backend_dev_t dev = dev_number(index);
     if (dev == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_get: device %zu of %zu", index, ggml_backend_dev_count());
+        berth_fail(
+            GGML_STATUS_FAILED, "ggml_backend_dev_get: there is no device %zu, there are %zu", index, ggml_backend_dev_count());
     }
     return dev;
 }
 
-// ---- asking by what they are: names without regard to case, NULL where there is none ----
+// ---- queries by name or type: names are compared without regard to case; NULL if there is no match ----
 
 static bool is_name(const char *have, const char *want) {
     return have != NULL && want != NULL && strcasecmp(have, want) == 0;
@@ -348,7 +353,7 @@ ggml_backend_dev_t ggml_backend_dev_by_type(enum ggml_backend_dev_type type) {
     return NULL;
 }
 
-// ---- a backend in one step ----
+// ---- create a backend ----
 
 ggml_backend_t ggml_backend_init_by_name(const char *name, const char *params) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
@@ -368,7 +373,8 @@ ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type type, const 
     return ggml_backend_dev_init(dev, params);
 }
 
-// The fastest kind of device there is: one with memory of its own, then one that shares the host's, then the CPU.
+// Creates a backend on the fastest kind of device: a GPU with its own memory, then a GPU that shares the host's memory, then the
+// CPU.
 ggml_backend_t ggml_backend_init_best(void) {
     static const enum ggml_backend_dev_type order[] = {
         GGML_BACKEND_DEVICE_TYPE_GPU,
@@ -381,6 +387,7 @@ ggml_backend_t ggml_backend_init_best(void) {
             return ggml_backend_dev_init(dev, NULL);
         }
     }
-    berth_set_error("ggml_backend_init_best: no backend is registered, and none is in the folders of the program and of libggml");
+    berth_set_error(
+        "ggml_backend_init_best: no backend is registered, and there is none in the folders of the program and of libggml");
     return NULL;
 }

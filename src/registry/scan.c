@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// scan.c: all backends of a folder. A file libggml-NAME-VARIANT.so is one of several builds of backend NAME: the one whose
-// ggml_backend_score() is highest here is loaded, the next one if that fails. libggml-NAME.so is taken where no variant serves.
-// No list of names: what lies in the folder counts. A NAME that is registered already is left alone. The CPU comes last,
-// the others in alphabetical order, so that the order of devices does not depend on the file system.
+// scan.c: loads all backends of a folder, whatever their names. A file libggml-NAME-VARIANT.so is one of several builds of backend
+// NAME. The variant with the highest ggml_backend_score() on this machine is loaded; if that fails, the next one. libggml-NAME.so
+// is loaded if no variant works. A NAME that is already registered is skipped. The CPU is loaded last, the others in alphabetical
+// order, so that the order of devices does not depend on the file system.
 
 #include "registry/registry.h"
 
@@ -18,13 +18,13 @@
 #define PREFIX "libggml-"
 #define SUFFIX ".so"
 
-// text = path '\0' name '\0'
+// A file of a backend. One allocation holds both texts: path '\0' name '\0'.
 struct found {
     char *path;
     const char *name;
     bool is_variant;
-    int score; // of a variant; 0: not to be used
-    int i_dir; // earlier folders first
+    int score; // of a variant; 0: not usable
+    int i_dir; // index of the folder; files of earlier folders are preferred
 };
 
 struct list {
@@ -39,7 +39,7 @@ static void list_fini(struct list *list) {
     berth_free(list->items);
 }
 
-// False: out of memory. A file that is no backend by its name is passed over.
+// Returns false if out of memory. A file whose name is not that of a backend is skipped.
 static bool list_add(struct list *list, const char *dir, int i_dir, const char *file) {
     const size_t len = strlen(file), pre = sizeof PREFIX - 1, suf = sizeof SUFFIX - 1;
     if (len <= pre + suf || strncmp(file, PREFIX, pre) != 0 || strcmp(file + len - suf, SUFFIX) != 0) {
@@ -113,7 +113,7 @@ static int score_of(const char *path) {
     return n;
 }
 
-// items[0] to items[n - 1] carry one name. False: out of memory.
+// items[0] to items[n - 1] have the same name. Returns false if out of memory.
 static bool load_best(struct found *items, size_t n) {
     if (ggml_backend_reg_by_name(items[0].name) != NULL) {
         return true;
@@ -135,7 +135,7 @@ static bool load_best(struct found *items, size_t n) {
     return true;
 }
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool load_folders(const char *const *dirs, int n_dirs, enum berth_scan which) {
     struct list list = {0};
     bool ok = true;
@@ -176,8 +176,8 @@ static bool program_folder(char *out, size_t size) {
     return slash != NULL;
 }
 
-// The program's folder, then this library's: that of the name it was loaded by, and that of the file behind it. Never the current
-// one: a folder of downloaded files must not bring code.
+// Searches the program's folder, then this library's: the folder of the name by which it was loaded, and the folder of the file to
+// which this name links. The current folder is never searched: a folder of downloaded files must not supply code.
 static bool load_default_folders(enum berth_scan which) {
     char path[PATH_MAX], resolved[3][PATH_MAX];
     const char *dirs[3];
@@ -195,18 +195,18 @@ static bool load_default_folders(enum berth_scan which) {
     return load_folders(dirs, n, which);
 }
 
-// The file that GGML_BACKEND_PATH names. False: out of memory.
+// Loads the file that GGML_BACKEND_PATH names. Returns false if out of memory.
 static bool load_named_file(void) {
     ggml_backend_reg_t reg;
     const char *file = secure_getenv("GGML_BACKEND_PATH");
     return file == NULL || file[0] == '\0' || berth_library_load(file, true, &reg) != GGML_STATUS_ALLOC_FAILED;
 }
 
-// A static library's program has no part in a file's registry.
+// A program that is linked with the static library does not share its registry with a loadable file.
 bool berth_installed_load(enum berth_scan which) {
 #ifdef GGML_SHARED
     if (which == BERTH_SCAN_CPU && ggml_backend_reg_by_name("CPU") != NULL) {
-        return true; // another walk through the folders is spared
+        return true; // saves a walk through the folders
     }
     const bool ok = load_default_folders(which);
     return (which & BERTH_SCAN_DEVICES) == 0 ? ok : load_named_file() && ok;
@@ -218,17 +218,17 @@ bool berth_installed_load(enum berth_scan which) {
 
 void ggml_backend_load_all_from_path(const char *dir_path) {
     bool ok = true;
-    berth_client_look(); // what was loaded after this library
+    berth_client_look(); // checks the libraries that were loaded after this one
     if (dir_path != NULL) {
         berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
         berth_registry_skip_installed();
         ok = load_folders(&dir_path, 1, BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
-    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // files may have come since then
+    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // files may have been added since the first load
         ok = load_default_folders(BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
     }
-    (void) ok; // reported
+    (void) ok; // an error has been logged
 }
 
 void ggml_backend_load_all(void) {

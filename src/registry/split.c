@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// split.c: BERTH_SPLIT=tensor: programs that know nothing of tensor parallelism see one GPU in place of all that there are (and
-// of this rank's CPU, where those are nothing but CPUs of other ranks), and each of these has a share of every layer. Who gets
-// what is told by the names that model files have: heads and the rows of the feed-forward part are shared out, all else is
-// everywhere, which is always right. Of heads nothing is known but their number's divisors, so they are shared out evenly or not
-// at all.
+// split.c: BERTH_SPLIT=tensor: tensor parallelism for programs that do not support it. They see one composite GPU in place of all
+// GPUs. If all GPUs are CPUs of other ranks, this rank's CPU becomes a part too. Each part computes a share of every layer. The
+// names of tensors in model files decide the shares: heads and the rows of the feed-forward part are split, all other tensors are
+// mirrored on every part, which is always correct. Only the divisors of the number of heads are known, so heads are split evenly or
+// not at all.
 
 #include "registry/registry.h"
 
@@ -13,9 +13,10 @@
 #include <string.h>
 
 static struct {
-    int n;
-    int n_listed; // of the first parts: this rank's CPU stays in the list of devices
+    int n;        // number of parts
+    int n_listed; // parts at the front that stay in the list of devices: this rank's CPU
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
+    // get_props of the composite device before it was replaced
     void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
     ggml_backend_dev_t dev;
 } split;
@@ -23,9 +24,9 @@ static struct {
 // ---- shares ----
 
 static const struct {
-    const char *name; // that the tensor's ends with, or begins with
+    const char *name; // the beginning or the end of the tensor's name
     int axis;
-    bool is_even;
+    bool is_even; // split evenly or not at all
 } rules[] = {
     {"attn_q.weight", 1, true},
     {"attn_k.weight", 1, true},
@@ -49,7 +50,7 @@ static bool is_named(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (n > m && tensor[n - m - 1] == '.' && strcmp(tensor + n - m, rule) == 0);
 }
 
-#define FF_UNIT 256 // the largest block of a type, so that both sides of the feed-forward part are shared out alike
+#define FF_UNIT 256 // the largest block size of a type, so that both sides of the feed-forward part have the same shares
 
 static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
@@ -140,7 +141,7 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
         split.n_listed = 1;
     }
     ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, tensor_share, &split) : NULL;
-    if (dev != NULL && dev->iface.get_props != props_gpu) { // the same parts may be loaded again, and make the same device
+    if (dev != NULL && dev->iface.get_props != props_gpu) { // the same parts may be loaded again and give the same device
         split.props = dev->iface.get_props;
         dev->iface.get_type = type_gpu;
         dev->iface.get_props = props_gpu;

@@ -24,7 +24,7 @@ static void test_packed(void **state) {
     close(fd);
     struct ggraph g = {0};
     assert_int_not_equal(ggraph_read(&g, path), GGML_STATUS_SUCCESS);
-    assert_non_null(strstr(berth_last_error(), "built without zlib: unpack it with gunzip"));
+    assert_non_null(strstr(berth_last_error(), "built without zlib: run gunzip on it"));
     ggraph_free(&g);
     unlink(path);
 }

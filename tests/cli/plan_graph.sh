@@ -34,14 +34,14 @@ cp $graphs/two-buffers.ggraph "$tmp/plain"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/packed"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/plain"
 gzip -c tests/data/plan/small.csv > "$tmp/small.csv.gz"
-expect 3 "small.csv.gz:1: not a captured graph: the first line is no \"ggraph 1\"; other packed files have to be unpacked first" "$tmp/small.csv.gz"
+expect 3 "small.csv.gz:1: not a captured graph: the first line is not \"ggraph 1\"; it is compressed: decompress it first" "$tmp/small.csv.gz"
 head -c 200 "$tmp/two.ggraph.gz" > "$tmp/short.ggraph.gz"
-expect 3 "the packed text is cut off" "$tmp/short.ggraph.gz"
+expect 3 "the compressed text is truncated" "$tmp/short.ggraph.gz"
 # small files of much text, and counts beyond it: no further than the first line that is wrong
 { cat $graphs/two-buffers.ggraph; head -c 100000000 /dev/zero; } | gzip -1 > "$tmp/zeros.ggraph.gz"
 expect 3 "zeros.ggraph.gz:19: the line has more than 67108864 bytes" "$tmp/zeros.ggraph.gz"
 { cat $graphs/two-buffers.ggraph; yes | head -c 1000000; } | gzip -1 > "$tmp/yes.ggraph.gz"
-expect 3 "yes.ggraph.gz:19: counts say 9 tensors, here is one line more" "$tmp/yes.ggraph.gz"
+expect 3 "yes.ggraph.gz:19: unexpected line after the 9 tensors" "$tmp/yes.ggraph.gz"
 sed 's/^counts nodes=6/counts nodes=268435456/' $graphs/two-buffers.ggraph > "$tmp/counts.ggraph"
 expect 3 "counts.ggraph:18: ends before all tensors" "$tmp/counts.ggraph"
 { head -c 500 "$tmp/two.ggraph.gz"; printf 'wrong'; } > "$tmp/wrong.ggraph.gz"
@@ -93,7 +93,7 @@ expect 3 "cannot be opened: No such file" "$tmp/missing.ggraph"
 cp tests/data/plan/small.csv "$tmp/other.ggraph"
 expect 3 ":1: not a captured graph" "$tmp/other.ggraph"
 sed 's/ 6,7 a$/ 6,9 a/' $graphs/two-buffers.ggraph > "$tmp/edge.ggraph"
-expect 3 ":10: srcs names no tensor" "$tmp/edge.ggraph"
+expect 3 ":10: srcs contains an unknown id" "$tmp/edge.ggraph"
 sed 's/ FUTURE f32/ FUTURE f33/' $graphs/two-buffers.ggraph > "$tmp/type.ggraph"
 expect 3 ":12: unknown tensor type" "$tmp/type.ggraph"
 sed '$d' $graphs/two-buffers.ggraph > "$tmp/end.ggraph"
@@ -105,19 +105,19 @@ refuse() { # TEXT LINE FROM TO
     expect 3 "link.ggraph:$2: $1" "$tmp/link.ggraph"
 }
 refuse "tensor 3 is a view of itself" 13 ' 64 64 2 64 ' ' 64 64 3 64 '
-refuse "node 3 is a view of node 4, which comes later" 13 ' 64 64 2 64 ' ' 64 64 4 64 '
+refuse "node 3 is a view of the later node 4" 13 ' 64 64 2 64 ' ' 64 64 4 64 '
 sed "18s/ 3072 3072 -1 0/ 3072 3072 6 0/" $graphs/two-buffers.ggraph > "$tmp/circle.ggraph"
-expect 3 ":16: tensor 6 is a view of tensor 8, and so on, of itself" "$tmp/circle.ggraph"
-refuse "node 4, UNARY, is its own source" 14 ' 3 e' ' 4 e'
-refuse "node 4, UNARY, has node 5 as source, which comes later" 14 ' 3 e' ' 5 e'
-refuse "tensor 8 is no node, and yet has a source, tensor 0" 18 ' - cache' ' 0 cache'
-refuse "view_src names no tensor" 13 ' 64 64 2 64 ' ' 64 64 9 64 '
-refuse "view_offs '-64' is not a number from 0" 13 ' 64 64 2 64 ' ' 64 64 2 -64 '
-refuse "'7' is not the id 4" 14 '^4' '7'
+expect 3 ":16: tensor 6 is a view of tensor 8, and this chain of views leads back" "$tmp/circle.ggraph"
+refuse "node 4 (UNARY) is its own source" 14 ' 3 e' ' 4 e'
+refuse "node 4 (UNARY) has the later node 5 as source" 14 ' 3 e' ' 5 e'
+refuse "tensor 8 is not a node but has a source: tensor 0" 18 ' - cache' ' 0 cache'
+refuse "view_src '9' is not the id of a tensor" 13 ' 64 64 2 64 ' ' 64 64 9 64 '
+refuse "view_offs '-64' is not an integer >= 0" 13 ' 64 64 2 64 ' ' 64 64 2 -64 '
+refuse "id '7' is not 4" 14 '^4' '7'
 refuse "extents '16,1,1' or strides" 14 '16,1,1,1' '16,1,1'
-refuse "buf '3' is not a number from -1 to 2" 14 ' - 0 1 ' ' - 0 3 '
-refuse "chunk '0' or offset 'x' is not a number" 14 ' 128 3 e' ' x 3 e'
-refuse "a tensor has 16 or 17 fields, this line has 5" 14 ' 4,64,64,64.*' ''
+refuse "buf '3' is not an integer from -1 to 2" 14 ' - 0 1 ' ' - 0 3 '
+refuse "chunk '0' or offset 'x' is not an integer" 14 ' 128 3 e' ' x 3 e'
+refuse "a tensor line requires 16 or 17 fields, this line has 5" 14 ' 4,64,64,64.*' ''
 # what real programs have: a copy that names its own result, and a node that only has to come before another
 sed -e '14s/UNARY:RELU/CPY/' -e '14s/ 3 e/ 3,4 e/' $graphs/two-buffers.ggraph > "$tmp/copy.ggraph"
 expect 0 '{"items": 5, ' --json "$tmp/copy.ggraph"
@@ -150,11 +150,11 @@ lies() { # TEXT SED: a file that says what cannot be
     sed "$2" "$each" > "$tmp/lie.ggraph"
     expect 3 "$1" plan "$tmp/lie.ggraph"
 }
-lies "item 99999 has no life" 's/ [0-9]* -$/ 99999 -/'
-lies "lives twice, or is none" 's/ [0-9]* \([0-9]*,[0-9,]*\)$/ 1 \1/'
-lies "is not first, last, size and buffer" 's/ [0-9]*,[0-9]*,\([0-9]*,[0-9]*\)$/ 5,4,\1/'
-lies "is not first, last, size and buffer" 's/\( [0-9]*,[0-9]*,[0-9]*\),0$/\1,7/'
-lies "a tensor has 19 fields" '$s/ [^ ]*$//'
+lies "item 99999 has no lifetime" 's/ [0-9]* -$/ 99999 -/'
+lies "has two lifetimes or is out of range" 's/ [0-9]* \([0-9]*,[0-9,]*\)$/ 1 \1/'
+lies "is not FIRST,LAST,SIZE,BUFFER" 's/ [0-9]*,[0-9]*,\([0-9]*,[0-9]*\)$/ 5,4,\1/'
+lies "is not FIRST,LAST,SIZE,BUFFER" 's/\( [0-9]*,[0-9]*,[0-9]*\),0$/\1,7/'
+lies "a tensor line requires 19 fields" '$s/ [^ ]*$//'
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

@@ -270,7 +270,7 @@ mkfifo "$tmp/pipe/libllama.v0.5.0.so"
 head -c 20000 "$(dirname "$berth")/../lib/libggml-base.so" > "$tmp/broken/libllama.v0.5.0.so" 2> /dev/null ||
     head -c 20000 "$berth" > "$tmp/broken/libllama.v0.5.0.so"
 BERTH_LLAMA=$tmp/pipe expect 3 "pipe/libllama.v0.5.0.so cannot be loaded: not a regular file" --llama -n 1 $tales
-BERTH_LLAMA=$tmp/broken expect 3 "broken/libllama.v0.5.0.so cannot be loaded: it is cut short" --llama -n 1 $tales
+BERTH_LLAMA=$tmp/broken expect 3 "broken/libllama.v0.5.0.so cannot be loaded: truncated" --llama -n 1 $tales
 BERTH_LLAMA= LD_LIBRARY_PATH=$tmp/pipe:$tmp/broken HOME=/ expect 3 "pipe/libllama.v0.5.0.so cannot be loaded" --llama -n 1 $tales
 
 # A prompt behind the model; -n -1 as in llama.cpp; --quiet.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// read.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
-// Tensors first, then what they name, since a line may name tensors that follow it. Memory grows with the lines that are read,
-// whatever the counts say.
+// read.c: reads captured graphs. A file is lines of blank-separated fields; the counts in the header give the number of tensors.
+// The reader creates all tensors first and resolves references afterwards, because a line may refer to later tensors. Memory grows
+// with the lines that are read, whatever the counts are.
 
 #include "capture/ggraph.h"
 
@@ -15,13 +15,13 @@
 #include <string.h>
 
 #define LINE_FIELDS 20
-#define CTX_TENSORS 1024 // of one context
+#define CTX_TENSORS 1024 // tensors of one context
 
-// ---- names to numbers ----
+// ---- names of ops and types ----
 
-// UNARY:SILU and GLU:SWIGLU say which one; it stands in the tensor's first parameter.
+// UNARY:SILU and GLU:SWIGLU name the variant of an op, which is stored in the tensor's first parameter.
 static void op_set(struct ggml_tensor *t, const char *name) {
-    t->op = GGML_OP_CUSTOM; // an op of another version: opaque
+    t->op = GGML_OP_CUSTOM; // an op of another version is opaque
     for (int i = 0; i < GGML_OP_COUNT; i++) {
         if (strcmp(ggml_op_name((enum ggml_op) i), name) == 0) {
             t->op = (enum ggml_op) i;
@@ -54,7 +54,7 @@ static enum ggml_type type_by_name(const char *name) {
     return GGML_TYPE_COUNT;
 }
 
-// ---- buffer types of the recorded alignment and size ----
+// ---- buffer types with the recorded alignment and size ----
 
 static const char *buft_name(ggml_backend_buffer_type_t buft) {
     return ((const struct ggraph_buf *) buft->context)->name;
@@ -70,7 +70,8 @@ static size_t buft_max(ggml_backend_buffer_type_t buft) {
 
 static ggml_backend_buffer_t buft_refuse(ggml_backend_buffer_type_t buft, size_t size) {
     (void) size;
-    berth_fail(GGML_STATUS_FAILED, "%s is a recorded buffer type: it can be planned for, not allocated", buft_name(buft));
+    berth_fail(
+        GGML_STATUS_FAILED, "%s is a recorded buffer type: Berth can plan for it, but cannot allocate it", buft_name(buft));
     return NULL;
 }
 
@@ -83,7 +84,7 @@ void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types) {
 static enum ggml_status read_buf(struct ggraph_reader *r, char **f, int n) {
     struct ggraph *g = r->g;
     if (n < 7) {
-        return ggraph_refuse(r, "a buffer has id, name, align, max, same_as and ggml_size");
+        return ggraph_refuse(r, "a buffer line requires id, name, align, max, same_as and ggml_size");
     }
     struct ggraph_buf *bufs = berth_realloc(g->bufs, (size_t) (g->n_bufs + 1) * sizeof *bufs);
     if (bufs == NULL) {
@@ -109,7 +110,7 @@ static enum ggml_status make_bufts(struct ggraph_reader *r) {
     struct ggraph *g = r->g;
     g->bufts = berth_calloc((size_t) g->n_bufs, sizeof g->bufts[0]);
     if (g->n_bufs == 0 || g->bufts == NULL) {
-        return ggraph_refuse(r, "no buffers");
+        return ggraph_refuse(r, "the header has no line 'buf'");
     }
     for (int i = 0; i < g->n_bufs; i++) {
         g->bufts[i] = (struct ggml_backend_buffer_type){
@@ -125,7 +126,7 @@ static enum ggml_status read_counts(struct ggraph_reader *r, char **f, int n) {
     const size_t nodes = n > 1 ? ggraph_value(f[1], "nodes") : SIZE_MAX, leafs = n > 2 ? ggraph_value(f[2], "leafs") : SIZE_MAX,
                  other = n > 3 ? ggraph_value(f[3], "other") : SIZE_MAX;
     if (nodes > 1 << 28 || leafs > 1 << 28 || other > 1 << 28) {
-        return ggraph_refuse(r, "counts are nodes, leafs, other, bufs");
+        return ggraph_refuse(r, "the line 'counts' requires nodes=N leafs=N other=N bufs=N");
     }
     r->n_nodes = (int64_t) nodes;
     r->n_leafs = (int64_t) leafs;
@@ -135,12 +136,12 @@ static enum ggml_status read_counts(struct ggraph_reader *r, char **f, int n) {
 
 static enum ggml_status read_header(struct ggraph_reader *r) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    (void) ggraph_line(r); // known to be the right one
+    (void) ggraph_line(r); // the caller has checked the first line
     r->n_nodes = -1;
     while (status == GGML_STATUS_SUCCESS) {
         char *f[LINE_FIELDS];
         if (!ggraph_line(r)) {
-            return ggraph_no_line(r, "ends in the header");
+            return ggraph_no_line(r, "ends in its header");
         }
         if (strncmp(r->line, "leaforder ", 10) == 0) {
             berth_free(r->leaf_order);
@@ -169,26 +170,26 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    return r->n_nodes < 0 ? ggraph_refuse(r, "no counts") : make_bufts(r);
+    return r->n_nodes < 0 ? ggraph_refuse(r, "the header has no line 'counts'") : make_bufts(r);
 }
 
 // ---- pieces of memory ----
 
-// Which pieces of memory a captured plan had, where the file says so: a tensor names its piece by number, the first one
-// in a piece says how long it lives and how large it is. On success every number has such a tensor, and only one. O(tensors).
+// The pieces of memory of a captured plan, if the file has them. A tensor gives the number of its piece. The first tensor in a
+// piece also gives its lifetime and size. On success every number has exactly one such tensor. O(tensors).
 
-// The columns item and life of the current line.
+// Reads the columns item and life of the current line.
 static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) {
     struct ggraph_place *place = &r->g->places[id];
     int64_t x[4];
     if (!ggraph_number(item, &place->item) || place->item < -1) {
-        return ggraph_refuse(r, "item '%.32s' is not a number from -1", item);
+        return ggraph_refuse(r, "item '%.32s' is not an integer >= -1", item);
     }
     if (strcmp(life, "-") == 0) {
         return GGML_STATUS_SUCCESS;
     }
     if (place->item < 0 || !ggraph_four(life, x) || x[1] < x[0] || x[2] > (int64_t) 1 << 62 || x[3] >= r->g->n_bufs) {
-        return ggraph_refuse(r, "life '%.80s' is not first, last, size and buffer of an item", life);
+        return ggraph_refuse(r, "life '%.80s' is not FIRST,LAST,SIZE,BUFFER of an item", life);
     }
     const size_t n = (size_t) r->g->n_items + 1;
     if (!berth_grow((void **) &r->lives, &r->lives_cap, n, sizeof r->lives[0])) {
@@ -199,10 +200,10 @@ static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const cha
     return GGML_STATUS_SUCCESS;
 }
 
-// Puts the items in order, after the last line.
+// Sorts the items by number, after the last line.
 static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
     struct ggraph *g = r->g;
-    const int64_t first_line = r->i_line - n_all + 1; // a line a tensor
+    const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
     g->items = berth_calloc((size_t) g->n_items + 1, sizeof g->items[0]);
     if (g->items == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %lld items", r->path, (long long) g->n_items);
@@ -214,14 +215,15 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
         const int64_t item = g->places[r->lives[i].owner].item;
         r->i_line = first_line + r->lives[i].owner;
         if (item >= g->n_items || g->items[item].owner >= 0) {
-            return ggraph_refuse(r, "item %lld of %lld lives twice, or is none", (long long) item, (long long) g->n_items);
+            return ggraph_refuse(
+                r, "item %lld of %lld has two lifetimes or is out of range", (long long) item, (long long) g->n_items);
         }
         g->items[item] = r->lives[i];
     }
     for (int64_t i = 0; i < n_all; i++) {
         if (g->places[i].item >= g->n_items) {
             r->i_line = first_line + i;
-            return ggraph_refuse(r, "item %lld has no life", (long long) g->places[i].item);
+            return ggraph_refuse(r, "item %lld has no lifetime", (long long) g->places[i].item);
         }
     }
     r->i_line = first_line + n_all - 1;
@@ -230,12 +232,12 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
 
 // ---- edges ----
 
-// What the tensors of a captured graph name: the tensor whose memory they show, and their sources.
-// Nodes run in the order of their ids, so a node reads tensors before it, leafs and tensors from outside. Two exceptions, which
-// real programs have: a copy names its own result as the place to copy to, and a node that computes nothing (NONE, put in by
-// schedulers) names a node that it only has to come before. On success every chain of views ends. O(tensors + sources).
+// References of the tensors of a captured graph: the viewed tensor and the sources. Nodes run in the order of their ids, so a node
+// reads earlier nodes, leafs and other tensors. Real programs have two exceptions: a copy has its own result as source, and a node
+// that computes nothing (NONE, added by schedulers) has a later node as source. On success every chain of views ends. O(tensors +
+// sources).
 
-// Keeps what the current line's tensor names, by id: the tensors may follow.
+// Stores the references of the current line's tensor by id, because they may refer to later tensors.
 static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src, const char *srcs) {
     const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
     int64_t v;
@@ -243,7 +245,7 @@ static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu edges", r->n_links);
     }
     if (!ggraph_number(view_src, &v) || v < -1 || v >= n_all) {
-        return ggraph_refuse(r, "view_src names no tensor");
+        return ggraph_refuse(r, "view_src '%.32s' is not the id of a tensor", view_src);
     }
     r->links[r->n_links++] = (int32_t) v;
     int32_t *n_srcs = &r->links[r->n_links++];
@@ -251,7 +253,7 @@ static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src
     *n_srcs = 0;
     for (const char *p = strcmp(srcs, "-") == 0 ? NULL : srcs; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 1 : NULL) {
         if (*n_srcs == GGML_MAX_SRC || !ggraph_number(p, &v) || v < 0 || v >= n_all) {
-            return ggraph_refuse(r, "srcs names no tensor, or too many");
+            return ggraph_refuse(r, "srcs contains an unknown id or more than GGML_MAX_SRC ids");
         }
         r->links[r->n_links++] = (int32_t) v;
         (*n_srcs)++;
@@ -264,7 +266,7 @@ static enum ggml_status view_check(const struct ggraph_reader *r, int64_t id, in
         return ggraph_refuse(r, "tensor %lld is a view of itself", (long long) id);
     }
     if (id < r->n_nodes && view_src > id && view_src < r->n_nodes) {
-        return ggraph_refuse(r, "node %lld is a view of node %d, which comes later", (long long) id, view_src);
+        return ggraph_refuse(r, "node %lld is a view of the later node %d", (long long) id, view_src);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -272,26 +274,26 @@ static enum ggml_status view_check(const struct ggraph_reader *r, int64_t id, in
 static enum ggml_status src_check(const struct ggraph_reader *r, int64_t id, int32_t src) {
     const enum ggml_op op = r->tensors[id]->op;
     if (id >= r->n_nodes) {
-        return ggraph_refuse(r, "tensor %lld is no node, and yet has a source, tensor %d", (long long) id, src);
+        return ggraph_refuse(r, "tensor %lld is not a node but has a source: tensor %d", (long long) id, src);
     }
     if (src == id && op != GGML_OP_CPY) {
-        return ggraph_refuse(r, "node %lld, %s, is its own source: only a copy may be", (long long) id, ggml_op_name(op));
+        return ggraph_refuse(r, "node %lld (%s) is its own source, which only a copy may be", (long long) id, ggml_op_name(op));
     }
     if (src > id && src < r->n_nodes && op != GGML_OP_NONE) {
-        return ggraph_refuse(r, "node %lld, %s, has node %d as source, which comes later", (long long) id, ggml_op_name(op), src);
+        return ggraph_refuse(r, "node %lld (%s) has the later node %d as source", (long long) id, ggml_op_name(op), src);
     }
     return GGML_STATUS_SUCCESS;
 }
 
-// Does every chain of views end? Each walk leaves its number on the tensors it passes and stops at those of an earlier one, which
-// ended; a tensor with the walk's own number closes a circle.
+// Checks that every chain of views ends. Each walk marks the tensors that it visits with its number. It stops at a tensor that an
+// earlier walk marked, because that walk ended. A tensor with the walk's own number closes a cycle.
 static enum ggml_status views_end(struct ggraph_reader *r, int64_t n_all, int64_t first_line) {
     int32_t *marks = berth_calloc((size_t) n_all + 1, sizeof marks[0]);
     if (marks == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the marks of %lld tensors", (long long) n_all);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    int32_t *views = r->links; // gathered at the front of what is not needed any more
+    int32_t *views = r->links; // stored at the front of links, which are no longer needed
     for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
         int32_t at = (int32_t) i;
         while (at >= 0 && marks[at] == 0) {
@@ -300,16 +302,17 @@ static enum ggml_status views_end(struct ggraph_reader *r, int64_t n_all, int64_
         }
         if (at >= 0 && marks[at] == (int32_t) i + 1) {
             r->i_line = first_line + at;
-            status = ggraph_refuse(r, "tensor %d is a view of tensor %d, and so on, of itself in the end", at, views[at]);
+            status =
+                ggraph_refuse(r, "tensor %d is a view of tensor %d, and this chain of views leads back to it", at, views[at]);
         }
     }
     berth_free(marks);
     return status;
 }
 
-// Sets view_src and src of all tensors, after the last line; refuses what no program can have run.
+// Sets view_src and src of all tensors, after the last line. Refuses references that no program can have.
 static enum ggml_status links_set(struct ggraph_reader *r, int64_t n_all) {
-    const int64_t first_line = r->i_line - n_all + 1; // a line a tensor
+    const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
     size_t at = 0;
     for (int64_t i = 0; i < n_all; i++) {
         struct ggml_tensor *t = r->tensors[i];
@@ -341,7 +344,7 @@ static int32_t flags_of(const char *text) {
     return flags;
 }
 
-// A context more; NULL: out of memory.
+// Adds a context; NULL: out of memory.
 static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
     struct ggraph *g = r->g;
     if (!berth_grow((void **) &g->ctxs, &r->ctxs_cap, g->n_ctxs + 1, sizeof g->ctxs[0])) {
@@ -354,7 +357,7 @@ static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
     return ctx;
 }
 
-// The tensor with this id, the next one, and room for what is known of it; NULL: out of memory.
+// Creates the tensor with this id, which is the next one, and grows the arrays by id; NULL: out of memory.
 static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum ggml_type type) {
     const size_t n = (size_t) id + 1;
     if (!berth_grow((void **) &r->tensors, &r->tensors_cap, n, sizeof r->tensors[0]) ||
@@ -367,7 +370,8 @@ static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum 
     return berth_is_poison(t) ? NULL : t;
 }
 
-// id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name, and where has_items item life
+// Columns: id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name; with has_items also
+// item life.
 static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     char *f[LINE_FIELDS];
     if (!ggraph_line(r)) {
@@ -377,26 +381,26 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     int64_t ne[4], nb[4], number_id, view_offs, buf;
     struct ggraph_place place = {.item = -1};
     if (n < (r->g->has_items ? 19 : 16)) {
-        return ggraph_refuse(r, "a tensor has %s fields, this line has %d", r->g->has_items ? "19" : "16 or 17", n);
+        return ggraph_refuse(r, "a tensor line requires %s fields, this line has %d", r->g->has_items ? "19" : "16 or 17", n);
     }
     if (!ggraph_number(f[0], &number_id) || number_id != id) {
-        return ggraph_refuse(r, "'%.32s' is not the id %lld: ids follow each other", f[0], (long long) id);
+        return ggraph_refuse(r, "id '%.32s' is not %lld: ids must be consecutive", f[0], (long long) id);
     }
     const enum ggml_type type = type_by_name(f[3]);
     if (type == GGML_TYPE_COUNT) {
         return ggraph_refuse(r, "unknown tensor type '%.32s'", f[3]);
     }
     if (!ggraph_four(f[4], ne) || !ggraph_four(f[5], nb)) {
-        return ggraph_refuse(r, "extents '%.80s' or strides '%.80s' are not four numbers from 0", f[4], f[5]);
+        return ggraph_refuse(r, "extents '%.80s' or strides '%.80s' are not four integers >= 0", f[4], f[5]);
     }
     if (!ggraph_number(f[9], &view_offs) || view_offs < 0) {
-        return ggraph_refuse(r, "view_offs '%.32s' is not a number from 0", f[9]);
+        return ggraph_refuse(r, "view_offs '%.32s' is not an integer >= 0", f[9]);
     }
     if (!ggraph_number(f[12], &buf) || buf < -1 || buf >= r->g->n_bufs) {
-        return ggraph_refuse(r, "buf '%.32s' is not a number from -1 to %d", f[12], r->g->n_bufs - 1);
+        return ggraph_refuse(r, "buf '%.32s' is not an integer from -1 to %d", f[12], r->g->n_bufs - 1);
     }
     if (!ggraph_number(f[13], &place.chunk) || !ggraph_number(f[14], &place.offset)) {
-        return ggraph_refuse(r, "chunk '%.32s' or offset '%.32s' is not a number", f[13], f[14]);
+        return ggraph_refuse(r, "chunk '%.32s' or offset '%.32s' is not an integer", f[13], f[14]);
     }
     struct ggml_tensor *t = tensor_new(r, id, type);
     if (t == NULL) {
@@ -409,7 +413,7 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     op_set(t, f[2]);
     t->view_offs = (size_t) view_offs;
     t->flags = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
-    t->data = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so
+    t->data = f[11][0] == '1' ? t : NULL; // not NULL: the program owns the memory; the address is never used
     ggml_set_name(t, n > 16 ? f[16] : "");
     t->extra = (void *) (intptr_t) (id + 1);
     place.tensor = t;
@@ -424,7 +428,7 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     return item_read(r, id, f[17], f[18]);
 }
 
-// graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
+// Restores graph->leafs of a program in which a tensor is both node and leaf: "id:buf,id:buf,..."
 static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     struct ggml_cgraph *graph = r->g->graph;
     int n = 0;
@@ -433,7 +437,7 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
         const char *colon = strchr(p, ':');
         if (!ggraph_number(p, &id) || id < 0 || id >= n_all || colon == NULL || !ggraph_number(colon + 1, &buf) || buf < 0 ||
             buf >= r->g->n_bufs) {
-            return berth_fail(GGML_STATUS_FAILED, "%s: leaforder names no tensor or no buffer", r->path);
+            return berth_fail(GGML_STATUS_FAILED, "%s: leaforder contains an unknown tensor or buffer", r->path);
         }
         int *bufs = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
         if (bufs != NULL) {
@@ -441,7 +445,7 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
         }
         if (bufs == NULL || n >= graph->size) {
             return berth_fail(
-                GGML_STATUS_FAILED, "%s: leaforder has %d leafs, there is room for %d", r->path, n + 1, graph->size);
+                GGML_STATUS_FAILED, "%s: leaforder has %d leafs, but the graph can hold %d", r->path, n + 1, graph->size);
         }
         bufs[n] = (int) buf;
         graph->leafs[n++] = r->tensors[id];
@@ -450,7 +454,7 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     return GGML_STATUS_SUCCESS;
 }
 
-// The graph of the tensors that are read.
+// Creates the graph of the tensors.
 static enum ggml_status graph_make(struct ggraph_reader *r) {
     struct ggraph *g = r->g;
     const size_t n_order = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
@@ -486,7 +490,7 @@ static enum ggml_status read_body(struct ggraph_reader *r) {
         }
     }
     if (ggraph_line(r)) {
-        return ggraph_refuse(r, "counts say %lld tensors, here is one line more", (long long) n_all);
+        return ggraph_refuse(r, "unexpected line after the %lld tensors of 'counts'", (long long) n_all);
     }
     enum ggml_status status = r->status;
     if (status != GGML_STATUS_SUCCESS) {

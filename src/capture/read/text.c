@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// text.c: the text of a captured graph: its lines, and their fields. It is unpacked line by line: a small file may unpack to more
-// than any memory holds. With zlib (BERTH_ZLIB) gzip may have packed the file; without it, it is plain, and a packed file is
-// refused with what to do about it.
+// text.c: reads the lines and fields of a captured graph. The text is decompressed line by line, because a small file may
+// decompress to more than fits in memory. With zlib (BERTH_ZLIB) the file may be compressed by gzip. Without zlib a compressed file
+// is refused with a hint.
 
 #include "capture/read/reader.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define PIECE 65536
-#define LINE_MAX_SIZE ((size_t) 1 << 26) // leaforder has a number or two for every leaf; other lines are short
+#define LINE_MAX_SIZE ((size_t) 1 << 26) // leaforder has two numbers per leaf; other lines are short
 
 // ---- the file ----
 
@@ -30,23 +30,24 @@ static enum ggml_status file_open(struct ggraph_reader *r) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Returns how many bytes came: 0 at the end of the file, and where r->status says that it cannot be read.
+// Returns the number of bytes read: 0 at the end of the file, and on an error, which is stored in r->status.
 static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
     int code = Z_OK;
     errno = 0;
     const int n = gzread(r->file, to, size);
     const char *error = gzerror(r->file, &code);
     if (n <= 0 && code == Z_BUF_ERROR) {
-        r->status = berth_fail(GGML_STATUS_FAILED, "%s:%lld: the packed text is cut off", r->path, (long long) r->i_line + 1);
+        r->status =
+            berth_fail(GGML_STATUS_FAILED, "%s:%lld: the compressed text is truncated", r->path, (long long) r->i_line + 1);
     } else if (n < 0) {
         r->status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", r->path, code == Z_ERRNO ? strerror(errno) : error);
     }
     return n > 0 ? (size_t) n : 0;
 }
 
-// What to add where the first bytes are not those of a captured graph.
+// Returns text to append to the error if the first bytes are not those of a captured graph.
 static const char *file_hint(const struct ggraph_reader *r) {
-    return gzdirect(r->file) ? "" : "; other packed files have to be unpacked first";
+    return gzdirect(r->file) ? "" : "; it is compressed: decompress it first";
 }
 
 static void file_close(struct ggraph_reader *r) {
@@ -76,7 +77,7 @@ static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
 static const char *file_hint(const struct ggraph_reader *r) {
     const bool is_packed = r->size >= 2 && memcmp(r->text, "\x1f\x8b", 2) == 0;
     return is_packed
-               ? "; it is packed, and this Berth was built without zlib: unpack it with gunzip, or install zlib's header and "
+               ? "; it is compressed, and this Berth was built without zlib: run gunzip on it, or install zlib's header and "
                  "build Berth again"
                : "";
 }
@@ -91,7 +92,7 @@ static void file_close(struct ggraph_reader *r) {
 
 // ---- lines and fields ----
 
-// More of the text behind what is there; without success r->status says why, r->is_end that there is no more.
+// Reads more text after the unread part. Otherwise sets r->status to an error, or r->is_end at the end of the file.
 static void piece_read(struct ggraph_reader *r) {
     if (r->size - r->at > LINE_MAX_SIZE) {
         r->i_line++;
@@ -122,9 +123,9 @@ enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
     if (r->status != GGML_STATUS_SUCCESS) {
         return r->status;
     }
-    if (strncmp(r->text, "ggraph 1", 8) != 0) { // before more is read: it may be endless
+    if (strncmp(r->text, "ggraph 1", 8) != 0) { // checked before more is read, because the file may be endless
         r->i_line = 1;
-        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s", file_hint(r));
+        return ggraph_refuse(r, "not a captured graph: the first line is not \"ggraph 1\"%s", file_hint(r));
     }
     return r->status;
 }

@@ -245,10 +245,10 @@ static void refuses_what_is_no_backend(void **state) {
     assert_null(ggml_backend_load("/no/such/libggml-x.so"));
     assert_error("/no/such/libggml-x.so");
     assert_null(ggml_backend_load("libm.so.6"));
-    assert_error("libm.so.6 cannot be loaded: it is no backend");
+    assert_error("libm.so.6 cannot be loaded: not a backend");
     assert_true(write_bytes(module_path("libggml-text.so"), "hello", 5));
     assert_null(ggml_backend_load(module_path("libggml-text.so")));
-    assert_error("libggml-text.so cannot be loaded: it is no shared library");
+    assert_error("libggml-text.so cannot be loaded: not a shared library");
 
     // this program's own header, for another machine
     Elf64_Ehdr header;
@@ -259,7 +259,7 @@ static void refuses_what_is_no_backend(void **state) {
     header.e_machine = header.e_machine == EM_X86_64 ? EM_AARCH64 : EM_X86_64;
     assert_true(write_bytes(module_path("libggml-alien.so"), &header, sizeof header));
     assert_null(ggml_backend_load(module_path("libggml-alien.so")));
-    assert_error("libggml-alien.so cannot be loaded: it is for ");
+    assert_error("libggml-alien.so cannot be loaded: built for ");
 
     ggml_backend_load_all_from_path(module_dir); // both are in the way of nothing
     assert_int_equal(ggml_backend_reg_count(), regs);
@@ -280,13 +280,13 @@ static void loads_and_unloads(void **state) {
     const size_t regs = ggml_backend_reg_count();
     assert_true(module_write("libggml-old.so", "Old", -1, GGML_BACKEND_API_VERSION - 1));
     assert_null(ggml_backend_load(module_path("libggml-old.so")));
-    assert_error("libggml-old.so cannot be loaded: it is written for API version 1, this is version 2");
+    assert_error("libggml-old.so cannot be loaded: it implements API version 1, this Berth requires 2");
     assert_true(module_write("libggml-none.so", "None", -1, 0));
     assert_null(ggml_backend_load(module_path("libggml-none.so")));
     assert_error("libggml-none.so cannot be loaded: its ggml_backend_init failed");
     assert_true(module_write("libggml-weak.so", "Weak", 0, GGML_BACKEND_API_VERSION));
     assert_null(ggml_backend_load(module_path("libggml-weak.so")));
-    assert_error("libggml-weak.so cannot be loaded: it does not run on this machine");
+    assert_error("libggml-weak.so cannot be loaded: it does not support this machine");
     assert_int_equal(ggml_backend_reg_count(), regs);
 
     assert_true(module_write("libggml-good.so", "Good", -1, GGML_BACKEND_API_VERSION));
@@ -438,7 +438,7 @@ static void cut_library(void **state) {
             continue;
         }
         n_refused++;
-        assert_error(n < sizeof(Elf64_Ehdr) ? "it is no shared library" : "it is cut short");
+        assert_error(n < sizeof(Elf64_Ehdr) ? "not a shared library" : "truncated");
     }
     assert_true(n_refused > 3);
     assert_true(write_bytes(module_path("libggml-cut.so"), bytes, size));
