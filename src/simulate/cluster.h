@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: MIT
-// cluster.h: machines as numbers: the memory and the speeds of each device, and how long messages take. They are measured
-// (measure.c) or read from a file (file.c), and become simulated devices (device.c), on which a model is run as on real ones,
-// with a clock in place of results (predict.c). docs/user/scale.md has the model.
+// cluster.h: a simulated cluster: the memory and the speeds of each device, and the latency and bandwidth of links. The numbers are
+// measured (measure.c) or read from a file (file.c). They become simulated devices (device.c), on which a model runs as on real
+// ones, but which advance a clock instead of computing results (predict.c). docs/user/scale.md describes the model.
 #pragma once
 
 #include "model/workbench.h"
 
 #define CLUSTER_MAX 1024 // devices
-#define CLUSTER_ROUNDS 5 // of measuring, at most
+#define CLUSTER_ROUNDS 5 // rounds of measuring, at most
 #define CLUSTER_TOGETHER_LEAST 0.05
 
 struct cluster_device {
     char name[64]; // "CPU", "MPI1:CPU", "CUDA0"
     int host;
-    uint64_t memory;    // bytes that a model may fill
+    uint64_t memory;    // bytes available to a model
     uint64_t alignment; // of its buffers, a power of two
     int64_t threads;
-    double bandwidth, flops;         // bytes of memory, operations of products, a second
-    double start, op;                // seconds of a graph in addition to its ops, of a small op
-    double read[GGML_TYPE_COUNT];    // bytes of weights of a type a second, for one token; 0: as bandwidth
-    double product[GGML_TYPE_COUNT]; // operations a second on weights of a type, for many tokens; 0: as flops
-    double attend_read, attend;      // the same of attention: bytes of keys and values, operations; 0: likewise
+    double bandwidth, flops;         // bytes of memory per second, operations of products per second
+    double start, op;                // seconds per graph in addition to its ops, seconds per small op
+    double read[GGML_TYPE_COUNT];    // bytes per second of weights of a type, for one token; 0: bandwidth
+    double product[GGML_TYPE_COUNT]; // operations per second on weights of a type, for many tokens; 0: flops
+    // for attention: bytes of keys and values per second (0: bandwidth), operations per second (0: flops)
+    double attend_read, attend;
 };
 
 struct cluster_host {
     char name[64];
-    double together; // speed of a device while all of the host compute, as a part of its speed alone
+    double together; // speed of a device while all devices of the host compute, relative to its speed alone
 };
 
-// Between devices of two hosts, or of one.
+// A link between devices of two hosts, or of one host.
 struct cluster_link {
-    int a, b;                  // hosts; -1: any two that no other link names
-    double latency, bandwidth; // seconds, bytes a second
+    int a, b;                  // hosts; -1: any two hosts without another link
+    double latency, bandwidth; // seconds, bytes per second
 };
 
-// The first device is the CPU of the host that the program runs on.
+// The first device is the CPU of the host on which the program runs.
 struct cluster {
     struct cluster_host *hosts;
     struct cluster_device *devices;
@@ -43,64 +44,67 @@ struct cluster {
 };
 
 void cluster_fini(struct cluster *c);
-// One more, zeroed; NULL: out of memory, or more than CLUSTER_MAX.
+// Each of these functions adds one zeroed entry; NULL: out of memory, or more than CLUSTER_MAX.
 struct cluster_host *cluster_host_add(struct cluster *c);
 struct cluster_device *cluster_device_add(struct cluster *c);
 struct cluster_link *cluster_link_add(struct cluster *c);
-// Between devices i and k; of one host, if none is named, half of what its memory does.
+// Returns the link between devices i and k. Two devices of one host without a link get LEAST_LATENCY and half of the smaller memory
+// bandwidth (file.c).
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k);
 bool cluster_is_cpu(const struct cluster_device *d);
-// The devices that a model is split over by tensors, at most GGML_BACKEND_META_MAX_DEVICES of them: all GPUs; where there are none,
-// all CPUs. Returns how many there are, which may be more.
+// Writes the devices over which a model is split by tensors, at most GGML_BACKEND_META_MAX_DEVICES: all GPUs, or all CPUs if there
+// is no GPU. Returns their number, which may be larger.
 int cluster_parts(const struct cluster *c, int *devices);
 
 // ---- file.c ----
 
-// Reads JSON; name is the file's in messages. On failure c is empty.
+// Reads JSON; name: the file name for messages. On failure c is empty.
 bool cluster_read(struct cluster *c, const char *text, size_t size, const char *name, struct model_error *error);
 void cluster_write(const struct cluster *c, FILE *file);
 
 // ---- measure.c ----
 
 struct cluster_measure_params {
-    bool wants[GGML_TYPE_COUNT]; // types of weights that are measured
-    uint64_t size;               // bytes of the weights that a token reads, which may fit into a cache; 0: unknown, many
-    int64_t n_threads;           // 0: the cores
-    double seconds;              // no round begins that would end later, except the first
+    bool wants[GGML_TYPE_COUNT]; // types of weights to measure
+    uint64_t size;     // bytes of weights that a token reads, which may fit into a cache; 0: unknown, assumed to be large
+    int64_t n_threads; // 0: number of cores
+    double seconds;    // a round that would end later is not started, except the first
     struct work_watch watch;
 };
 
-// Measures this process' devices, including those of other ranks.
+// Measures the devices of this process, including those of other ranks.
 bool cluster_measure(struct cluster *c, const struct cluster_measure_params *params, struct model_error *error);
-// Sets the types and the size of a model's weights that are multiplied.
+// Sets the types and the total size of the model's weights that are multiplied.
 void cluster_measure_params_set_model(struct cluster_measure_params *params, const struct model *model);
 
 // ---- rounds.c ----
 
-// Of numbers that are known, which for speeds is more than 0: the middle one, of two the faster; 0: none is. Sorts them.
+// Returns the median of the known numbers; a speed is known if it is more than 0. Of two middle numbers it returns the faster one.
+// Returns 0 if none is known. Sorts the numbers.
 double cluster_middle(double *numbers, int n, bool is_time);
-// What rounds have measured of the same devices, hosts and links as out has, by weights of a type.
+// Sets the numbers of out to the medians of n rounds, which measured the same devices, hosts and links, with weights of a type.
 void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, int n, enum ggml_type type);
 
 // ---- sums.c ----
 
-// Sets the latencies of links to those of sums, and `together` of hosts to the speed of devices that sum continuously, with weights
-// of a type of which a token reads `size` bytes. `together` is relative to the speed alone, so it exceeds 1 if that was measured
-// in a slow moment. False: `together` is unknown, because the devices' registry has no sums or they failed.
+// Sets the latencies of links to those of sums over devices. Sets `together` of hosts to the speed of devices that sum
+// continuously, with weights of a type of which a token reads `size` bytes. `together` is relative to the speed alone, so it
+// exceeds 1 if the speed alone was measured in a slow moment. Returns false if `together` is unknown, because the devices' registry
+// has no sums or they failed.
 bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size);
 
 // ---- device.c: simulated devices ----
 
 struct simulation;
-// NULL: out of memory. The cluster outlives it.
+// NULL: out of memory. The cluster must outlive the simulation.
 struct simulation *simulation_new(const struct cluster *c);
 void simulation_free(struct simulation *sim);
 ggml_backend_dev_t simulation_device(struct simulation *sim, int i);
-uint64_t simulation_bytes(const struct simulation *sim, int i); // that its buffers hold now
-// From now on all devices of a host compute at the same time, or only one does.
+uint64_t simulation_bytes(const struct simulation *sim, int i); // current bytes of its buffers
+// Selects whether all devices of a host compute at the same time from now on, or only one of them.
 void simulation_set_together(struct simulation *sim, bool is_together);
-void simulation_clock_start(struct simulation *sim);       // at 0, with every device idle
-double simulation_clock_now(const struct simulation *sim); // seconds until the program had its answer
+void simulation_clock_start(struct simulation *sim);       // sets the clock to 0 and every device to idle
+double simulation_clock_now(const struct simulation *sim); // seconds until the program had its result
 
 // ---- predict.c ----
 
@@ -109,31 +113,31 @@ struct prediction_device {
 };
 
 struct prediction {
-    bool is_known; // else why says why not
-    bool fits;     // no device has more than its memory
+    bool is_known; // false: `why` has the reason
+    bool fits;     // no device needs more than its memory
     char why[512];
     int64_t n_ctx, n_batch;
-    double prefill, decode;            // tokens a second: of a prompt in batches of n_batch, and with half of the context filled
+    double prefill, decode;            // tokens per second: prompt in batches of n_batch; decode with half of the context filled
     int full;                          // the first device whose memory is exceeded, if !fits
     struct prediction_device *devices; // [cluster.n_devices]
 };
 
-// Predicts a model over the cluster, by layers or by tensors. True with !out->is_known where it cannot be split so; false if it
-// cannot be opened. The caller calls prediction_fini either way.
+// Predicts a model on the cluster, split by layers or by tensors. Returns true with !out->is_known if the model cannot be split in
+// this way, false if it cannot be opened. The caller calls prediction_fini in both cases.
 bool cluster_predict(
     const struct cluster *c, const char *path, const struct model_options *o, struct prediction *out, struct model_error *error);
 void prediction_fini(struct prediction *p);
-// By layers and by tensors; false if the model cannot be opened. The caller calls prediction_fini of both either way.
+// Predicts both ways. Returns false if the model cannot be opened. The caller calls prediction_fini on both in any case.
 enum { CLUSTER_LAYER, CLUSTER_TENSOR, CLUSTER_N_WAYS };
 bool cluster_predict_ways(const struct cluster *c, const char *path, const struct model_options *o,
     struct prediction ways[CLUSTER_N_WAYS], struct model_error *error);
-// The faster one that is known and fits; -1: there is none.
+// Returns the faster way that is known and fits; -1: there is none.
 int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]);
 static inline uint64_t prediction_bytes(const struct prediction_device *d) {
     return d->weights + d->cache + d->compute + d->work;
 }
 
-// --split auto: measures the devices here and of the other ranks, and sets o->by_tensor to what is predicted to be faster.
-// text says what was predicted; it is empty where there is nothing to choose.
+// Implements --split auto: measures the devices of this and the other ranks, and sets o->by_tensor to the way that is predicted to
+// be faster. text receives a line with the prediction; it is empty if there is nothing to choose.
 bool cluster_choose(
     const char *path, struct model_options *o, const struct work_watch *watch, char text[128], struct model_error *error);

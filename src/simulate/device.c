@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// device.c: simulated devices. Their buffers have addresses and no memory; computing a graph only advances a clock. So a model
-// is placed, planned and run by the code that does it on real devices; the result is how many bytes each device would hold and
-// how long a token would take.
-//   Each device executes its commands in order; the program continues meanwhile, and waits where it would wait for a real device.
-// Device 0 is the program's own CPU: the program waits for everything that it computes.
+// device.c: simulated devices. Their buffers have addresses but no memory, and computing a graph only advances a clock. The same
+// code as for real devices places, plans and runs a model. The results are the bytes that each device would hold and the time that
+// a token would take.
+// Each device runs its commands in order. The program continues meanwhile, and waits where it would wait for a real device. Device
+// 0 is the program's own CPU: the program waits for everything that it computes.
 
 #include "simulate/cluster.h"
 
@@ -13,28 +13,28 @@
 
 #include <string.h>
 
-#define FIRST_ADDRESS ((uintptr_t) 0x2000000000000000u) // never memory of the process
+#define FIRST_ADDRESS ((uintptr_t) 0x2000000000000000u) // never an address of the process
 #define ADDRESS_STEP ((uintptr_t) 1 << 20)
-#define MAX_ASKED 8     // sums that are asked for ahead: src/meta/run.c has fewer
-#define SHORT_SUM 32768 // bytes: as src/mpi/sum.c has it
+#define MAX_REQUESTED 8 // sums requested ahead; src/meta/run.c requests fewer
+#define SHORT_SUM 32768 // bytes; the limit of src/mpi/sum.c
 
 struct sim_device {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
     struct simulation *sim;
-    const struct cluster_device *is;
-    ggml_backend_t cpu; // whose needs it has, NULL: unknown
+    const struct cluster_device *spec;
+    ggml_backend_t cpu; // CPU backend that gives its work memory; NULL: unknown
     int i;
     uint64_t bytes;
-    double busy;            // until then
-    double owed[MAX_ASKED]; // seconds of work after each sum that was asked for and is not done
-    int n_asked;
+    double busy;                  // time until which it computes
+    double queued[MAX_REQUESTED]; // seconds of work that follow each requested, unfinished sum
+    int n_requested;
 };
 
 struct simulation {
     const struct cluster *cluster;
     struct sim_device *devices; // [cluster->n_devices]
-    ggml_backend_dev_t real;    // this machine's CPU, which says what can be computed
+    ggml_backend_dev_t real;    // this machine's CPU, which decides which ops are supported
     uintptr_t next_address;
     double now;
     bool is_together;
@@ -44,7 +44,7 @@ static struct sim_device *device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
 
-// ---- how long an op takes, by its cost (berth_op_cost) and the device's speeds: docs/user/scale.md ----
+// ---- duration of an op, from its cost (berth_op_cost) and the device's speeds: docs/user/scale.md ----
 
 static double speed_or(double special, double usual) {
     return special > 0 ? special : usual;
@@ -68,7 +68,7 @@ static double op_seconds(const struct cluster_device *d, const struct ggml_tenso
 
 // ---- the clock ----
 
-// Seconds for bytes from one device to another.
+// Returns the seconds to move `size` bytes from one device to another.
 static double link_seconds(const struct sim_device *a, const struct sim_device *b, double size) {
     const struct cluster_link link = cluster_link_of(a->sim->cluster, a->i, b->i);
     return a == b ? 0 : link.latency + size / link.bandwidth;
@@ -78,7 +78,7 @@ static double program_seconds(const struct sim_device *d, double size) {
     return link_seconds(&d->sim->devices[0], d, size);
 }
 
-// Device 0 is where the program is.
+// The program runs on device 0, so it is busy as long as the device.
 static void device_set_busy(struct sim_device *d, double until) {
     d->busy = max_f64(d->busy, until);
     if (d->i == 0) {
@@ -98,10 +98,10 @@ static void device_fetch(struct sim_device *d, size_t size) {
 static double graph_seconds(const struct sim_device *d, const struct ggml_cgraph *graph) {
     double seconds = 0;
     for (int i = 0; i < ggml_graph_n_nodes((struct ggml_cgraph *) (uintptr_t) graph); i++) {
-        seconds += op_seconds(d->is, ggml_graph_node((struct ggml_cgraph *) (uintptr_t) graph, i));
+        seconds += op_seconds(d->spec, ggml_graph_node((struct ggml_cgraph *) (uintptr_t) graph, i));
     }
-    const double together = d->sim->is_together ? d->sim->cluster->hosts[d->is->host].together : 1;
-    return d->is->start + seconds / together;
+    const double together = d->sim->is_together ? d->sim->cluster->hosts[d->spec->host].together : 1;
+    return d->spec->start + seconds / together;
 }
 
 // ---- buffers ----
@@ -141,7 +141,7 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     device_send(device_of_buffer(buffer), size);
 }
 
-// Simulated memory, which the program's own may be too, is not written.
+// Simulated memory is not written. The program's own memory may be simulated, too.
 static void host_zero(void *data, size_t size) {
     if ((uintptr_t) data < FIRST_ADDRESS) {
         memset(data, 0, size);
@@ -192,7 +192,7 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .clear = buffer_clear,
 };
 
-// The simulated device that holds a tensor; NULL: it is in other memory.
+// Returns the simulated device that holds a tensor; NULL: the tensor is in other memory.
 static struct sim_device *tensor_device(const struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     return buffer != NULL && buffer->iface.free_buffer == buffer_free ? device_of_buffer(buffer) : NULL;
@@ -229,7 +229,7 @@ static ggml_backend_buffer_t buffer_new(struct sim_device *d, void *base, size_t
 }
 
 static const char *buft_name(ggml_backend_buffer_type_t buft) {
-    return device_of(buft->device)->is->name;
+    return device_of(buft->device)->spec->name;
 }
 
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
@@ -240,10 +240,10 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
 }
 
 static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
-    return (size_t) device_of(buft->device)->is->alignment;
+    return (size_t) device_of(buft->device)->spec->alignment;
 }
 
-// As a real one's: what the program's CPU computes with need not be copied.
+// As for a real CPU, the program's CPU reads its buffers without a copy.
 static bool buft_is_host(ggml_backend_buffer_type_t buft) {
     return device_of(buft->device)->i == 0;
 }
@@ -251,7 +251,7 @@ static bool buft_is_host(ggml_backend_buffer_type_t buft) {
 // ---- the backend ----
 
 static const char *backend_name(ggml_backend_t backend) {
-    return device_of(backend->device)->is->name;
+    return device_of(backend->device)->spec->name;
 }
 
 static void backend_free(ggml_backend_t backend) {
@@ -261,8 +261,8 @@ static void backend_free(ggml_backend_t backend) {
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct sim_device *d = device_of(backend->device);
     const double begin = max_f64(d->busy, d->sim->now + program_seconds(d, 0));
-    if (d->n_asked > 0) {
-        d->owed[d->n_asked - 1] += graph_seconds(d, graph);
+    if (d->n_requested > 0) {
+        d->queued[d->n_requested - 1] += graph_seconds(d, graph);
     } else {
         device_set_busy(d, begin + graph_seconds(d, graph));
     }
@@ -290,7 +290,7 @@ static const struct ggml_backend_i backend_iface = {
     .graph_compute = backend_compute,
 };
 
-// ---- sums over devices, as src/mpi/sum.c does them ----
+// ---- sums over devices, as in src/mpi/sum.c ----
 
 struct sim_comm {
     int n;
@@ -328,25 +328,25 @@ static double sum_seconds(const struct sim_comm *c, double size) {
     return most;
 }
 
-// Others do not begin before they are asked.
+// Requests a sum. The other devices start it only after the request.
 static bool comm_ask(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     (void) tensors;
     for (int i = 0; i < c->n; i++) {
         struct sim_device *d = c->devices[i];
-        if (d->i == 0) { // the program itself
+        if (d->i == 0) { // the program's own device
             continue;
         }
-        if (d->n_asked == MAX_ASKED) {
+        if (d->n_requested == MAX_REQUESTED) {
             return false;
         }
-        device_set_busy(d, d->n_asked == 0 ? d->sim->now + program_seconds(d, 0) : 0);
-        d->owed[d->n_asked++] = 0;
+        device_set_busy(d, d->n_requested == 0 ? d->sim->now + program_seconds(d, 0) : 0);
+        d->queued[d->n_requested++] = 0;
     }
     return true;
 }
 
-// All have come, and go on with what they were given behind it.
+// Completes a sum when all devices have reached it. They continue with the work that was queued after it.
 static bool comm_join(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     double begin = 0;
@@ -356,12 +356,12 @@ static bool comm_join(void *comm, struct ggml_tensor **tensors) {
     const double end = begin + sum_seconds(c, (double) ggml_nbytes(tensors[0]));
     for (int i = 0; i < c->n; i++) {
         struct sim_device *d = c->devices[i];
-        device_set_busy(d, end + d->owed[0]);
+        device_set_busy(d, end + d->queued[0]);
         if (d->i == 0) {
             continue;
         }
-        memmove(d->owed, d->owed + 1, (MAX_ASKED - 1) * sizeof d->owed[0]);
-        d->n_asked--;
+        memmove(d->queued, d->queued + 1, (MAX_REQUESTED - 1) * sizeof d->queued[0]);
+        d->n_requested--;
     }
     return true;
 }
@@ -373,11 +373,11 @@ static bool comm_allreduce(void *comm, struct ggml_tensor **tensors) {
 // ---- the device ----
 
 static const char *dev_name(ggml_backend_dev_t dev) {
-    return device_of(dev)->is->name;
+    return device_of(dev)->spec->name;
 }
 
 static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
-    *n_free = *n_total = (size_t) device_of(dev)->is->memory;
+    *n_free = *n_total = (size_t) device_of(dev)->spec->memory;
 }
 
 static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
@@ -407,13 +407,13 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// The file's own pages: they are counted with the model's weights.
+// The pages of the mapped file; they are counted with the model's weights.
 static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, size_t size, size_t max) {
     (void) max;
     return buffer_new(device_of(dev), base, size, 0);
 }
 
-// As this machine's CPU does, which is not asked about memory that is not its own.
+// Asks this machine's CPU. The buffers are removed, because it must not see memory of another device.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
     node.buffer = NULL;
@@ -442,9 +442,9 @@ static const struct ggml_backend_device_i dev_iface = {
     .supports_buft = dev_supports_buft,
 };
 
-// ---- what its registry offers ----
+// ---- functions of the registry ----
 
-// A CPU's needs are those of this machine's with as many threads.
+// The work memory of a CPU is that of this machine's CPU with the same number of threads.
 static size_t reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct sim_device *d = device_of(backend->device);
     return d->cpu != NULL ? berth_backend_reserve_size(d->cpu, graph) : 0;
@@ -466,7 +466,7 @@ static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
     (void) reg;
     for (size_t i = 0; i < sizeof procs / sizeof procs[0]; i++) {
         if (strcmp(procs[i].name, name) == 0) {
-            memcpy(&found, &procs[i].proc, sizeof found); // POSIX promises the bytes are the same
+            memcpy(&found, &procs[i].proc, sizeof found); // POSIX guarantees that the bytes are the same
         }
     }
     return found;
@@ -487,19 +487,19 @@ static struct ggml_backend_reg reg = {
     .iface = {.get_name = reg_name, .get_device_count = reg_count, .get_proc_address = reg_proc},
 };
 
-// ---- all of them ----
+// ---- the simulation ----
 
 static void device_init(struct simulation *sim, int i) {
     struct sim_device *d = &sim->devices[i];
     *d = (struct sim_device){.dev = {.iface = dev_iface, .reg = &reg, .context = d}, .sim = sim, .i = i};
-    d->is = &sim->cluster->devices[i];
+    d->spec = &sim->cluster->devices[i];
     d->buft = (struct ggml_backend_buffer_type){
         .iface = {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host},
         .device = &d->dev,
     };
-    d->cpu = cluster_is_cpu(d->is) ? ggml_backend_dev_init(sim->real, NULL) : NULL;
+    d->cpu = cluster_is_cpu(d->spec) ? ggml_backend_dev_init(sim->real, NULL) : NULL;
     if (d->cpu != NULL) {
-        model_device_set_threads(d->cpu, (int) d->is->threads);
+        model_device_set_threads(d->cpu, (int) d->spec->threads);
     }
 }
 
@@ -549,7 +549,7 @@ void simulation_clock_start(struct simulation *sim) {
     sim->now = 0;
     for (int i = 0; i < sim->cluster->n_devices; i++) {
         sim->devices[i].busy = 0;
-        sim->devices[i].n_asked = 0;
+        sim->devices[i].n_requested = 0;
     }
 }
 

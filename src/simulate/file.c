@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// file.c: machines in a JSON file (docs/user/scale.md), read and written. A device requires "memory", "bandwidth" and "flops";
-// other speeds default to these.
+// file.c: reads and writes a cluster as a JSON file (docs/user/scale.md). A device requires "memory", "bandwidth" and "flops"; other
+// speeds default to these.
 
 #include "simulate/cluster.h"
 
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define LEAST_LATENCY 5e-6 // seconds within a host, if no link says otherwise
+#define LEAST_LATENCY 5e-6 // seconds within a host, if it has no link
 
 // ---- the lists ----
 
@@ -115,7 +115,7 @@ static bool name_read(struct berth_json *r, char name[64]) {
     if (!berth_json_string(r, &text)) {
         return false;
     }
-    if (text.len == 0 || text.len > 40) { // a copy's number may follow
+    if (text.len == 0 || text.len > 40) { // a number may be appended to the names of copies
         return berth_json_fail(r, "a name of 1 to 40 bytes is expected");
     }
     snprintf(name, 64, "%.*s", (int) text.len, text.text);
@@ -139,7 +139,7 @@ static bool types_read(struct berth_json *r, double *by_type) {
     while (berth_json_key(r, &key)) {
         const int type = type_find(key);
         if (type < 0) {
-            return berth_json_fail(r, "there is no such type of weights");
+            return berth_json_fail(r, "unknown tensor type");
         }
         number_read(r, 1, 1e18, &by_type[type]);
     }
@@ -190,7 +190,7 @@ static bool field_read(struct berth_json *r, struct berth_json_text key, struct 
             return false;
         }
         d->alignment = (uint64_t) n;
-        return (n & (n - 1)) == 0 || berth_json_fail(r, "an alignment is a power of two");
+        return (n & (n - 1)) == 0 || berth_json_fail(r, "\"alignment\" must be a power of two");
     }
     return berth_json_skip(r);
 }
@@ -207,33 +207,33 @@ static bool device_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_device *d = cluster_device_add(c);
     if (d == NULL) {
-        return berth_json_fail(r, "there are more devices than fit");
+        return berth_json_fail(r, "too many devices");
     }
     berth_json_object(r);
     while (berth_json_key(r, &key)) {
         field_read(r, key, d);
     }
     if (d->memory == 0 || d->bandwidth == 0 || d->flops == 0) {
-        berth_json_fail(r, "a device has \"memory\", \"bandwidth\" and \"flops\"");
+        berth_json_fail(r, "a device requires \"memory\", \"bandwidth\" and \"flops\"");
     }
     return r->status == GGML_STATUS_SUCCESS;
 }
 
-// The host just read, n times in all.
+// Adds copies of the last host and its devices, so that it exists n times.
 static bool host_repeat(struct berth_json *r, struct cluster *c, int first_device, int64_t n) {
     const struct cluster_host one = c->hosts[c->n_hosts - 1];
     const int n_devices = c->n_devices - first_device;
     for (int64_t k = 2; k <= n; k++) {
         struct cluster_host *h = cluster_host_add(c);
         if (h == NULL) {
-            return berth_json_fail(r, "there are more hosts than fit");
+            return berth_json_fail(r, "too many hosts");
         }
         *h = one;
         snprintf(h->name, sizeof h->name, "%.40s%" PRId64, one.name, k);
         for (int i = 0; i < n_devices; i++) {
             struct cluster_device *d = cluster_device_add(c);
             if (d == NULL) {
-                return berth_json_fail(r, "there are more devices than fit");
+                return berth_json_fail(r, "too many devices");
             }
             *d = c->devices[first_device + i];
             d->host = c->n_hosts - 1;
@@ -248,7 +248,7 @@ static bool host_read(struct berth_json *r, struct cluster *c) {
     const int first = c->n_devices;
     int64_t count = 1;
     if (h == NULL) {
-        return berth_json_fail(r, "there are more hosts than fit");
+        return berth_json_fail(r, "too many hosts");
     }
     snprintf(h->name, sizeof h->name, "host%d", c->n_hosts);
     berth_json_object(r);
@@ -268,13 +268,13 @@ static bool host_read(struct berth_json *r, struct cluster *c) {
     if (r->status != GGML_STATUS_SUCCESS) {
         return false;
     }
-    return (c->n_devices > first || berth_json_fail(r, "a host has \"devices\"")) && host_repeat(r, c, first, count);
+    return (c->n_devices > first || berth_json_fail(r, "a host requires \"devices\"")) && host_repeat(r, c, first, count);
 }
 
 static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
     struct berth_json_text text;
     if (!berth_json_next(r)) {
-        return berth_json_fail(r, "\"between\" has two names of hosts");
+        return berth_json_fail(r, "\"between\" requires the names of two hosts");
     }
     if (!berth_json_string(r, &text)) {
         return false;
@@ -285,14 +285,14 @@ static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
             return true;
         }
     }
-    return berth_json_fail(r, "there is no host of this name above");
+    return berth_json_fail(r, "unknown host: hosts must precede links");
 }
 
 static bool link_read(struct berth_json *r, struct cluster *c) {
     struct berth_json_text key;
     struct cluster_link *l = cluster_link_add(c);
     if (l == NULL) {
-        return berth_json_fail(r, "there are more links than fit");
+        return berth_json_fail(r, "too many links");
     }
     berth_json_object(r);
     while (berth_json_key(r, &key)) {
@@ -302,21 +302,21 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
             number_read(r, 1, 1e18, &l->bandwidth);
         } else if (berth_json_is(key, "between")) {
             if (berth_json_array(r) && end_read(r, c, &l->a) && end_read(r, c, &l->b) && berth_json_next(r)) {
-                berth_json_fail(r, "\"between\" has two names of hosts");
+                berth_json_fail(r, "\"between\" requires the names of two hosts");
             }
         } else {
             berth_json_skip(r);
         }
     }
     if (l->bandwidth == 0) {
-        berth_json_fail(r, "a link has \"latency\" and \"bandwidth\"");
+        berth_json_fail(r, "a link requires \"latency\" and \"bandwidth\"");
     }
     return r->status == GGML_STATUS_SUCCESS;
 }
 
-// Two hosts that nothing connects; false: there are none.
+// Finds two hosts without a link between them; false: there are none.
 static bool is_apart(const struct cluster *c, int *a, int *b) {
-    bool has_any_link = false; // one between any two hosts
+    bool has_any_link = false; // a link without "between" connects any two hosts
     for (int l = 0; l < c->n_links; l++) {
         has_any_link |= c->links[l].a < 0;
     }
@@ -338,10 +338,10 @@ static bool cluster_check(const struct cluster *c, const char *name, struct mode
     int a, b;
     if (c->n_devices == 0 || !cluster_is_cpu(&c->devices[0])) {
         return model_fail(
-            error, "%s: the first device of the first host is the CPU of the program, with a name that ends in CPU", name);
+            error, "%s: the first device of the first host must be the program's CPU, with a name that ends in CPU", name);
     }
     if (is_apart(c, &a, &b)) {
-        return model_fail(error, "%s: no link is between '%s' and '%s'", name, c->hosts[a].name, c->hosts[b].name);
+        return model_fail(error, "%s: missing link between hosts '%s' and '%s'", name, c->hosts[a].name, c->hosts[b].name);
     }
     return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// measure.c: measures the devices of this process and of other ranks: products by type, small ops, attention, memory; messages
-// between them; and how much slower the devices of one host are together than alone, where sums.c cannot measure it.
+// measure.c: measures the devices of this process and of other ranks: products by type, small ops, attention, memory, and messages
+// between devices. If sums.c cannot measure it, this file also measures how much slower the devices of one host are together than
+// alone.
 
 #include "simulate/cluster.h"
 
@@ -13,11 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define N_COLUMNS 2048                 // of matrices; whole blocks of every type
-#define N_TOKENS 256                   // of a prompt
-#define MATRIX_SIZE ((size_t) 1 << 20) // bytes of a matrix that a token is multiplied with: who waits for it does not sleep yet
-#define N_MATRICES 64                  // that are timed
-#define N_SWEEP 960                    // others at most, between which they leave the caches
+#define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
+#define N_TOKENS 256   // of a prompt
+// bytes of a matrix that is multiplied with one token: short enough that a waiting thread does not sleep yet
+#define MATRIX_SIZE ((size_t) 1 << 20)
+#define N_MATRICES 64 // that are timed
+#define N_SWEEP 960   // other matrices at most, which are read in between to evict the timed ones from the caches
 #define N_SMALL 64
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
 #define N_TRIES 200
@@ -27,14 +29,15 @@ struct measuring {
     const struct cluster_measure_params *params;
     struct cluster *c;
     ggml_backend_t *backends; // [c->n_devices]
-    enum ggml_type most;      // the type that devices are measured with together
-    uint64_t size;            // of the weights
+    enum ggml_type most;      // the type with which devices are measured together
+    uint64_t size;            // bytes of the weights
     int round;
 };
 
 // ---- one device ----
 
-// Products of matrices of a type with n tokens, a piece each, and of n_sweep more between.
+// Creates products of matrices of a type with n tokens, one per piece, and of n_sweep other matrices that evict them from the
+// caches.
 static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
     if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
         return false;
@@ -57,7 +60,8 @@ static int64_t rows_of(enum ggml_type type) {
     return (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
 }
 
-// As many matrices besides as make up the weights, within an eighth of what is free: of its host's, which they share.
+// Returns the number of other matrices that, with the timed ones, make up the weights. They use at most an eighth of the host's
+// free memory, which the devices of a host share.
 static int n_sweep_of(const struct measuring *m, int i) {
     uint64_t n_same = 0;
     for (int k = 0; k < m->c->n_devices; k++) {
@@ -67,7 +71,7 @@ static int n_sweep_of(const struct measuring *m, int i) {
     return n <= N_MATRICES ? 0 : (int) min_u64(n - N_MATRICES, N_SWEEP);
 }
 
-// As a token does: all weights in one graph, so that a device that is far is asked once.
+// Measures one graph with all weights, as a token computes it, so that a remote device gets one request.
 static double read_speed(const struct measuring *m, int i, enum ggml_type type, double start) {
     const int n = N_MATRICES + n_sweep_of(m, i);
     struct speed_test test;
@@ -109,7 +113,7 @@ static double memory_speed(ggml_backend_t backend, double start) {
     return seconds > 0 ? 3.0 * (double) n * sizeof(float) / seconds : 0;
 }
 
-// Attention of n tokens to 1024 positions, four queries for each key: bytes and operations a second.
+// Measures attention of n tokens to 1024 positions with four queries per key: bytes and operations per second.
 static void attention_speed(ggml_backend_t backend, int64_t n, double start, double *bytes, double *operations) {
     const int64_t head = 128, n_kv = 1024, n_head = 32, n_head_kv = 8;
     struct speed_test test;
@@ -130,7 +134,7 @@ static void attention_speed(ggml_backend_t backend, int64_t n, double start, dou
     }
 }
 
-// The progress of a type; false: the caller ends it.
+// Reports progress before a type is measured. Returns false if the caller stops the measurement.
 static bool type_begin(const struct measuring *m, int i, int type) {
     const int n = m->c->n_devices;
     work_progress(&m->params->watch, "measuring", (uint64_t) ((m->round * n + i) * GGML_TYPE_COUNT + type),
@@ -180,7 +184,7 @@ static bool message_init(struct message *l, ggml_backend_t backend) {
     l->small = ggml_new_tensor_1d(l->ctx, GGML_TYPE_F32, 16);
     l->big = ggml_new_tensor_1d(l->ctx, GGML_TYPE_F32, (int64_t) (BIG_SIZE / sizeof(float)));
     l->buffer = ggml_backend_alloc_ctx_tensors(l->ctx, backend);
-    ggml_backend_buffer_clear(l->buffer, 0); // NULL is taken
+    ggml_backend_buffer_clear(l->buffer, 0); // accepts NULL
     return l->buffer != NULL;
 }
 
@@ -189,7 +193,7 @@ static void message_fini(struct message *l) {
     ggml_free(l->ctx);
 }
 
-// Seconds of the fastest message from device i to k, or to the program, until the program knows that it has arrived.
+// Returns the seconds of the fastest message from device i to k, or to the program, until the program knows that it has arrived.
 static double message_seconds(struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *here) {
     double best = 0;
     for (int n = 0; n < (ggml_nbytes(src) < BIG_SIZE ? N_TRIES : 8); n++) {
@@ -208,9 +212,10 @@ static double message_seconds(struct measuring *m, int i, int k, struct ggml_ten
     return best;
 }
 
-// The link between the hosts of two devices. The program asks and is answered; between others a copy's two ends do the same.
+// Measures the link between the hosts of two devices. With device 0 the program sends a request and gets the answer; for two other
+// devices the two ends of a copy do this.
 static bool link_measure(struct measuring *m, int i, int k) {
-    const double program_latency = cluster_link_of(m->c, 0, k).latency; // before there is a link between i and k
+    const double program_latency = cluster_link_of(m->c, 0, k).latency; // read before the link between i and k exists
     struct message from, to = {0};
     void *here = berth_malloc(BIG_SIZE);
     const bool ok = message_init(&from, m->backends[i]) && (k == 0 || message_init(&to, m->backends[k])) && here != NULL;
@@ -243,7 +248,7 @@ static bool has_link(const struct cluster *c, int a, int b) {
 }
 
 static bool links_measure(struct measuring *m) {
-    for (int k = 0; k < m->c->n_devices; k++) { // those of the program first
+    for (int k = 0; k < m->c->n_devices; k++) { // first the links of the program
         for (int i = k + 1; i < m->c->n_devices; i++) {
             if (!has_link(m->c, m->c->devices[i].host, m->c->devices[k].host) && !link_measure(m, i, k)) {
                 return false;
@@ -255,10 +260,10 @@ static bool links_measure(struct measuring *m) {
 
 // ---- together ----
 
-// A piece by all devices that are in, or their sweeps: seconds, negative if it fails.
+// Runs a piece, or the sweep if piece < 0, on all devices that take part. Returns seconds, negative on failure.
 static double all_run(struct measuring *m, const struct speed_test *tests, const bool *is_in, int piece) {
     const int64_t start = ggml_time_us();
-    for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own keeps it waiting: last
+    for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own device last, because the program waits for it
         struct ggml_cgraph *graph = piece < 0 ? tests[i].sweep : tests[i].pieces[piece];
         if (is_in[i] && graph != NULL && ggml_backend_graph_compute_async(m->backends[i], graph) != GGML_STATUS_SUCCESS) {
             return -1;
@@ -272,7 +277,7 @@ static double all_run(struct measuring *m, const struct speed_test *tests, const
     return (double) (ggml_time_us() - start) / 1e6;
 }
 
-// Seconds of all pieces, each at its best, by all devices that are in.
+// Returns the sum over all pieces of the fastest time of each, on all devices that take part.
 static double tests_seconds(struct measuring *m, const struct speed_test *tests, const bool *is_in) {
     double best[N_MATRICES] = {0}, sum = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -333,7 +338,7 @@ static void host_measure(struct measuring *m, int h) {
     berth_free(is_in);
 }
 
-// ---- all of it ----
+// ---- the measurement ----
 
 void cluster_measure_params_set_model(struct cluster_measure_params *params, const struct model *model) {
     for (size_t i = 0; i < model->n_weights; i++) {
@@ -345,7 +350,7 @@ void cluster_measure_params_set_model(struct cluster_measure_params *params, con
     }
 }
 
-// Its host: the one that ranks' devices name, or this one. False: out of memory.
+// Finds the host of a device: the host in the description of a rank's device, or this one. Returns false if out of memory.
 static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_device *d) {
     char here[64] = "here";
     gethostname(here, sizeof here - 1);
@@ -404,7 +409,7 @@ static bool devices_find(struct measuring *m) {
     return true;
 }
 
-// The devices and hosts of c, before anything is measured of them. False: out of memory.
+// Copies the devices and hosts of c before they are measured. Returns false if out of memory.
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
@@ -419,7 +424,7 @@ static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     return true;
 }
 
-// All of m->c once.
+// Measures everything of m->c once.
 static bool round_measure(struct measuring *m) {
     struct cluster *c = m->c;
     for (int i = 0; i < c->n_devices; i++) {
@@ -430,7 +435,7 @@ static bool round_measure(struct measuring *m) {
     if (!links_measure(m)) {
         return false;
     }
-    for (int i = 1; i < c->n_devices; i++) { // its round trip is the link's
+    for (int i = 1; i < c->n_devices; i++) { // subtracts the round trip, which the link already contains
         c->devices[i].start = max_f64(c->devices[i].start - 2 * cluster_link_of(c, 0, i).latency, 0);
     }
     if (!cluster_sums_measure(c, m->backends, m->most, m->size)) {
@@ -441,7 +446,7 @@ static bool round_measure(struct measuring *m) {
     return true;
 }
 
-// Copies the links of the first round, which are between the same hosts as those of the others, and chooses all numbers.
+// Copies the links of the first round, which connect the same hosts as in the other rounds, and sets all numbers to the medians.
 static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
     struct cluster *c = m->c;
     const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];
@@ -457,7 +462,7 @@ static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int
     return true;
 }
 
-// Rounds while there is time, and the middle of them into c, which has the devices.
+// Measures rounds while there is time, and stores their medians in c, which has the devices.
 static bool rounds_measure(struct measuring *m) {
     struct cluster *c = m->c;
     struct cluster rounds[CLUSTER_ROUNDS] = {{0}};

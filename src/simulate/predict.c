@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// predict.c: a model over a cluster of simulated devices: opened, placed, reserved and run as `berth run` does it, a prompt and a
-// token, by layers or by tensors. The bytes are those that the buffers would have.
+// predict.c: predicts the speed of a model on a simulated cluster, split by layers or by tensors. It opens, places, reserves and
+// runs the model as `berth run` does, with a prompt and a token. The bytes are those that the buffers would have.
 
 #include "simulate/cluster.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define CHOOSE_SECONDS 8 // that --split auto measures, but for its first round
+#define CHOOSE_SECONDS 8 // seconds that --split auto may measure, apart from its first round
 
 struct predicting {
     const struct cluster *cluster;
@@ -24,7 +24,7 @@ static bool by_layers_open(struct predicting *f, struct model_error *error) {
         return model_fail(error, "out of memory for %d devices", n);
     }
     for (int i = 0; i < n; i++) {
-        list[i] = simulation_device(f->sim, (i + 1) % n); // the program's CPU is the last
+        list[i] = simulation_device(f->sim, (i + 1) % n); // the program's CPU is last
     }
     const bool ok = model_devices_open_list(&f->m.devices, list, n, error);
     berth_free(list);
@@ -36,17 +36,17 @@ static bool by_tensors_open(struct predicting *f, struct model_error *error) {
     int devices[GGML_BACKEND_META_MAX_DEVICES];
     const int n = cluster_parts(f->cluster, devices);
     if (n > GGML_BACKEND_META_MAX_DEVICES) {
-        return model_fail(error, "tensors are split over at most %d devices", GGML_BACKEND_META_MAX_DEVICES);
+        return model_fail(error, "a split by tensors supports at most %d devices", GGML_BACKEND_META_MAX_DEVICES);
     }
     for (int i = 0; i < n; i++) {
         parts[i] = simulation_device(f->sim, devices[i]);
     }
     simulation_set_together(f->sim, true);
     return n > 1 ? model_devices_open_parts(&f->m.devices, f->m.model, parts, n, simulation_device(f->sim, 0), error)
-                 : model_fail(error, "tensors are split over two devices or more");
+                 : model_fail(error, "a split by tensors requires at least two devices");
 }
 
-// What the devices hold more than they did: into the field at `at` of each.
+// Adds the bytes that each device has allocated since the last call to the field at byte offset `at`.
 static void bytes_note(struct predicting *f, size_t at) {
     for (int i = 0; i < f->cluster->n_devices; i++) {
         struct prediction_device *d = &f->out->devices[i];
@@ -71,7 +71,7 @@ static bool model_reserve(struct predicting *f, const struct session_params *par
     return true;
 }
 
-// What is in no simulated buffer: the file's own pages, and the work memory of backends.
+// Adds the bytes that are not in simulated buffers: the pages of the mapped file, and the work memory of backends.
 static void rest_note(struct predicting *f, bool by_tensor) {
     const struct session *s = f->m.session;
     const int host = s->devices->n - 1, n = f->cluster->n_devices;
@@ -102,7 +102,7 @@ static void memory_check(struct predicting *f) {
     }
 }
 
-// Seconds of so many tokens at this position, when their graph is known.
+// Returns the seconds of n tokens at this position on a cache hit of the graph cache.
 static bool tokens_time(struct predicting *f, int64_t at, int64_t n, double *seconds, struct model_error *error) {
     struct session *s = f->m.session;
     int32_t *tokens = berth_calloc((size_t) n, sizeof *tokens);
@@ -189,7 +189,7 @@ int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]) {
     return best;
 }
 
-// How many devices there are to share a model among, in addition to the CPU.
+// Returns the number of devices over which a model can be split, in addition to the CPU.
 static size_t n_others(void) {
     size_t n = 0;
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
@@ -204,7 +204,7 @@ static bool ways_compare(
     const bool ok = cluster_predict_ways(c, path, o, ways, error);
     if (ok) {
         o->by_tensor = prediction_best(ways) == CLUSTER_TENSOR;
-        snprintf(text, 128, "--split %s: %.1f tokens a second foretold by layers, %.1f by tensors",
+        snprintf(text, 128, "--split %s: predicted decode speed %.1f tokens/s by layers, %.1f tokens/s by tensors",
             o->by_tensor ? "tensor" : "layer", ways[CLUSTER_LAYER].decode, ways[CLUSTER_TENSOR].decode);
     }
     prediction_fini(&ways[CLUSTER_LAYER]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// rounds.c: one cluster of several that were measured one after the other. A round has the machine as it was for some
-// seconds, jitter and all; a run has the same on average. But a moment in which others had the machine is not the machine: each
-// number is the middle one of its rounds, so that fewer than half of them may be slow, and of two middle ones the faster.
-// Knows numbers alone, no device.
+// rounds.c: combines several measured clusters into one. A round measures the machine for a few seconds, with its jitter; a run
+// sees the average of the same. A moment in which other programs used the machine must not count. So each number is the median of
+// its rounds, which tolerates slow rounds as long as they are fewer than half, and of two middle numbers the faster one. This file
+// handles numbers only and uses no device.
 
 #include "simulate/cluster.h"
 
@@ -30,7 +30,7 @@ double cluster_middle(double *numbers, int n, bool is_time) {
     return numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
-// The bytes a second that the slowest device of a host reads; together: while all of them compute.
+// Returns the bytes per second that the slowest device of a host reads; is_together: while all its devices compute.
 static double host_speed(const struct cluster *c, int h, enum ggml_type type, bool is_together) {
     double slowest = 0;
     for (int i = 0; i < c->n_devices; i++) {
@@ -43,7 +43,7 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
     return is_together ? slowest * c->hosts[h].together : slowest;
 }
 
-// The middle of a number that lies at the same place in every round's list.
+// Returns the median of the number at byte offset number_at of the list whose pointer is at byte offset list_at of every round.
 static double middle_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
     double numbers[CLUSTER_ROUNDS];
     for (int r = 0; r < n; r++) {
@@ -81,8 +81,8 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
         out->links[l].latency = middle_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
         out->links[l].bandwidth = middle_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
     }
-    // Speeds while all compute have a middle of their own; the part that it is of the speed alone is found last, so that neither
-    // is a slow round's because the other is.
+    // Speeds while all devices compute have their own median. The ratio to the speed alone is computed last, so that a slow round
+    // in one does not affect the other.
     for (int h = 0; h < out->n_hosts; h++) {
         double speeds[CLUSTER_ROUNDS];
         for (int r = 0; r < n; r++) {

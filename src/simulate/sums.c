@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sums.c: sums over devices: how long a sum takes when all wait for it, and how fast the devices decode by tensors, where each of
-// some fifty short steps ends with a sum. All then run at the speed of the slowest, which on a shared machine is now this one, now
-// that one, although none is slow alone; on an idle machine they still share memory.
+// sums.c: measures sums over devices: the duration of a sum for which all devices wait, and the speed of decode by tensors, in
+// which each of about fifty short steps ends with a sum. All devices then run at the speed of the slowest one. On a shared machine
+// this is a different device at different times, although none is slow alone; on an idle machine the devices still share memory.
 
 #include "simulate/cluster.h"
 
@@ -12,29 +12,29 @@
 
 #include <math.h>
 
-#define SUM_SIZE 8192 // bytes of a sum: a token's vector
+#define SUM_SIZE 8192 // bytes of a sum: the vector of one token
 #define N_SUMS 64
 #define N_TRIES 8
-#define N_COLUMNS 2048                 // of matrices; whole blocks of every type
-#define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one
-#define N_STEPS 48                     // of a token
-#define N_MATRICES 960                 // of a token at most
-#define N_TOKENS 12                    // a round: a machine that others use is seldom at its best, so all count
+#define N_COLUMNS 2048                 // of matrices; a multiple of every type's block size
+#define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one matrix
+#define N_STEPS 48                     // per token
+#define N_MATRICES 960                 // per token at most
+#define N_TOKENS 12                    // per round; their average counts, because a shared machine rarely reaches its best speed
 
-// The parts of a device made of several, as by tensors.
+// The parts of a composite device, as in a split by tensors.
 struct adders {
     int n;
-    int devices[GGML_BACKEND_META_MAX_DEVICES]; // of the cluster
+    int devices[GGML_BACKEND_META_MAX_DEVICES]; // indices in the cluster
     ggml_backend_t backends[GGML_BACKEND_META_MAX_DEVICES];
-    bool is_own[GGML_BACKEND_META_MAX_DEVICES]; // it keeps the program waiting
+    bool is_own[GGML_BACKEND_META_MAX_DEVICES]; // the program waits for it
     struct ggml_context *ctx;
     struct ggml_tensor *shares[GGML_BACKEND_META_MAX_DEVICES];
     ggml_backend_buffer_t buffers[GGML_BACKEND_META_MAX_DEVICES];
     void *comm;
     void (*end)(void *comm);
     bool (*sum)(void *comm, struct ggml_tensor **shares);
-    bool (*ask)(void *comm, struct ggml_tensor **shares); // NULL: it has no halves
-    bool (*join)(void *comm, struct ggml_tensor **shares);
+    bool (*ask)(void *comm, struct ggml_tensor **shares);  // first half of a sum: request it; NULL: a sum cannot be divided
+    bool (*join)(void *comm, struct ggml_tensor **shares); // second half: take part in it
 };
 
 static void adders_fini(struct adders *a) {
@@ -59,7 +59,7 @@ static bool comm_open(struct adders *a) {
     return a->comm != NULL;
 }
 
-// False: the devices are too few or too many, or their registry has no sums for them.
+// Returns false if there are too few or too many devices, or if their registry has no sums for them.
 static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_t *backends) {
     *a = (struct adders){.n = 0};
     const int n = cluster_parts(c, a->devices);
@@ -83,7 +83,7 @@ static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_
                 GGML_STATUS_SUCCESS) {
             return false;
         }
-        a->shares[j]->flags |= GGML_TENSOR_FLAG_COMPUTE; // it is a term of the sum
+        a->shares[j]->flags |= GGML_TENSOR_FLAG_COMPUTE; // marks the tensor as a term of the sum
         ggml_backend_buffer_clear(a->buffers[j], 0);
     }
     return true;
@@ -99,7 +99,7 @@ static double seconds_since(int64_t start) {
     return (double) (ggml_time_us() - start) / 1e6;
 }
 
-// The fastest sum that follows others; 0: it fails.
+// Returns the seconds of the fastest sum in a sequence of sums; 0: a sum failed.
 static double sum_seconds(struct adders *a) {
     double best = INFINITY;
     for (int k = 0; k < N_TRIES; k++) {
@@ -115,17 +115,17 @@ static double sum_seconds(struct adders *a) {
     return best;
 }
 
-// ---- the rhythm ----
+// ---- decode by tensors ----
 
-struct rhythm {
+struct decode_test {
     struct adders *a;
     struct speed_test tests[GGML_BACKEND_META_MAX_DEVICES];
     ggml_backend_buffer_t weights[GGML_BACKEND_META_MAX_DEVICES];
     int n_steps;
 };
 
-// A device's share of what a token reads, in steps. False: it has no memory, or cannot.
-static bool steps_make(struct rhythm *r, int j, enum ggml_type type, int n_each) {
+// Creates a device's share of the matrices that a token reads, divided into steps. Returns false if out of memory or unsupported.
+static bool steps_make(struct decode_test *r, int j, enum ggml_type type, int n_each) {
     const int64_t n_rows = (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
     struct speed_test *test = &r->tests[j];
     if (!speed_test_init(test, (size_t) (r->n_steps * n_each))) {
@@ -142,14 +142,14 @@ static bool steps_make(struct rhythm *r, int j, enum ggml_type type, int n_each)
     r->weights[j] = ggml_backend_supports_op(r->a->backends[j], ggml_graph_node(test->pieces[0], 0))
                         ? ggml_backend_alloc_ctx_tensors(test->ctx, r->a->backends[j])
                         : NULL;
-    ggml_backend_buffer_clear(r->weights[j], 0); // NULL is taken
+    ggml_backend_buffer_clear(r->weights[j], 0); // accepts NULL
     return r->weights[j] != NULL;
 }
 
-// A step's nodes to the program's own device, or to all others.
-static bool step_compute(struct rhythm *r, int s, bool is_own) {
+// Sends the nodes of a step to the program's own device, or to all others.
+static bool step_compute(struct decode_test *r, int s, bool is_own) {
     bool ok = true;
-    for (int j = 0; j < r->a->n; j++) { // all of them, also after a failure: they wait for each other
+    for (int j = 0; j < r->a->n; j++) { // continues after a failure, because the devices wait for each other
         if (r->a->is_own[j] == is_own &&
             ggml_backend_graph_compute_async(r->a->backends[j], r->tests[j].pieces[s]) != GGML_STATUS_SUCCESS) {
             ok = false;
@@ -158,21 +158,22 @@ static bool step_compute(struct rhythm *r, int s, bool is_own) {
     return ok;
 }
 
-static bool step_send(struct rhythm *r, int s) {
+static bool step_send(struct decode_test *r, int s) {
     return step_compute(r, s, false) && r->a->ask(r->a->comm, r->a->shares);
 }
 
-// As src/meta/run.c does it: others have a step before this one is done, and a sum that was asked for is taken part in.
-static bool token_run(struct rhythm *r) {
-    const bool has_halves = r->a->ask != NULL && r->a->join != NULL;
-    bool ok = !has_halves || step_send(r, 0);
-    bool is_asked = ok;
-    for (int s = 0; s < r->n_steps && is_asked; s++) {
-        const bool is_next_asked = has_halves && ok && s + 1 < r->n_steps && step_send(r, s + 1);
-        ok = (has_halves || step_compute(r, s, false)) && step_compute(r, s, true) && ok;
-        ok = (has_halves ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
-        is_asked = has_halves ? is_next_asked : ok;
-        if (!is_asked && s + 1 < r->n_steps) {
+// Runs as src/meta/run.c does: the other devices get the next step before the current one ends, and every requested sum is
+// completed.
+static bool token_run(struct decode_test *r) {
+    const bool can_request = r->a->ask != NULL && r->a->join != NULL;
+    bool ok = !can_request || step_send(r, 0);
+    bool is_requested = ok;
+    for (int s = 0; s < r->n_steps && is_requested; s++) {
+        const bool is_next_requested = can_request && ok && s + 1 < r->n_steps && step_send(r, s + 1);
+        ok = (can_request || step_compute(r, s, false)) && step_compute(r, s, true) && ok;
+        ok = (can_request ? r->a->join : r->a->sum)(r->a->comm, r->a->shares) && ok;
+        is_requested = can_request ? is_next_requested : ok;
+        if (!is_requested && s + 1 < r->n_steps) {
             ok = false;
         }
     }
@@ -180,9 +181,9 @@ static bool token_run(struct rhythm *r) {
     return ok;
 }
 
-// Of a token, on average of some; 0: they fail.
-static double token_seconds(struct rhythm *r) {
-    bool ok = token_run(r); // the first finds its graphs
+// Returns the average seconds per token; 0: a token failed.
+static double token_seconds(struct decode_test *r) {
+    bool ok = token_run(r); // the first token is not timed, because it prepares the graphs
     const int64_t start = ggml_time_us();
     for (int k = 0; ok && k < N_TOKENS; k++) {
         ok = token_run(r);
@@ -190,7 +191,8 @@ static double token_seconds(struct rhythm *r) {
     return ok ? seconds_since(start) / N_TOKENS : 0;
 }
 
-// How many matrices are a device's share, within an eighth of what is free on its host, which they share.
+// Returns the number of matrices in a device's share. They use at most an eighth of the free memory of its host, which its devices
+// share.
 static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t size) {
     uint64_t n = size / MATRIX_SIZE / (uint64_t) a->n;
     n = min_u64(n, N_MATRICES);
@@ -204,9 +206,10 @@ static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t
     return (int) n;
 }
 
-// The speed of all in that rhythm, less what sums take of themselves, as a part of the slowest one's alone; 0: not known.
-static double rhythm_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
-    struct rhythm r = {.a = a};
+// Returns the speed of all devices in decode by tensors, without the time of the sums, relative to the slowest device's speed
+// alone; 0: unknown.
+static double decode_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
+    struct decode_test r = {.a = a};
     const int n_matrices = matrices_of(c, a, size), n_each = max_int(n_matrices / N_STEPS, 1);
     double slowest = INFINITY;
     r.n_steps = min_int(n_matrices, N_STEPS);
@@ -230,11 +233,12 @@ bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml
     double factor = 0;
     if (adders_init(&a, c, backends)) {
         const double seconds = sum_seconds(&a);
-        for (int l = 0; l < c->n_links; l++) { // a step by tensors waits for sums most, so latencies are at least what they say
+        for (int l = 0; l < c->n_links;
+             l++) { // decode by tensors mostly waits for sums, so each latency is at least that of a sum
             struct cluster_link *link = &c->links[l];
             link->latency = max_f64(seconds - (a.n - 1) * SUM_SIZE / link->bandwidth, link->latency);
         }
-        factor = seconds > 0 ? rhythm_factor(c, &a, type, size, seconds) : 0;
+        factor = seconds > 0 ? decode_factor(c, &a, type, size, seconds) : 0;
         for (int j = 0; factor > 0 && j < a.n; j++) {
             c->hosts[c->devices[a.devices[j]].host].together = factor;
         }

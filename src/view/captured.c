@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// captured.c: captured graphs as items to plan. A file that says which memory its tensors had is taken at its word; of others it
-// is what the graph allocator would ask the planner, with the in-place rules of the ggml version that the file names.
+// captured.c: turns captured graphs into items to plan. If a file contains the memory of its tensors, the items come from the file.
+// Otherwise they come from the graph allocator, with the in-place rules of the ggml version in the file.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -14,12 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- as the allocator would have it ----
+// ---- items from the graph allocator ----
 
-// Places of what is no node, by name, then in order; a cursor at the first of each name says how many of that name are taken.
+// Places of tensors that are not nodes, sorted by name, then by order. The first entry of each name counts the used entries of that
+// name.
 struct named {
     const struct ggraph_place *place;
-    size_t n_taken;
+    size_t n_taken; // only in the first entry of a name
 };
 
 static int by_name(const void *a, const void *b) {
@@ -42,7 +43,8 @@ static struct named *names_of(const struct ggraph *g, size_t *n) {
     return names;
 }
 
-// The place of a tensor: nodes by their number, others by their name; of several with one name, the next. NULL: none.
+// Returns the place of a tensor: nodes by number, others by name. If several tensors share a name, each call returns the next one.
+// NULL: none.
 static const struct ggraph_place *place_of(
     const struct ggraph *g, struct named *names, size_t n_names, const struct berth_plan_tensor *tensor) {
     if (tensor->node >= 0) {
@@ -65,7 +67,7 @@ static const struct ggraph_place *place_of(
     return names[at].place;
 }
 
-// As one number, as plans count: chunks follow each other, each of the pool's largest size.
+// Returns chunk and offset as one number, as in a plan: chunks follow each other, each with the pool's largest size.
 static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggraph_place *place) {
     uint64_t base = 0;
     if (place == NULL || place->offset < 0 || place->chunk < 0 ||
@@ -76,7 +78,7 @@ static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggrap
     return base;
 }
 
-// Offsets as the captured program had them, where it had one; an item lies where its first tensor does.
+// Sets the offsets of the captured program where it has one. An item gets the offset of its first tensor.
 static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_set *set) {
     size_t n_names, t = 0;
     struct named *names = names_of(g, &n_names);
@@ -96,26 +98,27 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
     return GGML_STATUS_SUCCESS;
 }
 
-// What an allocator is asked to plan.
-struct asked {
+// The input of an allocator that plans a graph.
+struct galloc_input {
     struct ggraph *g;
     ggml_gallocr_t galloc;
-    const int *nodes, *leafs; // whose buffer is which; NULL: the first
+    const int *nodes, *leafs; // buffer of each node and leaf; NULL: the first buffer
     size_t *sizes;            // scratch, one per buffer
 };
 
-static enum ggml_status asked_write(FILE *file, void *user) {
-    const struct asked *a = user;
+static enum ggml_status galloc_input_write(FILE *file, void *user) {
+    const struct galloc_input *a = user;
     const enum ggml_status status = berth_gallocr_sizes(a->galloc, a->g->graph, a->nodes, a->leafs, a->sizes);
     return status == GGML_STATUS_SUCCESS ? berth_gallocr_save(a->galloc, a->g->graph, file) : status;
 }
 
-// The items of n buffers, whose allocator is freed. is_captured: the buffers are the program's, which says where it put its tensors.
-static enum ggml_status items_of(struct asked a, int n, bool is_captured, const char *path, struct berth_plan_set **set) {
+// Makes the items of n buffers and frees the allocator. is_captured: the buffers are those of the program, and the file has the
+// program's offsets.
+static enum ggml_status items_of(struct galloc_input a, int n, bool is_captured, const char *path, struct berth_plan_set **set) {
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     a.sizes = berth_calloc((size_t) n + 1, sizeof *a.sizes);
     if (a.galloc != NULL && a.sizes != NULL) {
-        status = view_set_make(asked_write, &a, path, set);
+        status = view_set_make(galloc_input_write, &a, path, set);
     } else {
         berth_fail(status, "%s: out of memory for %d buffers", path, n);
     }
@@ -127,7 +130,7 @@ static enum ggml_status items_of(struct asked a, int n, bool is_captured, const 
     return status;
 }
 
-// ---- as the file has it ----
+// ---- items from the file ----
 
 static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, int64_t id) {
     const struct ggml_tensor *t = g->places[id].tensor;
@@ -140,7 +143,7 @@ static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, in
     berth_json_end(w);
 }
 
-// Pools are the first buffers of their type; a chunk is as large as the largest item at least.
+// A pool is the first buffer of its type. A chunk is at least as large as the largest item.
 static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uint64_t *chunks) {
     for (int i = 0; i < g->n_bufs; i++) {
         chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
@@ -161,7 +164,7 @@ static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uin
     berth_json_end(w);
 }
 
-// The tensors of each item in the order in which they had it: its owner, then next[id], -1: none.
+// Links the tensors of each item in the order in which they used it: its owner, then next[id]; -1: end.
 static void tensors_chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
     for (int64_t i = 0; i < g->n_items; i++) {
         tails[i] = g->items[i].owner;
@@ -227,11 +230,12 @@ static void alive_report(size_t i, const struct ggml_tensor *tensor, uint64_t si
     view_plan_alive_add(user, i, tensor->name, size);
 }
 
-#define SPILL_FLOPS 4 // of a byte that moves one way: the CPU reads and writes it
-static const char spill_price[] = "a byte moved one way costs 4, ops cost their floating-point operations";
+#define SPILL_FLOPS 4 // per byte spilled or read back: the CPU reads and writes it
+static const char spill_price[] =
+    "4 per byte moved one way; an op costs its arithmetic plus 2 per byte that it reads or writes; 4096 more per op or move";
 
-// The graph that keeps the budget, in the place of the one that was read: *ctx has it. Its nodes are others, so that what the
-// file says of memory is of no use. A budget that cannot be kept leaves all as it is.
+// Replaces the graph by one that keeps the memory limit; *ctx owns it. It has other nodes, so the memory in the file does not apply
+// to it. If the limit cannot be kept, nothing changes.
 static enum ggml_status graph_budget(
     struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct view_plan *plan) {
     struct ggml_cgraph *graph = NULL;
@@ -246,7 +250,7 @@ static enum ggml_status graph_budget(
         .user = plan};
     if (g->n_bufs > 1) {
         return berth_fail(
-            GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one, and --spill for another beside it", path, g->n_bufs);
+            GGML_STATUS_FAILED, "%s: the graph uses %d buffers; --budget requires a graph that uses one", path, g->n_bufs);
     }
     plan->spill_price = spill_price;
     const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, &plan->budgeted);
@@ -256,7 +260,7 @@ static enum ggml_status graph_budget(
     return status;
 }
 
-// The items of a graph under a budget, in its pool and, if values move, in the other.
+// Makes the items of a graph with a memory limit: in its pool and, if values are spilled, in the second pool.
 static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
@@ -265,25 +269,25 @@ static enum ggml_status items_budgeted(
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %d nodes", path, n);
     }
     berth_budget_pools(g->graph, pools, n);
-    const struct asked asked = {.g = g, .galloc = ggml_gallocr_new_n(types, n_pools), .nodes = pools};
-    const enum ggml_status status = items_of(asked, n_pools, false, path, &plan->set);
+    const struct galloc_input input = {.g = g, .galloc = ggml_gallocr_new_n(types, n_pools), .nodes = pools};
+    const enum ggml_status status = items_of(input, n_pools, false, path, &plan->set);
     berth_free(pools);
     return status;
 }
 
-// As the program placed it, by its rules.
+// Makes the items of the graph as the program placed it, with the program's in-place rules.
 static enum ggml_status items_plain(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
     struct berth_gallocr_options options = berth_gallocr_options_default();
-    if (galloc != NULL && plan->budget.bytes == 0) { // a graph under a budget is Berth's own
+    if (galloc != NULL && plan->budget.bytes == 0) { // Berth's own in-place rules apply to a graph with a memory limit
         options.inplace_via_views = false;
         options.in_place = ggraph_in_place;
         options.in_place_user = g;
         berth_gallocr_set_options(galloc, &options);
     }
-    const struct asked asked = {.g = g, .galloc = galloc, .nodes = g->node_bufs, .leafs = g->leaf_bufs};
-    return items_of(asked, g->n_bufs, true, path, &plan->set);
+    const struct galloc_input input = {.g = g, .galloc = galloc, .nodes = g->node_bufs, .leafs = g->leaf_bufs};
+    return items_of(input, g->n_bufs, true, path, &plan->set);
 }
 
 enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) {
@@ -303,7 +307,7 @@ enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan) 
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
     } else {
         ggraph_bufts(&g, types);
-        types[g.n_bufs] = ggml_backend_cpu_buffer_type(); // values move there
+        types[g.n_bufs] = ggml_backend_cpu_buffer_type(); // the pool to which values are spilled
         if (plan->budget.bytes > 0) {
             status = graph_budget(&g, path, types, &ctx, plan);
         }

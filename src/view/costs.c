@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// costs.c: a CSV whose rows have a cost and say what they read, as ops of the budget solver: a row is a value and the op
-// that makes it at step `lower`. The items of the schedule that is found replace those of the file; runs again are items of their
-// own.
+// costs.c: turns a CSV whose rows have a cost and list their sources into ops for the solver that recomputes and spills. A row is a
+// value and the op that computes it at step `lower`. The items of the schedule replace those of the file. A value that is
+// recomputed is a separate item.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPILL_BYTES 4096 // that move one way at a cost of 1
+#define SPILL_BYTES 4096 // bytes spilled or read back at a cost of 1
 static const char spill_price[] = "4096 bytes moved one way cost 1, in the unit of the column 'cost'";
 
 struct named {
@@ -24,11 +24,11 @@ struct rows {
     const struct berth_plan_set *set;
     const char *path;
     struct named *names;         // by id
-    int32_t *order;              // [n] rows by rising step; row order[k] is op k
+    int32_t *order;              // [n] row numbers by ascending step; row order[k] is op k
     struct berth_budget_op *ops; // [n]
     int32_t *srcs;
     size_t n_srcs, srcs_cap;
-    size_t *starts; // [n + 1] of each op's in srcs
+    size_t *starts; // [n + 1] first index in srcs of each op
 };
 
 static int by_id(const void *a, const void *b) {
@@ -58,23 +58,21 @@ static enum ggml_status no_memory(const struct rows *r) {
     return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a budget of %zu rows", r->path, r->set->n_items);
 }
 
-// What a budget has no meaning for.
+// Refuses sets for which a memory limit is not defined.
 static enum ggml_status set_check(const struct rows *r) {
     const struct berth_plan_set *set = r->set;
     if (set->costs == NULL || set->reads == NULL) {
-        return berth_fail(GGML_STATUS_FAILED,
-            "%s: --budget is for captured graphs, and for CSV with the columns 'cost' and 'reads', which say what can be made "
-            "again",
-            r->path);
+        return berth_fail(
+            GGML_STATUS_FAILED, "%s: --budget requires a captured graph, or a CSV with the columns 'cost' and 'reads'", r->path);
     }
     if (set->n_items >= INT32_MAX / 8) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: %zu rows are too many for a budget", r->path, set->n_items);
+        return berth_fail(GGML_STATUS_FAILED, "%s: too many rows for --budget: %zu", r->path, set->n_items);
     }
     for (size_t i = 0; i < set->n_items; i++) {
         const struct berth_plan_item *item = &set->items[i];
         if (item->alias != 0 || item->is_fixed || item->pool != set->items[0].pool) {
             return berth_fail(GGML_STATUS_FAILED,
-                "%s: '%s' has an alias, a fixed place or another pool; --budget is for plain rows of one", r->path, set->ids[i]);
+                "%s: '%s' has an alias, a fixed offset or another pool, which --budget does not support", r->path, set->ids[i]);
         }
     }
     return GGML_STATUS_SUCCESS;
@@ -101,17 +99,17 @@ static enum ggml_status rows_sort(struct rows *r) {
     return GGML_STATUS_SUCCESS;
 }
 
-// One word of what op k reads.
+// Adds one name from the column 'reads' of op k.
 static enum ggml_status read_add(struct rows *r, size_t k, const char *word) {
     const struct berth_plan_set *set = r->set;
     const struct named key = {word, 0}, *found = bsearch(&key, r->names, set->n_items, sizeof key, by_id);
     const int32_t row = r->order[k];
     if (found == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: '%s' reads '%s', which is no row", r->path, set->ids[row], word);
+        return berth_fail(GGML_STATUS_FAILED, "%s: '%s' reads '%s', but there is no such row", r->path, set->ids[row], word);
     }
     const struct berth_plan_item *item = &set->items[row], *src = &set->items[r->order[found->op]];
     if (src->first > item->first || src->last < item->first || (size_t) found->op == k) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: '%s' reads '%s' at step %" PRId64 ", where that is not alive", r->path,
+        return berth_fail(GGML_STATUS_FAILED, "%s: '%s' reads '%s' at step %" PRId64 ", at which it is not alive", r->path,
             set->ids[row], word, item->first);
     }
     if (!berth_grow((void **) &r->srcs, &r->srcs_cap, r->n_srcs + 1, sizeof *r->srcs)) {
@@ -135,8 +133,8 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
     return status;
 }
 
-// Rows without a cost are there before if they read nothing, and run once if they do; what lives on behind its last reader is
-// kept.
+// A row without cost is an input if it reads nothing; otherwise its op runs exactly once. A value that stays alive after its last
+// reader is an output.
 static enum ggml_status ops_fill(struct rows *r) {
     const struct berth_plan_set *set = r->set;
     const size_t n = set->n_items;
@@ -159,7 +157,7 @@ static enum ggml_status ops_fill(struct rows *r) {
         if (cost == BERTH_PLAN_ANY) {
             op->flags |= op->n_srcs == 0 ? BERTH_BUDGET_INPUT : BERTH_BUDGET_ONCE;
         }
-        op->flags |= BERTH_BUDGET_OUTPUT; // until a reader is found that is its last
+        op->flags |= BERTH_BUDGET_OUTPUT; // cleared if a reader ends its lifetime
         for (int32_t j = 0; j < op->n_srcs; j++) {
             const int32_t src = op->srcs[j];
             r->ops[src].flags &= set->items[r->order[src]].last <= item->first ? ~(uint32_t) BERTH_BUDGET_OUTPUT : UINT32_MAX;
@@ -168,7 +166,7 @@ static enum ggml_status ops_fill(struct rows *r) {
     return status;
 }
 
-// ---- what comes out ----
+// ---- the items of the schedule ----
 
 static void item_write(
     struct berth_json_writer *w, const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word) {
@@ -181,14 +179,15 @@ static void item_write(
         name, item->first, item->last, item->size, item->align, item->pool);
 }
 
-// A schedule that was found.
+// The result of the solver.
 struct schedule {
     const struct rows *r;
     const struct berth_budget_params *params;
     const struct berth_budget_result *b;
 };
 
-// Times without the slots of rows that are there before.
+// Writes the items. The solver's first n time slots belong to the values that exist before the first step; the file's steps start
+// at 0 after them.
 static enum ggml_status schedule_write(FILE *file, void *user) {
     const struct schedule *s = user;
     const struct rows *r = s->r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map.h: the memory map of a plan as a picture: address against time, one rectangle a tensor.
+// map.h: the memory map of a plan as a picture: addresses over time, one rectangle per tensor.
 #pragma once
 
 #include "view/plan.h"
@@ -7,29 +7,29 @@
 #include <stdio.h>
 
 struct map_plan {
-    const char *title;            // what was planned
-    const struct view_plan *plan; // its set and buffers; bounds of their reports are drawn if they are above what is alive
+    const char *title;            // name of the plan
+    const struct view_plan *plan; // set and buffers; a report's bound is drawn if it exceeds the live bytes
     const uint64_t *offsets;      // a valid plan
 };
 
-// ---- map_view.c: what is drawn ----
+// ---- map_view.c: the objects that are drawn ----
 
-// One piece of memory.
+// One item of the plan.
 struct map_item {
-    int64_t first, last; // steps, both included
+    int64_t first, last; // steps, inclusive
     uint64_t size;
-    uint64_t at; // address in the picture: chunks lie close on each other
+    uint64_t at; // address in the picture, in which chunks follow each other without gaps
     uint64_t align;
     size_t buffer; // index in map_view.buffers
-    size_t rect;   // the first of its rectangles
+    size_t rect;   // index of its first rectangle
     bool is_fixed;
 };
 
-// One tensor: an item, or the part of its life in which this tensor lies there.
+// One tensor: an item, or the part of its lifetime in which this tensor occupies it.
 struct map_rect {
     size_t item;
     const char *name, *op, *type;
-    const char *uses; // the steps that read it, split by blanks
+    const char *uses; // the steps that read it, separated by blanks
     int64_t ne[4];
     int64_t first, last; // steps in which it is drawn
     int family;          // index in map_families
@@ -37,7 +37,7 @@ struct map_rect {
 
 struct map_buffer {
     const char *name;
-    const size_t *items; // [n_items] indexes in map_view.items; the plan's
+    const size_t *items; // [n_items] indices into map_view.items; owned by the plan
     size_t n_items;
     uint64_t peak, bound;
     int64_t bound_step;
@@ -53,22 +53,22 @@ struct map_view {
     size_t n_buffers;
     int64_t first, last; // steps of all items
     uint64_t peak, bound;
-    bool has_ops; // colours say something
+    bool has_ops; // colours distinguish families of ops
 };
 
-// False: out of memory, or a plan without a bound, with berth_last_error() set.
+// Returns false with berth_last_error() if out of memory or if the plan has no bound.
 bool map_view_init(struct map_view *view, const struct map_plan *plan);
 void map_view_fini(struct map_view *view);
 
-// Bytes that are alive from a step on, until the next entry's.
+// Live bytes from a step up to the step of the next entry.
 struct map_live {
     int64_t step;
     uint64_t bytes;
 };
-// The curve of one buffer, NULL without memory; the last entry has 0 bytes.
+// Returns the curve of one buffer, whose last entry has 0 bytes; NULL: out of memory.
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n);
 
-// ---- ops by what they do ----
+// ---- families of ops ----
 
 struct map_family {
     const char *name;
@@ -76,9 +76,9 @@ struct map_family {
 };
 extern const struct map_family map_families[];
 extern const int map_n_families;
-int map_family_of(const char *op); // "" is an input
+int map_family_of(const char *op); // "": an input
 
-// ---- the two formats; false if the stream fails or memory is short ----
+// ---- the two formats; false if writing fails or memory runs out ----
 
 bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file);
 bool map_html_write(const struct map_view *views, size_t n_views, FILE *file);

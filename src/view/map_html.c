@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_html.c: the memory map as one HTML file: the page of src/view/page, which is compiled in, with the plans as JSON in it. What
-// the page does with them is in its scripts.
+// map_html.c: writes the memory map as one HTML file: the page of src/view/page, which is compiled in, with the plans as JSON. The
+// scripts of the page draw them.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <string.h>
 
-// The files of src/view/page; cmake/embed.cmake makes them part of the program.
+// The files of src/view/page; cmake/embed.cmake compiles them into the program.
 extern const char map_page_html[], map_page_css[], map_page_model_js[], map_page_draw_js[], map_page_main_js[];
 
-// ---- data: one array a column ----
+// ---- data: one array per column ----
 
 #define COLUMN(file, key, n, format, value) \
     do { \
@@ -96,7 +96,7 @@ static void write_data(FILE *file, const struct map_view *views, size_t n_views)
     fputs("]}", file);
 }
 
-// Inside a script element nothing may look like its end: '<' is written so that it is none. JSON has it in strings only.
+// Nothing inside a script element may look like its end tag, so '<' is escaped. In JSON it occurs in strings only.
 static bool write_safely(FILE *file, const struct map_view *views, size_t n_views) {
     struct berth_stream data;
     if (!berth_stream_open(&data)) {
@@ -117,7 +117,7 @@ static bool write_safely(FILE *file, const struct map_view *views, size_t n_view
     return true;
 }
 
-// ---- page: @NAME@ in the HTML is where a part goes ----
+// ---- page: @NAME@ in the HTML marks the position of a part ----
 
 static void write_title(FILE *file, const struct map_view *views, size_t n_views) {
     for (const char *p = views[n_views - 1].title; *p != '\0'; p++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_svg.c: the memory map as an SVG file: a panel for each buffer of each plan, all on the same time axis, plans that are
-// compared on the same scale; below each map the bytes alive. Light and dark follow the viewer's setting.
+// map_svg.c: writes the memory map as an SVG file: one panel per buffer of each plan. All panels have the same time axis; compared
+// plans have the same scale. A curve below each map shows the live bytes. Colours follow the viewer's light or dark setting.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -15,20 +15,20 @@
 #define WIDTH 1000.0
 #define RIGHT 20.0
 #define HEAD 78.0    // title and legend
-#define PANEL 400.0  // height of one map, if it is the only one
-#define PANELS 260.0 // of each of several
-#define LIVE 56.0    // height of the curve below it
-#define DROP 16.0    // from the map to the curve
+#define PANEL 400.0  // height of a map if there is only one
+#define PANELS 260.0 // height of each of several maps
+#define LIVE 56.0    // height of the curve of live bytes
+#define DROP 16.0    // distance from the map to the curve
 #define GAP 30.0     // between panels, for their captions
 
 struct scale {
-    int64_t first;     // step at the left side
+    int64_t first;     // step at the left edge
     double x_step;     // width of a step
-    double y0, y_byte; // of an address: y0 - address * y_byte
+    double y0, y_byte; // y of an address: y0 - address * y_byte
     double height;     // of the map
 };
 
-// From one step to a later one; steps go from -2^62 to 2^62.
+// Returns the number of steps from one step to a later one. Steps range from -2^62 to 2^62.
 static double steps_between(int64_t from, int64_t to) {
     return (double) ((uint64_t) to - (uint64_t) from);
 }
@@ -46,13 +46,13 @@ static void write_text(FILE *file, const char *text) {
             case '>': fputs("&gt;", file); break;
             case '&': fputs("&amp;", file); break;
             case '"': fputs("&quot;", file); break;
-            default: // names may hold any bytes, XML may not
+            default: // names may contain any byte, XML may not
                 fputc(*p >= 0x20 && *p < 0x7f ? *p : '?', file);
         }
     }
 }
 
-// "2.03 MiB", in the unit of `like`
+// Formats "2.03 MiB" in the unit that fits `like`.
 static const char *bytes_like(double size, double like, char text[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     int unit = 0;
@@ -68,7 +68,7 @@ static const char *bytes_text(uint64_t size, char text[32]) {
     return bytes_like((double) size, (double) size, text);
 }
 
-// The least of 1, 2, 5, 10, 20, ... (or of 1, 2, 4, 8, ...) that cuts span into at most n_max pieces.
+// Returns the smallest of 1, 2, 5, 10, 20, ... (by_two: 1, 2, 4, 8, ...) that divides span into at most n_max pieces.
 static double nice_step(double span, double n_max, bool by_two) {
     static const double tens[] = {1, 2, 5};
     for (double unit = 1;; unit *= by_two ? 2 : 10) {
@@ -111,8 +111,8 @@ static void write_style(FILE *file) {
         file);
 }
 
-// What a budget did to a value: made once more, or moved to another pool and back.
-static const struct { const char *class, *text; } marks[] = {{"again", "run again"}, {"moved", "moved"}};
+// Marks of values that a memory limit changed: recomputed, or spilled to another pool and back.
+static const struct { const char *class, *text; } marks[] = {{"again", "recomputed"}, {"moved", "spilled"}};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
 static bool has_mark(const struct map_rect *r, int mark) {
@@ -120,7 +120,7 @@ static bool has_mark(const struct map_rect *r, int mark) {
                      : berth_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || berth_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
 }
 
-// Whether a rectangle is of a family of ops, or has a mark: numbers from map_n_families on.
+// Returns whether a rectangle belongs to entry i of the legend: a family of ops, or a mark from map_n_families on.
 static bool has_legend(const struct map_view *view, const struct map_rect *r, int i) {
     return i < map_n_families ? view->has_ops && r->family == i : has_mark(r, i - map_n_families);
 }
@@ -158,7 +158,7 @@ static void write_axes(FILE *file, const struct scale *s, const struct map_view 
             LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : bytes_like(a, (double) top, text));
     }
     const int64_t tick = (int64_t) nice_step(steps_between(view->first, view->last) + 1, 16, false);
-    const int64_t rest = view->first % tick; // to the next multiple of tick
+    const int64_t rest = view->first % tick; // distance to a multiple of tick
     for (int64_t k = view->first + (rest > 0 ? tick - rest : -rest); k <= view->last + 1; k += tick) {
         const double x = step_x(s, k);
         fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);
@@ -188,7 +188,7 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     const double x = step_x(s, r->first), w = (steps_between(r->first, r->last) + 1) * s->x_step;
     const double y = s->y0 - ((double) item->at + (double) item->size) * s->y_byte, h = (double) item->size * s->y_byte;
     char text[32];
-    // Without ops there are no families: neighbours differ at least.
+    // Without ops there are no families, so the colours only distinguish neighbours.
     const int colour = view->has_ops ? r->family : (int) (i % 10);
     fprintf(file, "<g><title>");
     write_text(file, r->name);
@@ -201,7 +201,7 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     }
     fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes_text(item->size, text), item->at,
         r->first, r->last);
-    // Lines between rectangles only where there is room for them.
+    // Rectangles have borders only if they are large enough.
     fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
         colour, x, y, max_f64(w, 0.4), max_f64(h, 0.4));
     for (int m = 0; m < N_MARKS; m++) {
@@ -272,7 +272,7 @@ static void write_caption(FILE *file, const struct map_view *views, size_t n_vie
 
 // ---- the picture ----
 
-// One map: which plan and buffer, and where.
+// One map: plan v, buffer b, and its position.
 struct panel {
     size_t v, b;
     double y, height;
@@ -284,7 +284,7 @@ static bool write_panel(FILE *file, const struct map_view *views, size_t n_views
     const size_t b = p->b;
     int64_t first = view->first, last = view->last;
     uint64_t top = 1;
-    for (size_t k = 0; k < n_views; k++) { // what is compared has one scale
+    for (size_t k = 0; k < n_views; k++) { // compared plans have the same scale
         first = min_i64(first, views[k].first);
         last = max_i64(last, views[k].last);
         if (b < views[k].n_buffers) {
@@ -333,7 +333,7 @@ bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
     fputs("<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n", file);
     write_title(file, views, n_views);
     write_legend(file, views, n_views);
-    // Buffer by buffer, before and after on each other.
+    // The panels of a buffer follow each other, the plan `before` first.
     for (size_t b = 0; i_panel < n_panels; b++) {
         for (size_t v = 0; v < n_views; v++) {
             if (b < views[v].n_buffers) {

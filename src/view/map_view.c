@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_view.c: from a plan to what is drawn: items with addresses in which chunks lie close on each other, one rectangle for each
-// tensor that lies in an item, and per buffer its peak and bound. O(n log n).
+// map_view.c: converts a plan to the objects that are drawn: items with addresses in which chunks follow each other without gaps,
+// one rectangle per tensor of an item, and peak and bound per buffer. O(n log n).
 
 #include "view/map.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the colour of each family of ops on light and on dark ground ----
+// ---- colours of the families of ops, for light and dark backgrounds ----
 
 const struct map_family map_families[] = {
     [BERTH_OP_MATMUL] = {"matrix product", "#3b6fb6", "#5b8fd6"},
@@ -47,9 +47,9 @@ static int by_offset(const void *a, const void *b) {
     return (x->item > y->item) - (x->item < y->item);
 }
 
-// Addresses and the peak of one buffer. places: those of its items.
+// Sets the addresses and the peak of one buffer. places: its items.
 static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, struct place *places, size_t n) {
-    uint64_t chunk = 0, base = 0, used = 0; // of the chunk that is being filled: its number, its address, how far it is used
+    uint64_t chunk = 0, base = 0, used = 0; // current chunk: its number, its address, its used bytes
     if (n > 0) {
         qsort(places, n, sizeof *places, by_offset);
     }
@@ -89,7 +89,7 @@ static bool set_buffer(
     }
     set_addresses(view, b, from->max_chunk, places, n);
     if (from->report.bound > buffer->bound && from->report.bound <= buffer->peak) {
-        buffer->bound = from->report.bound; // a search has lifted it
+        buffer->bound = from->report.bound; // a search has raised it
     }
     view->peak += buffer->peak;
     view->bound += buffer->bound;
@@ -99,12 +99,13 @@ static bool set_buffer(
 // ---- rectangles ----
 
 static void add_rect(struct map_view *view, const struct map_rect *rect) {
-    if (rect->first <= rect->last) { // what is taken over at once was never there alone
+    if (rect->first <= rect->last) { // a tensor that is replaced within its first step is not drawn
         view->rects[view->n_rects++] = *rect;
     }
 }
 
-// The tensors of one item divide its life: each ends where the next takes over. Returns the first tensor of the next item.
+// Divides the lifetime of an item among its tensors: each ends where the next one begins. Returns the first tensor of the next
+// item.
 static size_t add_tensors(struct map_view *view, const struct berth_plan_set *set, size_t i, size_t t) {
     const struct berth_plan_item *item = &set->items[i];
     struct map_rect rect = {.item = i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
@@ -219,12 +220,12 @@ struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_
         qsort(events, n_events, sizeof *events, by_step);
     }
     for (size_t i = 0; live != NULL && i < n_events; i++) {
-        bytes += events[i].is_end ? 0 - events[i].bytes : events[i].bytes; // wraps within a step, never between two
+        bytes += events[i].is_end ? 0 - events[i].bytes : events[i].bytes; // may wrap within a step, but not between steps
         if (i + 1 == n_events || events[i + 1].step != events[i].step) {
             live[(*n)++] = (struct map_live){events[i].step, bytes};
         }
     }
-    if (events == NULL) { // no picture is better than an empty one
+    if (events == NULL) { // no curve is better than a wrong one
         berth_free(live);
         live = NULL;
     }

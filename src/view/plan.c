@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan.c: the buffers of a plan, their places, and what is alive at the peak. Files may have as many pools as items: O(n log n).
+// plan.c: the buffers of a plan, their offsets, and the values alive at the peak. A file may have as many pools as items: O(n log
+// n).
 
 #include "view/plan.h"
 
@@ -12,7 +13,7 @@ enum ggml_status view_set_make(
     struct berth_stream s;
     enum ggml_status status = berth_stream_open(&s) ? write(s.file, user) : GGML_STATUS_ALLOC_FAILED;
     if (!berth_stream_close(&s) || status == GGML_STATUS_ALLOC_FAILED) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan as text", path);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the text of the plan", path);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_plan_read_json(s.text, s.size, path, set);
@@ -24,7 +25,7 @@ enum ggml_status view_set_make(
     return status;
 }
 
-// ---- what the file says of pools ----
+// ---- descriptions of pools in the file ----
 
 static int by_pool(const void *a, const void *b) {
     const struct berth_plan_pool *x = a, *y = b;
@@ -42,7 +43,7 @@ const struct berth_plan_pool *view_pools_find(const struct berth_plan_set *set, 
     return set->n_pools > 0 ? bsearch(&key, set->pools, set->n_pools, sizeof set->pools[0], by_pool) : NULL;
 }
 
-// ---- which items lie where ----
+// ---- items per buffer ----
 
 struct member {
     int32_t pool;
@@ -57,7 +58,7 @@ static int by_member(const void *a, const void *b) {
     return (x->item > y->item) - (x->item < y->item);
 }
 
-// The items by pool, then by number, and how many pools there are.
+// Returns the items sorted by pool, then by index, and the number of pools.
 static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
     struct member *members = berth_malloc((set->n_items + 1) * sizeof *members);
     *n_pools = 0;
@@ -127,7 +128,7 @@ void view_plan_free(struct view_plan *plan) {
 struct search {
     const struct view_plan *plan;
     int64_t start_us, budget_us;    // of all buffers
-    uint64_t done_peak, done_bound; // of the buffers before
+    uint64_t done_peak, done_bound; // of the finished buffers
     bool is_stopped;
 };
 
@@ -139,7 +140,7 @@ static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     return !s->is_stopped;
 }
 
-// Memory for the items of one buffer.
+// Arrays for the items of one buffer.
 struct part {
     struct berth_plan_item *items;
     uint64_t *offsets, *start;
@@ -161,7 +162,7 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
     const int64_t start_us = ggml_time_us();
     enum ggml_status status =
         berth_plan_solve_watched(part->items, n, &own, search_watch, search, part->offsets, &buffer->report);
-    // The planner leaves the clock alone where a plan takes less than a look at it.
+    // The planner does not read the clock for a plan that takes less time than reading it, so the time is measured here.
     buffer->report.time_us = ggml_time_us() - start_us + 1;
     search->done_peak += buffer->report.peak;
     search->done_bound += buffer->report.bound;
@@ -174,10 +175,10 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
     return status;
 }
 
-// A buffer that surely does not fit answers for all of them; otherwise each answer must be sure.
+// If one buffer is proven not to fit, the whole plan is proven not to fit. Otherwise the sum is proven only if every buffer is.
 static void sum_reports(const struct view_plan *plan, struct berth_plan_report *sum) {
     uint64_t most = 0;
-    bool is_no = false;
+    bool is_proven_too_large = false;
 
     *sum = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
     for (size_t b = 0; b < plan->n_buffers; b++) {
@@ -186,7 +187,7 @@ static void sum_reports(const struct view_plan *plan, struct berth_plan_report *
         sum->bound += r->bound;
         sum->proven = sum->proven && r->proven;
         sum->fits = sum->fits && r->fits;
-        is_no = is_no || (!r->fits && r->proven);
+        is_proven_too_large = is_proven_too_large || (!r->fits && r->proven);
         sum->time_us += r->time_us;
         sum->n_nodes += r->n_nodes;
         sum->n_peak += r->n_peak;
@@ -196,7 +197,7 @@ static void sum_reports(const struct view_plan *plan, struct berth_plan_report *
             sum->bound_step = r->bound_step;
         }
     }
-    sum->proven = sum->proven || is_no;
+    sum->proven = sum->proven || is_proven_too_large;
     sum->gap = sum->bound > 0 ? (double) sum->peak / (double) sum->bound - 1 : 0;
 }
 
@@ -219,7 +220,7 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
         status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &part, offsets);
     }
     *is_stopped = search.is_stopped;
-    // An alias group over several buffers is no group. Each buffer alone was checked.
+    // The checks per buffer cannot detect an alias group that spans several buffers, so the whole set is checked too.
     if (!has_chunks && plan->n_buffers > 1 && status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
     }
@@ -232,7 +233,7 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
     return status;
 }
 
-// ---- what is alive at the peak ----
+// ---- values alive at the peak ----
 
 static int by_size(const void *a, const void *b) {
     const struct view_alive *x = a, *y = b;
@@ -242,7 +243,7 @@ static int by_size(const void *a, const void *b) {
     return (x->name > y->name) - (x->name < y->name);
 }
 
-// The first tensor of an item, by halving: they are in the order of items.
+// Returns the index of the first tensor of an item by binary search; tensors are sorted by item.
 static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
     size_t low = 0;
     for (size_t high = set->n_tensors; low < high;) {
@@ -256,7 +257,7 @@ static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
     return low;
 }
 
-// The tensors of an item have it one after another; the last that was computed by then has it.
+// The tensors of an item use it one after another. At a step, the last one computed so far occupies it.
 static struct view_alive alive_of(const struct berth_plan_set *set, size_t item, int64_t step) {
     struct view_alive alive = {set->items[item].size, set->ids[item], ""};
     for (size_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {

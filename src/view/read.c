@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read.c: any input as a plan: which reader a file is for, and the graph of a model's batch as items: what a session with this
-// context and batch would ask for. A model's weights are not touched, so a file with a hole for them will do.
+// read.c: reads any input as a plan: chooses the reader for a file, and makes the items of a model's graph as a session with this
+// context and batch needs them. The weights are not read, so a sparse file is sufficient.
 
 #include "base/base.h"
 #include "model/workbench.h"
@@ -56,7 +56,7 @@ enum ggml_status view_plan_read_model(const char *path, const struct model_optio
     return status;
 }
 
-// ---- files of every kind ----
+// ---- files of any kind ----
 
 enum ggml_status view_plan_read(
     const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan) {
@@ -65,10 +65,10 @@ enum ggml_status view_plan_read(
     const bool is_model = !is_graph && berth_file_starts_with(path, "GGUF");
     *plan = (struct view_plan){.budget = *budget, .can_budget = is_graph};
     if (!is_model && options->n_ctx > 0) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: is not a model: --ctx does not apply", path);
+        return berth_fail(GGML_STATUS_FAILED, "%s: --ctx requires a model (GGUF)", path);
     }
     if (is_model && budget->bytes > 0) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);
+        return berth_fail(GGML_STATUS_FAILED, "%s: --budget requires a captured graph or a CSV with costs, not a model", path);
     }
     enum ggml_status status;
     if (is_graph) {
@@ -77,7 +77,7 @@ enum ggml_status view_plan_read(
         status = view_plan_read_model(path, options, plan);
     } else {
         status = berth_plan_read_file(path, &plan->set);
-        if (budget->bytes > 0 && status == GGML_STATUS_SUCCESS) { // a graph keeps its own
+        if (budget->bytes > 0 && status == GGML_STATUS_SUCCESS) { // view_plan_read_graph applies the limit of a graph
             status = view_plan_budget_set(path, plan);
         }
     }

@@ -43,7 +43,7 @@ expect 0 '--split layer: fits' fit --cluster "$tmp/m.json" -c 16 -b 16 $tales
 machines 1 1000000 1e10 1e-5
 expect 1 "too much" fit --cluster "$tmp/m.json" -c 64 $tales
 machines 31 1000000000 1e10 1e-5
-expect 0 "--split tensor: no: tensors are split over at most 16 devices" fit --cluster "$tmp/m.json" $tales
+expect 0 "--split tensor: no: a split by tensors supports at most 16 devices" fit --cluster "$tmp/m.json" $tales
 expect 0 "there31 MPI1:CPU: " fit --cluster "$tmp/m.json" $tales
 
 # Files that are wrong are told where.
@@ -52,18 +52,18 @@ bad() { # TEXT JSON
     expect 3 "$1" fit --cluster "$tmp/bad.json" $tales
 }
 one='{"memory": 1, "bandwidth": 1, "flops": 1}'
-bad "the first device of the first host is the CPU" '{}'
-bad "the first device of the first host is the CPU" '{"hosts": [{"devices": [{"name": "CUDA0", "memory": 1, "bandwidth": 1, "flops": 1}]}]}'
-bad 'a device has "memory", "bandwidth" and "flops"' '{"hosts": [{"devices": [{"memory": 1}]}]}'
-bad 'a host has "devices"' '{"hosts": [{"name": "a"}]}'
-bad "no link is between 'a' and 'host2'" "{\"hosts\": [{\"name\": \"a\", \"devices\": [$one]}, {\"devices\": [$one]}]}"
-bad "there is no host of this name above" '{"links": [{"between": ["a", "b"]}]}'
-bad '"between" has two names' "{\"hosts\": [{\"name\": \"a\", \"devices\": [$one]}], \"links\": [{\"between\": [\"a\"]}]}"
-bad 'a link has "latency" and "bandwidth"' '{"links": [{"latency": 1}]}'
-bad "there is no such type of weights" '{"hosts": [{"devices": [{"read": {"q9_Z": 1}}]}]}'
-bad "an alignment is a power of two" '{"hosts": [{"devices": [{"alignment": 3}]}]}'
+bad "the first device of the first host must be the program" '{}'
+bad "the first device of the first host must be the program" '{"hosts": [{"devices": [{"name": "CUDA0", "memory": 1, "bandwidth": 1, "flops": 1}]}]}'
+bad 'a device requires "memory", "bandwidth" and "flops"' '{"hosts": [{"devices": [{"memory": 1}]}]}'
+bad 'a host requires "devices"' '{"hosts": [{"name": "a"}]}'
+bad "missing link between hosts 'a' and 'host2'" "{\"hosts\": [{\"name\": \"a\", \"devices\": [$one]}, {\"devices\": [$one]}]}"
+bad "unknown host" '{"links": [{"between": ["a", "b"]}]}'
+bad '"between" requires the names' "{\"hosts\": [{\"name\": \"a\", \"devices\": [$one]}], \"links\": [{\"between\": [\"a\"]}]}"
+bad 'a link requires "latency" and "bandwidth"' '{"links": [{"latency": 1}]}'
+bad "unknown tensor type" '{"hosts": [{"devices": [{"read": {"q9_Z": 1}}]}]}'
+bad '"alignment" must be a power of two' '{"hosts": [{"devices": [{"alignment": 3}]}]}'
 bad "a number from 1 to 1e+18 is expected" '{"hosts": [{"devices": [{"bandwidth": -1}]}]}'
-bad "there are more hosts than fit" "{\"hosts\": [{\"devices\": [$one], \"count\": 1024}, {\"devices\": [$one]}]}"
+bad "too many hosts" "{\"hosts\": [{\"devices\": [$one], \"count\": 1024}, {\"devices\": [$one]}]}"
 bad "bad.json" '{"hosts": ['
 expect 3 "cannot be read" fit --cluster "$tmp/none.json" $tales
 expect 2 "--memory and --cluster cannot be combined" fit --cluster "$tmp/m.json" --memory 1G $tales

@@ -273,7 +273,7 @@ expect 3 "the offsets are no valid plan" map "$tmp/collide.csv" -o "$tmp/x.svg"
 
 # A letter means one thing in every command.
 expect 2 "--ctx '1MiB' is not an integer from 1 to 2147483647" plan -c 1MiB $small
-expect 3 "is not a model: --ctx does not apply" plan -c 40960 $small
+expect 3 "--ctx requires a model" plan -c 40960 $small
 expect 2 "--threads '2.5' is not an integer from 1 to 256" map -t 2.5 $small -o "$tmp/x.svg"
 # Long names stay, and so do llama.cpp's.
 expect 0 "made 2" run -m $model --n-predict 2 --ctx-size 64 --batch-size 8 --temperature 0 -ngl 0 -t 1

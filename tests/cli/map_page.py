@@ -229,10 +229,10 @@ class Test:
         self.check(b.js("berthMap.painter.draws") > 0, "nothing is drawn")
         self.check(b.js("document.querySelectorAll('#buffers button').length") == 2, "no tab for each buffer")
         text = self.hover(0, "soft")
-        self.expect(text, "soft", "SOFT_MAX, attention", "64 \u00d7 8 f32", "2,048 bytes (2 KiB)", "step 3", "step 6", "It cannot go lower: beneath it lie",
+        self.expect(text, "soft", "SOFT_MAX, attention", "64 \u00d7 8 f32", "2,048 bytes (2 KiB)", "step 3", "step 6", "It cannot be lower: ",
                     "norm_w", "2 KiB to 4 KiB")
-        self.expect(self.hover(0, "norm"), "RMS_NORM, norm", "where \u201cnorm_w\u201d takes over its memory")
-        self.expect(self.hover(0, "out"), "activation", "It lies at the very bottom")
+        self.expect(self.hover(0, "norm"), "RMS_NORM, norm", "where \u201cnorm_w\u201d reuses its memory")
+        self.expect(self.hover(0, "out"), "activation", "It is at the bottom")
         self.expect(self.hover(0, "q </script><b>"), "q </script><b>", "matrix product")
         b.shot(self.shots, "hover")
         at = b.js("berthMap.locate(0, 'soft')")
@@ -262,7 +262,7 @@ class Test:
         costs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "plan", "costs.csv")
         b.open(self.map("budget.html", "--budget", "70K", costs))
         self.check(b.js("berthMap.painter.hatched") == 1, "what runs again is not hatched")
-        self.expect(self.hover(0, "b (again)"), "computed once more, to keep a budget")
+        self.expect(self.hover(0, "b (again)"), "to keep the memory limit")
         b.shot(self.shots, "budget")
         self.calm("a budget")
 
@@ -281,7 +281,7 @@ class Test:
         self.soon("berthMap.state.kept !== null", "a click does not keep the details")
         kept = "berthMap.plans[0].tensors.name[berthMap.state.kept.i]"
         self.check(b.js(kept) == "blk.1.ffn.gate", f"a click chose {b.js(kept)}")
-        self.expect(self.details(), "Made from", "Read by")
+        self.expect(self.details(), "Sources", "Readers")
         b.shot(self.shots, "links")
         b.js("document.querySelector('#details .links.from button').click()")
         self.check(b.js(kept) == "blk.1.ffn_norm", f"the button chose {b.js(kept)}")
@@ -330,9 +330,9 @@ class Test:
         stats = b.js("document.getElementById('stats').innerText").replace("\n", " ")
         for part in ("peak 4 KiB", "before 6 KiB", "\u221233.33%"):
             self.check(part in stats, f"no '{part}' in {stats!r}")
-        self.expect(self.hover(0, "soft"), "It could lie lower, at 2 KiB, and it reaches the peak", "after", "at 2 KiB")
+        self.expect(self.hover(0, "soft"), "It could be lower, at 2 KiB. It reaches the peak", "after", "at 2 KiB")
         b.shot(self.shots, "compare-dark")
-        self.expect(self.hover(1, "soft"), "It cannot go lower", "before", "at 4 KiB")
+        self.expect(self.hover(1, "soft"), "It cannot be lower", "before", "at 4 KiB")
         b.key("2")
         self.soon("berthMap.painter.panels.map(p => p.plan.index).join() === '0'", "2 does not show the plan before")
         self.check(b.js("document.documentElement.dataset.theme") == "dark", "dark is not followed")
@@ -364,7 +364,7 @@ class Test:
         over = b.js("(() => { const a = document.getElementById('details').getBoundingClientRect(), m = document.getElementById('over').getBoundingClientRect();"
                     " return [a.top >= m.bottom - 1, m.height]; })()")
         self.check(over[0] and over[1] > 200, f"narrow: the details lie on the map: {over}")
-        self.expect(self.details(), "soft", "It cannot go lower")
+        self.expect(self.details(), "soft", "It cannot be lower")
         b.shot(self.shots, "narrow-details")
         b.key("Escape")
         self.soon("document.getElementById('details').hidden && !document.querySelector('main.sheet')", "narrow: the map does not get its place back")

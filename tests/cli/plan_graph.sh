@@ -51,8 +51,8 @@ expect 3 "wrong.ggraph.gz" "$tmp/wrong.ggraph.gz"
 expect 0 "bytes (64.00 MiB): kept, 0 ops run again, cost 1.0000 of once, the least there is, proven" --budget 67108864 $graphs/unet-2d.ggraph
 expect 1 "cannot fit: at least " --budget 1000 $graphs/unet-2d.ggraph
 expect 1 '"budget": {"bytes": 1000, "fits": false, "proven": true, "least": ' --json --budget 1000 $graphs/unet-2d.ggraph
-expect 3 "has 3 buffers; --budget is for one" --budget 1000 $graphs/two-buffers.ggraph
-expect 3 "is for captured graphs, and for CSV with the columns 'cost' and 'reads'" --budget 1000 tests/data/plan/small.csv
+expect 3 "uses 3 buffers; --budget requires a graph that uses one" --budget 1000 $graphs/two-buffers.ggraph
+expect 3 "requires a captured graph, or a CSV with the columns 'cost' and 'reads'" --budget 1000 tests/data/plan/small.csv
 # rows with costs: what is cheap to make again goes
 costs=tests/data/plan/costs.csv
 expect 0 "bytes (84.06 KiB)" $costs

@@ -1,6 +1,6 @@
 "use strict";
-// draw.js: the painter. A panel is one plan's buffer on the canvas; all panels share one view: steps x0 to x1, addresses y0 to y1.
-// Only what is in view is painted. What changes with the pointer goes to a second canvas, so that moving it repaints no map.
+// draw.js: draws the map. A panel shows one buffer of a plan. All panels share one view: steps x0 to x1, addresses y0 to y1.
+// Only the visible part is drawn. Highlights at the pointer are on a second canvas, so that moving the pointer does not redraw the map.
 
 const MARGIN = {left: 84, right: 16, top: 28, bottom: 24, live: 46, gap: 12};
 
@@ -13,7 +13,7 @@ class Panel {
     Object.assign(this, {x, y, w, h});
   }
 
-  // Where the curve of live bytes is.
+  // The rectangle of the curve of live bytes.
   get liveTop() {
     return this.y + this.h + MARGIN.gap;
   }
@@ -38,7 +38,7 @@ class Painter {
     this.hatch = this.hatchOf(this.colours.ground);
   }
 
-  // Lines aslant, for what is computed once more.
+  // Diagonal lines for recomputed and spilled values.
   hatchOf(colour) {
     const tile = document.createElement("canvas"), c = tile.getContext("2d");
     tile.width = tile.height = 6;
@@ -79,7 +79,7 @@ class Painter {
     return this.panels.find(panel => y < panel.y + panel.h + MARGIN.gap + MARGIN.live + MARGIN.bottom) || this.panels[this.panels.length - 1];
   }
 
-  // Where tensor i is on the canvas, cut off at the panel's sides.
+  // Returns the rectangle of tensor i on the canvas, clipped to the panel.
   box(panel, view, i) {
     const {tensors: t, items} = panel.plan, item = t.item[i];
     const x0 = Math.max(this.stepX(panel, view, t.first[i]), panel.x), x1 = Math.min(this.stepX(panel, view, t.last[i] + 1), panel.x + panel.w);
@@ -116,7 +116,7 @@ class Painter {
     while (span / step > Math.max(panel.h / 56, 2)) {
       step *= 2;
     }
-    let digits = 0; // as many as the step needs, so that no label is rounded
+    let digits = 0; // decimals that the step needs, so that no label is rounded
     while (digits < 4 && !Number.isInteger(step / 1024 ** unit * 10 ** digits)) {
       digits++;
     }
@@ -127,13 +127,13 @@ class Painter {
     c.textBaseline = "middle";
     c.beginPath();
     for (let k = 0, from = Math.ceil(view.y0 / step) * step; k < 200 && from + k * step <= view.y1; k++) {
-      const a = from + k * step; // counted, since beside very large addresses a step can vanish
+      const a = from + k * step; // a product, because adding a small step to a very large address may change nothing
       const y = Math.round(this.addressY(panel, view, a)) + 0.5;
       c.moveTo(panel.x - 4, y);
       c.lineTo(panel.x + panel.w, y);
       c.fillText(a === 0 ? "0" : human(a, unit, digits), panel.x - 8, y);
     }
-    const end = panel.x + panel.w - c.measureText("step").width - 8; // of the numbers
+    const end = panel.x + panel.w - c.measureText("step").width - 8; // right end of the numbers
     const tick = this.niceStep((view.x1 - view.x0), Math.max(panel.w / 90, 2)), bottom = panel.liveTop + MARGIN.live;
     c.textAlign = "center";
     c.textBaseline = "top";
@@ -158,7 +158,7 @@ class Painter {
     c.font = this.font;
   }
 
-  // A text that fits, with its middle left out if it is too long: both ends tell which one it is.
+  // Shortens a text to fit. The middle is left out, because both ends help to recognise a name.
   shorten(text, width) {
     const c = this.context;
     let n = text.length;
@@ -180,7 +180,7 @@ class Painter {
     }
   }
 
-  // shown: function of a plan and a tensor, or null if all are.
+  // shown: predicate on a plan and a tensor; null: all tensors are shown.
   drawTensors(panel, view, shown) {
     const c = this.context, plan = panel.plan, t = plan.tensors, {at, size} = plan.items, labels = [], again = [];
     const perStep = panel.w / (view.x1 - view.x0), perByte = panel.h / (view.y1 - view.y0), bottom = panel.y + panel.h;
@@ -204,7 +204,7 @@ class Painter {
       const x1 = Math.round(Math.min(panel.x + (t.last[i] + 1 - view.x0) * perStep, panel.x + panel.w + 2));
       const y0 = Math.round(Math.max(bottom - (high - view.y0) * perByte, panel.y - 2));
       const y1 = Math.round(Math.min(bottom - (low - view.y0) * perByte, bottom + 2));
-      const gap = x1 - x0 >= 5 && y1 - y0 >= 4 ? 1 : 0; // a line between neighbours, where there is room
+      const gap = x1 - x0 >= 5 && y1 - y0 >= 4 ? 1 : 0; // a gap between neighbours if there is space
       c.fillRect(x0, y0 + gap, Math.max(x1 - x0 - gap, 1), Math.max(y1 - y0 - gap, 1));
       if (!hidden && y1 - y0 >= 14 && x1 - x0 >= 26 || !hidden && x1 - x0 >= 15 && y1 - y0 >= 40) {
         labels.push([t.name[i], x0, y0, x1 - x0, y1 - y0]);
@@ -264,7 +264,7 @@ class Painter {
     c.textAlign = "right";
     c.textBaseline = "middle";
     c.setLineDash([]);
-    c.strokeStyle = this.colours.ground; // a rim, so that it can be read on any rectangle
+    c.strokeStyle = this.colours.ground; // an outline, so that the text is readable on any rectangle
     c.lineWidth = 3;
     c.lineJoin = "round";
     c.strokeText(label, panel.x + panel.w - 6, y + shift);
@@ -272,7 +272,7 @@ class Painter {
     c.restore();
   }
 
-  // Most bytes alive in each column of pixels: as exact as the screen, whatever the number of steps.
+  // Draws the maximum of the live bytes per column of pixels: exact at the screen's resolution for any number of steps.
   drawLive(panel, view) {
     const c = this.context, live = panel.plan.live[panel.buffer], top = panel.liveTop, height = MARGIN.live, columns = new Float64Array(Math.ceil(panel.w) + 1);
     for (let k = 0; k + 1 < live.steps.length; k++) {
@@ -309,7 +309,7 @@ class Painter {
     c.fillText("alive", panel.x - 8, top + height + 1);
   }
 
-  // ---- what follows the pointer ----
+  // ---- highlights at the pointer ----
 
   drawOver(view, mark) {
     const c = this.overContext;

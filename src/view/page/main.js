@@ -1,5 +1,5 @@
 "use strict";
-// main.js: the page: what is shown, and what pointer, keys, search and buttons do to it.
+// main.js: the page: its state, and the handlers of pointer, keys, search and buttons.
 
 (() => {
   const $ = id => document.getElementById(id);
@@ -9,9 +9,9 @@
   const painter = new Painter($("map"), $("over"), data.families);
   const state = {mode: compared ? 0 : 2, buffer: 0, family: -1, search: "", matches: [], match: -1, hover: null, kept: null, step: null, x: 0, y: 0};
   const view = {x0: 0, x1: 1, y0: 0, y1: 1};
-  let limits = {...view}, pending = false, moving = 0, isSheet = false; // isSheet: details lie below the map
+  let limits = {...view}, pending = false, moving = 0, isSheet = false; // isSheet: details are below the map
 
-  // ---- what is shown ----
+  // ---- state and view ----
 
   function buildPanels() {
     const shown = !compared ? plans : state.mode === 0 ? plans : [plans[state.mode - 1]];
@@ -20,7 +20,7 @@
       const which = compared ? (plan.index === 0 ? "Before: " : "After: ") + plan.title : "";
       return new Panel(plan, state.buffer, [which, name].filter(text => text).join(", "));
     });
-    const all = plans.filter(plan => state.buffer < plan.buffers.length); // one scale for what is compared
+    const all = plans.filter(plan => state.buffer < plan.buffers.length); // compared plans have the same scale
     const top = Math.max(1, ...all.map(plan => plan.buffers[state.buffer].peak));
     limits = {x0: Math.min(...plans.map(plan => plan.first)), x1: Math.max(...plans.map(plan => plan.last)) + 1, y0: 0, y1: top * 1.04};
     resize();
@@ -74,7 +74,7 @@
   function resize() {
     const box = $("over").getBoundingClientRect();
     painter.resize(box.width, box.height);
-    paint(); // at once: a canvas of another size is empty, and black until it is painted
+    paint(); // immediately, because a resized canvas is black until it is drawn
   }
 
   // ---- moving and zooming ----
@@ -104,13 +104,13 @@
 
   const fit = () => glideTo(limits.x0, limits.x1, limits.y0, limits.y1);
 
-  // Around a step and an address, which stay where they are.
+  // Zooms around a step and an address, which keep their positions on the screen.
   function zoom(factorX, factorY, step = (view.x0 + view.x1) / 2, address = (view.y0 + view.y1) / 2) {
     moving++;
     setView(step - (step - view.x0) * factorX, step + (view.x1 - step) * factorX, address - (address - view.y0) * factorY, address + (view.y1 - address) * factorY);
   }
 
-  function pan(dx, dy) { // in parts of the view
+  function pan(dx, dy) { // in fractions of the view
     const w = (view.x1 - view.x0) * dx, h = (view.y1 - view.y0) * dy;
     moving++;
     setView(view.x0 + w, view.x1 + w, view.y0 + h, view.y1 + h);
@@ -136,10 +136,10 @@
   function whyText(plan, i, why) {
     const names = why.below.slice(0, 4).map(k => "\u201c" + (plan.tensors.name[k] || "?") + "\u201d").join(", ") + (why.below.length > 4 ? " and " + (why.below.length - 4) + " more" : "");
     switch (why.kind) {
-      case "bottom": return "It lies at the very bottom, address 0.";
-      case "fixed": return "It is fixed there: the plan was told this address.";
-      case "free": return "It could lie lower, at " + human(why.at) + (why.isOptimal ? ". Nothing would be gained: the peak is at the bound." : why.isPeak ? ", and it reaches the peak: this plan leaves room." : ". The peak is set elsewhere, so nothing would be gained.") + (names ? " Beneath it: " + names + "." : "");
-      default: return "It cannot go lower: beneath it " + (why.below.length > 1 ? "lie " : "lies ") + names + ", alive at the same time, and no gap below is large enough.";
+      case "bottom": return "It is at the bottom, address 0.";
+      case "fixed": return "Its address is fixed: it is given in the input.";
+      case "free": return "It could be lower, at " + human(why.at) + (why.isOptimal ? ", but that would gain nothing: the peak is at the bound." : why.isPeak ? ". It reaches the peak, so this plan can be improved." : ", but that would gain nothing: another tensor reaches the peak.") + (names ? " Below it: " + names + "." : "");
+      default: return "It cannot be lower: " + names + (why.below.length > 1 ? " are" : " is") + " below it and alive at the same time, and no hole below is large enough.";
     }
   }
 
@@ -157,18 +157,18 @@
     }
     rows.push(["bytes", exact(size[item])], ["address", (at[item] === 0 ? "0" : human(at[item])) + " to " + human(at[item] + size[item])]);
     if (plan.again[i]) {
-      rows.push(["again", "computed once more, to keep a budget"]);
+      rows.push(["recomputed", "to keep the memory limit"]);
     }
     if (plan.moved[i]) {
-      rows.push(["moved", t.name[i].endsWith(" (out)") ? "a copy in another pool, to keep a budget" : "back from another pool"]);
+      rows.push(["spilled", t.name[i].endsWith(" (out)") ? "a copy in another pool, to keep the memory limit" : "read back from another pool"]);
     }
     rows.push(["first use", "step " + t.first[i]]);
-    rows.push(["last use", "step " + (next === undefined ? t.last[i] : t.last[i] + 1 + ", where \u201c" + t.name[next] + "\u201d takes over its memory")]);
+    rows.push(["last use", "step " + (next === undefined ? t.last[i] : t.last[i] + 1 + ", where \u201c" + t.name[next] + "\u201d reuses its memory")]);
     if (plan.buffers.length > 1) {
       rows.push(["buffer", bufferName(plan, buffer[item])]);
     }
     if (chain.length > 2) {
-      rows.push(["in place", chain.length + " tensors share this memory in turn"]);
+      rows.push(["in place", chain.length + " tensors use this memory one after another"]);
     }
     if (compared) {
       const other = plans[1 - plan.index], twin = other.keys.get(plan.keyOf(i)), word = other.index === 0 ? "before" : "after";
@@ -177,10 +177,10 @@
     return rows;
   }
 
-  // What it is made from and what is made from it, each to be chosen in turn.
+  // Lists the sources or the readers of a tensor as buttons that select them.
   function linkList(chosen, word, list) {
     const box = cell("div", word + ":"), own = chosen.plan.tensors;
-    box.className = "links " + (word === "Made from" ? "from" : "to");
+    box.className = "links " + (word === "Sources" ? "from" : "to");
     for (const k of list.slice(0, ALIVE_SHOWN)) {
       addButton(box, own.name[k] || "(no name)", () => choose(chosen.plan, k, own.first[k]));
     }
@@ -190,10 +190,10 @@
 
   function links(chosen) {
     const {from, to} = chosen.plan.linksOf(chosen.i);
-    return [["Made from", from], ["Read by", to]].filter(([, list]) => list.length > 0).map(([word, list]) => linkList(chosen, word, list));
+    return [["Sources", from], ["Readers", to]].filter(([, list]) => list.length > 0).map(([word, list]) => linkList(chosen, word, list));
   }
 
-  // Another tensor takes the place of the one whose details are kept; it may lie in another buffer.
+  // Selects another tensor in place of the one whose details are kept; it may be in another buffer.
   function choose(plan, i, step) {
     const {x, y} = state.kept, buffer = plan.items.buffer[plan.tensors.item[i]];
     if (buffer !== state.buffer) {
@@ -204,7 +204,7 @@
     redrawOver();
   }
 
-  // What else is alive at the step of a click, largest first; each can be chosen in turn.
+  // Lists the values that are alive at the step of a click as buttons that select them, largest first.
   function aliveList(chosen) {
     const {plan, i} = chosen, {item, first, last} = plan.tensors, buffer = plan.items.buffer[item[i]];
     const step = Math.min(Math.max(chosen.step === undefined ? first[i] : chosen.step, first[i]), last[i]);
@@ -229,7 +229,7 @@
     panel.hidden = !chosen;
     if (document.querySelector("main").classList.toggle("sheet", !!chosen && matchMedia("(max-width: 640px)").matches) !== isSheet) {
       isSheet = !isSheet;
-      resize(); // the map has another height
+      resize(); // the height of the map has changed
     }
     if (!chosen) {
       return;
@@ -296,7 +296,7 @@
     $("matches").textContent = state.search === "" ? "" : state.match < 0 ? String(state.matches.length) : state.match + 1 + "/" + state.matches.length;
   }
 
-  // Brings the next match into view, close enough to see it.
+  // Moves the next match into view and zooms in until it is visible.
   function goToMatch(by) {
     const n = state.matches.length;
     if (n === 0) {
@@ -535,7 +535,7 @@
     $("status").textContent = "There is nothing to draw: the plan has no items.";
   }
 
-  // For tests: where a tensor is on the screen, and how long painting takes.
+  // For tests: the position of a tensor on the screen, and the time of drawing.
   window.berthMap = {
     plans, view, state, painter, zoom, fit, setView,
     locate(index, name) {

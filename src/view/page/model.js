@@ -1,5 +1,5 @@
 "use strict";
-// model.js: the plans as data: columns as typed arrays, what lies under a point, what is alive, and why a tensor lies where it does.
+// model.js: the data of the plans: columns as typed arrays, the tensor at a point, live bytes, reasons for addresses.
 
 class Plan {
   constructor(raw, index) {
@@ -13,14 +13,14 @@ class Plan {
     this.tensors = {n: t.n, name: t.name, op: t.op, type: t.type, uses: t.uses, shape: t.shape, item: Int32Array.from(t.item),
       first: Float64Array.from(t.first), last: Float64Array.from(t.last), family: Uint8Array.from(t.family)};
     this.text = t.name.map((name, i) => (name + " " + t.op[i] + " " + t.type[i]).toLowerCase());
-    // Colours: by family, or without ops in turns, so that neighbours differ.
+    // Colours: by family; without ops they alternate, so that neighbours differ.
     this.colour = Uint8Array.from(t.family, (family, i) => this.hasOps ? family : i % 10);
     this.order = this.buffers.map((_, b) => this.orderOf(b));
     this.live = this.buffers.map((_, b) => this.liveOf(b));
-    this.again = t.name.map(name => name.endsWith(" (again)")); // computed once more, to keep a budget
-    this.moved = t.name.map(name => name.endsWith(" (out)") || name.endsWith(" (in)")); // to another pool and back
-    this.keys = new Map(); // name, op and step to tensor, for the other plan
-    this.made = new Map(); // step to the tensor that it makes
+    this.again = t.name.map(name => name.endsWith(" (again)")); // recomputed to keep the memory limit
+    this.moved = t.name.map(name => name.endsWith(" (out)") || name.endsWith(" (in)")); // spilled to another pool, or read back
+    this.keys = new Map(); // from name, op and step to tensor, to find it in the other plan
+    this.made = new Map(); // from step to the tensor that it computes
     for (let i = t.n - 1; i >= 0; i--) {
       this.keys.set(this.keyOf(i), i);
       if (t.op[i] && t.op[i] !== "NONE") {
@@ -30,7 +30,7 @@ class Plan {
     this.links = null;
   }
 
-  // Of each tensor: what it is made from, and what is made from it. Found when it is first asked for.
+  // Returns the sources and the readers of a tensor. They are computed at the first call.
   linksOf(i) {
     if (this.links === null) {
       this.links = Array.from({length: this.tensors.n}, () => ({from: [], to: []}));
@@ -45,12 +45,12 @@ class Plan {
     return this.links[i];
   }
 
-  // A tensor is found again in another plan of the same graph by its name and when it is made.
+  // Returns the key that identifies a tensor in another plan of the same graph: its name, op and first step.
   keyOf(i) {
     return this.tensors.name[i] + "\n" + this.tensors.op[i] + "\n" + this.tensors.first[i];
   }
 
-  // Tensors of a buffer, those of one colour together: the painter changes its brush seldom.
+  // Returns the tensors of a buffer grouped by colour, because changing the fill style is slow.
   orderOf(buffer) {
     const own = [];
     for (let i = 0; i < this.tensors.n; i++) {
@@ -63,7 +63,7 @@ class Plan {
     return Int32Array.from(own);
   }
 
-  // Bytes alive: from steps[k] on there are bytes[k] in count[k] pieces.
+  // Live bytes: from steps[k] on, count[k] items with bytes[k] bytes are alive.
   liveOf(buffer) {
     const {n, first, last, size, buffer: of} = this.items, change = new Map();
     const add = (step, bytes, count) => {
@@ -98,13 +98,13 @@ class Plan {
     return low === 0 ? {bytes: 0, count: 0} : {bytes: bytes[low - 1], count: count[low - 1]};
   }
 
-  // The tensors that are alive at a step, largest first.
+  // Returns the tensors that are alive at a step, largest first.
   listAt(buffer, step) {
     const {item, first, last} = this.tensors, {size} = this.items;
     return [...this.order[buffer]].filter(i => first[i] <= step && step <= last[i]).sort((a, b) => size[item[b]] - size[item[a]] || a - b);
   }
 
-  // The tensor at a step and an address, -1: none. slack: how far beside it counts, for what is drawn wider than it is.
+  // Returns the tensor at a step and an address, -1: none. slack: tolerance, for tensors that are drawn enlarged.
   find(buffer, step, address, slackSteps, slackBytes) {
     const t = this.tensors, {at, size} = this.items;
     let best = -1, bestMiss = Infinity;
@@ -122,7 +122,7 @@ class Plan {
     return best;
   }
 
-  // The tensors that lie in the same memory one after another.
+  // Returns the tensors that use the same memory one after another.
   chain(i) {
     const item = this.tensors.item[i], all = [];
     for (let k = i; k >= 0 && this.tensors.item[k] === item; k--) {
@@ -134,7 +134,7 @@ class Plan {
     return all;
   }
 
-  // Of an item: the tensor that lies there while steps first to last pass.
+  // Returns the tensor that occupies an item during steps first to last.
   tensorOf(item, first, last) {
     for (let i = 0; i < this.tensors.n; i++) {
       if (this.tensors.item[i] === item && this.tensors.first[i] <= last && this.tensors.last[i] >= first) {
@@ -144,14 +144,14 @@ class Plan {
     return this.tensors.item.indexOf(item);
   }
 
-  // Why tensor i lies no lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: where it could lie, isPeak: its end
-  // is the peak, isOptimal: no plan has a lower one}.
+  // Returns why tensor i is not lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: a lower free address,
+  // isPeak: its end is the peak, isOptimal: no plan has a lower peak}.
   why(i) {
     const me = this.tensors.item[i], {n, first, last, size, at, align, buffer, fixed} = this.items;
     if (at[me] === 0) {
       return {kind: "bottom", below: []};
     }
-    const under = []; // alive together with it, and lower
+    const under = []; // items that are lower and alive at the same time
     for (let k = 0; k < n; k++) {
       if (k !== me && buffer[k] === buffer[me] && size[k] > 0 && first[k] <= last[me] && last[k] >= first[me] && at[k] < at[me]) {
         under.push(k);

@@ -85,7 +85,7 @@ static void test_refused(void **state) {
     unlink(path);
     const struct view_budget budget = {.bytes = 1 << 20};
     assert_int_equal(view_plan_read("models/tales-q8_0.gguf", &no_options, &budget, &plan), GGML_STATUS_FAILED);
-    assert_non_null(strstr(berth_last_error(), "--budget is for captured graphs"));
+    assert_non_null(strstr(berth_last_error(), "--budget requires a captured graph"));
     assert_int_equal(view_plan_read("/nonexistent/x.csv", &no_options, &no_budget, &plan), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "/nonexistent/x.csv"));
     assert_int_equal(text_read("broken.ggraph", "ggraph 1\nnonsense\n", &no_budget, &plan), GGML_STATUS_FAILED);
