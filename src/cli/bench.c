@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// bench.c: `berth bench [MODEL]...`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over
-// repetitions, of every model with every number of threads, tokens and depth that is asked for. A repetition that answers
-// otherwise than the first one is a failure, not a number.
+// bench.c: `berth bench [MODEL]...`: measures tokens per second of prefill (pp) and decode (tg), with mean and deviation over
+// repetitions, for every combination of model, threads, tokens and depth. If a repetition gives another result than the first one,
+// the command fails.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -30,54 +30,56 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    CLI_OPTION('p', "prompt", "N,...", "tokens of the prompt, 0: no such test; as -n, -t and --depth: a list tries each",
+    CLI_OPTION('p', "prompt", "N,...",
+        "prompt tokens, 0: skip this test; -p, -n, -t and --depth accept lists and test every combination",
         LIST(0, 1 << 24, prompts), .preset = "512", .also = "n-prompt"),
-    CLI_OPTION('n', "gen", "N,...", "tokens to write, 0: no such test", LIST(0, 1 << 24, gens), .preset = "128", .also = "n-gen"),
     CLI_OPTION(
-        0, "depth", "N,...", "tokens that are in the cache before", LIST(0, 1 << 24, depths), .preset = "0", .also = "n-depth"),
+        'n', "gen", "N,...", "tokens to generate, 0: skip this test", LIST(0, 1 << 24, gens), .preset = "128", .also = "n-gen"),
+    CLI_OPTION(
+        0, "depth", "N,...", "tokens in the cache before the test", LIST(0, 1 << 24, depths), .preset = "0", .also = "n-depth"),
     CLI_OPTION('r', "reps", "R", "repetitions", CLI_RANGE(1, 1000), .preset = "5", CLI_TO(struct options, n_reps),
         .also = "repetitions"),
-    CLI_OPTION('b', "batch", "N", "tokens of the prompt at once (default 512)", CLI_INT_OF_MODEL(n_batch, INT32_MAX),
-        .also = "batch-size"),
+    CLI_OPTION(
+        'b', "batch", "N", "batch size in tokens (default 512)", CLI_INT_OF_MODEL(n_batch, INT32_MAX), .also = "batch-size"),
     CLI_OPT_CACHE_TYPE,
-    CLI_OPTION('t', "threads", "N,...", "threads of the CPU (default: the cores)", LIST(1, 1024, threads)),
+    CLI_OPTION('t', "threads", "N,...", "CPU threads (default: number of cores)", LIST(1, 1024, threads)),
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
-    CLI_OPTION('o', "out", "FILE", "write the table there ('-': standard output, as by default)", .takes = "*",
-        CLI_TO(struct options, out)),
-    CLI_OPTION(0, "format", "KIND", "md, csv, json, or jsonl: a line a test as it is done", .takes = "md csv json jsonl",
+    CLI_OPTION(
+        'o', "out", "FILE", "write the table to FILE (default '-': standard output)", .takes = "*", CLI_TO(struct options, out)),
+    CLI_OPTION(0, "format", "KIND", "md, csv, json, or jsonl: one line per test when it is done", .takes = "md csv json jsonl",
         .kind = CLI_WORD, CLI_TO(struct options, output), .preset = "md", .also = "output"),
     CLI_OPT_JSON(CLI_TO(struct options, json), "the same as --format json"),
     CLI_OPTION(0, "cluster", "FILE",
-        "in place of that: measure the devices here and of the ranks beside it, and write FILE for 'berth fit --cluster'; types "
-        "of weights are the MODEL's, without one all",
+        "instead of the tests: measure the devices of this machine and of other ranks, with the types of MODEL's weights or all "
+        "types, and write FILE for 'berth fit --cluster'",
         .takes = ".json", CLI_TO(struct options, cluster)),
     {0},
 };
 
 const struct cli_help cli_bench_help = {
     .command = "bench",
-    .what = "how fast a model reads and writes",
+    .what = "measure the speed of prefill and decode",
     .operands = "[MODEL]...",
     .takes = ".gguf",
     .n_operands = {0, INT_MAX, INT_MAX},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .about = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
-             "MODEL it is the one that comes with Berth.",
+    .about = "Measures how many tokens per second a model processes in prefill (pp) and generates in decode (tg). Each test runs "
+             "once to warm up and then R times. Without MODEL, the small model of Berth is measured.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}},
-    .examples = {{"How fast is it here?", "bench model.gguf"},
-        {"What do these machines do?", "bench --cluster machines.json model.gguf"},
-        {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
+    .examples = {{"Measure a model", "bench model.gguf"},
+        {"Measure these machines for 'berth fit'", "bench --cluster machines.json model.gguf"},
+        {"Two models, two prompt lengths, with one and with four threads", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
 };
 
 struct test {
     const char *kind; // "pp" or "tg"
     int64_t n_tokens, n_depth;
-    double mean, deviation; // tokens a second
+    double mean, deviation; // tokens per second
 };
 
 static int64_t most_of(const struct cli_ints *l) {
@@ -102,7 +104,7 @@ static int options_check(struct options *o) {
 
 // ---- measuring ----
 
-// Tokens that no cache of the processor has seen lately: any will do, the same each time.
+// Fills in random tokens, the same each time, so that no processor cache has their rows of the embedding.
 static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     uint64_t x = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -111,7 +113,7 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     }
 }
 
-// *us: what it took, without what was there before.
+// Measures a test; *us excludes the tokens of the depth.
 static bool test_time(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
     const int64_t n_step = test->kind[0] == 'p' ? test->n_tokens : 1;
     session_reset(s);
@@ -128,7 +130,7 @@ static bool test_time(struct session *s, const struct test *test, const int32_t 
     return true;
 }
 
-// The likeliest token; -1 if a logit is no number.
+// Returns the most likely token; -1 if a logit is not finite.
 static int64_t token_likeliest(const struct session *s) {
     int64_t best = 0;
     for (int64_t i = 0; i < s->model->params.n_vocab; i++) {
@@ -150,7 +152,7 @@ static bool test_measure(struct session *s, struct test *test, int64_t n_reps, c
     }
     const int64_t first = token_likeliest(s);
     if (first < 0) {
-        return model_fail(error, "%s%" PRId64 ": the answer holds what is no number", test->kind, test->n_tokens);
+        return model_fail(error, "%s%" PRId64 ": a logit is not finite (NaN or infinity)", test->kind, test->n_tokens);
     }
     for (int64_t r = 0; r < n_reps; r++) {
         cli_progress("measuring", (uint64_t) r, (uint64_t) n_reps, "%s%" PRId64 ": repetition %" PRId64 " of %" PRId64,
@@ -162,7 +164,7 @@ static bool test_measure(struct session *s, struct test *test, int64_t n_reps, c
         sum += speed;
         squares += speed * speed;
         if (token_likeliest(s) != first) {
-            return model_fail(error, "%s%" PRId64 ": repetition %" PRId64 " answers token %" PRId64 ", the first %" PRId64,
+            return model_fail(error, "%s%" PRId64 ": repetition %" PRId64 " predicts token %" PRId64 ", the first one %" PRId64,
                 test->kind, test->n_tokens, r + 1, token_likeliest(s), first);
         }
     }
@@ -175,14 +177,14 @@ static bool test_measure(struct session *s, struct test *test, int64_t n_reps, c
 // ---- printing ----
 
 struct row {
-    struct berth_stream model, backend; // texts
+    struct berth_stream model, backend; // owned texts
     uint64_t size, n_params;
     int64_t n_threads, n_batch;
     char cache[64]; // types of keys and values
     struct test test;
 };
 
-// The name in the file, else the architecture, and the type that most bytes are of. False: out of memory.
+// Sets the name from the file, or else the architecture, and the type with the most bytes. Returns false if out of memory.
 static bool row_init(struct row *row, const struct workbench *m, int64_t n_threads) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int type = 0;
@@ -223,7 +225,7 @@ static void row_fini(struct row *row) {
     berth_stream_fini(&row->backend);
 }
 
-// A text with another one in place of each of the characters that would end its cell of a table or its field of CSV.
+// Prints a text in which `with` replaces each character `end`, which would end a table cell or a CSV field.
 static void print_escaped(FILE *file, const char *text, char end, const char *with) {
     for (; *text != '\0'; text++) {
         if (*text == end) {
@@ -271,7 +273,7 @@ static void print_object(FILE *file, const struct row *row) {
         test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
-// A row as it is done: the table's head before the first.
+// Prints a row when its test is done; the first call also prints the head of the table.
 static void print_row(FILE *file, const struct row *row, int i, enum output output) {
     switch (output) {
         case MD: print_md(file, row, i); break;
@@ -288,12 +290,12 @@ static void print_row(FILE *file, const struct row *row, int i, enum output outp
     fflush(file);
 }
 
-// ---- all of it ----
+// ---- the command ----
 
 struct bench {
     const struct options *o;
     FILE *file;
-    int n_rows; // that were printed
+    int n_rows; // rows printed so far
 };
 
 static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
@@ -314,7 +316,7 @@ static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, co
     return ok || model_fail(error, "out of memory for the names");
 }
 
-// Every test of one session.
+// Runs every test of one session.
 static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     const struct options *o = b->o;
     struct model_error error = {""};
@@ -337,7 +339,7 @@ static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-// One model with one number of threads. The file of the results is opened with the first.
+// Measures one model with one number of threads. The first call opens the output file.
 static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     struct model_options options = b->o->model;
     struct workbench m;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chat.c: `berth chat [MODEL]`: a conversation, turn by turn. What was said stays in the model's cache, so that each turn reads
-// only what is new; where the context is full, the oldest turns are forgotten.
+// chat.c: `berth chat [MODEL]`: holds a conversation with a model. The conversation stays in the model's cache, so that each turn
+// processes only the new tokens. When the context is full, the oldest turns are dropped.
 
 #include "model/chat.h"
 #include "base/base.h"
@@ -23,13 +23,13 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    CLI_OPTION(0, "system", "TEXT", "what the model is told before all else (default: nothing)", CLI_TO(struct options, system),
-        .also = "system-prompt"),
+    CLI_OPTION(0, "system", "TEXT", "system message at the start of the conversation (default: none)",
+        CLI_TO(struct options, system), .also = "system-prompt"),
     CLI_OPTION(0, "template", "NAME",
-        "how turns are spelled out: chatml, llama3, gemma, ... (default: as the file's own template; a wrong NAME lists them)",
-        .takes = "@templates", CLI_TO(struct options, template), .also = "chat-template"),
-    CLI_OPTION('p', "prompt", "TEXT", "say this first", CLI_TO(struct options, prompt)),
-    CLI_OPTION('n', "predict", "N", "at most N tokens an answer (default, and -1: until it ends)", CLI_RANGE(-1, 0),
+        "chat template: chatml, llama3, gemma, ... (default: that of the file; an unknown NAME lists all)", .takes = "@templates",
+        CLI_TO(struct options, template), .also = "chat-template"),
+    CLI_OPTION('p', "prompt", "TEXT", "first message of the user", CLI_TO(struct options, prompt)),
+    CLI_OPTION('n', "predict", "N", "at most N tokens per answer (default -1: no limit)", CLI_RANGE(-1, 0),
         CLI_TO(struct options, n_predict), .also = "n-predict"),
     CLI_SAMPLING_ROWS,
     CLI_OPT_LORA(CLI_TO(struct options, lora), ""),
@@ -41,37 +41,38 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_chat_help = {
     .command = "chat",
-    .what = "talk with a model",
+    .what = "chat with a model",
     .operands = "[MODEL]",
     .takes = ".gguf",
     .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model), [CLI_IN_SAMPLING] = offsetof(struct options, sampling)},
     .about =
-        "Talks with a language model: a line is what you say, then the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
-        "conversation. A line that ends in a backslash goes on in the next one. Lines that begin with a slash are commands:\n"
-        "  /reset            forget what was said\n"
-        "  /system TEXT      say something else before all else, and begin anew\n"
-        "  /save FILE        write the conversation as JSON\n"
-        "  /load FILE        go on with one that was saved\n"
-        "  /stats            positions, speed, memory\n"
+        "Holds a conversation with a language model: type a line, and the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
+        "conversation. A line that ends with a backslash continues on the next line. Lines that start with a slash are "
+        "commands:\n"
+        "  /reset            forget the conversation\n"
+        "  /system TEXT      set another system message and forget the conversation\n"
+        "  /save FILE        save the conversation as JSON\n"
+        "  /load FILE        continue a saved conversation\n"
+        "  /stats            print positions, speed and memory\n"
         "  /help, /quit",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}, .sampling = CLI_SAMPLING_INITIAL, .n_predict = -1},
-    .examples = {{"Talk with a model", "chat -m model.gguf"},
-        {"With a role, the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
+    .examples = {{"Chat with a model", "chat -m model.gguf"},
+        {"With a system message and the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
 
-// ---- what was said; saved as JSON ({"messages": [{"role": "user", "content": "..."}, ...]}) ----
+// ---- the history; saved as JSON ({"messages": [{"role": "user", "content": "..."}, ...]}) ----
 
 struct chat_history {
-    struct chat_message *messages; // texts are the history's own
+    struct chat_message *messages; // the history owns the texts
     size_t n, cap;
 };
 
 static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
     char *copy = berth_malloc(size + 1);
     if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
@@ -98,7 +99,7 @@ static void chat_history_fini(struct chat_history *h) {
     *h = (struct chat_history){0};
 }
 
-// This and the next print a message if they fail; then the history is as it was.
+// chat_history_save and chat_history_load print a message if they fail; the history is unchanged then.
 static bool chat_history_save(const struct chat_history *h, const char *path) {
     FILE *file = cli_open(path);
     if (file == NULL) {
@@ -115,7 +116,7 @@ static bool chat_history_save(const struct chat_history *h, const char *path) {
     return cli_close(file, path, !ferror(file)) == CLI_OK;
 }
 
-// One {"role": ..., "content": ...}, in any order.
+// Reads one {"role": ..., "content": ...}, in any order.
 static bool message_read(struct berth_json *r, struct chat_history *h) {
     struct berth_json_text key, text;
     int role = -1;
@@ -133,7 +134,7 @@ static bool message_read(struct berth_json *r, struct chat_history *h) {
                 role = i;
             }
         }
-        if (is_content && h->n > n) { // the last one counts
+        if (is_content && h->n > n) { // the last "content" counts
             chat_history_drop(h, n);
         }
         if (is_content && !chat_history_add(h, CHAT_USER, text.text, text.len)) {
@@ -181,7 +182,7 @@ static bool chat_history_load(struct chat_history *h, const char *path) {
     if (!ok) {
         cli_fail(CLI_FAILURE, "%s: %s", path,
             r.status != GGML_STATUS_SUCCESS ? berth_last_error()
-                                            : "no conversation: {\"messages\": [{\"role\": ..., \"content\": ...}]}");
+                                            : "not a conversation; expected {\"messages\": [{\"role\": ..., \"content\": ...}]}");
     }
     berth_json_fini(&r);
     berth_free(text);
@@ -194,15 +195,15 @@ static bool chat_history_load(struct chat_history *h, const char *path) {
     return ok;
 }
 
-// ---- lines that somebody types, with editing and a history where libedit or readline is installed. The library is looked for when
-// it is needed, since few programs of a machine need it: libedit first ----
+// ---- input lines, with editing and a history if libedit or readline is installed. The library is loaded when it is needed,
+// because few machines have it; libedit is tried first ----
 
-#define NO_END "\n(Ctrl-D or /quit ends)\n"
+#define NO_END "\n(press Ctrl-D or type /quit to end)\n"
 
 struct chat_line {
     bool is_terminal;
     void *library;
-    char *(*read)(const char *prompt); // of the library, NULL: none
+    char *(*read)(const char *prompt); // function of the library, NULL: none
     void (*remember)(const char *line);
     char *text;
     size_t n, cap;
@@ -232,12 +233,12 @@ static bool line_append(struct chat_line *l, const char *text, size_t n) {
     return true;
 }
 
-// A line of standard input, its end included; false: there is none.
+// Reads a line of standard input, including its end. Returns false at the end of the input.
 static bool plain_line(struct chat_line *l) {
     int c;
     bool has_any = false;
     while ((c = getchar()) != '\n') {
-        if (c == EOF && errno == EINTR && l->is_terminal) { // Ctrl-C while nothing is said
+        if (c == EOF && errno == EINTR && l->is_terminal) { // Ctrl-C at the prompt
             clearerr(stdin);
             errno = 0;
             cli_interrupt_clear();
@@ -269,7 +270,7 @@ static bool one_line(struct chat_line *l, const char *prompt) {
     }
     cli_interrupt_wake_reads(true);
     char *text = l->read(prompt);
-    while (text == NULL && cli_is_interrupted(NULL)) { // Ctrl-C while nothing is said
+    while (text == NULL && cli_is_interrupted(NULL)) { // Ctrl-C at the prompt
         cli_interrupt_clear();
         fputs(NO_END, stdout);
         fflush(stdout);
@@ -286,8 +287,8 @@ static bool one_line(struct chat_line *l, const char *prompt) {
     return ok;
 }
 
-// The next line without its end, those joined that a backslash ends; NULL: there is none, or no memory. Valid until the next
-// call.
+// Returns the next line without its end; lines that end with a backslash are joined. NULL: end of the input, or out of memory.
+// Valid until the next call.
 static const char *chat_line_next(struct chat_line *l) {
     l->n = 0;
     bool is_first = true;
@@ -312,8 +313,8 @@ struct chat {
     struct chat_history history;
     struct sampler sampler;
     struct text_guide guide;
-    bool is_script;              // nobody is at a terminal: Ctrl-C ends the conversation
-    bool is_cached;              // the cache holds the history up to the end of the last answer's words
+    bool is_script;              // no terminal: Ctrl-C ends the conversation
+    bool is_cached;              // the cache contains the history up to the end of the last answer's text
     struct generate_result made; // the last answer
     int64_t n_read, read_us, n_made, made_us;
 };
@@ -334,7 +335,7 @@ static int template_choose(struct chat *c) {
         c->row = chat_template_find(c->options->template);
         if (c->row == NULL) {
             templates_list();
-            return cli_usage("chat", "--template '%s' is none that is known", c->options->template);
+            return cli_usage("chat", "unknown --template '%s'", c->options->template);
         }
         return CLI_OK;
     }
@@ -344,15 +345,15 @@ static int template_choose(struct chat *c) {
     c->row = program != NULL ? chat_template_recognise(program) : NULL;
     if (c->row == NULL) {
         templates_list();
-        return cli_fail(CLI_FAILURE, "%s: %s; choose one with --template", c->m->path,
-            program != NULL ? "its chat template is of no family that is known" : "it has no chat template");
+        return cli_fail(CLI_FAILURE, "%s: %s; choose a template with --template", c->m->path,
+            program != NULL ? "its chat template is unknown" : "it has no chat template");
     }
     return CLI_OK;
 }
 
 // ---- a turn ----
 
-// Where the words of the last answer end in the text of the conversation so far.
+// Returns the offset in the formatted conversation at which the text of the last answer ends.
 static size_t words_end(const struct chat *c, size_t n) {
     char *text = chat_format(c->row, c->history.messages, n, false);
     const char *tail = c->row->says[CHAT_ASSISTANT].behind;
@@ -361,12 +362,12 @@ static size_t words_end(const struct chat *c, size_t n) {
     return size - n_tail;
 }
 
-// The tokens that the model has not read yet.
+// Returns the tokens that the model has not processed yet.
 static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
     char *text = chat_format(c->row, c->history.messages, c->history.n, true);
     size_t from = 0;
     int32_t first = -1;
-    if (c->is_cached) { // all but the user's last words, and perhaps the last token of the answer
+    if (c->is_cached) { // all but the user's last message, and possibly the last token of the answer
         from = words_end(c, c->history.n - 1);
         first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->m->vocab, c->made.last) ? c->made.last : -1;
     } else {
@@ -398,8 +399,9 @@ static bool tokens_decode(struct chat *c, const struct token_list *tokens, struc
     return true;
 }
 
-// Reads what is new. Where that has no room, the oldest turns go, and the rest is read again.
-static bool take_in(struct chat *c, struct model_error *error) {
+// Processes the new tokens. If the context has not enough free positions, the oldest turns are dropped, and the rest is processed
+// again.
+static bool tokens_process(struct chat *c, struct model_error *error) {
     struct session *s = c->m->session;
     for (;;) {
         struct token_list tokens = {0};
@@ -416,8 +418,9 @@ static bool take_in(struct chat *c, struct model_error *error) {
             continue;
         }
         if (ok && n >= room) {
-            ok = model_fail(
-                error, "this has %" PRId64 " tokens, the context has room for %" PRId64 ": give it more with --ctx", n, room);
+            ok = model_fail(error,
+                "the message has %" PRId64 " tokens, but the context has %" PRId64 " free positions; enlarge it with --ctx", n,
+                room);
         } else if (ok) {
             ok = tokens_decode(c, &tokens, error);
         }
@@ -426,7 +429,8 @@ static bool take_in(struct chat *c, struct model_error *error) {
     }
 }
 
-// The answer to the last message, written as it comes and kept. False after a message.
+// Generates the answer to the last message, prints it token by token, and appends it to the history. On failure prints a message
+// and returns false.
 static bool answer_make(struct chat *c) {
     struct model_error error = {""};
     struct berth_stream copy = {0};
@@ -439,7 +443,7 @@ static bool answer_make(struct chat *c) {
     w.is_terminal = isatty(STDOUT_FILENO);
     w.copy = copy.file;
     if (ok) {
-        ok = (g.guide == NULL || guide_reset(g.guide, &error)) && take_in(c, &error);
+        ok = (g.guide == NULL || guide_reset(g.guide, &error)) && tokens_process(c, &error);
     }
     c->made = (struct generate_result){0};
     if (ok) {
@@ -450,14 +454,15 @@ static bool answer_make(struct chat *c) {
     ok = berth_stream_close(&copy) && ok;
     puts(is_stopped ? " ..." : "");
     fflush(stdout);
-    c->is_cached = ok && !w.is_over && error.text[0] == '\0'; // a stop word's tokens are in the cache, but not in the history
+    c->is_cached =
+        ok && !w.is_over && error.text[0] == '\0'; // the tokens of a stop text are in the cache, but not in the history
     c->n_made += c->made.n_made;
     c->made_us += c->made.made_us;
     if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {
         ok = false;
     }
-    if (!ok) {                 // the question is forgotten with it
-        if (!ferror(stdout)) { // cli_finish tells of a full disk
+    if (!ok) {                 // the question is dropped, too
+        if (!ferror(stdout)) { // cli_finish reports a full disk
             cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
         }
         chat_history_drop(&c->history, c->history.n - 1);
@@ -465,7 +470,7 @@ static bool answer_make(struct chat *c) {
     }
     text_writer_fini(&w);
     berth_stream_fini(&copy);
-    if (!is_stopped || !c->is_script) { // a script ends, a person says something else
+    if (!is_stopped || !c->is_script) { // a script ends; at a terminal the user continues
         cli_interrupt_clear();
     }
     return ok;
@@ -483,12 +488,11 @@ static int chat_reset(struct chat *c, const char *system) {
 
 static void stats_print(const struct chat *c) {
     const struct session *s = c->m->session;
-    printf("%zu messages, %" PRId64 " of %" PRId64 " positions; read %" PRId64 " tokens, %.1f a second; made %" PRId64
-           ", %.1f a second",
+    printf("%zu messages, %" PRId64 " of %" PRId64 " positions; prompt: %" PRId64 " tokens, %.1f tokens/s; generated: %" PRId64
+           " tokens, %.1f tokens/s; template %s; seed %" PRId64 "\n",
         c->history.n, s->n_past, s->params.n_ctx, c->n_read, c->read_us > 0 ? 1e6 * (double) c->n_read / (double) c->read_us : 0,
-        c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0);
+        c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0, c->row->name, c->options->sampling.seed);
     cli_model_memory(stdout, c->m);
-    printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.seed);
 }
 
 static const char *command_argument(const char *line, const char *name) {
@@ -499,7 +503,7 @@ static const char *command_argument(const char *line, const char *name) {
     return line + n + strspn(line + n, " ");
 }
 
-// False: the end.
+// Runs a command. Returns false if it ends the conversation.
 static bool command_run(struct chat *c, const char *line) {
     const char *value;
     if (command_argument(line, "/quit") != NULL || command_argument(line, "/exit") != NULL) {
@@ -527,10 +531,10 @@ static bool command_run(struct chat *c, const char *line) {
     return true;
 }
 
-// Something is said, and answered.
+// Appends a message of the user and generates the answer.
 static int turn_take(struct chat *c, const char *text) {
     if (!c->is_script) {
-        cli_interrupt_clear(); // a Ctrl-C before anything was said stops nothing
+        cli_interrupt_clear(); // ignores a Ctrl-C before the message
     }
     if (!chat_history_add(&c->history, CHAT_USER, text, strlen(text))) {
         return cli_fail(CLI_FAILURE, "out of memory");
@@ -543,7 +547,7 @@ static int chat_run(struct chat *c) {
     chat_line_open(&line);
     c->is_script = !line.is_terminal;
     int code = c->options->prompt != NULL ? turn_take(c, c->options->prompt) : CLI_OK;
-    // Nobody reads any more, or a script should know of a failure: then there is no next line.
+    // The loop also ends if standard output fails, and for a script after any failure.
     for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
                            !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
         if (text[0] == '/' && !command_run(c, text)) {
@@ -551,7 +555,7 @@ static int chat_run(struct chat *c) {
         }
         code = text[0] != '/' && text[0] != '\0' ? turn_take(c, text) : CLI_OK;
     }
-    berth_free(line.text); // the library stays: it has a handler for the end of the program
+    berth_free(line.text); // the library is not closed, because it registers a handler for the end of the program
     return code;
 }
 

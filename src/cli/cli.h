@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cli.h: what the commands of the program `berth` share: exit codes, messages, sizes with units, colour, output files.
+// cli.h: shared by the commands of the program `berth`: exit codes, messages, sizes with units, colour, output files.
 #pragma once
 
 #include "base/base.h"
@@ -9,34 +9,34 @@
 #include <stdio.h>
 
 enum cli_exit {
-    CLI_OK = 0,        // fine
-    CLI_NO = 1,        // the answer is no
-    CLI_USAGE = 2,     // the command line is wrong
-    CLI_FAILURE = 3,   // the world is: a file, memory, a full disk
-    CLI_UNSURE = 4,    // no answer was found in the time given
-    CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); what was found until then is printed
+    CLI_OK = 0,        // success
+    CLI_NO = 1,        // negative result: does not fit, is not valid, differs
+    CLI_USAGE = 2,     // wrong command line
+    CLI_FAILURE = 3,   // failure outside the program: a file, memory, a full disk
+    CLI_UNSURE = 4,    // no result within the time limit
+    CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); results so far are printed
 };
 
 // ---- text.c ----
 
-// "berth: ..." on standard error, names in it as cli_text writes them; returns the code.
+// Prints "berth: ..." to standard error, with names as cli_text writes them; returns the code.
 int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // The same for a wrong option of a command, with a hint to its --help.
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// --quiet: standard error has errors only: no warnings, no progress, no lines on how it went. cli_is_quiet says whether.
+// --quiet: standard error gets errors only: no warnings, no progress, no statistics.
 void cli_quiet_set(void);
 bool cli_is_quiet(void);
-// "berth: warning: ..." on standard error.
+// Prints "berth: warning: ..." to standard error.
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-// A whole number of bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B; kB, MB, GB and
-// TB are powers of 1000; parts of a byte are dropped. False if it is none or passes 2^62.
+// Parses a size as integer bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B; kB, MB,
+// GB and TB are powers of 1000. Fractions of a byte are dropped. Returns false if the text is not a size or exceeds 2^62.
 bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
-// Milliseconds, if wanted with a fraction, as microseconds.
+// Parses milliseconds, which may have a fraction, as microseconds.
 bool cli_parse_ms(const char *text, int64_t *us);
-// A text of a file, at least `width` wide: files come from anywhere, so what would command the terminal becomes '?'.
+// Writes a text of a file, padded to `width`. Files are untrusted, so control characters for the terminal become '?'.
 void cli_text(FILE *file, int width, const char *text);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
@@ -44,65 +44,66 @@ const char *cli_bytes(uint64_t size, char text[64]);
 const char *cli_short_bytes(uint64_t size, char text[32]);
 
 enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, CLI_RESET = CLI_PLAIN };
-// The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
+// Returns the escape sequence, or "" if the stream is not a terminal or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
 
-// How far long work is: a bar with `done` of `all` and a text, on standard error if that is a terminal; call it as often as you
-// like. Another `what` begins another bar.
+// Shows the progress of long work: a bar with `done` of `all` and a text, on standard error if that is a terminal. It may be called
+// at any rate. A different `what` starts a new bar.
 void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-// The line is free again. Before anything else is printed.
+// Clears the bar. Call it before anything else is printed.
 void cli_progress_end(void);
 
 // ---- input.c ----
 
-// All of a file, "-" for standard input, with a NUL behind it, to be freed; NULL after a message.
+// Reads a whole file, "-" for standard input, and appends a NUL. The caller frees the text. On failure prints a message and returns
+// NULL.
 char *cli_read_text(const char *path, size_t *size);
-// Is something sent to standard input: a pipe, or a file that is not empty?
+// Returns whether standard input is a pipe or a non-empty file.
 bool cli_has_stdin(void);
 
-// What a command does with a file that it is given, so that no output takes the place of an input.
+// How a command uses a file argument, so that no output replaces an input.
 enum cli_use {
     CLI_NOT_READ,
     CLI_READ,   // no output may be this file
-    CLI_UPDATE, // no output may be this file but the one that is opened by cli_open_update: a prompt cache, a checkpoint
+    CLI_UPDATE, // only cli_open_update may write to this file: a prompt cache, a checkpoint
 };
-// Remembers a file that the command reads, by device and inode; of a folder its files, of a model in several files all of them,
-// of an adapter "FILE:SCALE" the file. What is not there or is not a regular file does not count.
+// Registers a file that the command reads, by device and inode. For a folder it registers its files, for a model in several files
+// all of them, for an adapter "FILE:SCALE" the file. Missing files and files that are not regular are ignored.
 void cli_input_add(const char *path, enum cli_use use);
-// Why an output of this use must not be this file; NULL: it may be.
+// Returns why an output of this use must not be this file; NULL: it may be.
 const char *cli_input_refuses(const char *path, enum cli_use use);
 
 // ---- output.c ----
 
-// At the start of main: what is closed of the three streams becomes one that fails, so that no file takes its place.
+// Call at the start of main. A closed standard stream is replaced by one that fails, so that no opened file gets its number.
 void cli_streams_init(void);
-// "-", or another name of the file or pipe that standard output goes to, as /dev/stdout is?
+// Returns whether path is "-" or another name of the file or pipe of standard output, such as /dev/stdout.
 bool cli_is_stdout(const char *path);
-// Before long work: CLI_OK unless `path`, which may be NULL, is a file that the command reads or cannot be written; then after a
-// message. Nothing is changed.
+// Call before long work. Returns CLI_OK if `path` is NULL or can be written and is not a file that the command reads. Otherwise
+// prints a message and returns its code. Changes nothing.
 int cli_output_check(const char *path);
-// The same for a file that cli_open_update opens.
+// The same for a file that cli_open_update will open.
 int cli_update_check(const char *path);
-// Opens a file to write, "-" for standard output; NULL after a message, also for a file that the command reads. What is there
-// stays until cli_close has all of the new one, if that can take its place.
+// Opens a file for writing, "-" for standard output. On failure, or if the command reads the file, prints a message and returns
+// NULL. The old file stays until cli_close replaces it by the complete new one, if it can be replaced.
 FILE *cli_open(const char *path);
 // The same for a file that may have been read as CLI_UPDATE.
 FILE *cli_open_update(const char *path);
-// Flushes, closes and finds what went wrong on the way (a full disk); then what was there before is. `ok` is what the writers
-// said.
+// Flushes and closes the file and detects write errors, such as a full disk. On failure the old file stays. `ok`: false if the
+// writer failed.
 int cli_close(FILE *file, const char *path, bool ok);
-// The same; where the writer failed, `why` is what it said.
+// The same; `why`: the writer's error message, if it failed.
 int cli_close_why(FILE *file, const char *path, bool ok, const char *why);
-// Closes what is not wanted any more, without a word.
+// Closes the file and discards its content, without a message.
 void cli_drop(FILE *file);
-// A signal's handler: leaves no part of a file behind, then ends as the signal does.
+// A signal handler: removes unfinished files, then ends the process by the signal.
 void cli_output_stop(int number);
-// What signal handlers may do about files that are being written: nothing stays of them.
+// Removes unfinished files. It may be called in a signal handler.
 void cli_output_forget(void);
 
 // ---- guard.c ----
 
-// From now on a file that is cut short while it is mapped is a failure with a message, not the end by a signal.
+// From now on, a file that is truncated while it is mapped causes a failure with a message instead of SIGBUS.
 void cli_guard_init(void);
-// Standard output is complete? For the end of main.
+// Checks that standard output is complete. For the end of main.
 int cli_finish(int code);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// client.c: `berth client FOLDER`: will these libraries of llama.cpp, or of another client of ggml's, run on this Berth? Reads the
-// libraries of a folder and compares what they import with what Berth's libraries and those that stay export. Berth's are the files
-// beside the libggml that this program runs on.
+// client.c: `berth client FOLDER`: checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. It
+// reads the libraries of a folder and compares their imports with the exports of Berth's libraries and of the libraries that stay.
+// Berth's libraries are the files next to the libggml that this program uses.
 
 #include "base/json.h"
 
@@ -23,48 +23,48 @@
 #define IMPORTS_MAX 65536
 
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: release, tested, libraries with what is missing, works, why"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: release, tested, libraries with missing functions, works"),
     {0},
 };
 
 const struct cli_help cli_client_help = {
     .command = "client",
-    .what = "will the libraries of a client, such as llama.cpp, run on Berth?",
+    .what = "check whether a client of ggml, such as llama.cpp, runs on Berth",
     .operands = "FOLDER",
     .takes = "/",
     .n_operands = {1, 1, 0},
-    .about = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
-             "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
-             "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "
-             "nothing of them is run.",
+    .about =
+        "Checks whether the libraries of a folder that call ggml's functions, such as llama.cpp's, run on this Berth. Prints "
+        "their release, the functions that they import, the functions that Berth lacks, and the libraries of ggml that they "
+        "need. Reads the files whose names end in .so or .node or contain .so.; runs no code of them.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "it would fail",
-    .examples = {{"Will it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
-        {"For a program", "client --json /opt/llama/lib"}},
+    .no = "a function or library is missing",
+    .examples = {{"Does it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
+        {"For scripts", "client --json /opt/llama/lib"}},
 };
 
-// Texts, each once, sorted.
+// A sorted set of texts.
 struct client_names {
     char **items;
     size_t n, n_cap;
 };
 
 enum client_role {
-    CLIENT_CALLER, // calls ggml's functions: libllama, an addon, a backend that is no CPU's
-    CLIENT_CPU,    // a CPU backend: Berth's is taken in its place
-    CLIENT_BASE,   // libggml-base or libggml: Berth's are taken in their place
+    CLIENT_CALLER, // calls ggml's functions: libllama, an addon, a backend that is not a CPU backend
+    CLIENT_CPU,    // a CPU backend: Berth's is used instead
+    CLIENT_BASE,   // libggml-base or libggml: Berth's are used instead
 };
 
 struct client_library {
     char *name;
     enum client_role role;
-    bool is_berth;              // one of Berth's own
-    bool has_rpath;             // folders that come before LD_LIBRARY_PATH
-    size_t n_imports;           // of ggml's functions
-    struct client_names needs;  // libraries of ggml's that it asks for
-    struct client_names wants;  // functions
-    struct client_names absent; // those of them that there are not
+    bool is_berth;              // a library of Berth
+    bool has_rpath;             // DT_RPATH: its folders take precedence over LD_LIBRARY_PATH
+    size_t n_imports;           // number of imported functions of ggml
+    struct client_names needs;  // libraries of ggml that it depends on
+    struct client_names wants;  // imported functions
+    struct client_names absent; // imported functions that no library exports
 };
 
 struct client_folder {
@@ -72,12 +72,12 @@ struct client_folder {
     struct client_library *libraries;
     size_t n, n_cap;
     struct client_names unreadable; // "NAME: why"
-    char release[32];               // of llama.cpp, "" if no name tells it
-    char place[4096];               // Berth's folder of names; "" if there is none
-    struct client_names nameless;   // libraries that are asked for and have no name there
-    size_t n_callers, n_missing;    // functions that are absent, of all callers
-    bool has_rpath;                 // a caller's
-    bool is_berth;                  // Berth's base is in the folder
+    char release[32];               // of llama.cpp, "" if no name contains it
+    char place[4096];               // Berth's folder with links under other names; "" if there is none
+    struct client_names nameless;   // required libraries for which Berth has no file name
+    size_t n_callers, n_missing;    // number of callers; number of missing functions over all callers
+    bool has_rpath;                 // of a caller
+    bool is_berth;                  // the folder contains Berth's libggml-base
 };
 
 // ---- sets of names ----
@@ -90,7 +90,7 @@ static void names_fini(struct client_names *names) {
     *names = (struct client_names){0};
 }
 
-// The first that is not before it.
+// Returns the index of the first name that is not less than `name`.
 static size_t names_find(const struct client_names *names, const char *name) {
     size_t low = 0, high = names->n;
     while (low < high) {
@@ -109,7 +109,7 @@ static bool names_have(const struct client_names *names, const char *name) {
     return i < names->n && strcmp(names->items[i], name) == 0;
 }
 
-// False: out of memory, or more than there can be.
+// Returns false if out of memory or if there are more than IMPORTS_MAX names.
 static bool names_add(struct client_names *names, const char *name) {
     const size_t i = names_find(names, name), size = strlen(name) + 1;
     if (i < names->n && strcmp(names->items[i], name) == 0) {
@@ -131,10 +131,10 @@ static bool names_add(struct client_names *names, const char *name) {
 
 // ---- one library ----
 
-// What a walk over the symbols of a library fills.
+// The output of a walk over the symbols of a library.
 struct walk {
     struct client_names *wants, *has;
-    size_t n_defined; // functions of ggml's
+    size_t n_defined; // exported functions of ggml
     bool is_berth, ok;
 };
 
@@ -156,7 +156,7 @@ static bool starts_with(const char *text, const char *start) {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-// By its name: which of ggml's libraries is it?
+// Returns the role of a library by its file name.
 static enum client_role role_of(const char *name) {
     if (starts_with(name, "libggml-cpu")) {
         return CLIENT_CPU;
@@ -164,7 +164,7 @@ static enum client_role role_of(const char *name) {
     return starts_with(name, "libggml-base.") || starts_with(name, "libggml.") ? CLIENT_BASE : CLIENT_CALLER;
 }
 
-// The names that a library asks for, and the release in them.
+// Reads the libraries on which a library depends, and the release in their names.
 static bool needs_read(struct client_folder *folder, struct client_library *library, const struct berth_elf *elf) {
     const char *name;
     for (size_t i = 0; (name = berth_elf_name(elf, DT_NEEDED, i)) != NULL; i++) {
@@ -188,7 +188,7 @@ static void library_fini(struct client_library *library) {
     names_fini(&library->absent);
 }
 
-// Takes the library up if it has to do with ggml. stays: the functions of those that are not replaced. False: out of memory.
+// Adds the library if it uses ggml. stays: the exports of libraries that are not replaced. Returns false if out of memory.
 static bool library_add(struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *stays) {
     struct client_library library = {.role = role_of(name)};
     struct walk walk = {.wants = &library.wants, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
@@ -208,7 +208,7 @@ static bool library_add(struct client_folder *folder, const char *name, struct b
         library_fini(&library);
         return true;
     }
-    const bool is_name = walk.n_defined == 0 && library.needs.n > 0; // libggml.so.0 and such
+    const bool is_name = walk.n_defined == 0 && library.needs.n > 0; // a link such as libggml.so.0
     library.is_berth = (walk.is_berth || is_name) && library.role != CLIENT_CALLER;
     library.n_imports = library.wants.n;
     library.has_rpath = berth_elf_name(elf, DT_RPATH, 0) != NULL && berth_elf_name(elf, DT_RUNPATH, 0) == NULL;
@@ -247,7 +247,7 @@ static bool file_read(struct client_folder *folder, const char *path, const char
 }
 
 static bool files_read(struct client_folder *folder, DIR *d, struct client_names *stays) {
-    struct client_names names = {0}; // in an order of their own, whatever the file system's is
+    struct client_names names = {0}; // sorted, independent of the file system's order
     bool ok = true;
     for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
         ok = !is_library_name(e->d_name) || (names.n < FILES_MAX && names_add(&names, e->d_name));
@@ -266,7 +266,7 @@ static bool files_read(struct client_folder *folder, DIR *d, struct client_names
 
 // ---- Berth's side ----
 
-// The folder of the libggml that this program runs on, without a slash at the end.
+// Returns the folder of the libggml that this program uses, without a trailing slash.
 static bool own_folder(char out[PATH_MAX]) {
     Dl_info info;
     void *address;
@@ -282,7 +282,7 @@ static bool own_folder(char out[PATH_MAX]) {
     return slash != NULL;
 }
 
-// What Berth's libraries export. The CPU library counts where it is asked for.
+// Reads the exports of Berth's libraries; has_cpu: of the CPU library too.
 static bool own_read(const char *own, bool has_cpu, struct client_names *has) {
     static const char *const files[] = {"libggml-base.so", "libggml.so", "libggml-cpu.so"};
     for (size_t i = 0; i < (has_cpu ? 3 : 2); i++) {
@@ -294,7 +294,7 @@ static bool own_read(const char *own, bool has_cpu, struct client_names *has) {
         const bool read = ok && berth_elf_symbols(&elf, on_symbol, &walk) && walk.ok;
         berth_elf_fini(&elf);
         if (!read) {
-            cli_fail(CLI_FAILURE, "%s: Berth's own library cannot be read: %s", path, ok ? "its symbols are not sound" : why);
+            cli_fail(CLI_FAILURE, "%s: Berth's own library cannot be read: %s", path, ok ? "its symbols cannot be read" : why);
             return false;
         }
     }
@@ -307,7 +307,7 @@ static bool is_file(const char *folder, const char *name) {
     return access(path, R_OK) == 0;
 }
 
-// Where Berth has the names that clients ask for, and which it has not.
+// Finds the folder in which Berth has the file names that clients need, and the missing names.
 static bool names_check(struct client_folder *folder, const char *own) {
     const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", own);
     if (n < 0 || (size_t) n >= sizeof folder->place || !is_file(folder->place, "libggml-base.so")) {
@@ -319,7 +319,7 @@ static bool names_check(struct client_folder *folder, const char *own) {
         for (size_t k = 0; library->role == CLIENT_CALLER && k < library->needs.n; k++) {
             const char *name = library->needs.items[k];
             const enum client_role role = role_of(name);
-            // Other backends are not Berth's to have: they stay.
+            // Other backends are not replaced.
             if (role != CLIENT_CALLER && !is_file(place, name) && !names_add(&folder->nameless, name)) {
                 return false;
             }
@@ -332,7 +332,8 @@ static bool asks_for_cpu(const struct client_folder *folder) {
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_names *needs = &folder->libraries[i].needs;
         for (size_t k = 0; folder->libraries[i].role == CLIENT_CALLER && k < needs->n; k++) {
-            if (role_of(needs->items[k]) == CLIENT_CPU || strcmp(needs->items[k], "libggml.so.0") == 0) { // which asks for it
+            // libggml.so.0 depends on it
+            if (role_of(needs->items[k]) == CLIENT_CPU || strcmp(needs->items[k], "libggml.so.0") == 0) {
                 return true;
             }
         }
@@ -359,7 +360,7 @@ static bool imports_check(struct client_folder *folder, const struct client_name
     return true;
 }
 
-// False: out of memory, or the folder cannot be read; after a message.
+// On failure (out of memory, unreadable folder) prints a message and returns false.
 static bool client_folder_read(struct client_folder *folder, const char *path) {
     struct client_names stays = {0}, has = {0};
     char own[PATH_MAX];
@@ -372,10 +373,11 @@ static bool client_folder_read(struct client_folder *folder, const char *path) {
     bool ok = files_read(folder, d, &stays);
     closedir(d);
     if (!ok) {
-        cli_fail(CLI_FAILURE, "%s: out of memory, or more than %d libraries or %d functions", path, FILES_MAX, IMPORTS_MAX);
+        cli_fail(CLI_FAILURE, "%s: out of memory, or the folder has more than %d libraries or %d functions", path, FILES_MAX,
+            IMPORTS_MAX);
     } else if (!own_folder(own)) {
         ok = false;
-        cli_fail(CLI_FAILURE, "this program has no shared libraries that a client could run on");
+        cli_fail(CLI_FAILURE, "this program is linked statically and has no shared libraries for a client");
     } else if (!own_read(own, asks_for_cpu(folder), &has)) {
         ok = false;
     } else if (!names_check(folder, own) || !imports_check(folder, &has, &stays)) {
@@ -396,14 +398,14 @@ static void client_folder_fini(struct client_folder *folder) {
     names_fini(&folder->nameless);
 }
 
-// Does it run on this Berth?
+// Returns whether the client runs on this Berth.
 static bool client_folder_works(const struct client_folder *folder) {
     return folder->n_missing == 0 && folder->nameless.n == 0 && !folder->has_rpath;
 }
 
-// ---- what is said ----
+// ---- output ----
 
-// Releases of llama.cpp whose binaries are part of Berth's tests.
+// Releases of llama.cpp whose binaries Berth's tests run.
 static const struct release {
     const char *name, *ggml;
 } tested[] = {
@@ -411,7 +413,7 @@ static const struct release {
     {"v0.5.0", "0.25.1"},
 };
 
-// NULL: not one of them.
+// Returns NULL if the release is not tested.
 static const struct release *release_find(const char *name) {
     for (size_t i = 0; i < sizeof tested / sizeof tested[0]; i++) {
         if (strcmp(tested[i].name, name) == 0) {
@@ -424,8 +426,8 @@ static const struct release *release_find(const char *name) {
 static const char *role_text(const struct client_library *library) {
     switch (library->role) {
         case CLIENT_CALLER: return "";
-        case CLIENT_CPU: return library->is_berth ? "Berth's" : "not loaded: Berth has its own";
-        default: return library->is_berth ? "Berth's" : "ggml's: Berth's takes its place";
+        case CLIENT_CPU: return library->is_berth ? "Berth's" : "replaced by Berth's";
+        default: return library->is_berth ? "Berth's" : "replaced by Berth's";
     }
 }
 
@@ -442,20 +444,20 @@ static void print_release(const struct client_folder *folder) {
     const struct release *release = release_find(folder->release);
     printf("%s%-10s%s ", cli_colour(stdout, CLI_BOLD), "client", cli_colour(stdout, CLI_RESET));
     if (release != NULL) {
-        printf("llama.cpp %s for ggml %s: part of Berth's tests\n", release->name, release->ggml);
+        printf("llama.cpp %s for ggml %s: tested with Berth\n", release->name, release->ggml);
     } else if (folder->release[0] != '\0') {
         fputs("llama.cpp ", stdout);
         cli_text(stdout, 0, folder->release);
-        puts(": not part of Berth's tests");
+        puts(": not tested with Berth");
     } else {
-        puts("its libraries name no release");
+        puts("unknown: no library name contains a release");
     }
     printf("%s%-10s%s %s for ggml %s\n\n", cli_colour(stdout, CLI_BOLD), "Berth", cli_colour(stdout, CLI_RESET), berth_version(),
         ggml_version());
 }
 
 static void print_libraries(const struct client_folder *folder) {
-    printf("  %-28s %9s %8s  %s\n", "library", "functions", "missing", "asks for");
+    printf("  %-28s %9s %8s  %s\n", "library", "functions", "missing", "depends on");
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_library *library = &folder->libraries[i];
         fputs("  ", stdout);
@@ -481,20 +483,20 @@ static void print_missing(const struct client_folder *folder) {
         const struct client_library *library = &folder->libraries[i];
         if (library->role == CLIENT_CALLER && library->absent.n > 0) {
             cli_text(stdout, 0, library->name);
-            printf(" calls functions that Berth lacks, and ends the process when it does:");
+            printf(" calls functions that Berth lacks, and ends at the first such call:");
             print_names(&library->absent);
             putchar('\n');
         }
     }
     if (folder->nameless.n > 0) {
-        printf("Berth has no library of the name:");
+        printf("Berth has no library with the name:");
         print_names(&folder->nameless);
-        printf(": ggml's would be loaded, or none. A link of that name to libggml.so, libggml-base.so or libggml-cpu.so%s%s "
-               "makes one.\n",
+        printf(": ggml's would be loaded, or none. To fix it, create a link with this name to libggml.so, libggml-base.so or "
+               "libggml-cpu.so%s%s.\n",
             folder->place[0] != '\0' ? " in " : "", folder->place);
     }
     if (folder->has_rpath) {
-        puts("A library here names its folders by RPATH, which comes before LD_LIBRARY_PATH: put Berth's files into them.");
+        puts("A library sets RPATH, which takes precedence over LD_LIBRARY_PATH: copy Berth's files into its folders.");
     }
 }
 
@@ -505,15 +507,15 @@ static void print_answer(const struct client_folder *folder) {
     if (!works) {
         printf("%zu functions and %zu libraries are missing\n", folder->n_missing, folder->nameless.n);
     } else if (folder->n_callers == 0) {
-        puts("no client is here, only libraries of ggml's");
+        puts("the folder has no client, only libraries of ggml");
     } else if (folder->is_berth) {
-        puts("Berth is in ggml's place already");
+        puts("Berth has already replaced ggml");
     } else if (folder->place[0] != '\0') {
         fputs("LD_LIBRARY_PATH=", stdout);
         cli_text(stdout, 0, folder->place);
-        puts(" puts Berth in place of ggml");
+        puts(" replaces ggml by Berth");
     } else {
-        puts("every function is there");
+        puts("every function is available");
     }
 }
 
@@ -527,7 +529,7 @@ static void json_names(struct berth_json_writer *w, const char *key, const struc
     berth_json_end(w);
 }
 
-// NULL, which is null in JSON, in place of no text.
+// Returns NULL, which JSON writes as null, for an empty text.
 static const char *text_or_null(const char *text) {
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
@@ -567,7 +569,7 @@ int cli_client(const struct cli_args *args) {
     if (!client_folder_read(&folder, path)) {
         code = CLI_FAILURE;
     } else if (folder.n == 0) {
-        code = cli_fail(CLI_FAILURE, "%s: no library in this folder calls ggml's functions%s%s", path,
+        code = cli_fail(CLI_FAILURE, "%s: no library in this folder uses ggml's functions%s%s", path,
             folder.unreadable.n > 0 ? "; " : "", folder.unreadable.n > 0 ? folder.unreadable.items[0] : "");
     } else {
         code = client_folder_works(&folder) ? CLI_OK : CLI_NO;

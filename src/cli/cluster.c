@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cluster.c: clusters for the commands: `berth fit MODEL --cluster FILE` predicts a model over one, by layers and by tensors;
-// `berth bench --cluster FILE` measures one; --split auto chooses by one.
+// cluster.c: clusters in the commands. `berth fit MODEL --cluster FILE` predicts a model on a cluster, split by layers and by
+// tensors. `berth bench --cluster FILE` measures a cluster. --split auto measures one and chooses the split.
 
 #include "simulate/cluster.h"
 #include "base/json.h"
@@ -28,7 +28,7 @@ static void print_way(const struct cluster *c, const struct prediction *f, const
         printf("no: %s\n", f->why);
         return;
     }
-    printf("%s%s%s, %.4g tokens a second written, %.4g read\n", cli_colour(stdout, f->fits ? CLI_GREEN : CLI_RED),
+    printf("%s%s%s, decode %.4g tokens/s, prefill %.4g tokens/s\n", cli_colour(stdout, f->fits ? CLI_GREEN : CLI_RED),
         f->fits ? "fits" : "does not fit", cli_colour(stdout, CLI_RESET), f->decode, f->prefill);
     for (int i = 0; i < c->n_devices; i++) {
         print_device(c, f, i);
@@ -40,8 +40,8 @@ static void print_text(const struct cluster *c, const char *path, const struct p
     const int best = prediction_best(ways);
     cli_text(stdout, 0, path);
     printf(" over %d device%s of %d host%s", c->n_devices, c->n_devices == 1 ? "" : "s", c->n_hosts, c->n_hosts == 1 ? "" : "s");
-    printf(", context %" PRId64 ", batch %" PRId64 "; speeds are predicted, for decode with half of the context filled\n",
-        known->n_ctx, known->n_batch);
+    printf(", context %" PRId64 ", batch %" PRId64 "; predicted speeds, decode with half of the context filled\n", known->n_ctx,
+        known->n_batch);
     for (int w = 0; w < CLUSTER_N_WAYS; w++) {
         print_way(c, &ways[w], names[w]);
     }
@@ -117,7 +117,7 @@ int cli_cluster_fit(const struct model_options *options, const char *file, bool 
     return code;
 }
 
-// Every type that there are weights of, or the model's.
+// Sets the types to measure: those of the model's weights, or all types that weights can have.
 static bool types_find(const char *path, struct cluster_measure_params *params, struct model_error *error) {
     if (path != NULL) {
         struct model *model = model_open(path, error);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// complete.c: `berth help --complete`, what bash completion asks (tools/completion/berth.bash). Answers are lines.
-//     --complete                   the commands, and of one that has parts its parts; behind 'help' these alone
-//     --complete COMMAND [PART]    a line an option, "-o --out =.svg .html", without '=' if it takes no value; then one for
-//     operands,
-//                                  "=.gguf|@types": what the first takes, what the next ones take
+// complete.c: `berth help --complete`: the answers for bash completion (tools/completion/berth.bash), one per line.
+//     --complete                   the commands; with a command that has subcommands: these
+//     --complete COMMAND [PART]    one line per option, "-o --out =.svg .html", without '=' if it takes no value; then one line for
+//     operands, "=.gguf|@types": values of the first, values of the others
 //     --complete @LIST             the words of a list
-// What a value is, in help.h's `takes`: endings of files (".svg .html"), "*" any file, "/" a folder, "@LIST", or the words
+// A value (`takes` in help.h) is one of: file name endings (".svg .html"), "*" any file, "/" a folder, "@LIST", or the words
 // themselves.
 
 #include "cli/help.h"
@@ -24,13 +23,13 @@ static void list_types(void) {
     }
     for (int i = 0; recipe_mix_name(i) != NULL; i++) {
         enum ggml_type type;
-        if (!recipe_type_parse(recipe_mix_name(i), &type) || !quantize_can_make(type, false)) { // not told yet
+        if (!recipe_type_parse(recipe_mix_name(i), &type) || !quantize_can_make(type, false)) { // not listed above
             puts(recipe_mix_name(i));
         }
     }
 }
 
-// Rows of a cache are heads, of 64 elements and more.
+// A cache row is a head of 64 or more elements, so blocks of up to 32 fit.
 static void list_cache_types(void) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (ggml_blck_size((enum ggml_type) t) <= 32 && quantize_can_make((enum ggml_type) t, false)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// devices.c: `berth devices`: the devices that are built in, in the program's folder or named by GGML_BACKEND_PATH, and what they
-// say of themselves.
+// devices.c: `berth devices`: lists the devices that are built in, in the program's folder or in GGML_BACKEND_PATH, with their
+// properties.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -17,14 +17,14 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_devices_help = {
     .command = "devices",
-    .what = "what can compute here, and with how much memory",
+    .what = "list the devices and their memory",
     .operands = "",
-    .about = "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types. Devices "
-             "are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.",
+    .about = "Lists the devices that can run ops, with memory, features, capabilities and buffer types. Devices are built in, in "
+             "the program's folder, or in the library that GGML_BACKEND_PATH names.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "there is no device",
-    .examples = {{"What is there", "devices"}, {"With a backend of one's own", "devices --json"}},
+    .no = "no device found",
+    .examples = {{"List the devices", "devices"}, {"For scripts", "devices --json"}},
 };
 
 static const char *type_name(enum ggml_backend_dev_type type) {
@@ -47,7 +47,7 @@ static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
 
 typedef void (*print_buft_t)(struct berth_json_writer *w, ggml_backend_buffer_type_t buft, const char *use, int i);
 
-// Calls print for each: the device's own, the host's that it reaches best, and those it has beside them.
+// Calls print for each buffer type: the device's own, its host buffer type, and its additional ones.
 static void each_buft(ggml_backend_dev_t dev, struct berth_json_writer *w, print_buft_t print) {
     int n = 0;
     ggml_backend_buffer_type_t own = ggml_backend_dev_buffer_type(dev);
@@ -72,8 +72,8 @@ static void print_buft(struct berth_json_writer *w, ggml_backend_buffer_type_t b
     char text[64];
     const size_t max = ggml_backend_buft_get_max_size(buft);
     printf("  %-12s %s: %s, aligned to %zu, at most %s%s\n", i == 0 ? "buffers" : "", ggml_backend_buft_name(buft), use,
-        ggml_backend_buft_get_alignment(buft), max >= SIZE_MAX / 2 ? "all there is" : cli_bytes(max, text),
-        ggml_backend_buft_is_host(buft) ? ", memory of the host" : "");
+        ggml_backend_buft_get_alignment(buft), max >= SIZE_MAX / 2 ? "no limit" : cli_bytes(max, text),
+        ggml_backend_buft_is_host(buft) ? ", host memory" : "");
 }
 
 static void print_device(ggml_backend_dev_t dev) {
@@ -92,7 +92,7 @@ static void print_device(ggml_backend_dev_t dev) {
     for (int i = 0; f[i].name != NULL; i++) {
         printf(strcmp(f[i].value, "1") == 0 ? " %s" : " %s=%s", f[i].name, f[i].value);
     }
-    puts(f[0].name == NULL ? " none told" : "");
+    puts(f[0].name == NULL ? " none reported" : "");
     const struct ggml_backend_dev_caps *c = &props.caps;
     const char *none = c->async || c->host_buffer || c->buffer_from_host_ptr || c->events ? "" : " none";
     printf("  %-12s%s%s%s%s%s\n", "capabilities", c->async ? " async" : "", c->host_buffer ? " host-buffer" : "",
@@ -150,5 +150,5 @@ int cli_devices(const struct cli_args *args) {
         }
     }
     fputs(json ? "]}\n" : "", stdout);
-    return n > 0 ? CLI_OK : cli_fail(CLI_NO, "there is no device");
+    return n > 0 ? CLI_OK : cli_fail(CLI_NO, "no device found");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// embed.c: `berth embed MODEL [TEXT]...`: texts as vectors: what the model's last norm says of their tokens, the mean of all or
-// the last one's, of length 1.
+// embed.c: `berth embed MODEL [TEXT]...`: computes the embedding vector of each text: the output of the model's last norm, as the
+// mean over all tokens or of the last token, scaled to length 1.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -20,12 +20,12 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    CLI_OPTION('p', "prompt", "TEXT", "the text; the same as TEXT behind MODEL", CLI_TO(struct options, prompt)),
-    CLI_OPTION('f', "file", "FILE", "a text a line of FILE ('-': standard input)", .takes = "*", .use = CLI_READ,
+    CLI_OPTION('p', "prompt", "TEXT", "the text; may also be given after MODEL", CLI_TO(struct options, prompt)),
+    CLI_OPTION('f', "file", "FILE", "read one text per line from FILE ('-': standard input)", .takes = "*", .use = CLI_READ,
         CLI_TO(struct options, file)),
-    CLI_OPTION(0, "pooling", "KIND", "mean of all tokens, or the last one", .takes = "mean last", .kind = CLI_WORD,
-        CLI_TO(struct options, is_last), .preset = "mean"),
-    CLI_OPTION(0, "raw", NULL, "as long as they come, not of length 1", CLI_TO(struct options, is_raw)),
+    CLI_OPTION(0, "pooling", "KIND", "mean: average over all tokens; last: the last token", .takes = "mean last",
+        .kind = CLI_WORD, CLI_TO(struct options, is_last), .preset = "mean"),
+    CLI_OPTION(0, "raw", NULL, "do not scale the vectors to length 1", CLI_TO(struct options, is_raw)),
     CLI_OPT_CTX,
     CLI_OPT_BATCH,
     CLI_OPT_CACHE_TYPE,
@@ -40,18 +40,19 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_embed_help = {
     .command = "embed",
-    .what = "texts as vectors",
+    .what = "compute embedding vectors of texts",
     .operands = "MODEL [TEXT]...",
     .takes = ".gguf|",
     .n_operands = {1, INT_MAX, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
-             "the same have vectors that point the same way, as far as the model was made for it.",
+    .about =
+        "Prints one line of numbers per text: its embedding vector, which is the output of the model's last norm. Texts with a "
+        "similar meaning have vectors with a similar direction, if the model was trained for it.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true, .is_embedding = true}},
     .examples = {{"Two texts", "embed model.gguf 'the cat' 'the dog'"},
-        {"A text a line, as JSON", "embed --json -f texts.txt -m model.gguf"}},
+        {"One text per line, as JSON", "embed --json -f texts.txt -m model.gguf"}},
 };
 
 struct embedding {
@@ -88,7 +89,7 @@ static int text_embed(struct embedding *e, const char *text, size_t size) {
     struct token_list tokens = {0};
     bool ok = vocab_encode(e->m->vocab, text, size, ENCODE_ADD, &tokens, &error);
     if (ok && (tokens.n == 0 || (int64_t) tokens.n > s->params.n_ctx)) {
-        ok = model_fail(&error, "text %" PRId64 " has %zu tokens, from 1 to %" PRId64 " are possible: --ctx gives more",
+        ok = model_fail(&error, "text %" PRId64 " has %zu tokens, but 1 to %" PRId64 " are allowed; raise the limit with --ctx",
             e->n_done + 1, tokens.n, s->params.n_ctx);
     }
     if (ok) {
@@ -106,7 +107,7 @@ static int text_embed(struct embedding *e, const char *text, size_t size) {
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-// Each line of a file.
+// Embeds each line of a file.
 static int lines_embed(struct embedding *e, const char *path) {
     size_t size = 0;
     cli_interrupt_wake_reads(true);
@@ -143,7 +144,7 @@ int cli_embed(const struct cli_args *args) {
     const struct options *o = args->options;
     struct workbench m;
     if (args->n == 0 && o->prompt == NULL && o->file == NULL) {
-        return cli_usage("embed", "no text is given");
+        return cli_usage("embed", "missing text: give TEXT, --prompt or --file");
     }
     cli_catch_interrupt();
     int code = cli_model_open_text(&m, &o->model);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// explain.c: `berth explain MODEL`: where every op of a model's graphs runs, why, and what crosses between devices. Nothing is
-// loaded: the graphs are split as they would be. How tensors lie on devices that share them shows when they are computed: with
-// --split tensor the model is loaded, and both graphs run once.
+// explain.c: `berth explain MODEL`: prints the device of every op of a model's graphs, the reason, and the tensors that are copied
+// between devices. The graphs are split as in a run, but nothing is loaded. With --split tensor or --fused the model is loaded and
+// both graphs run once, because the shares of tensors and the fusions are known only after computing.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPLAIN_FOLDED (-1) // a layer is told, and how many that follow are the same
+#define EXPLAIN_FOLDED (-1) // a layer is printed, then the number of equal layers that follow
 #define EXPLAIN_ALL (-2)    // every line
 
 struct options {
     struct model_options model;
-    int64_t layer; // or EXPLAIN_FOLDED, EXPLAIN_ALL
+    int64_t layer; // a layer, EXPLAIN_FOLDED or EXPLAIN_ALL
     bool json, fused, all;
 };
 
@@ -29,9 +29,9 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_SPLIT,
     CLI_OPT_LLAMA,
-    CLI_OPTION(0, "layer", "N", "tell layer N alone, from 0", CLI_RANGE(0, INT32_MAX), CLI_TO(struct options, layer)),
-    CLI_OPTION('a', "all", NULL, "tell every layer (default: layers that are alike once)", CLI_TO(struct options, all)),
-    CLI_OPTION(0, "fused", NULL, "tell which ops devices compute together: loads the model", CLI_TO(struct options, fused)),
+    CLI_OPTION(0, "layer", "N", "print only layer N, counted from 0", CLI_RANGE(0, INT32_MAX), CLI_TO(struct options, layer)),
+    CLI_OPTION('a', "all", NULL, "print every layer (default: equal layers once)", CLI_TO(struct options, all)),
+    CLI_OPTION(0, "fused", NULL, "print the ops that devices fuse; loads the model", CLI_TO(struct options, fused)),
     CLI_OPT_JSON(
         CLI_TO(struct options, json), "print one JSON object: model, ctx, batch, decode, prompt, alive, lower; every layer"),
     {0},
@@ -39,30 +39,31 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_explain_help = {
     .command = "explain",
-    .what = "where every op of a model runs, and why",
+    .what = "show where every op of a model runs, and why",
     .operands = "[MODEL]",
     .takes = ".gguf",
     .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
-             "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "
-             "with Berth.\n\nA split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op "
-             "runs where it does:\n"
-             "  placed, weight  what it writes, or the largest weight it reads, lies there\n"
-             "  input, caller   it is an input of the graph; the program said so\n"
-             "  expansion       its neighbours run there\n"
-             "  priority        most of what it reads lies there\n"
-             "  reader          the op that reads it runs there\n"
-             "  offload         the device wants it, though its weight lies elsewhere\n"
-             "  fallback        the device that should have run it does not support the op,\n"
-             "                  its types or its memory\n"
-             "\nWith --split tensor it says what devices that share every layer add up, and where an op could not be computed in "
-             "shares and what that cost. With --fused it says which ops a device computed in one launch, and how often. Both "
-             "load the model and compute both graphs once.",
+    .about =
+        "Prints, for the graph of one token and for the graph of a prompt batch, which device runs each op and why, and which "
+        "tensors are copied between devices, with their bytes. Weights are not read. Without MODEL, the small model of Berth "
+        "is used.\n\nA split is a sequence of ops that run on one device; its inputs are the tensors that are copied to it. "
+        "The reasons are:\n"
+        "  placed, weight  its result, or the largest weight that it reads, is there\n"
+        "  input, caller   it is an input of the graph; the program set it\n"
+        "  expansion       its neighbours run there\n"
+        "  priority        most of its sources are there\n"
+        "  reader          the op that reads it runs there\n"
+        "  offload         the device computes it although its weight is elsewhere\n"
+        "  fallback        the preferred device does not support the op, its types or\n"
+        "                  its memory\n"
+        "\nWith --split tensor it prints the sums over the devices that share every layer, and the ops that could not be "
+        "computed in shares, with their cost. With --fused it prints the ops that a device fused into one launch, and how "
+        "often. Both options load the model and compute both graphs once.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED},
-    .no = "there is no such layer, or --fused with llama.cpp's own library",
+    .no = "there is no such layer, or --fused with libllama",
     .examples = {{"Where does each op run?", "explain model.gguf"},
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
@@ -72,28 +73,28 @@ static int options_check(struct options *o) {
         o->layer = EXPLAIN_ALL;
     }
     if (o->model.by_best) {
-        return cli_usage("explain", "--split auto is of 'berth run'");
+        return cli_usage("explain", "--split auto is not supported; only 'berth run' has it");
     }
     if (o->model.by_tensor && o->json) {
-        return cli_usage("explain", "--json does not tell of --split tensor");
+        return cli_usage("explain", "--json and --split tensor cannot be combined");
     }
     if (o->fused && (o->json || o->model.by_tensor || o->layer != EXPLAIN_FOLDED)) {
-        return cli_usage("explain", "--fused goes with none of --json, --layer, --all and --split tensor");
+        return cli_usage("explain", "--fused cannot be combined with --json, --layer, --all or --split tensor");
     }
     o->model.plan_only = !o->model.by_tensor && !o->fused;
     return CLI_OK;
 }
 
-// ---- layers that are alike are told once: their lines are the same, but for the numbers of nodes and layers ----
+// ---- equal layers are printed once: their lines are equal except for the numbers of nodes and layers ----
 
-// The lines of one layer that follow each other.
+// Consecutive lines of one layer.
 struct block {
     const char *text, *end;
     int64_t layer;
     size_t n_lines;
 };
 
-// "  node 5 blk.0.attn.q (ROPE": behind the number of the layer, which is set; NULL: a line of no layer.
+// Parses "  node 5 blk.0.attn.q (ROPE": sets the layer and returns the text after its number; NULL: the line has no layer.
 static const char *layer_of(const char *line, int64_t *layer) {
     const char *p = strncmp(line, "  node ", 7) == 0 ? line + 7 : NULL;
     if (p != NULL) {
@@ -113,7 +114,7 @@ static const char *next_line(const char *line) {
     return end != NULL ? end + 1 : line + strlen(line);
 }
 
-// The block that begins with this line, which is of a layer.
+// Returns the block that starts with this line, which has a layer.
 static struct block block_at(const char *line) {
     struct block b = {.text = line};
     int64_t layer;
@@ -146,12 +147,12 @@ static void same_print(int64_t from, int64_t to, const struct block *first, FILE
     }
 }
 
-// layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to tell. Lines of nodes belong to the layer that their tensor's name begins
-// with (blk.3.ffn.up); others are told in any case. Returns how many lines belong to that layer. O(text).
+// layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. A line of a node belongs to the layer in its tensor's name
+// (blk.3.ffn.up). Other lines are always printed. Returns the number of lines of that layer. O(text).
 static size_t layers_print(const char *text, int64_t layer, FILE *file) {
-    struct block first = {0};  // the last one that was told
-    int64_t from = 0, to = -1; // layers after it that are the same
-    size_t n_told = 0;
+    struct block first = {0};  // the last printed block
+    int64_t from = 0, to = -1; // equal layers after it
+    size_t n_printed = 0;
     while (*text != '\0') {
         int64_t i;
         const char *next = next_line(text);
@@ -165,7 +166,7 @@ static size_t layers_print(const char *text, int64_t layer, FILE *file) {
             continue;
         }
         const struct block b = block_at(text);
-        n_told += b.layer == layer ? b.n_lines : 0;
+        n_printed += b.layer == layer ? b.n_lines : 0;
         if (layer >= 0 ? b.layer == layer : first.text == NULL || !is_same(&first, &b)) {
             same_print(from, to, &first, file);
             fwrite(b.text, 1, (size_t) (b.end - b.text), file);
@@ -178,7 +179,7 @@ static size_t layers_print(const char *text, int64_t layer, FILE *file) {
         text = b.end;
     }
     same_print(from, to, &first, file);
-    return n_told;
+    return n_printed;
 }
 
 // ---- a graph ----
@@ -197,7 +198,7 @@ static int print_json(struct session *s, int64_t n_tokens) {
     if (code != CLI_OK || berth_sched_explain_json(s->sched, stdout) == GGML_STATUS_SUCCESS) {
         return code;
     }
-    return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
+    return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish reports a full disk
 }
 
 static int print_text(struct session *s, int64_t n_tokens, int64_t layer) {
@@ -206,11 +207,12 @@ static int print_text(struct session *s, int64_t n_tokens, int64_t layer) {
     if (code != CLI_OK) {
         return code;
     }
-    const bool is_told = berth_stream_open(&text) && berth_sched_explain_text(s->sched, text.file) == GGML_STATUS_SUCCESS;
-    if (!berth_stream_close(&text) || !is_told) {
-        code = cli_fail(CLI_FAILURE, "%s", is_told ? "out of memory for the text" : berth_last_error());
+    const bool is_printed = berth_stream_open(&text) && berth_sched_explain_text(s->sched, text.file) == GGML_STATUS_SUCCESS;
+    if (!berth_stream_close(&text) || !is_printed) {
+        code = cli_fail(CLI_FAILURE, "%s", is_printed ? "out of memory for the text" : berth_last_error());
     } else if (layers_print(text.text, layer, stdout) == 0 && layer >= 0) {
-        code = cli_fail(CLI_NO, "there is no layer %" PRId64 ": there are %" PRId64 ", from 0", layer, s->model->params.n_layer);
+        code = cli_fail(
+            CLI_NO, "there is no layer %" PRId64 ": the model has %" PRId64 ", counted from 0", layer, s->model->params.n_layer);
     }
     berth_stream_fini(&text);
     return code;
@@ -229,7 +231,7 @@ static int explain_text(const struct workbench *m, int64_t layer) {
     return print_text(s, s->params.n_batch, layer);
 }
 
-// What devices did with a graph shows when it is computed.
+// Prints what devices did with a graph, after it was computed.
 typedef void (*print_t)(const struct workbench *m);
 
 static void print_shares(const struct workbench *m) {
@@ -237,26 +239,26 @@ static void print_shares(const struct workbench *m) {
     berth_meta_explain(m->devices.backend[0], stdout);
 }
 
-// The lines of a backend that says so: what it fused, and how often.
+// Prints the lines of each backend that reports its fusions and their number.
 static void print_fused(const struct workbench *m) {
-    int n_told = 0;
+    int n_printed = 0;
     for (int i = 0; i < m->devices.n; i++) {
         size_t (*explain)(ggml_backend_t, char *, size_t);
         char text[4096] = "", *rest = text;
         model_device_proc(m->devices.dev[i], "berth_backend_explain", &explain);
         if (explain != NULL && explain(m->devices.backend[i], text, sizeof text) > 0) {
-            printf("  %s computed together in its last graph:\n", ggml_backend_dev_name(m->devices.dev[i]));
-            for (const char *line; (line = strsep(&rest, "\n")) != NULL && line[0] != '\0'; n_told++) {
+            printf("  %s fused in its last graph:\n", ggml_backend_dev_name(m->devices.dev[i]));
+            for (const char *line; (line = strsep(&rest, "\n")) != NULL && line[0] != '\0'; n_printed++) {
                 printf("    %s\n", line);
             }
         }
     }
-    if (n_told == 0) {
-        puts("  no device computed ops together");
+    if (n_printed == 0) {
+        puts("  no device fused ops");
     }
 }
 
-static int compute_and_print(const struct workbench *m, int64_t n_tokens, print_t tell) {
+static int compute_and_print(const struct workbench *m, int64_t n_tokens, print_t print) {
     struct model_error error = {""};
     int32_t *tokens = berth_calloc((size_t) n_tokens, sizeof *tokens);
     if (tokens == NULL) {
@@ -268,18 +270,18 @@ static int compute_and_print(const struct workbench *m, int64_t n_tokens, print_
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
     printf("%" PRId64 " token%s at position %" PRId64 "\n", n_tokens, n_tokens == 1 ? "" : "s", m->session->n_past - n_tokens);
-    tell(m);
+    print(m);
     return CLI_OK;
 }
 
-// A batch, then one token.
-static int explain_computed(const struct workbench *m, print_t tell) {
+// Computes a batch, then one token.
+static int explain_computed(const struct workbench *m, print_t print) {
     const struct session *s = m->session;
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
     const int64_t n_batch = min_i64(s->params.n_batch, s->params.n_ctx - 1);
-    int code = n_batch > 1 ? compute_and_print(m, n_batch, tell) : CLI_OK;
-    return code == CLI_OK ? compute_and_print(m, 1, tell) : code;
+    int code = n_batch > 1 ? compute_and_print(m, n_batch, print) : CLI_OK;
+    return code == CLI_OK ? compute_and_print(m, 1, print) : code;
 }
 
 static int explain_json(const struct workbench *m, const struct model_options *options) {
@@ -300,10 +302,10 @@ static int explain_json(const struct workbench *m, const struct model_options *o
     return code;
 }
 
-// What is asked of an open model.
+// Runs the command on an open model.
 static int explain_model(struct workbench *m, const struct options *o) {
     if (o->fused && !m->model->engine->has_fused) {
-        return cli_fail(CLI_NO, "--fused: what llama.cpp's own library computes is not told of");
+        return cli_fail(CLI_NO, "--fused is not supported for a model that libllama runs");
     }
     int code = cli_model_session(m, &o->model);
     if (code != CLI_OK) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fit.c: `berth fit MODEL --memory N`: what a model can do in N bytes, of all devices together or of each; how fast it will
-// write, and what the next GiB would buy. src/fit finds it.
+// fit.c: `berth fit MODEL --memory N`: finds the largest context and batch within N bytes, of all devices together or of each,
+// predicts the decode speed, and shows the gain of more memory. src/fit does the search.
 
 #include "fit/fit.h"
 #include "base/json.h"
@@ -18,24 +18,26 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "memory", "N",
-        "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be repeated, "
-        "or several with commas between, and all limits hold. A GPU that is not named has what it says is free",
+        "memory limit in bytes over all devices; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N limits one device; several "
+        "limits "
+        "are separated by commas or repeated. A GPU without a limit has its free memory",
         .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, question.limits)),
     CLI_OPTION(0, "allow", "LIST",
-        "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, recompute "
-        "(ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU has no room for)",
+        "keep the context (--ctx, or that of training) and allow these changes to fit: batch (smaller), recompute (of results "
+        "instead of keeping them), cache-type (smaller), spill (layers that do not fit on the GPU stay on the host)",
         .parse = cli_fit_allow, CLI_TO(struct options, question.allow)),
     CLI_OPTION(0, "cluster", "FILE",
-        "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes (docs/user/scale.md); by "
-        "layers and by tensors, the bytes on each device and the predicted speed",
+        "instead of --memory: predict bytes per device and speed on the simulated cluster in FILE, by layers and by tensors; "
+        "'berth "
+        "bench --cluster' writes FILE, docs/user/scale.md describes it",
         .takes = ".json", .use = CLI_READ, CLI_TO(struct options, cluster)),
     CLI_OPT_MODEL,
-    CLI_OPTION('c', "ctx", "N", "look for the batch only, in a context of N positions", CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
+    CLI_OPTION('c', "ctx", "N", "find only the batch, for a context of N positions", CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
         .also = "ctx-size"),
-    CLI_OPTION('b', "batch", "N", "look for the context only, with batches of N tokens", CLI_INT_OF_MODEL(n_batch, INT32_MAX),
+    CLI_OPTION('b', "batch", "N", "find only the context, for batches of N tokens", CLI_INT_OF_MODEL(n_batch, INT32_MAX),
         .also = "batch-size"),
-    CLI_OPTION(0, "max-ctx", "N", "look no further than N positions (default: what the model was trained for)",
-        CLI_RANGE(1, INT32_MAX), CLI_TO(struct options, question.max_ctx)),
+    CLI_OPTION(0, "max-ctx", "N", "largest context to try (default: that of training)", CLI_RANGE(1, INT32_MAX),
+        CLI_TO(struct options, question.max_ctx)),
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
@@ -50,38 +52,38 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_fit_help = {
     .command = "fit",
-    .what = "the largest context and batch of a model in given memory",
+    .what = "find the largest context and batch of a model in given memory",
     .operands = "--memory N | --cluster FILE [MODEL]",
     .takes = ".gguf",
     .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, question.model)},
-    .about = "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as "
-             "it has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the "
-             "largest graphs and what computing them takes beside it, on each device. Layers lie where 'berth run' would put "
-             "them. It says what stands in the way of more: which memory, or what the model was trained for; how fast it will "
-             "write, by what the devices read in a moment's test; and what one to four GiB more would buy. With --allow the "
-             "context is kept instead. Weights are not touched, but for models of at most 64 MiB, whose speed is tried. Without "
-             "MODEL it is the one that comes with Berth.",
+    .about =
+        "Finds the largest context that fits into N bytes with batches of 512 tokens (or of the whole context, if it is "
+        "shorter), then the largest batch for that context. The bytes are exact: weights, cache, planned compute memory of "
+        "the largest graphs, and work memory, on each device. Layers are placed as by 'berth run'. It also prints what limits "
+        "the context (memory or training), the predicted decode speed from a short measurement of the devices, and the gain "
+        "of one to four GiB more. With --allow the context is kept instead. Weights are not read, except of models of at most "
+        "64 MiB, which are measured directly. Without MODEL, the small model of Berth is used.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.question.model.may_llama = true},
     .no = "nothing fits",
-    .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
-        {"Over machines that are not here yet", "fit --cluster machines.json -c 8192 model.gguf"},
-        {"All of the context on one GPU of 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
+    .examples = {{"The largest context in 8 GiB", "fit --memory 8GiB model.gguf"},
+        {"On a simulated cluster", "fit --cluster machines.json -c 8192 model.gguf"},
+        {"The full context on one GPU with 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
 };
 
-// What stands in the way of more; by enum fit_limit_kind.
+// The reason for the limit, by enum fit_limit_kind.
 static const struct {
     const char *name, *what;
 } limits[] = {
     [FIT_GIVEN] = {"given", "as given"},
-    [FIT_MEMORY] = {"memory", "what the memory allows"},
-    [FIT_LEARNED] = {"model", "all positions that the model learned"},
-    [FIT_MODEL] = {"model", "what the model was trained for; --max-ctx looks further"},
-    [FIT_MAX_CTX] = {"max-ctx", "what --max-ctx allows"},
-    [FIT_CONTEXT] = {"context", "all of the context"},
-    [FIT_WANTED] = {"default", "as large as is worth it"},
+    [FIT_MEMORY] = {"memory", "limited by memory"},
+    [FIT_LEARNED] = {"model", "limited by the model: it has no more positions"},
+    [FIT_MODEL] = {"model", "limited to the context of training; --max-ctx raises the limit"},
+    [FIT_MAX_CTX] = {"max-ctx", "limited by --max-ctx"},
+    [FIT_CONTEXT] = {"context", "the whole context"},
+    [FIT_WANTED] = {"default", "default: a larger batch is hardly faster"},
 };
 
 struct found {
@@ -90,7 +92,7 @@ struct found {
     struct fit_found f;
 };
 
-// "all devices" or a device's name.
+// Returns "all devices" or the name of a device.
 static const char *name_of(const struct found *s, int device) {
     return device >= 0 ? ggml_backend_dev_name(s->m->devices.dev[device]) : "all devices";
 }
@@ -112,7 +114,7 @@ static void print_limit(const struct found *s, const char *what, enum fit_limit_
     printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? name_of(s, full) : "");
 }
 
-// Bytes of graphs that running again has made free.
+// Returns the bytes of compute memory that recomputing saves.
 static uint64_t saved_of(const struct found *s) {
     uint64_t bytes = 0;
     for (int d = 0; d < s->m->devices.n; d++) {
@@ -125,9 +127,9 @@ static void print_taken(const struct found *s, const char *indent, int device) {
     const struct fit_limit *limit = fit_limits_get(&s->o->question.limits, device);
     const uint64_t taken = fit_bytes(s->m, device);
     char text[64];
-    printf("%stakes    %s\n", indent, cli_bytes(taken, text));
+    printf("%stotal     %s\n", indent, cli_bytes(taken, text));
     if (limit != NULL && taken <= limit->bytes) {
-        printf("%sleft     %s\n", indent, cli_bytes(limit->bytes - taken, text));
+        printf("%sfree      %s\n", indent, cli_bytes(limit->bytes - taken, text));
     } else if (limit != NULL) {
         printf("%smissing  %s\n", indent, cli_bytes(taken - limit->bytes, text));
     }
@@ -138,43 +140,41 @@ static void print_device(const struct found *s, int d) {
     const struct session_memory *x = &m->session->memory[d];
     char text[64];
     printf("  %s\n    weights  %s%s\n", name_of(s, d), cli_bytes(x->weights, text),
-        m->model->parts[d].is_mapped ? ", in the file's own pages" : "");
+        m->model->parts[d].is_mapped ? ", in pages of the mapped file" : "");
     printf("    cache    %s\n", cli_bytes(x->cache, text));
     printf("    compute  %s", cli_bytes(x->compute, text));
-    printf(x->report.proven ? ", proven to be the least\n" : ", at most %.3f%% above the least\n", 100 * x->report.gap);
+    printf(x->report.proven ? ", proven optimal\n" : ", at most %.3f%% above the optimum\n", 100 * x->report.gap);
     printf("    work     %s\n", cli_bytes(x->work, text));
     if (fit_bytes(m, d) < fit_bytes(m, FIT_ALL) || fit_limits_get(&s->o->question.limits, d) != NULL) {
         print_taken(s, "    ", d);
     }
 }
 
-// What running again saves and costs. It says so too where nothing comes of it.
-static void print_again(const struct found *s) {
+// Prints what recomputing saves and costs, or why it is not used.
+static void print_recompute(const struct found *s) {
     const struct session_recompute_plan *again = &s->m->session->again;
     char text[2][64];
     if ((s->o->question.allow & FIT_RECOMPUTE) == 0) {
         return;
     }
     if (!s->m->model->engine->can_limit) {
-        puts("  again    nothing: libllama runs this model, and its graphs are its own");
+        puts("  ops      cannot be recomputed: libllama runs this model");
     } else if (s->m->devices.n > 1) {
-        puts("  again    nothing: ops run again where all is on one device");
+        puts("  ops      cannot be recomputed: that requires a single device");
     } else if (s->f.answer.compute == 0 && !s->f.answer.fits && s->f.answer.is_cut) {
-        puts("  again    nothing was found in 20 s, and not everything was looked at");
+        puts("  ops      none recomputed: no schedule found within 20 s; the search is incomplete");
     } else if (s->f.answer.compute == 0 && !s->f.answer.fits && s->f.answer.compute_least > 0) {
-        printf("  again    nothing: no schedule was found that fits; compute takes %s with every op once, and at least %s with "
-               "any\n",
+        printf("  ops      none recomputed: no schedule fits; compute takes %s without recomputing, at least %s with it\n",
             cli_short_bytes(s->f.answer.compute_once, text[0]), cli_short_bytes(s->f.answer.compute_least, text[1]));
     } else if (s->f.answer.compute == 0 && !s->f.answer.fits) {
-        puts("  again    nothing: more is missing than graphs take");
+        puts("  ops      none recomputed: more bytes are missing than compute takes");
     } else if (s->f.answer.compute == 0) {
-        puts("  again    nothing: it fits with every op once");
+        puts("  ops      none recomputed: not needed");
     } else {
-        printf("  again    %" PRId64 " of %" PRId64
-               " ops of a batch%s: saves %s of %s of compute, and a prompt takes %.4f of the "
-               "work\n",
-            again->n_again, again->n_nodes, again->n_again == 0 ? ", but in another order" : "",
-            cli_short_bytes(saved_of(s), text[0]), cli_short_bytes(s->f.answer.compute_once, text[1]), again->slower);
+        printf("  ops      %" PRId64 " of %" PRId64
+               " of a batch recomputed%s: saves %s of %s of compute; prefill costs %.4f times as much\n",
+            again->n_again, again->n_nodes, again->n_again == 0 ? " (only reordered)" : "", cli_short_bytes(saved_of(s), text[0]),
+            cli_short_bytes(s->f.answer.compute_once, text[1]), again->slower);
     }
 }
 
@@ -190,10 +190,10 @@ static void print_setting(const struct found *s) {
             printf("  layers   %" PRId64 " of %" PRId64 " on %s\n", n, s->m->model->params.n_layer + 1, name_of(s, d));
         }
     }
-    print_again(s);
+    print_recompute(s);
     if (s->f.per_second > 0) {
-        printf("  speed    %.1f tokens per second predicted, with half of the context filled%s\n", s->f.per_second,
-            s->f.tried > 0 ? ", by a trial of the model itself" : "");
+        printf("  speed    %.1f tokens/s predicted, with half of the context filled%s\n", s->f.per_second,
+            s->f.tried > 0 ? ", from a measurement of the model" : "");
     }
 }
 
@@ -206,12 +206,12 @@ static void print_next(const struct found *s) {
         if (s->o->question.allow != 0) {
             printf(", cache %s, %" PRId64 " layers on the host", ggml_type_name(n->answer.cache), n->answer.n_host);
         }
-        printf(n->per_second > 0 ? ", %.1f tokens a second\n" : "\n", n->per_second);
+        printf(n->per_second > 0 ? ", %.1f tokens/s\n" : "\n", n->per_second);
     }
 }
 
-// Not by an engine that would load the model once more.
-// w: NULL, or where it goes as JSON.
+// Prints the values alive at the peak. w: JSON output; NULL: text. Skipped for an engine that would have to load the model once
+// more.
 static void print_peak(const struct found *s, struct berth_json_writer *w) {
     if (!s->m->model->engine->can_replan) {
         return;
@@ -234,10 +234,10 @@ static void print_text(const struct found *s) {
     print_limits(s);
     fputs(": ", stdout);
     if (!a->fits) {
-        printf("%sno%s, a context of %" PRId64 " with a batch of %" PRId64 " takes %s", cli_colour(stdout, CLI_RED),
+        printf("%sdoes not fit%s: a context of %" PRId64 " with a batch of %" PRId64 " requires %s", cli_colour(stdout, CLI_RED),
             cli_colour(stdout, CLI_RESET), a->n_ctx, a->n_batch, cli_bytes(fit_bytes(m, a->full), text));
         printf("%s%s\n", a->full >= 0 ? " of " : "", a->full >= 0 ? name_of(s, a->full) : "");
-        print_again(s);
+        print_recompute(s);
     } else {
         printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), a->n_ctx, a->n_batch,
             cli_colour(stdout, CLI_RESET));
@@ -253,7 +253,7 @@ static void print_text(const struct found *s) {
     }
     print_next(s);
     print_peak(s, NULL);
-    printf("  found with %d plan%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
+    printf("  plans made: %d%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 
 static void print_limits_json(struct berth_json_writer *w, const struct found *s) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate_options.c: see generate_options.h.
+// generate_options.c: the functions of generate_options.h.
 
 #include "cli/generate_options.h"
 
@@ -17,7 +17,7 @@ int cli_sampling_mirostat(const struct cli_option *option, const char *command, 
     if (code != CLI_OK || *mirostat != 1) {
         return code;
     }
-    return cli_usage(command, "--mirostat 1 is not made; 2 is its successor");
+    return cli_usage(command, "--mirostat 1 is not supported; use its successor 2");
 }
 
 // "15043+1", "15043-0.5", "15043-inf"
@@ -28,7 +28,7 @@ int cli_sampling_bias(const struct cli_option *option, const char *command, cons
     const double x = strtod(sign, &end);
     if (sign == text || (*sign != '+' && *sign != '-') || end == sign || isnan(x) || *end != '\0' || token < 0 ||
         token > INT32_MAX || x > 1e6) {
-        return cli_usage(command, "--logit-bias '%s' is not a token's number with + or - and a number behind it", text);
+        return cli_usage(command, "--logit-bias '%s' is not a token id followed by + or - and a number", text);
     }
     if (!berth_grow((void **) &list->items, &list->cap, list->n + 1, sizeof *list->items)) {
         return cli_fail(CLI_FAILURE, "out of memory for --%s", option->name);
@@ -38,7 +38,8 @@ int cli_sampling_bias(const struct cli_option *option, const char *command, cons
 }
 
 int cli_sampling_stop(const struct cli_option *option, const char *command, const char *text, void *target) {
-    return text[0] != '\0' ? cli_option_text(option, text, target) : cli_usage(command, "--stop is empty");
+    return text[0] != '\0' ? cli_option_text(option, text, target)
+                           : cli_usage(command, "--stop requires a text that is not empty");
 }
 
 int cli_sampling_grammar(const struct cli_option *option, const char *command, const char *value, void *target) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gguf.c: `berth gguf PART FILE...`: finds the part, and holds `check`, `diff` and `hash`.
+// gguf.c: `berth gguf SUBCOMMAND FILE...`: finds the subcommand, and contains `check`, `diff` and `hash`.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -20,15 +20,16 @@ static const struct cli_command parts[] = {CLI_GGUF_PARTS(CLI_ROW){0}};
 
 const struct cli_help cli_gguf_help = {
     .command = "gguf",
-    .what = "model files: info, check, diff, quantize, split, set, hash ...",
+    .what = "inspect and change model files: info, check, diff, quantize, ...",
     .parts = parts,
 };
 
 static void help_print(FILE *file) {
-    fputs("Usage: berth gguf PART [OPTION]... FILE...\n\nLooks into GGUF model files and changes them.\n\n", file);
+    fputs("Usage: berth gguf SUBCOMMAND [OPTION]... FILE...\n\nInspects and changes GGUF model files.\n\n", file);
     cli_list_print(parts, file);
-    fputs("\n'berth help gguf PART' says more. Exit codes: 0 fine, 1 not sound or not the\nsame, 2 wrong usage, 3 failure, 130 "
-          "stopped by Ctrl-C.\n",
+    fputs(
+        "\n'berth help gguf SUBCOMMAND' describes a subcommand. Exit codes: 0 success,\n1 invalid or different, 2 wrong usage, 3 "
+        "failure, 130 stopped by Ctrl-C.\n",
         file);
 }
 
@@ -43,9 +44,9 @@ int cli_gguf(const struct cli_args *args) {
         return cli_command_run(part, args->n, args->operands);
     }
     if (*name == '\0') {
-        return cli_usage("gguf", "no part is given");
+        return cli_usage("gguf", "missing subcommand");
     }
-    return cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
+    return cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "subcommand", name);
 }
 
 // ---- shared ----
@@ -88,24 +89,24 @@ int cli_gguf_write(const char *path, const struct gguf_context *header, model_by
 // ---- check ----
 
 static const struct cli_option options_of_gguf_check[] = {
-    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object a file: file, sound, fault"),
+    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object per file: file, sound, fault"),
     {0},
 };
 
 const struct cli_help cli_gguf_check_help = {
     .command = "gguf check",
-    .what = "is a file sound, down to its numbers?",
+    .what = "check that a file is valid and its numbers are finite",
     .operands = "FILE...",
     .takes = ".gguf",
     .n_operands = {1, INT_MAX, INT_MAX},
-    .about = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
+    .about = "Reads a whole file and checks that its header is valid, all tensors are complete, and all numbers are finite.",
     .options = options_of_gguf_check,
     .size = sizeof(bool),
-    .no = "a file is not sound",
-    .examples = {{"Is it whole?", "gguf check model.gguf"}, {"All of a folder", "gguf check *.gguf"}},
+    .no = "a file is invalid",
+    .examples = {{"Check a download", "gguf check model.gguf"}, {"All files of a folder", "gguf check *.gguf"}},
 };
 
-// The first tensor with a number that is none; NULL if there is none.
+// Returns the first tensor with a NaN or infinite value; NULL: there is none.
 static const char *fault_find(const struct berth_gguf_map *map) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
     for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
@@ -136,11 +137,11 @@ static int check_one(const char *path, bool json) {
     } else if (code == CLI_OK) {
         const struct gguf_context *g = berth_gguf_map_meta(map);
         cli_text(stdout, 0, path);
-        printf(": %ssound%s: %lld keys, %lld tensors, %s of data\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),
+        printf(": %svalid%s: %lld keys, %lld tensors, %s of data\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),
             (long long) gguf_get_n_kv(g), (long long) gguf_get_n_tensors(g), cli_bytes(berth_gguf_map_size(map), text));
     } else if (map != NULL) {
         cli_text(stdout, 0, path);
-        printf(": %snot sound%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
+        printf(": %sinvalid%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
         cli_text(stdout, 0, fault);
         putchar('\n');
     }
@@ -165,7 +166,7 @@ static const struct cli_option options_of_gguf_diff[] = {
 
 const struct cli_help cli_gguf_diff_help = {
     .command = "gguf diff",
-    .what = "what differs between two files",
+    .what = "compare two files",
     .operands = "A B",
     .takes = ".gguf",
     .n_operands = {2, 2, INT_MAX},
@@ -173,13 +174,13 @@ const struct cli_help cli_gguf_diff_help = {
     .options = options_of_gguf_diff,
     .size = sizeof(bool),
     .no = "the files differ",
-    .examples = {{"What has quantising changed?", "gguf diff model.gguf small.gguf"},
-        {"For a program", "gguf diff --json a.gguf b.gguf"}},
+    .examples = {{"What did quantising change?", "gguf diff model.gguf small.gguf"},
+        {"For scripts", "gguf diff --json a.gguf b.gguf"}},
 };
 
 struct diff {
     bool json;
-    struct berth_json_writer out; // of json
+    struct berth_json_writer out; // with --json
     size_t n;
 };
 
@@ -202,7 +203,7 @@ int cli_gguf_diff(const struct cli_args *args) {
     if (a != NULL) {
         b = cli_gguf_open(args->operands[1], false, &code);
     }
-    if (b == NULL) { // exit code 1 would say that they differ
+    if (b == NULL) { // exit code 1 would mean that they differ
         berth_gguf_map_close(a);
         return CLI_FAILURE;
     }
@@ -215,7 +216,7 @@ int cli_gguf_diff(const struct cli_args *args) {
         berth_json_end(&d.out);
         berth_json_printf(&d.out, "'same': %c}\n", d.n == 0);
     } else {
-        printf("%s%s%s\n", cli_colour(stdout, d.n == 0 ? CLI_GREEN : CLI_YELLOW), d.n == 0 ? "the same" : "different",
+        printf("%s%s%s\n", cli_colour(stdout, d.n == 0 ? CLI_GREEN : CLI_YELLOW), d.n == 0 ? "equal" : "different",
             cli_colour(stdout, CLI_RESET));
     }
     berth_gguf_map_close(a);
@@ -223,28 +224,28 @@ int cli_gguf_diff(const struct cli_args *args) {
     return d.n == 0 ? CLI_OK : CLI_NO;
 }
 
-// ---- hash: weights can be known again whatever the keys or the order of the file are ----
+// ---- hash: identifies weights independently of the keys and the order of the file ----
 
 struct options {
     bool all_only, json;
 };
 
 static const struct cli_option options_of_gguf_hash[] = {
-    CLI_OPTION(0, "no-layer", NULL, "the file's line alone, without those of its tensors", CLI_TO(struct options, all_only)),
-    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object a file: file, sha256, tensors"),
+    CLI_OPTION(0, "no-layer", NULL, "print only the line of the file, not of its tensors", CLI_TO(struct options, all_only)),
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object per file: file, sha256, tensors"),
     {0},
 };
 
 const struct cli_help cli_gguf_hash_help = {
     .command = "gguf hash",
-    .what = "sums that tell weights apart",
+    .what = "print SHA-256 hashes of the weights",
     .operands = "FILE...",
     .takes = ".gguf",
     .n_operands = {1, INT_MAX, INT_MAX},
-    .about = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
+    .about = "Prints the SHA-256 hash of each tensor's bytes, and of all tensors in the order of their names.",
     .options = options_of_gguf_hash,
     .size = sizeof(struct options),
-    .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line a file", "gguf hash --no-layer *.gguf"}},
+    .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line per file", "gguf hash --no-layer *.gguf"}},
 };
 
 static int by_name(const void *a, const void *b) {

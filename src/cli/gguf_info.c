@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gguf_info.c: `berth gguf info FILE...`: what a model file says of itself. Only the header is read, so a file whose tensors are
-// missing is told too.
+// gguf_info.c: `berth gguf info FILE...`: prints the keys and tensors of a model file. Only the header is read, so a file without
+// its tensor data works, too.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -18,15 +18,15 @@ struct options {
 };
 
 static const struct cli_option options_of_gguf_info[] = {
-    CLI_OPTION(0, "tensors", NULL, "every tensor: name, type, shape, offset, bytes", CLI_TO(struct options, tensors)),
-    CLI_OPTION('a', "all", NULL, "whole strings and arrays, not their beginning", CLI_TO(struct options, all)),
-    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object a file, with every key and tensor"),
+    CLI_OPTION(0, "tensors", NULL, "list every tensor: name, type, shape, offset, bytes", CLI_TO(struct options, tensors)),
+    CLI_OPTION('a', "all", NULL, "print complete strings and arrays", CLI_TO(struct options, all)),
+    CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object per file, with every key and tensor"),
     {0},
 };
 
 const struct cli_help cli_gguf_info_help = {
     .command = "gguf info",
-    .what = "keys and tensors of a file",
+    .what = "print the keys and tensors of a file",
     .operands = "FILE...",
     .takes = ".gguf",
     .n_operands = {1, INT_MAX, INT_MAX},
@@ -38,13 +38,13 @@ const struct cli_help cli_gguf_info_help = {
 
 static void print_real(double x, bool json) {
     if (json && !isfinite(x)) {
-        fputs("null", stdout); // JSON has no other
+        fputs("null", stdout); // JSON has no NaN and no infinity
     } else {
         printf("%.9g", x);
     }
 }
 
-// Element i of a number or an array of numbers.
+// Prints element i of a number or an array of numbers.
 static void print_number(enum gguf_type type, const void *data, size_t i, bool json) {
     switch (type) {
         case GGUF_TYPE_UINT8: printf("%u", ((const uint8_t *) data)[i]); break;
@@ -62,7 +62,7 @@ static void print_number(enum gguf_type type, const void *data, size_t i, bool j
     }
 }
 
-// A string on one line, cut to n_most bytes where a character ends.
+// Prints a string on one line, cut to at most n_most bytes between two characters.
 static void print_text(const char *text, size_t n_most) {
     size_t n = strlen(text);
     if (n > n_most) {
@@ -80,7 +80,7 @@ static void print_value(const struct gguf_context *g, int64_t i, const struct op
     const size_t n = gguf_get_arr_n(g, i);
     const bool whole = o->all || o->json;
     const size_t n_shown = whole ? n : min_size(n, 6);
-    size_t n_most = is_array ? 20 : 80; // bytes of a text
+    size_t n_most = is_array ? 20 : 80; // bytes of a string
     if (whole) {
         n_most = SIZE_MAX;
     }

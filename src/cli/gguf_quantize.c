@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type.
+// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: writes a model with its matrices in another type.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-// What is to be made.
+// The requested result.
 struct target {
     struct recipe recipe;
     const struct imatrix *imatrix; // NULL: none
@@ -23,24 +23,26 @@ static int rule_add(const struct cli_option *option, const char *command, const 
     (void) option;
     return recipe_rule_parse(value, &to->recipe)
                ? CLI_OK
-               : cli_usage(command, "--tensor-type '%s' is no PATTERN=TYPE such as '*.attn_v.*=q8_0', or one too many", value);
+               : cli_usage(
+                     command, "--tensor-type '%s' is not PATTERN=TYPE such as '*.attn_v.*=q8_0', or there are too many", value);
 }
 
 static const struct cli_option options_of_gguf_quantize[] = {
     CLI_OPTION(
-        'o', "out", "OUT", "the file to write; IN and TYPE are the operands then", .takes = ".gguf", CLI_TO(struct target, out)),
+        'o', "out", "OUT", "the file to write; then the arguments are IN and TYPE", .takes = ".gguf", CLI_TO(struct target, out)),
     CLI_OPTION(0, "imatrix", "FILE",
-        "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one leave "
-        "matrices that it does not know as they are",
+        "weight errors with an importance matrix: a GGUF file of llama-imatrix or 'berth imatrix', or an older .dat file. "
+        "Matrices "
+        "that it does not contain keep their type, if TYPE requires one",
         .takes = ".gguf .dat", .use = CLI_READ, CLI_TO(struct target, imatrix_path)),
     CLI_OPTION(0, "tensor-type", "PATTERN=TYPE",
-        "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first that "
-        "matches counts",
+        "use TYPE for matrices whose names match, as in '*.attn_v.*=q8_0'; overrides everything else. May be repeated; the first "
+        "match counts",
         CLI_TO_ALL(rule_add)),
-    CLI_OPTION(0, "pure", NULL, "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name",
+    CLI_OPTION(0, "pure", NULL, "use TYPE for every matrix, even if llama-quantize has a mix with that name",
         CLI_TO(struct target, is_pure)),
-    CLI_OPTION(0, "dry-run", NULL, "write nothing: tell the types and sizes; OUT may be left out", CLI_TO(struct target, is_dry)),
-    CLI_OPTION('t', "threads", "N", "threads (default: the cores); the bytes are the same with any number", CLI_RANGE(1, 1024),
+    CLI_OPTION(0, "dry-run", NULL, "print types and sizes, but write nothing; OUT may be omitted", CLI_TO(struct target, is_dry)),
+    CLI_OPTION('t', "threads", "N", "threads (default: number of cores); the result does not depend on it", CLI_RANGE(1, 1024),
         CLI_TO(struct target, n_threads)),
     CLI_OPT_JSON(CLI_TO(struct target, json), "print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse"),
     {0},
@@ -48,18 +50,19 @@ static const struct cli_option options_of_gguf_quantize[] = {
 
 const struct cli_help cli_gguf_quantize_help = {
     .command = "gguf quantize",
-    .what = "the same model in another type",
+    .what = "write a model in another type",
     .operands = "IN OUT TYPE",
     .takes = ".gguf|.gguf|@types",
     .n_operands = {2, 3, 1},
-    .about = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
-             "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
-             "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "
-             "of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
+    .about =
+        "Writes the model IN to OUT with its matrices in TYPE (q8_0, q4_k, ...), or in a mix that gives more bits to sensitive "
+        "matrices, as llama-quantize makes it under the same name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
+        "q4_k_s, q4_k_m, q5_k_s, q5_k_m. These keep their type: vectors, routers, position tables, and matrices whose row "
+        "length is not a multiple of TYPE's block size. Prints the size and the mean squared error.",
     .options = options_of_gguf_quantize,
     .size = sizeof(struct target),
     .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k_m"},
-        {"How large would it be?", "gguf quantize --dry-run model.gguf q4_k_m"}},
+        {"The size without writing it", "gguf quantize --dry-run model.gguf q4_k_m"}},
 };
 
 static void progress_show(const char *what, uint64_t done, uint64_t all, const char *text, void *user) {
@@ -68,7 +71,7 @@ static void progress_show(const char *what, uint64_t done, uint64_t all, const c
     cli_progress(what, done, all, "%s, %s of %s", text, cli_short_bytes(done, bytes[0]), cli_short_bytes(all, bytes[1]));
 }
 
-// Tensors and bytes by type, the most first.
+// Prints tensors and bytes by type, the type with the most bytes first.
 static void print_types(const struct gguf_context *meta, FILE *file) {
     int64_t n[GGML_TYPE_COUNT] = {0};
     size_t size[GGML_TYPE_COUNT] = {0};
@@ -110,7 +113,7 @@ static void print_totals(
     fprintf(file, ": %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s", x->n_converted, gguf_get_n_tensors(meta), name,
         cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]));
     if (to->is_dry) {
-        fputs("; nothing is written\n", file);
+        fputs("; nothing was written\n", file);
     } else {
         fprintf(file, ", mean squared error %.4g\n", mse);
     }
@@ -151,15 +154,16 @@ int cli_gguf_quantize(const struct cli_args *args) {
     if (to->n_threads == 0) {
         to->n_threads = model_n_cores();
     }
-    const bool has_out = to->out == NULL && !to->is_dry; // it is an operand
+    const bool has_out = to->out == NULL && !to->is_dry; // OUT is an operand
     const int n_wanted = has_out ? 3 : 2;
     if (args->n != n_wanted && !(to->is_dry && args->n == 3)) {
-        return cli_usage("gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", args->n);
+        return cli_usage("gguf quantize", "missing or unexpected argument: expected %s, got %d",
+            has_out ? "IN, OUT and TYPE" : "IN and TYPE", args->n);
     }
     const char *in = args->operands[0], *path = to->out != NULL ? to->out : args->operands[1],
                *name = args->operands[args->n - 1];
     if (!recipe_parse(name, to->is_pure, &to->recipe)) {
-        return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
+        return cli_usage("gguf quantize", "unknown type or mix '%s'", name);
     }
     struct model_error error = {""};
     if (!recipe_check(&to->recipe, to->imatrix_path != NULL, &error)) {

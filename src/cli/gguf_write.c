@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gguf_write.c: the parts of `berth gguf` that write a model again with its tensors as they are: `set` with other keys, `split` in
-// several files, `merge` in one; and `merge-lora` with an adapter in its weights.
+// gguf_write.c: the subcommands of `berth gguf` that rewrite a model with the same tensors: `set` with other keys, `split` into
+// several files, `merge` into one; and `merge-lora`, which adds an adapter to the weights.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -16,8 +16,8 @@
 struct options {
     const char *out;
     struct cli_texts removed; // keys
-    uint64_t max_size;        // of a file, 0: not given
-    int64_t max_tensors;      // of a file, 0: not given
+    uint64_t max_size;        // bytes per file, 0: not given
+    int64_t max_tensors;      // per file, 0: not given
     bool json;
 };
 
@@ -25,8 +25,8 @@ struct options {
     CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct options, out), .is_required = true)
 #define OPT_JSON(fields) CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: " fields)
 
-// Where results are told.
-static FILE *told_to(const struct options *o) {
+// Returns the stream for results.
+static FILE *results_stream(const struct options *o) {
     return cli_is_stdout(o->out) ? stderr : stdout;
 }
 
@@ -34,19 +34,20 @@ static FILE *told_to(const struct options *o) {
 
 static const struct cli_option options_of_gguf_set[] = {
     OPT_OUT,
-    CLI_OPTION(0, "remove", "KEY", "leave KEY out; may be given again", CLI_TO_LIST(CLI_TEXTS, struct options, removed)),
+    CLI_OPTION(0, "remove", "KEY", "remove KEY; may be repeated", CLI_TO_LIST(CLI_TEXTS, struct options, removed)),
     OPT_JSON("set, removed"),
     {0},
 };
 
 const struct cli_help cli_gguf_set_help = {
     .command = "gguf set",
-    .what = "the same model with other keys",
+    .what = "change the keys of a model",
     .operands = "FILE [KEY=VALUE]...",
     .takes = ".gguf|",
     .n_operands = {1, INT_MAX, 1},
-    .about = "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, "
-             "as its value looks. Lists cannot be set.",
+    .about =
+        "Writes FILE to OUT with keys changed or added. A key keeps its type. The value of a new key decides its type: bool, "
+        "u32, i32, f32 or string. Arrays cannot be set.",
     .options = options_of_gguf_set,
     .size = sizeof(struct options),
     .examples = {{"Another name", "gguf set model.gguf general.name=Mine -o mine.gguf"},
@@ -95,7 +96,7 @@ int cli_gguf_set(const struct cli_args *args) {
     const int n = args->n - 1;
     int code;
     if (n == 0 && o->removed.n == 0) {
-        return cli_usage("gguf set", "neither KEY=VALUE nor --remove KEY is given");
+        return cli_usage("gguf set", "missing argument: KEY=VALUE or --remove KEY");
     }
     struct berth_gguf_map *map = cli_output_check(o->out) == CLI_OK ? cli_gguf_open(args->operands[0], false, &code) : NULL;
     if (map == NULL) {
@@ -103,7 +104,7 @@ int cli_gguf_set(const struct cli_args *args) {
     }
     code = change_write(map, o, args->operands + 1, n);
     if (code == CLI_OK) {
-        fprintf(told_to(o), o->json ? "{\"set\": %d, \"removed\": %zu}\n" : "%d set, %zu removed\n", n, o->removed.n);
+        fprintf(results_stream(o), o->json ? "{\"set\": %d, \"removed\": %zu}\n" : "%d set, %zu removed\n", n, o->removed.n);
     }
     berth_gguf_map_close(map);
     return code;
@@ -112,9 +113,9 @@ int cli_gguf_set(const struct cli_args *args) {
 // ---- split ----
 
 static const struct cli_option options_of_gguf_split[] = {
-    CLI_OPTION(0, "max-size", "N", "at most N bytes of tensors in a file (default 2G)", .also = "split-max-size",
-        .kind = CLI_SIZE, CLI_TO(struct options, max_size)),
-    CLI_OPTION(0, "max-tensors", "N", "at most N tensors in a file", .also = "split-max-tensors", CLI_RANGE(1, INT32_MAX),
+    CLI_OPTION(0, "max-size", "N", "at most N bytes of tensors per file (default 2G)", .also = "split-max-size", .kind = CLI_SIZE,
+        CLI_TO(struct options, max_size)),
+    CLI_OPTION(0, "max-tensors", "N", "at most N tensors per file", .also = "split-max-tensors", CLI_RANGE(1, INT32_MAX),
         CLI_TO(struct options, max_tensors)),
     OPT_JSON("files, tensors"),
     {0},
@@ -122,14 +123,14 @@ static const struct cli_option options_of_gguf_split[] = {
 
 const struct cli_help cli_gguf_split_help = {
     .command = "gguf split",
-    .what = "a model in several files",
+    .what = "split a model into several files",
     .operands = "FILE OUT",
     .takes = ".gguf",
     .n_operands = {2, 2, 1},
-    .about = "Writes the model as OUT-00001-of-00003.gguf and so on. A tensor is in one of them as a whole, however large it is.",
+    .about = "Writes the model as OUT-00001-of-00003.gguf and so on. A tensor is never split, whatever its size.",
     .options = options_of_gguf_split,
     .size = sizeof(struct options),
-    .examples = {{"Files that fit anywhere", "gguf split --max-size 4G model.gguf part"},
+    .examples = {{"Files of at most 4 GiB", "gguf split --max-size 4G model.gguf part"},
         {"Ten tensors each", "gguf split --max-tensors 10 model.gguf part"}},
 };
 
@@ -144,7 +145,7 @@ static int parts_write(struct rewrite_split *s, const char *out) {
     if (!rewrite_split_init(s, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    for (int64_t no = 0; no < s->n_parts; no++) { // all of them, before the first is written
+    for (int64_t no = 0; no < s->n_parts; no++) { // all names are checked before the first file is written
         if (!rewrite_part_path(path, out, no, s->n_parts, &error)) {
             return cli_fail(CLI_FAILURE, "%s", error.text);
         }
@@ -196,15 +197,16 @@ static const struct cli_option options_of_gguf_join[] = {OPT_OUT, OPT_JSON("file
 
 const struct cli_help cli_gguf_join_help = {
     .command = "gguf merge",
-    .what = "one file of several again",
+    .what = "merge the files of a split model",
     .operands = "FIRST",
     .takes = ".gguf",
     .n_operands = {1, 1, 1},
-    .about = "FIRST is the first file, with -00001-of-N.gguf at its end; the others lie beside it.",
+    .about = "Merges the files of a split model. FIRST is the first one, whose name ends in -00001-of-N.gguf; the others are in "
+             "the same folder.",
     .options = options_of_gguf_join,
     .size = sizeof(struct options),
-    .examples = {{"One file", "gguf merge part-00001-of-00003.gguf -o model.gguf"},
-        {"To a pipe", "gguf merge part-00001-of-00003.gguf -o -"}},
+    .examples = {{"Merge into one file", "gguf merge part-00001-of-00003.gguf -o model.gguf"},
+        {"To standard output", "gguf merge part-00001-of-00003.gguf -o -"}},
 };
 
 int cli_gguf_join(const struct cli_args *args) {
@@ -218,7 +220,7 @@ int cli_gguf_join(const struct cli_args *args) {
     struct gguf_context *g = model_files_open(&m, path, false, &error) ? rewrite_join_header(&m, path, &error) : NULL;
     const int code = g != NULL ? cli_gguf_write(o->out, g, rewrite_join_bytes, &m) : cli_fail(CLI_FAILURE, "%s", error.text);
     if (code == CLI_OK) {
-        counts_print(o->json, m.n_files, gguf_get_n_tensors(g), told_to(o));
+        counts_print(o->json, m.n_files, gguf_get_n_tensors(g), results_stream(o));
     }
     gguf_free(g);
     model_files_close(&m);
@@ -231,16 +233,16 @@ static const struct cli_option options_of_gguf_merge[] = {OPT_OUT, OPT_JSON("ten
 
 const struct cli_help cli_gguf_merge_help = {
     .command = "gguf merge-lora",
-    .what = "an adapter becomes part of its model",
+    .what = "merge an adapter into its model",
     .takes = ".gguf",
     .n_operands = {2, 2, 2},
     .operands = "MODEL LORA[:SCALE]",
-    .about = "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that "
-             "they have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "
-             "loses nothing.",
+    .about =
+        "Writes MODEL with the adapter LORA, scaled by SCALE (default 1), added to its weights. The weights keep their types. "
+        "In quantised weights a small change may be lost by rounding; 'berth run --lora' applies the adapter without loss.",
     .options = options_of_gguf_merge,
     .size = sizeof(struct options),
-    .examples = {{"One file of two", "gguf merge-lora model.gguf lora.gguf -o tuned.gguf"},
+    .examples = {{"Merge an adapter", "gguf merge-lora model.gguf lora.gguf -o tuned.gguf"},
         {"Half as strong", "gguf merge-lora model.gguf lora.gguf:0.5 -o tuned.gguf"}},
 };
 
@@ -255,7 +257,7 @@ static int lora_write(const struct model *model, const struct model_lora *lora, 
         return code;
     }
     const long long n_all = gguf_get_n_tensors(berth_gguf_map_meta(model->file));
-    FILE *to = told_to(o);
+    FILE *to = results_stream(o);
     if (o->json) {
         berth_json_printf(&(struct berth_json_writer){.file = to}, "{'tensors': %lld, 'merged': %zu}\n", n_all, lora->n_pairs);
     } else {

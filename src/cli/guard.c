@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// guard.c: files are mapped, and what another program cuts off a mapped file is no memory any more: touching it is a signal. The
-// program then says which file it was and ends as after any other failure, with nothing half written. Only what a signal
-// handler may call is called: no memory is asked for, and the file's name comes from the kernel's list of maps.
+// guard.c: handles SIGBUS. Files are mapped; if another program truncates a mapped file, an access to the lost part raises the
+// signal. The handler prints the name of the file and ends the program like any other failure, without partly written files. It
+// calls async-signal-safe functions only: it allocates nothing, and reads the file's name from the kernel's list of mappings.
 
 #include "cli/cli.h"
 
@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// A line of /proc/self/maps, byte by byte: "start-end rights offset device inode      name".
+// A line of /proc/self/maps, parsed byte by byte: "start-end rights offset device inode      name".
 struct map_line {
     uintptr_t start, end, x;
-    int n_fields; // that have ended
+    int n_fields; // complete fields
     char name[512];
     size_t n_name;
 };
@@ -37,7 +37,7 @@ static void line_add(struct map_line *line, char c) {
     }
 }
 
-// The line of the map that the address is in; false: none that has a file.
+// Finds the line of the mapping that contains the address. Returns false if there is none with a file.
 static bool map_find(uintptr_t at, struct map_line *line) {
     char text[512];
     bool is_found = false;
@@ -62,10 +62,10 @@ static bool map_find(uintptr_t at, struct map_line *line) {
 
 static void on_bus_error(int number, siginfo_t *info, void *unused) {
     static struct map_line line;
-    static atomic_flag is_told = ATOMIC_FLAG_INIT;
-    static const char before[] = "berth: ", after[] = ": was cut short by another program while it was read\n";
+    static atomic_flag is_reporting = ATOMIC_FLAG_INIT;
+    static const char before[] = "berth: ", after[] = ": another program truncated the file while it was read\n";
     (void) unused;
-    while (atomic_flag_test_and_set(&is_told)) { // several threads meet the end of the file: one tells
+    while (atomic_flag_test_and_set(&is_reporting)) { // several threads may hit the end of the file; one reports it
         pause();
     }
     if (info->si_code == BUS_ADRERR && map_find((uintptr_t) info->si_addr, &line)) {
@@ -75,8 +75,8 @@ static void on_bus_error(int number, siginfo_t *info, void *unused) {
         (void) !write(STDERR_FILENO, after, sizeof after - 1);
         _exit(CLI_FAILURE);
     }
-    atomic_flag_clear(&is_told);
-    signal(number, SIG_DFL); // something else: it comes again and ends the program
+    atomic_flag_clear(&is_reporting);
+    signal(number, SIG_DFL); // not a truncated file: the signal is raised again and ends the program
 }
 
 void cli_guard_init(void) {

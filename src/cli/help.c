@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// help.c: a command's table (help.h) as text of 80 columns and as a part of the man page.
+// help.c: prints a command's table (help.h) as text of 80 columns and as a part of the man page.
 
 #include "cli/help.h"
 #include "base/base.h"
@@ -9,18 +9,18 @@
 #include <string.h>
 
 #define WIDTH 79
-#define INDENT 22 // of what is said of an option
+#define INDENT 22 // column of the descriptions
 
-// What every command has.
+// Options that every command has.
 static const struct cli_option common_rows[] = {
-    {.letter = 'q', .name = "quiet", .what = "print errors only on standard error: no warnings, no progress, no statistics"},
-    {.letter = 'h', .name = "help", .what = "this text"},
+    {.letter = 'q', .name = "quiet", .what = "print only errors to standard error: no warnings, no progress, no statistics"},
+    {.letter = 'h', .name = "help", .what = "print this help"},
 };
 #define N_COMMON (sizeof common_rows / sizeof *common_rows)
 
 // ---- text ----
 
-// Words from column `at` on, wrapped; lines after the first begin at `indent`.
+// Prints words from column `at` on, wrapped; lines after the first start at column `indent`.
 static void text_wrap(const char *text, size_t n, int at, int indent, FILE *file) {
     for (size_t i = 0; i < n;) {
         const size_t len = min_size(strcspn(text + i, " "), n - i);
@@ -51,7 +51,7 @@ static void print_about(const char *text, FILE *file) {
     }
 }
 
-// What is said of an option, with its default; false: out of memory.
+// Writes the description of an option with its default and its further names. Returns false if out of memory.
 static bool option_text(const struct cli_option *o, const char *before_also, const char *between, struct berth_stream *text) {
     if (!berth_stream_open(text)) {
         return false;
@@ -101,7 +101,7 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
         fprintf(file, "  %s%s\n    berth %s\n", what, berth_ends_with(what, "?") ? "" : ":", help->examples[i].line);
     }
     char exits[256];
-    snprintf(exits, sizeof exits, "Exit codes: 0 fine,%s%s%s 2 wrong usage, 3 failure%s%s, 130 stopped by Ctrl-C.",
+    snprintf(exits, sizeof exits, "Exit codes: 0 success,%s%s%s 2 wrong usage, 3 failure%s%s, 130 stopped by Ctrl-C.",
         help->no != NULL ? " 1 " : "", help->no != NULL ? help->no : "", help->no != NULL ? "," : "",
         help->more != NULL ? ", " : "", help->more != NULL ? help->more : "");
     fputc('\n', file);
@@ -132,7 +132,7 @@ void cli_list_print(const struct cli_command *list, FILE *file) {
 
 // ---- man page ----
 
-// One word; at the start of a line nothing may look like a macro.
+// Writes one word. At the start of a line it must not look like a macro.
 static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     fputs(at_start && (*word == '.' || *word == '\'') ? "\\&" : "", file);
     for (size_t i = 0; i < n; i++) {
@@ -140,7 +140,7 @@ static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     }
 }
 
-// Words in lines that an editor can show, a line a sentence, and a full stop at the end.
+// Writes words in short lines, one sentence per line, with a full stop at the end.
 static void man_text(const char *text, FILE *file) {
     size_t at = 0;
     for (const char *p = text; *p != '\0';) {
@@ -224,9 +224,8 @@ void cli_help_man(const struct cli_help *help, FILE *file) {
     }
     fputs(".El\n", file);
     char exits[256];
-    snprintf(exits, sizeof exits, "Exit codes beyond 0, 2, 3 and 130: %s%s%s%s", help->no != NULL ? "1 " : "",
-        help->no != NULL ? help->no : "", help->no != NULL && help->more != NULL ? ", " : "",
-        help->more != NULL ? help->more : "");
+    snprintf(exits, sizeof exits, "Further exit codes: %s%s%s%s", help->no != NULL ? "1 " : "", help->no != NULL ? help->no : "",
+        help->no != NULL && help->more != NULL ? ", " : "", help->more != NULL ? help->more : "");
     if (help->no != NULL || help->more != NULL) {
         fputs(".Pp\n", file);
         man_text(exits, file);

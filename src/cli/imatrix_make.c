@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model over a text and writes how much each column of its matrices
-// matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
+// imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model on a text and writes the importance of each column of its
+// matrices: the sum of squares of the values that multiply the column, in the format of llama.cpp's llama-imatrix.
 
 #include "base/json.h"
 #include "cli/generate_options.h"
@@ -24,18 +24,19 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_imatrix_help = {
     .command = "imatrix",
-    .what = "which columns of a model's matrices matter, for quantising",
+    .what = "compute an importance matrix for quantising",
     .operands = "-o OUT MODEL TEXT",
     .takes = ".gguf .txt",
     .n_operands = {2, 2, 2},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, read.model), [CLI_IN_CONTEXTS] = offsetof(struct options, read)},
-    .about = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
-             "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
+    .about =
+        "Runs MODEL on the file TEXT, one context at a time, and writes the importance matrix to OUT for 'berth gguf quantize "
+        "--imatrix'. Ctrl-C ends it and writes the result so far.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.read.model.all_outputs = true},
-    .examples = {{"Over a text", "imatrix -o im.gguf model.gguf text.txt"},
-        {"The first ten contexts of it", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
+    .examples = {{"From a text", "imatrix -o im.gguf model.gguf text.txt"},
+        {"From its first ten contexts", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
 };
 
 static int imatrix_write(const struct imatrix_collector *c, const struct options *o, int64_t n_chunks) {
@@ -50,14 +51,14 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
     if (code != CLI_OK) {
         return code;
     }
-    FILE *told = cli_is_stdout(o->out) ? stderr : stdout;
+    FILE *results = cli_is_stdout(o->out) ? stderr : stdout;
     if (o->read.json) {
-        berth_json_printf(&(struct berth_json_writer){.file = told},
+        berth_json_printf(&(struct berth_json_writer){.file = results},
             "{'tensors': %" PRId64 ", 'chunks': %" PRId64 ", 'tokens': %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->read.model.n_ctx);
     } else {
-        cli_text(told, 0, o->out);
-        fprintf(told, ": %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", n_tensors, n_chunks,
+        cli_text(results, 0, o->out);
+        fprintf(results, ": %" PRId64 " matrices, from %" PRId64 " context%s of %" PRId64 " tokens\n", n_tensors, n_chunks,
             n_chunks == 1 ? "" : "s", o->read.model.n_ctx);
     }
     return CLI_OK;
@@ -65,8 +66,8 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
 
 // ---- the command ----
 
-// A context that Ctrl-C cut short is not counted, though what it has shown by then is in the sums: a callback that says no ends
-// the graph early, which is no failure of the session.
+// Counts a context unless Ctrl-C interrupted it. An interrupted context has added some values to the sums: the callback's false
+// ends the graph early, which is not a failure of the session.
 static bool is_whole(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
     const struct imatrix_collector *c = user;
     (void) ids;
@@ -74,7 +75,7 @@ static bool is_whole(void *user, const int32_t *ids, int64_t i, int64_t n, struc
         return false;
     }
     if (c->has_failed) {
-        return model_fail(error, "out of memory for what a matrix is multiplied with");
+        return model_fail(error, "out of memory for the sums of a matrix");
     }
     cli_progress("reading the text", (uint64_t) i + 1, (uint64_t) n, "context %" PRId64 " of %" PRId64, i + 1, n);
     return true;

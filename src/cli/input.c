@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// input.c: texts that a command takes as they are: a file, or standard input. And which files a command reads, so that none of
-// its outputs takes their place (output.c): options and operands of the command's table, and what cli_input_add is called with.
+// input.c: reads a file or standard input as text. Also registers the files that a command reads, so that none of its outputs
+// replaces them (output.c): the options and operands of the command's table, and calls of cli_input_add.
 
 #include "cli/cli.h"
 
@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #define MAX_SIZE ((size_t) 1 << 30)
-#define PIECE ((size_t) 1 << 16) // bytes that are read at once, at least
+#define PIECE ((size_t) 1 << 16) // smallest number of bytes per read
 
-// All of an open file; NULL with errno.
+// Reads an open file completely; NULL with errno.
 static char *read_all(FILE *file, size_t *size) {
     char *text = NULL;
     size_t cap = 0;
@@ -57,7 +57,7 @@ bool cli_has_stdin(void) {
            (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_size > 0));
 }
 
-// ---- what is read ----
+// ---- files that are read ----
 
 struct input {
     dev_t dev;
@@ -68,7 +68,7 @@ struct input {
 static struct {
     struct input *list;
     size_t n, cap;
-    bool is_incomplete; // out of memory: every file may be one
+    bool is_incomplete; // out of memory: any file may be an input
 } inputs;
 
 static void input_note(const struct stat *st, enum cli_use use) {
@@ -95,7 +95,7 @@ static void folder_note(const char *path, enum cli_use use) {
     }
 }
 
-// NAME-00001-of-00003.gguf has the other files of a model next to it.
+// A model in several files is NAME-00001-of-00003.gguf and so on, in one folder.
 static void parts_note(const char *path, enum cli_use use) {
     static const char like[] = "-00001-of-00001.gguf";
     const size_t size = strlen(path), tail = sizeof like - 1;
@@ -117,7 +117,7 @@ static void parts_note(const char *path, enum cli_use use) {
 void cli_input_add(const char *path, enum cli_use use) {
     struct stat st;
     if (strcmp(path, "-") == 0) {
-        return; // cli_input_refuses always looks at standard input
+        return; // cli_input_refuses always checks standard input
     }
     if (stat(path, &st) == 0) {
         S_ISDIR(st.st_mode) ? folder_note(path, use) : input_note(&st, use);
@@ -134,13 +134,13 @@ void cli_input_add(const char *path, enum cli_use use) {
 }
 
 const char *cli_input_refuses(const char *path, enum cli_use use) {
-    static const char is_read[] = "this command reads this file and would overwrite it: give the output another name";
+    static const char is_read[] = "this file is also an input: choose another name for the output";
     struct stat st, in;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
         return NULL;
     }
     if (inputs.is_incomplete) {
-        return "out of memory to check it against the files that are read";
+        return "out of memory to compare it with the input files";
     }
     if (fstat(STDIN_FILENO, &in) == 0 && in.st_dev == st.st_dev && in.st_ino == st.st_ino) {
         return is_read;

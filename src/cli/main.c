@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// main.c: the program `berth`: finds the command and runs it. Commands are in files of their own; help.h lists them.
+// main.c: the program `berth`: finds the command and runs it. Each command has its own file; help.h lists them.
 
 #include "base/min.h"
 #include "cli/help.h"
@@ -12,7 +12,7 @@
 static const struct cli_command commands[] = {CLI_COMMANDS(CLI_ROW){0}};
 #define N_COMMANDS (sizeof commands / sizeof *commands - 1)
 
-// What people call it elsewhere, or leave the first word out of.
+// Names that other programs use for a command, and subcommands without their first word.
 static const struct {
     const char *name, *meant;
 } others[] = {
@@ -27,7 +27,7 @@ static const struct {
 };
 #define N_OTHERS (sizeof others / sizeof *others)
 
-// Letters to add, drop, change or swap with their neighbour, until a is b; up to 15 letters of each.
+// Returns the number of letters to add, drop, change or swap with a neighbour to turn a into b; up to 15 letters of each count.
 static int names_distance(const char *a, const char *b) {
     enum { MAX = 15 };
     int d[MAX + 1][MAX + 1];
@@ -46,10 +46,10 @@ static int names_distance(const char *a, const char *b) {
     return d[n][m];
 }
 
-// The command that was likely meant, NULL: none is near.
+// Returns the command that was probably meant; NULL: no name is close.
 static const char *command_nearest(const char *name) {
     const char *best = NULL;
-    int least = 3; // two slips at most, and fewer than half of the letters
+    int least = 3; // at most two typing errors, and fewer than half of the letters
     for (size_t i = 0; i < N_COMMANDS + N_OTHERS; i++) {
         const char *known = i < N_COMMANDS ? commands[i].help->command : others[i - N_COMMANDS].name;
         const int d = names_distance(name, known);
@@ -74,15 +74,17 @@ static int command_refuse(const char *name) {
 static void help_print(FILE *file) {
     const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET);
     fprintf(file,
-        "%sberth%s runs tensor graphs in the least memory.\n\n%sUsage:%s berth COMMAND [OPTION]... [FILE]\n\n%sCommands:%s\n",
+        "%sberth%s plans and runs tensor graphs in minimal memory.\n\n%sUsage:%s berth COMMAND [OPTION]... "
+        "[FILE]\n\n%sCommands:%s\n",
         bold, reset, bold, reset, bold, reset);
     cli_list_print(commands, file);
-    fputs("\n'berth help COMMAND' says more. Exit codes: 0 fine, 1 the answer is no, 2 wrong\n"
-          "usage, 3 failure, 4 no answer found yet, 130 stopped by Ctrl-C.\n",
+    fputs("\n'berth help COMMAND' describes a command. Exit codes: 0 success, 1 negative\n"
+          "result, 2 wrong usage, 3 failure, 4 no result in the time limit, 130 stopped by\n"
+          "Ctrl-C.\n",
         file);
 }
 
-// The library logs each failure, which the commands print themselves, once. Warnings are for the user.
+// The library logs each failure, and the commands print it themselves. So only warnings are shown here.
 static void log_warnings(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
     if (level == GGML_LOG_LEVEL_WARN) {
@@ -90,7 +92,7 @@ static void log_warnings(enum ggml_log_level level, const char *text, void *user
     }
 }
 
-// `berth help --man`: the commands' part of the man page; the build puts it into the rest (docs/man/berth.1.in).
+// `berth help --man`: the commands' part of the man page; the build inserts it into docs/man/berth.1.in.
 static int man_print(const struct cli_command *list) {
     for (const struct cli_command *c = list; c->help != NULL; c++) {
         c->help->parts != NULL ? (void) man_print(c->help->parts) : cli_help_man(c->help, stdout);
@@ -98,7 +100,7 @@ static int man_print(const struct cli_command *list) {
     return CLI_OK;
 }
 
-// `berth help COMMAND [PART]` is `berth COMMAND [PART] --help`.
+// `berth help COMMAND [SUBCOMMAND]` is `berth COMMAND [SUBCOMMAND] --help`.
 static int help_of(int argc, char **argv) {
     if (argc == 1 && strcmp(argv[0], "--man") == 0) {
         return man_print(commands);
@@ -115,9 +117,10 @@ static int help_of(int argc, char **argv) {
     return cli_command_run(command, argc > 1 ? 3 : 2, with);
 }
 
-// MPI asks hwloc what the machine is like, whose plugins bring along libX11, OpenCL, libxml2 and what those need: 2.5 MB of every
-// rank, for what nobody here asks. And it takes signals of crashes, which src/mpi/link/link.c gives back once MPI is up: not even
-// until then. And a command that MPI does not let go ends. While there is one thread; who has set it has a say.
+// Sets environment variables for MPI while there is only one thread; values that are already set stay. hwloc's plugins would load
+// libX11, OpenCL, libxml2 and their dependencies into every rank: 2.5 MB that nothing uses. Open MPI would take over the signals of
+// crashes until src/mpi/link/link.c restores them; the empty opal_signal prevents this from the start. BERTH_MPI_HELD=end ends a
+// command if a call of MPI does not return.
 static void mpi_prepare(void) {
     setenv("BERTH_MPI_HELD", "end", 0);
     setenv("OMPI_MCA_opal_signal", "", 0);
@@ -125,9 +128,9 @@ static void mpi_prepare(void) {
         "HWLOC_PLUGINS_BLACKLIST", "hwloc_gl,hwloc_opencl,hwloc_xml_libxml,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero", 0);
 }
 
-// libllama ends the process where it finds itself wrong.
+// libllama aborts the process if an internal check fails.
 static void on_abort(const char *message) {
-    cli_fail(CLI_FAILURE, "libllama gave up: %s", message);
+    cli_fail(CLI_FAILURE, "libllama aborted: %s", message);
     _exit(CLI_FAILURE);
 }
 
@@ -154,5 +157,5 @@ int main(int argc, char **argv) {
         return command_refuse(name);
     }
     const int code = cli_command_run(command, argc - 1, argv + 1);
-    return cli_finish(cli_is_interrupted(NULL) ? CLI_STOPPED : code); // a script must see that it did not run to its end
+    return cli_finish(cli_is_interrupted(NULL) ? CLI_STOPPED : code); // a script must see that the command did not complete
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map.c: `berth map FILE [OTHER] -o OUT`: plans what needs planning and writes the memory map. What is drawn is in map_view.c,
-// the formats are in map_svg.c and map_html.c.
+// map.c: `berth map FILE [OTHER] -o OUT`: plans files that have no plan and writes the memory map. src/view/map_view.c makes the
+// drawn objects; map_svg.c and map_html.c write the formats.
 
 #include "view/map.h"
 
@@ -21,15 +21,16 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPTION('o', "out", "OUT",
-        "OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer, zoom, search, "
-        "comparison, ? for all keys",
+        "the file to write: OUT.svg is a picture, OUT.html an interactive page with details, zoom, search and comparison (? "
+        "lists "
+        "the keys)",
         .takes = ".svg .html", CLI_TO(struct options, out), .is_required = true),
-    CLI_OPTION(0, "captured", NULL, "of a captured graph: compare with where the program put its tensors when it was captured",
+    CLI_OPTION(0, "captured", NULL, "for a captured graph: compare with the placement of the captured program",
         CLI_TO(struct options, captured)),
     CLI_OPTION(0, "budget", "N",
-        "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again; their results are hatched",
+        "for a captured graph or CSV with costs: stay within N bytes by recomputing; recomputed values are hatched",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.bytes)),
-    CLI_OPTION(0, "spill", "N", "with --budget: values may also move to another pool of N bytes and back; they are dotted",
+    CLI_OPTION(0, "spill", "N", "with --budget: values may also be spilled to another pool of N bytes; they are dotted",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.spill)),
     CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
     CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
@@ -41,19 +42,20 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_map_help = {
     .command = "map",
-    .what = "draw a plan: address against time, as SVG or HTML",
+    .what = "draw the memory map of a plan as SVG or HTML",
     .operands = "-o OUT FILE [OTHER]",
     .takes = ".csv .json .ggraph .ggraph.gz .gguf",
     .n_operands = {1, 2, 2},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
-             "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
-             "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
+    .about =
+        "Draws the memory map of FILE: addresses over time, one rectangle per tensor, coloured by family of ops, with the peak "
+        "and the proven bound. With OTHER, the map compares FILE (before) with OTHER (after). It accepts the files of 'berth "
+        "plan'. Files without offsets are planned first; existing offsets are drawn unchanged.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}},
     .examples = {{"A picture of a model's memory", "map model.gguf -o map.svg"},
-        {"What a search is worth", "map fast.json best.json -o compare.html"}},
+        {"Compare two plans", "map fast.json best.json -o compare.html"}},
 };
 
 // ---- writing ----
@@ -112,15 +114,15 @@ static int options_check(struct options *o, int n, char **operands) {
         o->paths[o->n_paths++] = operands[0];
     }
     if (o->captured && o->n_paths > 1) {
-        return cli_usage("map", "--captured compares one file with itself, and '%s' is a second", o->paths[1]);
+        return cli_usage("map", "--captured takes one file; unexpected argument '%s'", o->paths[1]);
     }
     if (o->budget.spill > 0 && o->budget.bytes == 0) {
         return cli_usage("map", "--spill requires --budget");
     }
-    return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
+    return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' must end in .svg or .html", o->out);
 }
 
-// Reads a file, and plans it if it has no plan. *offsets is to be freed.
+// Reads a file, and plans it if it has no offsets. The caller frees *offsets.
 static int map_load(const char *path, const struct options *o, struct view_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
     if (cli_plan_open(path, &o->model, &o->budget, plan) != CLI_OK) {
@@ -138,10 +140,10 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
     memcpy(*offsets, set->offsets, set->n_items * sizeof **offsets);
     return berth_plan_check(set->items, (int64_t) set->n_items, NULL, *offsets, NULL) == GGML_STATUS_SUCCESS
                ? CLI_OK
-               : cli_fail(CLI_FAILURE, "%s: the offsets are no valid plan; 'berth verify' says what collides", path);
+               : cli_fail(CLI_FAILURE, "%s: the offsets are not a valid plan; 'berth verify' prints the first fault", path);
 }
 
-// The plan that a captured program had.
+// Returns the placement of the captured program.
 static int captured_get(const char *path, const struct view_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
     bool has_all = !set->has_offsets;
@@ -149,12 +151,12 @@ static int captured_get(const char *path, const struct view_plan *plan, struct m
         has_all = set->offsets[i] != BERTH_PLAN_ANY;
     }
     if (!has_all) {
-        return cli_fail(CLI_FAILURE, "%s: is no captured graph in which every tensor has a place; --captured needs one", path);
+        return cli_fail(CLI_FAILURE, "%s: --captured requires a captured graph in which every tensor has an offset", path);
     }
     *map = (struct map_plan){"as captured", plan, set->offsets};
     return berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS
                ? CLI_OK
-               : cli_fail(CLI_FAILURE, "%s: the places that were captured are no valid plan by the rules of today", path);
+               : cli_fail(CLI_FAILURE, "%s: the captured offsets are not a valid plan for this version's lifetimes", path);
 }
 
 int cli_map(const struct cli_args *args) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// models.c: opening models for the commands, and what to say of their memory.
+// models.c: opens models for the commands, and prints their memory.
 
 #include "cli/models.h"
 
@@ -24,7 +24,8 @@ static bool type_find(const char *name, size_t size, enum ggml_type *out) {
     return false;
 }
 
-// "q8_0" for keys and values, "q8_0,f16" for each. Whether a device can do with such a cache is found when there is one.
+// Parses "q8_0" for keys and values, or "q8_0,f16" for keys and values separately. Whether a device supports such a cache is
+// checked when the session is created.
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
     const size_t n = strcspn(value, ",");
@@ -33,10 +34,11 @@ int cli_model_cache_type(const struct cli_option *option, const char *command, c
     o->has_cache_type = true;
     return type_find(value, n, &o->cache_k) && type_find(second, strlen(second), &o->cache_v)
                ? CLI_OK
-               : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
+               : cli_usage(
+                     command, "--cache-type '%s' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16", value);
 }
 
-// llama.cpp counts layers; here they go where they fit, so that there is none or all.
+// llama.cpp takes a number of layers. Berth places as many layers as fit, so only none or all can be requested.
 int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
     int64_t n;
@@ -48,7 +50,8 @@ int cli_model_gpu_layers(const struct cli_option *option, const char *command, c
     return cli_parse_int(value, 99, INT32_MAX, &n) || strcmp(value, "-1") == 0 || strcmp(value, "all") == 0 ||
                    strcmp(value, "auto") == 0
                ? CLI_OK
-               : cli_usage(command, "--gpu-layers '%s': layers go where they fit; 0 is the CPU alone, 99 all that fit", value);
+               : cli_usage(command, "--gpu-layers '%s' is not supported: use 0 for the CPU only, or 99 for as many layers as fit",
+                     value);
 }
 
 int cli_model_split(const struct cli_option *option, const char *command, const char *value, void *target) {
@@ -161,8 +164,8 @@ int cli_model_lora(struct workbench *m, const char *text) {
 
 void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train) {
     if (n_ctx > n_ctx_train) {
-        cli_warn("a context of %" PRId64 " positions, and the model was trained for %" PRId64
-                 ": what it says beyond them is worth little",
+        cli_warn("the context of %" PRId64 " positions exceeds the %" PRId64
+                 " positions of training; expect poor output beyond them",
             n_ctx, n_ctx_train);
     }
 }
@@ -183,7 +186,7 @@ void cli_model_memory(FILE *file, const struct workbench *m) {
     for (int d = 0; d < m->devices.n; d++) {
         const struct session_memory *x = &m->session->memory[d];
         if (has_memory(x)) {
-            fprintf(file, "; %s: weights %s, cache %s, compute %s (bound %s, gap %.2f%%), work %s",
+            fprintf(file, "%s: weights %s, cache %s, compute %s (bound %s, gap %.2f%%), work %s\n",
                 ggml_backend_dev_name(m->devices.dev[d]), cli_short_bytes(x->weights, text[0]),
                 cli_short_bytes(x->cache, text[1]), cli_short_bytes(x->compute, text[2]),
                 cli_short_bytes(x->report.bound, text[3]), 100 * x->report.gap, cli_short_bytes(x->work, text[4]));

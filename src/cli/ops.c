@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ops.c: `berth ops`: what a device computes: each op, the types it takes, and the tier of kernels that serves them here. It asks
-// the device about a small tensor of each op in every combination of types (berth_op_sample); nothing is computed.
+// ops.c: `berth ops`: lists the ops that a device supports, their types, and the tier of kernels that computes them on this
+// machine. It queries the device with a small tensor of each op in every combination of types (berth_op_sample); nothing is
+// computed.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -17,7 +18,7 @@ struct options {
 };
 
 static const struct cli_option option_rows[] = {
-    CLI_OPTION('d', "device", "NAME", "ask this device (default: the CPU); 'berth devices' lists them", .takes = "@devices",
+    CLI_OPTION('d', "device", "NAME", "query this device (default: the CPU); 'berth devices' lists all", .takes = "@devices",
         CLI_TO(struct options, device)),
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object"),
     {0},
@@ -25,17 +26,17 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_ops_help = {
     .command = "ops",
-    .what = "what a device computes, in which types, by which kernels",
+    .what = "list the ops that a device supports, with types and kernels",
     .operands = "[OP]...",
     .takes = "@ops",
     .n_operands = {0, INT_MAX, 0},
-    .about = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
-             "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
-             "OP only those: a name as it is listed, such as MUL_MAT or GELU.",
+    .about = "Lists the ops that a device supports, their types, and the tier of kernels that computes them on this machine: "
+             "portable C or an instruction set. Unsupported ops are marked. With OP, lists only these ops; OP is a listed name, "
+             "such as MUL_MAT or GELU.",
     .options = option_rows,
     .size = sizeof(struct options),
-    .no = "an OP that was named is not computed",
-    .examples = {{"All of them", "ops"}, {"One, on a GPU", "ops --device CUDA0 MUL_MAT"}},
+    .no = "a given OP is not supported",
+    .examples = {{"All ops of the CPU", "ops"}, {"One op of a GPU", "ops --device CUDA0 MUL_MAT"}},
 };
 
 #define TIER_SIZE 96
@@ -45,20 +46,20 @@ typedef bool (*op_tier_t)(const struct ggml_tensor *op, char *text, size_t text_
 
 struct asking {
     ggml_backend_dev_t dev;
-    op_tier_t op_tier; // NULL: the device does not tell
+    op_tier_t op_tier; // NULL: the device does not report tiers
     struct ggml_context *ctx;
     bool json;
-    struct berth_json_writer *out; // of json
-    char **names;                  // of the ops wanted; none: all
+    struct berth_json_writer *out; // with --json
+    char **names;                  // of the requested ops; none: all
     int n_names;
     bool *found; // by name
     int n_listed, n_missing;
-    char (*tiers)[TIER_SIZE]; // [n_tiers] those met
+    char (*tiers)[TIER_SIZE]; // [n_tiers] tiers found so far
     int n_tiers;
-    bool has_failed; // out of memory for one
+    bool has_failed; // out of memory for a tier
 };
 
-// What is supported: the tier's number, or NOT_SUPPORTED, by the first and the second type.
+// The support of an op: index of the tier, or NOT_SUPPORTED, by first and second type.
 struct answer {
     const char *name, *relation;
     int tier[GGML_TYPE_COUNT][GGML_TYPE_COUNT];
@@ -112,11 +113,11 @@ static void op_ask(struct asking *q, enum ggml_op op, int sub, struct answer *a)
 // ---- printing ----
 
 struct line {
-    bool first[GGML_TYPE_COUNT], second[GGML_TYPE_COUNT]; // types on both sides of the relation
+    bool first[GGML_TYPE_COUNT], second[GGML_TYPE_COUNT]; // types on the two sides of the relation
     int tier;
 };
 
-// Calls print for each line that a->tier folds into: first types that take the same second ones of the same tier stand together.
+// Calls print for each line of the folded table: first types with the same second types and tiers share a line.
 static void each_line(const struct asking *q, const struct answer *a,
     void (*print)(const struct asking *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
@@ -144,7 +145,7 @@ static void each_line(const struct asking *q, const struct answer *a,
     }
 }
 
-// Copies: "any type to itself" says in one line what would be a line for each type that nothing else becomes. Taken out of a.
+// For copies, "any type to itself" replaces one line per type that has no other destination. Removes these entries from a.
 static bool fold_same(struct answer *a) {
     if (a->relation == NULL || strcmp(a->relation, "to") != 0) {
         return false;
@@ -170,7 +171,7 @@ static bool fold_same(struct answer *a) {
 #define COLUMN_TIER 26
 #define COLUMN_TYPES 46
 
-// A word of the types' column, on the next line if this one is full; returns the column after it.
+// Prints a word in the column of types, on the next line if this one is full. Returns the column after it.
 static int put_word(int column, const char *word) {
     const int n = (int) strlen(word);
     if (column + 1 + n > LINE_LENGTH) {
@@ -291,7 +292,7 @@ static void visit_wanted(struct asking *q, struct answer *a, visit_t visit, enum
     }
 }
 
-// Every op that was asked for, one of GGML_OP_UNARY and GGML_OP_GLU after the other.
+// Visits every requested op; each variant of GGML_OP_UNARY and GGML_OP_GLU counts as an op.
 static void each_op(struct asking *q, struct answer *a, visit_t visit) {
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
         if (op == GGML_OP_UNARY) {
@@ -320,13 +321,13 @@ static int ops_print(struct asking *q) {
     q->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
     int code = CLI_OK;
     if (a == NULL || q->found == NULL || q->ctx == NULL) {
-        code = cli_fail(CLI_FAILURE, "no memory to ask the device");
+        code = cli_fail(CLI_FAILURE, "out of memory for the query of the device");
         goto end;
     }
     each_op(q, a, visit_nothing);
     for (int i = 0; i < q->n_names; i++) {
         if (!q->found[i]) {
-            code = cli_usage("ops", "there is no op '%s'", q->names[i]);
+            code = cli_usage("ops", "unknown op '%s'; 'berth ops' lists all", q->names[i]);
             goto end;
         }
     }

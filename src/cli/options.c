@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// options.c: parses a command line by the command's table (help.h), and checks how many operands there are.
+// options.c: parses a command line by the command's table (help.h), and checks the number of operands.
 
 #include "cli/help.h"
 
@@ -140,12 +140,12 @@ static int option_set(const struct cli_help *help, const struct cli_option *o, c
     return (o->parse != NULL ? o->parse : value_parse)(o, help->command, value, target_of(help, o, options));
 }
 
-// ---- the table as getopt takes it ----
+// ---- the table for getopt ----
 
 struct names {
-    struct option *list; // val: FIRST_ROW and the row's number; of --help and --quiet the letter
+    struct option *list; // val: FIRST_ROW + index of the row; for --help and --quiet the letter
     char *letters;
-    char *also; // texts of the names in the rows' `also`
+    char *also; // the names of the rows' `also`
     size_t n;
 };
 enum { FIRST_ROW = 256 };
@@ -177,12 +177,12 @@ static void names_fini(struct names *t) {
     berth_free(t->also);
 }
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool names_init(struct names *t, const struct cli_option *rows) {
     static const struct cli_option common[] = {{.letter = 'h', .name = "help"}, {.letter = 'q', .name = "quiet"}};
     size_t n_rows = 0, size = 1;
     for (; rows[n_rows].name != NULL; n_rows++) {
-        size += rows[n_rows].also != NULL ? strlen(rows[n_rows].also) + 1 : 0; // as many names as bytes at most
+        size += rows[n_rows].also != NULL ? strlen(rows[n_rows].also) + 1 : 0; // there are at most as many names as bytes
     }
     *t = (struct names){
         berth_calloc(n_rows + size + 3, sizeof *t->list), berth_calloc(2 * n_rows + 4, 1), berth_calloc(size, 1), 0};
@@ -201,7 +201,7 @@ static bool names_init(struct names *t, const struct cli_option *rows) {
     return true;
 }
 
-// The row of what getopt_long returned; NULL: none.
+// Returns the row for a value of getopt_long; NULL: none.
 static const struct cli_option *row_find(const struct cli_option *rows, int c) {
     if (c >= FIRST_ROW) {
         return &rows[c - FIRST_ROW];
@@ -216,7 +216,7 @@ static const struct cli_option *row_find(const struct cli_option *rows, int c) {
 
 // ---- parsing ----
 
-// llama.cpp writes -ngl, which getopt takes for three letters.
+// llama.cpp's -ngl would be three letters for getopt.
 static void long_letters(int argc, char **argv) {
     static char layers[] = "--ngl";
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -226,27 +226,27 @@ static void long_letters(int argc, char **argv) {
     }
 }
 
-// A word of short options that holds this one?
+// Returns whether the word is a group of short options that contains c.
 static bool has_short(const char *word, int c) {
     return word[0] == '-' && word[1] != '-' && strchr(word + 1, c) != NULL;
 }
 
 static int option_refuse(const char *command, int argc, char **argv) {
-    const char *last = argv[optind - 1]; // unless getopt is still within a word of several
+    const char *last = argv[optind - 1]; // unless getopt is still inside a group of letters
     const bool is_letter = optopt > 0 && optopt < FIRST_ROW;
     if (is_letter && ((optind < argc && has_short(argv[optind], optopt)) || has_short(last, optopt))) {
         return cli_usage(command, "unknown option '-%c'", optopt);
     }
-    return cli_usage(command, optopt > 0 ? "'%s': this option takes no value" : "unknown option '%s'", last);
+    return cli_usage(command, optopt > 0 ? "option '%s' takes no value" : "unknown option '%s'", last);
 }
 
-// One option, which getopt_long returned as c: -1 to go on, else the exit code.
+// Handles one option, for which getopt_long returned c. Returns -1 to continue, else the exit code.
 static int option_take(const struct cli_help *help, int c, int argc, char **argv, void *options) {
     const struct cli_option *o = row_find(help->options, c);
     switch (c) {
         case 'q': cli_quiet_set(); return -1;
         case 'h': cli_help_print(help, stdout); return CLI_OK;
-        case ':': return cli_usage(help->command, "'%s' needs a value", argv[optind - 1]);
+        case ':': return cli_usage(help->command, "option '%s' requires a value", argv[optind - 1]);
         case '?': return option_refuse(help->command, argc, argv);
         default: break;
     }
@@ -257,7 +257,7 @@ static int option_take(const struct cli_help *help, int c, int argc, char **argv
     return code == CLI_OK ? -1 : code;
 }
 
-// Operands take the place of options that were not given, in the order of the table. -1 to go on, else the exit code.
+// Assigns operands to operand options that were not given, in the order of the table. Returns -1 to continue, else the exit code.
 static int operands_take(const struct cli_help *help, int argc, char **argv, void *options) {
     int n = argc - optind;
     for (int i = optind; i < argc && i - optind < help->n_operands.read; i++) {

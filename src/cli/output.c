@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// output.c: files that the commands write. A file appears when it is whole (base/file.c); here is known which are being
-// written, so that a signal leaves nothing of them behind.
+// output.c: the output files of the commands. A file appears when it is complete (base/file.c). This file lists the unfinished
+// files, so that a signal handler can remove them.
 
 #include "base/base.h"
 #include "cli/cli.h"
@@ -14,19 +14,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A file that is being written.
+// An unfinished file.
 struct output {
     struct berth_replace to;
     struct output *_Atomic next;
 };
-static struct output *_Atomic outputs; // a signal may come between any two changes
-// Between the making of a file and its listing an end would leave it behind: it waits until both are done.
+static struct output *_Atomic outputs; // consistent at any time, because a signal may arrive between two changes
+// A file that is created but not yet listed would survive a signal. So a signal waits until both steps are done.
 static atomic_bool is_opening;
-static atomic_int waiting; // the signal, 0: none
+static atomic_int waiting; // the pending signal, 0: none
 
 void cli_streams_init(void) {
     for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) { // the lowest that is free: this one
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) { // open uses the lowest free number, which is fd
             (void) !open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
         }
     }
@@ -38,7 +38,7 @@ bool cli_is_stdout(const char *path) {
                                          s.st_dev == t.st_dev && s.st_ino == t.st_ino);
 }
 
-// Why a file cannot be made here, as far as that is known before; 0: it can.
+// Returns why a file cannot be created here, as far as it can be checked in advance; 0: it can.
 static int folder_refuses(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash != NULL ? strdup(path) : NULL;
@@ -62,7 +62,7 @@ static int output_refuses(const char *path) {
     if (errno != ENOENT || *path == '\0') {
         return errno;
     }
-    return lstat(path, &st) == 0 ? 0 : folder_refuses(path); // a link into nothing may lead anywhere
+    return lstat(path, &st) == 0 ? 0 : folder_refuses(path); // the target of a dangling link is unknown
 }
 
 static int fail_to_open(const char *path, int why) {
@@ -111,26 +111,27 @@ void cli_output_stop(int number) {
     raise(number);
 }
 
-// Also the ends that writing itself may bring: a pipe that nobody reads, a file beyond the user's limit.
+// Includes the signals that writing itself may raise: a closed pipe, a file size limit.
 static const int ends[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
 
 static void signals_catch(void) {
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         struct sigaction action = {0};
-        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) { // not if it is ignored, or a command's own
+        // not if the signal is ignored or a command handles it
+        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) {
             action.sa_handler = cli_output_stop;
             sigaction(ends[i], &action, NULL);
         }
     }
 }
 
-// Will there be a file beside this one's place? A pipe is opened as it is, which may take as long as nobody reads it.
+// Returns whether a temporary file will be created. A pipe is opened directly, which blocks until it has a reader.
 static bool makes_part(const char *path) {
     struct stat st;
     return stat(path, &st) != 0 || S_ISREG(st.st_mode);
 }
 
-// Opens the file and lists it, as one step for whoever is signalled.
+// Opens and lists the file; a signal sees both steps or none.
 static bool output_list(struct output *o, const char *path) {
     signals_catch();
     is_opening = makes_part(path);
@@ -172,7 +173,7 @@ FILE *cli_open_update(const char *path) {
     return output_open(path, CLI_UPDATE);
 }
 
-// What is known of an open file; NULL: it is standard output.
+// Returns the entry of an open file; NULL: it is standard output.
 static struct output *output_find(const FILE *file) {
     struct output *o = outputs;
     while (o != NULL && o->to.file != file) {
@@ -223,7 +224,7 @@ void cli_drop(FILE *file) {
 }
 
 int cli_finish(int code) {
-    const int why = fflush(stdout) != 0 ? errno : 0; // what failed earlier has left no reason behind
+    const int why = fflush(stdout) != 0 ? errno : 0; // errno of an earlier failure is lost
     if (why != 0 || ferror(stdout)) {
         return cli_fail(CLI_FAILURE, "standard output: writing failed%s%s", why != 0 ? ": " : "", why != 0 ? strerror(why) : "");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// perplexity.c: `berth perplexity MODEL TEXT`: how well a model foretells a text. As llama.cpp's llama-perplexity measures it:
-// contexts one after the other, each behind the token that begins a text, and of each the second half counts, so that every token
-// has a past.
+// perplexity.c: `berth perplexity MODEL TEXT`: measures how well a model predicts a text, in the same way as llama.cpp's
+// llama-perplexity. The text is cut into contexts, each starts with the BOS token, and the second half of each context counts, so
+// that every counted token has a context.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -23,22 +23,23 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_perplexity_help = {
     .command = "perplexity",
-    .what = "how well a model foretells a text",
+    .what = "measure how well a model predicts a text",
     .operands = "MODEL TEXT",
     .takes = ".gguf .txt",
     .n_operands = {2, 2, 2},
     .bases = {[CLI_IN_MODEL] = offsetof(struct cli_contexts, model)},
-    .about = "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens "
-             "it was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what "
-             "was read by then is told.",
+    .about =
+        "Runs MODEL on the file TEXT, one context at a time, and prints its perplexity: the average number of equally likely "
+        "tokens among which the model is undecided; lower is better. The second half of each context counts. Ctrl-C ends it "
+        "and prints the result so far.",
     .options = option_rows,
     .size = sizeof(struct cli_contexts),
     .initial = &(const struct cli_contexts){.model = {.may_llama = true, .all_outputs = true}},
-    .examples = {{"Of a text", "perplexity model.gguf text.txt"},
-        {"Of its first ten contexts of 1,024 tokens", "perplexity -c 1024 --chunks 10 -m model.gguf -f text.txt"}},
+    .examples = {{"For a text", "perplexity model.gguf text.txt"},
+        {"For its first ten contexts of 1,024 tokens", "perplexity -c 1024 --chunks 10 -m model.gguf -f text.txt"}},
 };
 
-// Surprises in nats.
+// Sums of surprises (negative log probabilities) in nats.
 struct sums {
     const struct session *session;
     float *logits; // scratch
@@ -46,7 +47,7 @@ struct sums {
     int64_t n;
 };
 
-// Minus the logarithm of the share that `token` has.
+// Returns the negative logarithm of the probability of `token`.
 static double token_surprise(const float *logits, int64_t n, int32_t token) {
     float most = -INFINITY;
     double sum = 0;
@@ -59,7 +60,7 @@ static double token_surprise(const float *logits, int64_t n, int32_t token) {
     return log(sum) - ((double) logits[token] - (double) most);
 }
 
-// The logits of row i foretell token i + 1.
+// The logits of row i predict token i + 1.
 static bool context_add(void *user, const int32_t *ids, int64_t i_context, int64_t n, struct model_error *error) {
     struct sums *sums = user;
     const struct session *s = sums->session;
@@ -88,7 +89,7 @@ static void result_print(const struct cli_contexts *o, const struct sums *s, int
             ", 'stopped': %c}\n",
             perplexity, error, s->n, n_chunks, o->model.n_ctx, cli_is_interrupted(NULL));
     } else {
-        printf("perplexity %.4f +- %.4f, of %" PRId64 " tokens in %" PRId64 " context%s of %" PRId64 "\n", perplexity, error,
+        printf("perplexity %.4f +- %.4f over %" PRId64 " tokens in %" PRId64 " context%s of %" PRId64 "\n", perplexity, error,
             s->n, n_chunks, n_chunks == 1 ? "" : "s", o->model.n_ctx);
     }
 }
@@ -109,7 +110,8 @@ int cli_perplexity(const struct cli_args *args) {
     struct cli_contexts *o = args->options;
     struct workbench m;
     if (o->model.n_ctx < 4) {
-        return cli_usage("perplexity", "--ctx %" PRId64 ": half of a context has no token to foretell", o->model.n_ctx);
+        return cli_usage(
+            "perplexity", "--ctx %" PRId64 " is too small: half of the context has no token to predict", o->model.n_ctx);
     }
     o->model.n_batch = o->model.n_ctx;
     cli_catch_interrupt();

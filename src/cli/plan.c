@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
+// plan.c: `berth plan FILE`: reads items, plans them, prints the result, and writes the plan.
 
 #include "view/plan.h"
 #include "base/json.h"
@@ -23,21 +23,21 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "capacity", "N",
-        "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes K, M, G, "
-        "KiB, MiB, ..., kB, MB, ...",
+        "test whether each buffer fits into N bytes. Exit code 0: yes, 1: proven not to fit, 4: unknown, try a longer --time. N "
+        "takes K, M, G, KiB, MiB, ..., kB, MB, ...",
         .kind = CLI_SIZE, CLI_TO(struct options, params.capacity)),
     CLI_OPTION(0, "budget", "N",
-        "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, 1: no, "
-        "proven, 4: no such schedule was found",
+        "for a captured graph or CSV with costs: stay within N bytes by recomputing. Exit code 0: it fits, 1: proven not to fit, "
+        "4: "
+        "no schedule was found",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.bytes)),
     CLI_OPTION(0, "spill", "N",
-        "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is printed with "
-        "the result",
+        "with --budget: values may also be spilled to another pool of N bytes; the cost per byte is printed with the result",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.spill)),
     CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
     CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
     CLI_OPTION(
-        's', "seed", "S", "seed of the search's noise", .kind = CLI_INT, .preset = "0", CLI_TO(struct options, params.seed)),
+        's', "seed", "S", "random seed of the search", .kind = CLI_INT, .preset = "0", CLI_TO(struct options, params.seed)),
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
     CLI_OPT_LLAMA,
@@ -45,29 +45,29 @@ static const struct cli_option option_rows[] = {
         "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output", .takes = "*",
         CLI_TO(struct options, out)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, the same "
-        "of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in 'lower' which options "
-        "take how many bytes less, with --budget 'budget'"),
+        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, buffers "
+        "(the "
+        "same per buffer, with the values alive at the peak), for a model memory and lower, with --budget budget"),
     {0},
 };
 
 const struct cli_help cli_plan_help = {
     .command = "plan",
-    .what = "give every buffer of a file its place, at the lowest peak",
+    .what = "place the buffers of a file in memory with the lowest peak",
     .operands = "FILE",
     .takes = ".csv .json .ggraph .ggraph.gz .gguf",
     .n_operands = {1, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
-             "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "
-             "exclusive), a plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF "
-             "model of the llama family; '-' reads standard input. Offsets in FILE, if they are a valid plan, are where the "
-             "search starts.",
+    .about =
+        "Places every buffer of FILE in memory with the lowest peak and proves how good the plan is. FILE is a CSV of lifetimes "
+        "with a header line (id,lower,upper,size and optionally alignment, offset, pool, alias, fixed; upper is exclusive), a "
+        "plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF model; '-' "
+        "reads standard input. If the offsets in FILE are a valid plan, the search starts from it.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}},
-    .no = "does not fit, proven",
-    .more = "4 not found yet",
+    .no = "proven not to fit",
+    .more = "4 no result in the time limit",
     .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
         {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
@@ -79,12 +79,12 @@ static int options_check(struct options *o) {
         return cli_usage("plan", "--spill requires --budget");
     }
     if (o->json && o->out != NULL && cli_is_stdout(o->out)) {
-        return cli_usage("plan", "--json and --out - both want standard output");
+        return cli_usage("plan", "--json and --out - cannot be combined: both write to standard output");
     }
     return cli_output_check(o->out);
 }
 
-// What is said of all buffers and of each.
+// Prints the members that are common to the whole plan and to each buffer.
 static void print_report(
     struct berth_json_writer *w, const struct options *o, size_t n_items, const struct berth_plan_report *r) {
     berth_json_printf(w, "'items': %zu, 'peak': %" PRIu64 ", 'bound': %" PRIu64 ", 'gap': %.6f, 'proven': %c", n_items, r->peak,
@@ -97,7 +97,7 @@ static void print_report(
     berth_json_printf(w, "'method': %s, 'ms': %.3f", r->method, (double) r->time_us / 1000);
 }
 
-// False: out of memory.
+// Returns false if out of memory.
 static bool print_json(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *sum) {
     bool ok = true;
     struct berth_json_writer w = {.file = stdout};
@@ -144,12 +144,12 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
     return ok;
 }
 
-// The values that every schedule has at once, largest first.
+// Prints the values that are alive together in every schedule, largest first.
 static void print_tight(FILE *file, const struct view_plan *plan) {
     const size_t n = plan->budgeted->n_alive;
     char text[64];
     for (size_t i = 0; i < n && i < VIEW_BUDGET_N_ALIVE; i++) {
-        fprintf(file, i == 0 ? "           there at once: " : ", ");
+        fprintf(file, i == 0 ? "           alive together: " : ", ");
         cli_text(file, 0, plan->alive[i].name);
         fprintf(file, " %s", cli_short_bytes(plan->alive[i].size, text));
     }
@@ -159,7 +159,7 @@ static void print_tight(FILE *file, const struct view_plan *plan) {
     fputs(n > 0 ? "\n" : "", file);
 }
 
-// What keeping the budget costs, or what lacks.
+// Prints the cost of keeping the memory limit, or the missing bytes.
 static void print_budget(FILE *file, const struct options *o, const struct view_plan *plan) {
     const struct berth_budget_result *b = plan->budgeted;
     const uint64_t bytes = o->budget.bytes;
@@ -168,23 +168,23 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
         return;
     }
     if (b->fits) {
-        fprintf(file, "  budget   %s: kept, %zu ops run again", cli_bytes(bytes, text[0]), b->n_again);
+        fprintf(file, "  budget   %s: kept, %zu ops recomputed", cli_bytes(bytes, text[0]), b->n_again);
         if (b->n_uses > 1 && o->budget.spill > 0) {
-            fprintf(file, ", %zu values move out to %s and %zu back", b->n_out, cli_bytes(b->uses[1].peak, text[0]), b->n_in);
+            fprintf(file, ", %zu values spilled to %s and %zu read back", b->n_out, cli_bytes(b->uses[1].peak, text[0]), b->n_in);
         }
         const double once = (double) (b->cost_once > 0 ? b->cost_once : 1);
-        fprintf(file, ", cost %.4f of once%s", (double) b->cost / once, b->proven ? ", the least there is, proven" : "");
+        fprintf(file, ", cost %.4f times that without limit%s", (double) b->cost / once, b->proven ? ", proven minimal" : "");
         fputc('\n', file);
         if (o->budget.spill > 0) {
-            fprintf(file, "  moves    %s\n", plan->spill_price);
+            fprintf(file, "  costs    %s\n", plan->spill_price);
         }
     } else if (b->uses[0].least > bytes) {
-        fprintf(file, "  budget   cannot fit: at least %s needed", cli_bytes(b->uses[0].least, text[0]));
-        fprintf(file, ", %s short\n", cli_bytes(b->uses[0].least - bytes, text[1]));
+        fprintf(file, "  budget   cannot fit: at least %s are required", cli_bytes(b->uses[0].least, text[0]));
+        fprintf(file, ", %s more than given\n", cli_bytes(b->uses[0].least - bytes, text[1]));
         print_tight(file, plan);
     } else {
-        fprintf(file, "  budget   %s: no schedule was found%s; no schedule lives on less than %s\n", cli_bytes(bytes, text[0]),
-            b->proven ? ", and there is none" : "", cli_bytes(b->uses[0].least, text[1]));
+        fprintf(file, "  budget   %s: no schedule found%s; every schedule requires at least %s\n", cli_bytes(bytes, text[0]),
+            b->proven ? ", proven that there is none" : "", cli_bytes(b->uses[0].least, text[1]));
         print_tight(file, plan);
     }
 }
@@ -200,9 +200,9 @@ static void print_text(FILE *file, const struct options *o, const struct view_pl
     fprintf(file, "  items    %zu\n", plan->set->n_items);
     fprintf(file, "  peak     %s%s%s\n", bold, cli_bytes(r->peak, text), reset);
     fprintf(file, "  bound    %s", cli_bytes(r->bound, text));
-    fprintf(file, "%s, most is alive at step %" PRId64 "%s\n", dim, r->bound_step, reset);
+    fprintf(file, "%s, live bytes are highest at step %" PRId64 "%s\n", dim, r->bound_step, reset);
     if (r->peak == r->bound) {
-        fprintf(file, "  gap      %snone: the optimum, proven%s\n", good, reset);
+        fprintf(file, "  gap      %snone: proven optimal%s\n", good, reset);
     } else {
         fprintf(file, "  gap      %s%.3f%%, %s%s\n", fair, 100 * r->gap, cli_bytes(r->peak - r->bound, text), reset);
     }
@@ -210,22 +210,20 @@ static void print_text(FILE *file, const struct options *o, const struct view_pl
         const char *colour = good, *answer = "yes, ", *hint = "";
         if (!r->fits && r->proven) {
             colour = bad;
-            answer = "no, proven: not ";
+            answer = "no: proven that no plan fits ";
         } else if (!r->fits) {
             colour = fair;
-            answer = "not found yet, and not ruled out: ";
-            hint =
-                o->params.budget_us > 0 ? "; a longer --time may find a plan" : "; --time 10000 searches ten seconds for a plan";
+            answer = "unknown: no plan found that fits ";
+            hint = o->params.budget_us > 0 ? "; a longer --time may find a plan" : "; --time 10000 searches for ten seconds";
         }
         fprintf(file, "  fits     %s%s%sinto%s %s%s\n", colour, answer, what, reset, cli_bytes(o->params.capacity, text), hint);
     }
     print_budget(file, o, plan);
     fprintf(file, "  method   %s\n", r->method);
-    fprintf(
-        file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan until then" : "");
+    fprintf(file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan so far" : "");
 }
 
-// One line a buffer, if there are several.
+// Prints one line per buffer, if there are several.
 static void print_buffers(FILE *file, const struct view_plan *plan) {
     char peak[64], bound[64];
     for (size_t b = 0; b < plan->n_buffers && plan->n_buffers > 1; b++) {
@@ -237,7 +235,7 @@ static void print_buffers(FILE *file, const struct view_plan *plan) {
     }
 }
 
-// A model's weights and cache beside what was planned.
+// Prints a model's weights and cache in addition to the planned compute memory.
 static void print_homes(FILE *file, const struct view_plan *plan) {
     uint64_t total = 0;
     char text[4][32];
@@ -245,12 +243,12 @@ static void print_homes(FILE *file, const struct view_plan *plan) {
         const struct view_home *home = &plan->homes[i];
         const uint64_t all = home->weights + home->cache + home->compute;
         fprintf(file, "  %s: weights %s%s, cache %s, compute %s: %s\n", home->device, cli_short_bytes(home->weights, text[0]),
-            home->is_mapped ? " (the file's own pages)" : "", cli_short_bytes(home->cache, text[1]),
-            cli_short_bytes(home->compute, text[2]), cli_short_bytes(all, text[3]));
+            home->is_mapped ? " (mapped)" : "", cli_short_bytes(home->cache, text[1]), cli_short_bytes(home->compute, text[2]),
+            cli_short_bytes(all, text[3]));
         total += all;
     }
     if (plan->n_homes > 1) {
-        fprintf(file, "  together: %s\n", cli_short_bytes(total, text[0]));
+        fprintf(file, "  total: %s\n", cli_short_bytes(total, text[0]));
     }
 }
 
@@ -316,7 +314,7 @@ int cli_plan(const struct cli_args *args) {
         cli_lower_print(file, o->path, &o->model, &plan, &report, o->params.budget_us);
     }
     if (!ok) {
-        code = cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o->path);
+        code = cli_fail(CLI_FAILURE, "%s: out of memory for the values alive at the peak", o->path);
     } else if (o->out != NULL) {
         code = write_plan(o, set, offsets, &report);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plans.c: see plans.h.
+// plans.c: the functions of plans.h.
 
 #include "cli/plans.h"
 
@@ -42,7 +42,7 @@ int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_
     return status == GGML_STATUS_SUCCESS ? CLI_OK : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
 }
 
-// ---- what is alive at the peak ----
+// ---- values alive at the peak ----
 
 static double share_of(uint64_t part, uint64_t all) {
     return all > 0 ? (double) part / (double) all : 0;
@@ -109,7 +109,7 @@ bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, c
     return true;
 }
 
-#define HINT_US 1000000 // of the search that is offered
+#define HINT_US 1000000 // time limit of the search that is suggested
 
 // ---- options ----
 
@@ -118,8 +118,7 @@ static int limit_add(struct fit_limits *limits, const char *command, const char 
     struct model_error error = {""};
     uint64_t bytes;
     if (sign == text || !cli_parse_size(sign != NULL ? sign + 1 : text, &bytes) || bytes == 0) {
-        return cli_usage(
-            command, "--memory '%s' is not a number of bytes from 1 to 2^62, or a device, '=' and such a number", text);
+        return cli_usage(command, "--memory '%s' is neither a number of bytes from 1 to 2^62 nor DEVICE=BYTES", text);
     }
     switch (fit_limits_add(limits, text, sign != NULL ? (size_t) (sign - text) : 0, bytes, &error)) {
         case GGML_STATUS_SUCCESS: return CLI_OK;
@@ -130,7 +129,7 @@ static int limit_add(struct fit_limits *limits, const char *command, const char 
 
 int cli_fit_memory(const struct cli_option *option, const char *command, const char *value, void *target) {
     (void) option;
-    char *text = (char *) (uintptr_t) value; // an argument of the command, which is cut at its commas
+    char *text = (char *) (uintptr_t) value; // an argument of the command, which is split at its commas in place
     for (char *next; text != NULL; text = next) {
         next = strchr(text, ',');
         if (next != NULL) {
@@ -150,7 +149,7 @@ int cli_fit_allow(const struct cli_option *option, const char *command, const ch
     return fit_allow_parse(value, target, &error) ? CLI_OK : cli_usage(command, "%s", error.text);
 }
 
-// ---- what would lower it ----
+// ---- options that lower the peak ----
 
 void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us) {
@@ -160,17 +159,17 @@ void cli_lower_print(FILE *file, const char *path, const struct model_options *o
     char text[32];
     for (int i = 0; i < n; i++) {
         if (ways[i].error[0] != '\0') {
-            fprintf(file, "%s%s could not be planned: %s", between, ways[i].option, ways[i].error);
+            fprintf(file, "%s%s cannot be planned: %s", between, ways[i].option, ways[i].error);
         } else {
-            fprintf(file, "%s%s takes %s less", between, ways[i].option, cli_short_bytes(ways[i].less, text));
+            fprintf(file, "%s%s saves %s", between, ways[i].option, cli_short_bytes(ways[i].less, text));
         }
         between = "; ";
     }
     if (report->peak > report->bound && searched_us < HINT_US) {
-        fprintf(file, "%s--time 1000 searches for up to %s less", between, cli_short_bytes(report->peak - report->bound, text));
+        fprintf(file, "%s--time 1000 may save up to %s", between, cli_short_bytes(report->peak - report->bound, text));
         between = "; ";
     } else if (report->peak == report->bound && plan->can_budget && plan->budgeted == NULL) {
-        fprintf(file, "%s--budget N runs ops again to stay within N bytes", between);
+        fprintf(file, "%s--budget N recomputes ops to stay within N bytes", between);
         between = "; ";
     }
     if (between[0] == ';') {
@@ -199,13 +198,13 @@ void cli_peak_print(FILE *file, const char *path, const struct model_options *op
     struct fit_peak p;
     struct model_error error = {""};
     if (!fit_peak_init(&p, path, options, &error)) {
-        fprintf(file, "  alive at the peak: not known: %s\n", error.text);
+        fprintf(file, "  alive at the peak: unknown: %s\n", error.text);
         return;
     }
     if (cli_alive_print(file, &p.plan)) {
         cli_lower_print(file, path, options, &p.plan, &p.report, HINT_US); // these commands have no --time
     } else {
-        fputs("  alive at the peak: not known: out of memory\n", file);
+        fputs("  alive at the peak: unknown: out of memory\n", file);
     }
     fit_peak_fini(&p);
 }

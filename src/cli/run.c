@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
+// run.c: `berth run [MODEL]`: a model continues a text and prints each token when it is generated.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -15,49 +15,50 @@
 
 struct options {
     struct model_options model;
-    struct fit_question fit; // if --memory was given
+    struct fit_question fit; // valid if --memory was given
     const char *prompt, *file, *trace, *map, *cache;
     struct cli_texts loras;
     size_t prompt_size;
-    char *prompt_text; // if the prompt is of a file
+    char *prompt_text; // owned text, if the prompt was read from a file
     struct cli_sampling sampling;
     int64_t n_predict;  // -1: no limit
-    int64_t n_logprobs; // -1: none are wanted
+    int64_t n_logprobs; // -1: not requested
     bool echo, json;
 };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     CLI_OPTION('p', "prompt", "TEXT",
-        "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input",
+        "the text to continue (default: a piped standard input, else \"Once upon a time\"); '-': standard input",
         CLI_TO(struct options, prompt)),
-    CLI_OPTION('f', "file", "FILE", "go on with the text of FILE, without its last line end", .takes = "*", .use = CLI_READ,
+    CLI_OPTION('f', "file", "FILE", "continue the text of FILE, without its final newline", .takes = "*", .use = CLI_READ,
         CLI_TO(struct options, file)),
-    CLI_OPTION('n', "predict", "N", "at most N tokens (default, and -1: until the model ends or its context is full)",
+    CLI_OPTION('n', "predict", "N", "at most N tokens (default -1: until the model ends or the context is full)",
         CLI_RANGE(-1, 0), CLI_TO(struct options, n_predict), .also = "n-predict"),
-    CLI_OPTION('e', "echo", NULL, "print the prompt too", CLI_TO(struct options, echo)),
+    CLI_OPTION('e', "echo", NULL, "print the prompt, too", CLI_TO(struct options, echo)),
     CLI_SAMPLING_ROWS,
-    CLI_OPT_LORA(CLI_TO_LIST(CLI_TEXTS, struct options, loras), "; may be given again for more"),
+    CLI_OPT_LORA(CLI_TO_LIST(CLI_TEXTS, struct options, loras), "; may be repeated"),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
     CLI_OPT_SPLIT,
     CLI_OPTION(0, "memory", "N",
-        "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the cache is "
-        "of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes",
+        "stay within N bytes, or within limits per device as in 'berth fit'. As far as needed: reduce the batch, recompute ops, "
+        "use "
+        "a smaller cache type, leave layers on the host, shorten the context (unless --ctx is given)",
         .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, fit.limits)),
-    CLI_OPTION(0, "allow", "LIST",
-        "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill", .parse = cli_fit_allow,
-        CLI_TO(struct options, fit.allow)),
+    CLI_OPTION(0, "allow", "LIST", "with --memory: allow only the listed changes: batch, recompute, cache-type, spill",
+        .parse = cli_fit_allow, CLI_TO(struct options, fit.allow)),
     CLI_OPTION(
         0, "trace", "FILE", "write a timeline of all ops for Chrome or Perfetto", .takes = "*", CLI_TO(struct options, trace)),
-    CLI_OPTION(0, "map", "FILE", "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan",
+    CLI_OPTION(0, "map", "FILE",
+        "draw the memory map of the largest graph as FILE.svg or FILE.html, or save its plan as FILE.json",
         .takes = ".svg .html .json", CLI_TO(struct options, map)),
     CLI_OPTION(0, "prompt-cache", "FILE",
-        "begin with what FILE has of the prompt's beginning, and keep there what was read of it", .takes = "*", .use = CLI_UPDATE,
-        CLI_TO(struct options, cache)),
-    CLI_OPTION(0, "logprobs", "N", "with --json: how likely each token was, and the N likeliest in its place", CLI_RANGE(0, 1000),
-        CLI_TO(struct options, n_logprobs)),
+        "reuse the beginning of the prompt that FILE contains, and save the processed prompt there", .takes = "*",
+        .use = CLI_UPDATE, CLI_TO(struct options, cache)),
+    CLI_OPTION(0, "logprobs", "N", "with --json: log probabilities of each token and of the N most likely ones",
+        CLI_RANGE(0, 1000), CLI_TO(struct options, n_logprobs)),
     CLI_OPT_JSON(
         CLI_TO(struct options, json), "print one JSON object at the end: text, tokens, speed, memory, ctx, batch, cache_type"),
     {0},
@@ -65,33 +66,33 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_run_help = {
     .command = "run",
-    .what = "let a model write",
+    .what = "generate text with a model",
     .operands = "[MODEL [PROMPT]]",
     .takes = ".gguf|",
     .n_operands = {0, 2, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model), [CLI_IN_SAMPLING] = offsetof(struct options, sampling)},
     .about =
-        "Lets a language model of the llama family (a GGUF file; docs/user/models.md has the architectures) go on with a text. "
-        "Without MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
-        "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
+        "Continues a text with a language model (a GGUF file; docs/user/models.md lists the architectures). Without MODEL, the small "
+        "model of Berth generates a tale. The text goes to standard output while it is generated; speed and memory follow on "
+        "standard error. Ctrl-C stops after the current token.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(
         const struct options){.model = {.may_llama = true}, .sampling = CLI_SAMPLING_INITIAL, .n_predict = -1, .n_logprobs = -1},
-    .examples = {{"A tale", "run"},
-        {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
+    .examples = {{"Generate a tale", "run"},
+        {"Continue a file, with the same result each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
 };
 
-// What was done, for the line at the end.
+// The results of a run, for the statistics.
 struct result {
     int64_t n_prompt, prompt_us;
-    int64_t n_kept; // tokens of the prompt that the prompt cache had
+    int64_t n_kept; // tokens of the prompt that came from the prompt cache
     struct generate_result made;
     bool is_stopped; // by Ctrl-C
-    bool is_full;    // the context has no position left
+    bool is_full;    // the context has no free position
 };
 
-// The prompt may also be behind the model.
+// The prompt may also be the argument after the model.
 static int options_check(struct options *o, const struct cli_args *args) {
     if (o->n_logprobs >= 0 && !o->json) {
         return cli_usage("run", "--logprobs requires --json");
@@ -117,7 +118,7 @@ static int options_check(struct options *o, const struct cli_args *args) {
     return CLI_OK;
 }
 
-// The prompt: as given, of a file, of standard input, or how tales begin.
+// Gets the prompt: as given, from a file, from standard input, or the beginning of a tale.
 static int prompt_get(struct options *o) {
     const bool is_dash = o->prompt != NULL && strcmp(o->prompt, "-") == 0;
     const bool is_pipe = is_dash || (o->prompt == NULL && o->file == NULL && cli_has_stdin());
@@ -143,8 +144,8 @@ static int prompt_get(struct options *o) {
 
 // ---- the prompt cache ----
 
-// A file that is not there yet is made later, and one of another version of Berth is made anew; one that cannot be used otherwise
-// is an error.
+// A missing file is created later, and a file of another version of Berth is replaced. Any other file that cannot be used is an
+// error.
 static bool cache_load(
     const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
     struct model_error why = {""};
@@ -157,7 +158,7 @@ static bool cache_load(
     r->n_kept = s->n_past;
     fclose(file);
     if (is_old) {
-        cli_warn("%s: %s: the prompt is read anew and the file written again", o->cache, why.text);
+        cli_warn("%s: %s: the prompt is processed from the start and the file is replaced", o->cache, why.text);
         return true;
     }
     return ok || model_fail(error, "%s: %s", o->cache, why.text);
@@ -165,20 +166,20 @@ static bool cache_load(
 
 static bool cache_save(const struct options *o, const struct session *s, const struct token_list *tokens, const struct result *r,
     struct model_error *error) {
-    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // it has all of it
+    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // the file already contains all of it
         return true;
     }
     FILE *file = cli_open_update(o->cache);
     if (file == NULL) {
-        return model_fail(error, "the prompt cache is not written");
+        return model_fail(error, "the prompt cache was not saved");
     }
     const bool ok = session_save(s, tokens->ids, (int64_t) tokens->n, file, error);
-    return cli_close(file, o->cache, ok) == CLI_OK || model_fail(error, "the prompt cache is not written");
+    return cli_close(file, o->cache, ok) == CLI_OK || model_fail(error, "the prompt cache was not saved");
 }
 
 // ---- running ----
 
-// The tokens of the prompt, which penalties count too.
+// Encodes the prompt and counts its tokens for the penalties.
 static bool prompt_encode(
     const struct options *o, const struct generator *g, struct token_list *tokens, struct model_error *error) {
     const int64_t n_ctx = g->session->params.n_ctx;
@@ -189,8 +190,8 @@ static bool prompt_encode(
         return model_fail(error, "the prompt is empty");
     }
     if ((int64_t) tokens->n > n_ctx) {
-        return model_fail(
-            error, "the prompt has %zu tokens, the context %" PRId64 " positions: give it more with --ctx", tokens->n, n_ctx);
+        return model_fail(error, "the prompt has %zu tokens, but the context has %" PRId64 " positions; enlarge it with --ctx",
+            tokens->n, n_ctx);
     }
     for (size_t i = 0; i < tokens->n; i++) {
         if (!sampler_accept(g->sampler, tokens->ids[i])) {
@@ -223,7 +224,7 @@ static bool prompt_continue(const struct options *o, const struct generator *g, 
     if (ok) {
         ok = prompt_decode(o, s, &tokens, r, error) && text_generate(g, o->n_predict, &r->made, error);
     }
-    r->n_prompt = min_i64(r->n_prompt, s->n_past); // as far as it came
+    r->n_prompt = min_i64(r->n_prompt, s->n_past); // fewer if it was interrupted
     r->is_stopped = cli_is_interrupted(NULL);
     r->is_full = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
@@ -234,23 +235,24 @@ static double per_second(int64_t n, int64_t us) {
     return us > 0 ? 1e6 * (double) n / (double) us : 0;
 }
 
-static void print_line(const struct options *o, const struct workbench *m, const struct result *r) {
+static void print_statistics(const struct options *o, const struct workbench *m, const struct result *r) {
     const char *full = r->is_full ? "the context is full; " : "";
     char kept[48] = "";
     if (cli_is_quiet()) {
         return;
     }
     if (r->n_kept > 0) {
-        snprintf(kept, sizeof kept, " (%" PRId64 " of them kept)", r->n_kept);
+        snprintf(kept, sizeof kept, " (%" PRId64 " from the prompt cache)", r->n_kept);
     }
-    fprintf(stderr, "%s%sprompt %" PRId64 " token%s%s, %.1f a second; made %" PRId64, cli_colour(stderr, CLI_DIM),
-        r->is_stopped ? "stopped; " : full, r->n_prompt, r->n_prompt == 1 ? "" : "s", kept,
-        per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made);
-    if (r->made.n_decoded > 0) { // one token takes no decoding beyond the prompt's
-        fprintf(stderr, ", %.1f a second", per_second(r->made.n_decoded, r->made.made_us));
+    fprintf(stderr, "%s%sprompt: %" PRId64 " token%s%s, %.1f tokens/s; generated: %" PRId64 " token%s",
+        cli_colour(stderr, CLI_DIM), r->is_stopped ? "stopped; " : full, r->n_prompt, r->n_prompt == 1 ? "" : "s", kept,
+        per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made, r->made.n_made == 1 ? "" : "s");
+    if (r->made.n_decoded > 0) { // the first token comes from the logits of the prompt
+        fprintf(stderr, ", %.1f tokens/s", per_second(r->made.n_decoded, r->made.made_us));
     }
+    fprintf(stderr, "; seed %" PRId64 "\n", o->sampling.seed);
     cli_model_memory(stderr, m);
-    fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.seed, cli_colour(stderr, CLI_RESET));
+    fputs(cli_colour(stderr, CLI_RESET), stderr);
 }
 
 static void print_json(const struct options *o, const struct workbench *m, const struct result *r,
@@ -323,11 +325,11 @@ static int run_text(const struct options *o, struct workbench *m) {
         print_json(o, m, &r, &text, &g);
     } else if (ok) {
         ok = fflush(stdout) == 0;
-        print_line(o, m, &r);
+        print_statistics(o, m, &r);
     }
     if (!ok) {
         code = CLI_FAILURE;
-        if (!ferror(stdout)) { // cli_finish tells of a full disk
+        if (!ferror(stdout)) { // cli_finish reports a full disk
             cli_fail(code, "%s", error.text[0] != '\0' ? error.text : "out of memory");
         }
     }
@@ -337,9 +339,9 @@ static int run_text(const struct options *o, struct workbench *m) {
     return code;
 }
 
-// ---- files beside it ----
+// ---- other output files ----
 
-// The plan of the largest graph, while that is at hand.
+// Writes the plan of the largest graph, which the scheduler still has.
 static int write_map(const char *path, struct workbench *m) {
     if (!cli_map_is_name(path)) {
         FILE *file = cli_open(path);
@@ -355,7 +357,7 @@ static int write_map(const char *path, struct workbench *m) {
     return code;
 }
 
-// The text, and its timeline into a file that is opened before: a long run should not end with a name that cannot be written.
+// Generates the text and writes its timeline. The file is opened first, so that a long run does not end with an unwritable name.
 static int run_traced(const struct options *o, struct workbench *m) {
     FILE *file = o->trace != NULL ? cli_open(o->trace) : NULL;
     if (file == NULL) {
@@ -369,7 +371,7 @@ static int run_traced(const struct options *o, struct workbench *m) {
     return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
-// The setting that stays within --memory becomes the options'.
+// Finds the settings within --memory and stores them in the options.
 static int memory_obey(struct options *o) {
     struct fit_question *q = &o->fit;
     struct fit_answer a;
@@ -380,7 +382,7 @@ static int memory_obey(struct options *o) {
     if (q->allow == 0) {
         q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
     }
-    if (o->loras.n > 0) { // an adapter's ops are not in the graph that is solved
+    if (o->loras.n > 0) { // an adapter's ops are not in the graph for which recomputing is solved
         q->allow &= ~(unsigned) FIT_RECOMPUTE;
     }
     if (q->allow == 0) {
@@ -398,7 +400,7 @@ static int memory_obey(struct options *o) {
     if (!ok) {
         code = cli_fail(CLI_FAILURE, "%s", error.text);
     } else if (!a.fits) {
-        code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " takes %s", m.path, a.n_ctx,
+        code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " requires %s", m.path, a.n_ctx,
             cli_bytes(fit_bytes(&m, a.full), text));
     } else {
         if (fit_answer_describe(q, &a, text)) {
@@ -410,13 +412,13 @@ static int memory_obey(struct options *o) {
     return code;
 }
 
-// Whether what is written later can be, before the work.
+// Checks before the work that the output files can be written.
 static int outputs_check(const struct options *o, const struct workbench *m) {
     if (cli_output_check(o->trace) != CLI_OK || cli_output_check(o->map) != CLI_OK || cli_update_check(o->cache) != CLI_OK) {
         return CLI_FAILURE;
     }
     return o->cache != NULL && !m->model->engine->can_save
-               ? cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept")
+               ? cli_fail(CLI_FAILURE, "--prompt-cache is not supported for a model that libllama runs")
                : CLI_OK;
 }
 
@@ -434,7 +436,7 @@ static int run_opened(const struct options *o, struct workbench *m) {
     return run_traced(o, m);
 }
 
-// Chooses what the options leave open, opens the model and runs it.
+// Chooses the settings that the options leave open, opens the model and runs it.
 static int run_model(struct options *o) {
     struct workbench m;
     int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// text.c: messages, numbers, and what kind of text or file something is.
+// text.c: messages, progress, sizes and colours.
 
 #include "base/base.h"
 #include "cli/cli.h"
@@ -15,14 +15,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-// ---- progress: one line on a terminal that the next one overwrites ----
+// ---- progress: one line on a terminal, which the next one overwrites ----
 
-// What is shown is counted, not guessed. Nothing is shown where standard error is not a terminal, nor in the first moment, so that
-// short work leaves no trace.
+// The numbers are counted, not estimated. Nothing is shown if standard error is not a terminal, nor in the first moments, so that
+// short work prints nothing.
 
-#define FIRST_US 200000  // before anything is shown
+#define FIRST_US 200000  // before the first line
 #define PERIOD_US 100000 // between two lines
-#define BAR 16           // at most; as much less as the text is too long for the terminal
+#define BAR 16           // maximal width; smaller if the text needs the space
 
 static struct {
     int64_t start_us, next_us;
@@ -80,7 +80,7 @@ void cli_text(FILE *file, int width, const char *text) {
     uint32_t c;
     for (size_t size; *text != '\0'; text += size) {
         size = utf8_next(text, strnlen(text, 4), &c);
-        const bool is_none = size == 1 && c == 0xFFFD; // as in names of another encoding, where terminals may see commands
+        const bool is_none = size == 1 && c == 0xFFFD; // not UTF-8: terminals may interpret such bytes as control characters
         const bool is_command = is_none || c < 0x20 || (c >= 0x7F && c <= 0x9F);
         n += is_command ? 1 : (int) size;
         if (is_command) {
@@ -146,7 +146,8 @@ int cli_usage(const char *command, const char *fmt, ...) {
     return CLI_USAGE;
 }
 
-// Bytes of a unit: "", "b", or a letter and one of "", "i", "ib", which are powers of 1024, or "b", of 1000; 0: none.
+// Returns the bytes of a unit: "" or "b" is 1; a letter with "", "i" or "ib" is a power of 1024; a letter with "b" is a power of
+// 1000; 0: invalid.
 static double unit_bytes(const char *text) {
     static const char letters[] = "kmgt";
     const char *letter = *text != '\0' ? strchr(letters, tolower((unsigned char) *text)) : NULL;
@@ -167,7 +168,7 @@ bool cli_parse_size(const char *text, uint64_t *size) {
     char *end;
     errno = 0;
     const uint64_t raw = strtoull(text, &end, 10);
-    if (*end == '\0') { // whole bytes need no detour over floating point
+    if (*end == '\0') { // an integer is not converted to floating point
         *size = raw;
         return errno == 0 && raw <= (uint64_t) 1 << 62;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// train.c: `berth train [MODEL] --data TEXT -o OUT`: its options, and from them a model, texts and a trainer; the steps, what
-// is seen of them, and what they leave behind. What is written appears when it is whole (output.c), so that the last checkpoint
-// survives whatever happens to the next.
+// train.c: `berth train [MODEL] --data TEXT -o OUT`: makes a model, texts and a trainer from the options, runs the steps, and
+// writes checkpoints and results. A file appears when it is complete (output.c), so that the last checkpoint survives a failure
+// while the next one is written.
 
 #include "train/train.h"
 #include "base/json.h"
@@ -23,13 +23,13 @@ struct options {
     const char *data, *val, *out, *resume, *plot, *config;
     enum train_split split;
     int64_t n_epochs, save_every; // -1: not given
-    struct train_params params;   // -1: not given, for whole numbers and rates alike
+    struct train_params params;   // -1: not given, for integers and rates
     int64_t seed, optimizer, schedule;
     bool json;
     const struct berth_mpi_world *world; // NULL: no other ranks
 };
 
-// What is not given is -1: a checkpoint may say it.
+// An option that is not given is -1, because a checkpoint may contain its value.
 #define COUNT(least, field) .kind = CLI_INT, .min = least, .max = (double) ((int64_t) 1 << 40), CLI_TO(struct options, field)
 #define RATE(field) .kind = CLI_REAL, CLI_TO(struct options, field)
 #define WORD(field) .kind = CLI_WORD, CLI_TO(struct options, field)
@@ -37,39 +37,41 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    CLI_OPTION(0, "data", "TEXT", "the text to learn: a file, all files of a folder, '-': standard input", TEXT(data),
+    CLI_OPTION(0, "data", "TEXT", "training text: a file, all files of a folder, or '-' for standard input", TEXT(data),
         .takes = "*", .use = CLI_READ),
-    CLI_OPTION(0, "val", "TEXT", "tell the loss on this text too: at the start, at checkpoints, at the end", TEXT(val),
+    CLI_OPTION(0, "val", "TEXT", "validation text; its loss is printed at the start, at checkpoints and at the end", TEXT(val),
         .takes = "*", .use = CLI_READ),
-    CLI_OPTION(0, "split", "WHERE", "what one text is: a whole file (default), each line, or what is between blank lines",
-        WORD(split), .takes = "file line blank"),
-    CLI_OPTION('o', "out", "OUT", "where the trained model goes, or the adapter", TEXT(out), .takes = ".gguf"),
-    CLI_OPTION(0, "lora", "RANK", "train an adapter of this rank and leave the weights, which may then be of any type",
+    CLI_OPTION(0, "split", "WHERE", "unit of one text: file (default), line, or blank (separated by blank lines)", WORD(split),
+        .takes = "file line blank"),
+    CLI_OPTION('o', "out", "OUT", "the file to write: the trained model or the adapter", TEXT(out), .takes = ".gguf"),
+    CLI_OPTION(0, "lora", "RANK", "train an adapter of this rank instead of the weights, which may then have any type",
         COUNT(1, params.rank)),
-    CLI_OPTION(0, "alpha", "X", "the adapter counts alpha/rank times (default: twice the rank)", RATE(params.alpha)),
-    CLI_OPTION(0, "epochs", "N", "how often all of the text is read (default 1)", COUNT(1, n_epochs)),
-    CLI_OPTION(0, "steps", "N", "steps instead, however often that is; 0: look at --val alone", COUNT(0, params.n_steps)),
-    CLI_OPTION('b', "batch", "N", "sequences of a step (default 8), with mpirun of each rank", COUNT(1, params.n_seq),
-        .also = "batch-size"),
-    CLI_OPTION('c', "ctx", "N", "tokens of a sequence (default: the model's context, at most 512)", COUNT(1, params.n_ctx),
+    CLI_OPTION(0, "alpha", "X", "the adapter is scaled by alpha/rank (default: twice the rank)", RATE(params.alpha)),
+    CLI_OPTION(0, "epochs", "N", "passes over the text (default 1)", COUNT(1, n_epochs)),
+    CLI_OPTION(
+        0, "steps", "N", "number of steps, instead of --epochs; 0: only compute the loss on --val", COUNT(0, params.n_steps)),
+    CLI_OPTION(
+        'b', "batch", "N", "sequences per step (default 8); with mpirun per rank", COUNT(1, params.n_seq), .also = "batch-size"),
+    CLI_OPTION('c', "ctx", "N", "tokens per sequence (default: the model's context, at most 512)", COUNT(1, params.n_ctx),
         .also = "ctx-size"),
     CLI_OPTION(
         0, "lr", "X", "the highest learning rate (default 1e-4, for an adapter 2e-4, for a new model 1e-3)", RATE(params.lr)),
-    CLI_OPTION(0, "schedule", "WORD", "how the rate falls: cosine (default), linear, constant", WORD(schedule),
+    CLI_OPTION(0, "schedule", "WORD", "schedule of the learning rate: cosine (default), linear, constant", WORD(schedule),
         .takes = "cosine linear constant"),
-    CLI_OPTION(0, "warmup", "N", "steps in which the rate rises (default: a twentieth of all)", COUNT(0, params.n_warmup)),
+    CLI_OPTION(0, "warmup", "N", "warmup steps of the learning rate (default: a twentieth of all)", COUNT(0, params.n_warmup)),
     CLI_OPTION(0, "optimizer", "WORD", "adamw (default) or sgd", WORD(optimizer), .takes = "adamw sgd"),
-    CLI_OPTION(0, "decay", "X", "decay of weights, times the rate a step (default 0)", RATE(params.decay)),
-    CLI_OPTION(0, "clip", "X", "gradients longer than this are shortened to it, 0: none (default 1)", RATE(params.clip)),
-    CLI_OPTION('s', "seed", "S", "seed of the order of texts and of random weights (default 1)", COUNT(0, seed)),
-    CLI_OPTION(0, "save-every", "N", "write a checkpoint, OUT.checkpoint, every N steps and at the end", COUNT(1, save_every)),
-    CLI_OPTION(0, "resume", "FILE", "go on from a checkpoint, with its options unless others are given", TEXT(resume),
+    CLI_OPTION(0, "decay", "X", "weight decay per step, multiplied by the learning rate (default 0)", RATE(params.decay)),
+    CLI_OPTION(0, "clip", "X", "clip the gradient to this norm, 0: off (default 1)", RATE(params.clip)),
+    CLI_OPTION('s', "seed", "S", "seed for the order of texts and for random weights (default 1)", COUNT(0, seed)),
+    CLI_OPTION(0, "save-every", "N", "write the checkpoint OUT.checkpoint every N steps and at the end", COUNT(1, save_every)),
+    CLI_OPTION(0, "resume", "FILE", "resume from a checkpoint; its options apply unless others are given", TEXT(resume),
         .takes = ".checkpoint", .use = CLI_UPDATE),
-    CLI_OPTION(0, "new", "CONFIG", "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer",
+    CLI_OPTION(0, "new", "CONFIG", "start from random weights with the sizes in CONFIG; MODEL supplies only the tokenizer",
         TEXT(config), .takes = "*", .use = CLI_READ),
     CLI_OPTION(0, "memory", "N",
-        "what is trained and the graphs of a step take at most N bytes: some of it is computed twice. N takes K, M, G, KiB, MiB, "
-        "..., kB, MB, ...",
+        "memory limit in bytes for the trained values and the graphs of a step, kept by recomputing. N takes K, M, G, KiB, MiB, "
+        "..., "
+        "kB, MB, ...",
         .kind = CLI_SIZE, TEXT(params.memory)),
     CLI_OPTION(0, "plot", "FILE", "draw the losses as FILE.svg", TEXT(plot), .takes = ".svg"),
     CLI_OPT_THREADS,
@@ -81,16 +83,17 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_train_help = {
     .command = "train",
-    .what = "let a model learn a text",
+    .what = "train a model or an adapter on a text",
     .operands = "[MODEL]",
     .takes = ".gguf",
     .n_operands = {0, 1, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
-    .about = "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 "
-             "or bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
-             "run that is stopped and resumed equals the unbroken one bit by bit. Ctrl-C ends it after the step at hand and "
-             "saves. A loss that is no number ends it too, before it reaches a weight. Started by mpirun, ranks share the work: "
-             "each takes its part of every batch.",
+    .about =
+        "Trains a language model on a text, or with --lora an adapter for 'berth run --lora' and llama.cpp. All architectures of "
+        "docs/models.md can be trained except mamba2 and models with experts; the weights must be f32, f16 or bf16, with "
+        "--lora any type. A run that is stopped and resumed gives the same bits as an uninterrupted one. Ctrl-C stops after "
+        "the current step and saves. A loss that is not finite stops it, too, before a weight changes. With mpirun the ranks "
+        "share the work: each takes a part of every batch.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.n_epochs = -1,
@@ -107,10 +110,10 @@ const struct cli_help cli_train_help = {
             .lr = -1,
             .decay = -1,
             .clip = -1}},
-    .examples = {{"An adapter that knows a text", "train model.gguf --lora 8 --data text.txt -o lora.gguf"},
-        {"Three times over all files of a folder, with a picture",
+    .examples = {{"Train an adapter", "train model.gguf --lora 8 --data text.txt -o lora.gguf"},
+        {"Three epochs over the files of a folder, with a plot",
             "train m.gguf --data texts/ --epochs 3 -o tuned.gguf --plot loss.svg"},
-        {"Go on", "train m.gguf --data texts/ -o out.gguf --resume out.gguf.checkpoint"}},
+        {"Resume", "train m.gguf --data texts/ -o out.gguf --resume out.gguf.checkpoint"}},
 };
 
 // ---- options ----
@@ -118,13 +121,13 @@ const struct cli_help cli_train_help = {
 static int options_check(const struct options *o) {
     const bool is_look = o->params.n_steps == 0;
     if (o->data == NULL && !(is_look && o->val != NULL)) {
-        return cli_usage("train", "no text is given to learn: --data TEXT");
+        return cli_usage("train", "missing option: --data TEXT");
     }
     if (o->out == NULL && !is_look) {
-        return cli_usage("train", "no file is given for what is learnt: -o OUT");
+        return cli_usage("train", "missing option: -o OUT");
     }
     if (o->config != NULL && (o->resume != NULL || o->params.rank > 0 || o->out == NULL)) {
-        return cli_usage("train", "--new begins a model at -o OUT, all of it: without --lora and --resume");
+        return cli_usage("train", "--new requires -o OUT and cannot be combined with --lora or --resume");
     }
     if (o->n_epochs > 0 && o->params.n_steps >= 0) {
         return cli_usage("train", "--epochs and --steps cannot be combined");
@@ -132,7 +135,7 @@ static int options_check(const struct options *o) {
     return CLI_OK;
 }
 
-// ---- parameters: what is given, else the checkpoint's, else the usual ----
+// ---- parameters: the given value, else that of the checkpoint, else the default ----
 
 static int n_ranks(const struct options *o) {
     return o->world != NULL ? o->world->size : 1;
@@ -147,7 +150,7 @@ static int params_check(const struct options *o, const struct train_params *p) {
     return is_other
                ? cli_fail(CLI_FAILURE,
                      "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " in all --lora %" PRId64
-                     " --alpha %g --seed %" PRIu64 " --optimizer %s: these stay",
+                     " --alpha %g --seed %" PRIu64 " --optimizer %s, which cannot change",
                      o->resume, p->n_ctx, p->n_seq, p->rank, (double) p->alpha, p->seed, ggml_opt_optimizer_name(p->optimizer))
                : CLI_OK;
 }
@@ -166,7 +169,7 @@ static struct train_params params_default(const struct options *o, const struct 
         .seed = 1};
 }
 
-// What is given takes the place of *x; below 0 is not given.
+// Replaces *x by a given value; a negative value is not given.
 static void given_int(int64_t *x, int64_t value) {
     if (value >= 0) {
         *x = value;
@@ -212,12 +215,12 @@ static int params_get(const struct options *o, const struct model *m, struct tra
     return code;
 }
 
-// How long it is, once the text is known.
+// Sets the number of steps, once the text is known.
 static int length_set(const struct options *o, const struct train_data *data, struct train_params *p) {
     const int64_t n_epochs = o->n_epochs > 0 ? o->n_epochs : 1;
     int64_t n_windows;
     if (__builtin_mul_overflow(n_epochs, data->n_windows, &n_windows) || n_windows > INT64_MAX - p->n_seq) {
-        return cli_fail(CLI_FAILURE, "%" PRId64 " epochs of %" PRId64 " windows are too many", n_epochs, data->n_windows);
+        return cli_fail(CLI_FAILURE, "too many steps: %" PRId64 " epochs of %" PRId64 " sequences", n_epochs, data->n_windows);
     }
     if (p->n_steps < 0) {
         p->n_steps = (n_windows + p->n_seq - 1) / p->n_seq;
@@ -230,7 +233,7 @@ static int length_set(const struct options *o, const struct train_data *data, st
 
 // ---- other ranks ----
 
-// Those that mpirun has started beside this one, which run the same command.
+// Returns the ranks that mpirun started, which all run the same command; NULL: there is only one.
 static const struct berth_mpi_world *world_find(void) {
     ggml_backend_load_all();
     const ggml_backend_reg_t mpi = ggml_backend_reg_by_name("MPI");
@@ -238,7 +241,7 @@ static const struct berth_mpi_world *world_find(void) {
     return world != NULL && world->size > 1 ? world : NULL;
 }
 
-// Rank 0 alone prints and writes files; its exit code is that of all. Every rank calls this.
+// Only rank 0 prints and writes files; all ranks use its exit code. Every rank calls this.
 static int first_decide(const struct options *o, int code) {
     return o->world == NULL || o->world->broadcast(&code, sizeof code, 0) ? code
                                                                           : cli_fail(CLI_FAILURE, "%s", berth_last_error());
@@ -248,13 +251,13 @@ static bool is_first(const struct options *o) {
     return o->world == NULL || o->world->rank == 0;
 }
 
-// OUT.checkpoint
+// Returns OUT.checkpoint.
 static const char *checkpoint_name(const struct options *o, char path[4096]) {
     snprintf(path, 4096, "%s.checkpoint", o->out);
     return path;
 }
 
-// What is written later: no long work before a refusal.
+// Checks the output files before long work.
 static int outputs_check(const struct options *o) {
     char checkpoint[4096];
     if (cli_output_check(o->out) != CLI_OK || cli_output_check(o->plot) != CLI_OK) {
@@ -271,7 +274,7 @@ static int new_make(const struct options *o) {
     struct berth_gguf_map *from = o->model.path != NULL ? berth_gguf_map_open(o->model.path, NULL) : NULL;
     if (from == NULL) {
         return o->model.path != NULL ? cli_fail(CLI_FAILURE, "%s", berth_last_error())
-                                     : cli_usage("train", "--new needs a MODEL whose tokenizer it takes");
+                                     : cli_usage("train", "--new requires a MODEL for its tokenizer");
     }
     char *text = cli_read_text(o->config, &size);
     FILE *file = text != NULL && outputs_check(o) == CLI_OK ? cli_open(o->out) : NULL;
@@ -287,7 +290,7 @@ static int new_make(const struct options *o) {
     return code;
 }
 
-// ---- texts: a file, standard input, or all files of a folder by name ----
+// ---- texts: a file, standard input, or all files of a folder in the order of their names ----
 
 struct reading {
     enum train_split split;
@@ -297,7 +300,7 @@ struct reading {
     char odd[4096]; // the first of them
 };
 
-// Text in an old encoding has some bytes that are not UTF-8, but neither NUL nor a tenth of all.
+// Text in an older encoding has some bytes that are not UTF-8. It has no NUL, and less than a tenth of its bytes are invalid.
 static bool is_text(const char *text, size_t size) {
     size_t n_bad = 0;
     uint32_t c;
@@ -335,7 +338,7 @@ static int text_folder_read(struct reading *r, const char *path) {
         char name[4096];
         struct stat st;
         snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
-        if (stat(name, &st) == 0 && S_ISREG(st.st_mode) && code == CLI_OK) { // folders within are not looked into
+        if (stat(name, &st) == 0 && S_ISREG(st.st_mode) && code == CLI_OK) { // subfolders are ignored
             code = text_file_read(r, name);
         }
         free(entries[i]);
@@ -346,7 +349,8 @@ static int text_folder_read(struct reading *r, const char *path) {
     return code;
 }
 
-// The texts of a file or a folder; CLI_OK, or the exit code after a message. Warns of what is not text.
+// Reads the texts of a file or a folder. Returns CLI_OK, or prints a message and returns the exit code. Warns of files that are not
+// text.
 static int texts_read(const struct options *o, const char *path, const struct vocab *vocab, struct train_data *data) {
     struct reading r = {.split = o->split, .vocab = vocab, .data = data};
     struct stat st;
@@ -356,9 +360,9 @@ static int texts_read(const struct options *o, const char *path, const struct vo
         return code;
     }
     if (r.n_odd == 1) {
-        cli_warn("%s: is not UTF-8 text but looks like binary data; the model learns its bytes", r.odd);
+        cli_warn("%s: looks like binary data, not UTF-8 text; the model is trained on its bytes", r.odd);
     } else if (r.n_odd > 1) {
-        cli_warn("%s and %zu other files are not UTF-8 text but look like binary data; the model learns their bytes", r.odd,
+        cli_warn("%s and %zu other files look like binary data, not UTF-8 text; the model is trained on their bytes", r.odd,
             r.n_odd - 1);
     }
     return code;
@@ -375,10 +379,10 @@ struct run {
     const struct train_data *val; // NULL: none
     char checkpoint[4096];
     int64_t n_saved;            // steps in the checkpoint; -1: there is none
-    int64_t first;              // steps that were done before
-    size_t first_look;          // losses on other texts that were found before, maybe on another text
-    int64_t start_us, spent_us; // of all, of looking at other texts
-    int64_t told_us;            // when a line was last written to what is no terminal
+    int64_t first;              // steps that earlier runs did
+    size_t first_look;          // validation losses of earlier runs, possibly on another text
+    int64_t start_us, spent_us; // start; time spent on validation
+    int64_t printed_us;         // time of the last line if standard error is not a terminal
 };
 
 // ---- files ----
@@ -413,12 +417,12 @@ static int plot_save(struct run *r) {
     return cli_close(file, r->o->plot, cli_train_plot(r->t, file));
 }
 
-// Rank 0 does it, for all of them.
+// Rank 0 saves for all ranks.
 static int by_first(struct run *r, int (*save)(struct run *r)) {
     return first_decide(r->o, is_first(r->o) ? save(r) : CLI_OK);
 }
 
-// ---- what is seen ----
+// ---- progress ----
 
 static int64_t tokens_of(const struct run *r) {
     return (r->t->n_done - r->first) * r->t->params.n_seq * r->t->params.n_ctx;
@@ -439,13 +443,13 @@ static const char *duration_text(double seconds, char text[32]) {
     return text;
 }
 
-// A line where no bar can be: for logs, now and then, and none for short work.
-static bool is_due(struct run *r) {
+// Returns whether to print a line if there is no terminal for a bar: now and then, and never for short work.
+static bool is_log_time(struct run *r) {
     const int64_t now_us = ggml_time_us();
-    if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->told_us + QUIET_US) {
+    if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->printed_us + QUIET_US) {
         return false;
     }
-    r->told_us = now_us;
+    r->printed_us = now_us;
     return true;
 }
 
@@ -461,9 +465,9 @@ static void step_print(struct run *r) {
     duration_text(speed > 0 ? left / speed : 0, time);
     cli_progress("training", (uint64_t) t->n_done, (uint64_t) n_all,
         "%s left, loss %.4f, step %" PRId64 " of %" PRId64 ", %.0f tokens/s", time, loss, t->n_done, n_all, speed);
-    if (is_due(r)) {
-        fprintf(stderr, "step %" PRId64 " of %" PRId64 ": loss %.4f, %.0f tokens a second, %s left\n", t->n_done, n_all, loss,
-            speed, time);
+    if (is_log_time(r)) {
+        fprintf(
+            stderr, "step %" PRId64 " of %" PRId64 ": loss %.4f, %.0f tokens/s, %s left\n", t->n_done, n_all, loss, speed, time);
     }
 }
 
@@ -471,7 +475,7 @@ static bool has_look_at(const struct trainer *t, int64_t step) {
     return t->n_looks > 0 && t->looks[t->n_looks - 1].step == step;
 }
 
-// The loss on the other texts, unless this run has it of this step.
+// Computes the validation loss, unless this run already has it for this step.
 static int loss_look(struct run *r) {
     struct trainer *t = r->t;
     struct model_error error = {""};
@@ -485,7 +489,7 @@ static int loss_look(struct run *r) {
         return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
     }
     cli_progress_end();
-    if (!is_first(r->o) || cli_is_quiet() || (!isatty(STDERR_FILENO) && !is_due(r))) {
+    if (!is_first(r->o) || cli_is_quiet() || (!isatty(STDERR_FILENO) && !is_log_time(r))) {
         return CLI_OK;
     }
     fprintf(stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->looks[t->n_looks - 1].loss);
@@ -535,18 +539,18 @@ static void print_text(const struct run *r, double seconds, double speed) {
     if (t->n_looks > r->first_look) {
         printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_look].loss, (double) t->looks[t->n_looks - 1].loss);
     }
-    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s", tokens_of(r), duration_text(seconds, time), speed,
+    printf("; %" PRId64 " tokens in %s, %.0f tokens/s; trained %s, compute %s", tokens_of(r), duration_text(seconds, time), speed,
         cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
     if (t->n_again > 0) {
-        printf(", %zu ops of a step run again: %.2f times the cost", t->n_again, t->slower);
+        printf(", %zu ops of a step recomputed: %.2f times the cost", t->n_again, t->slower);
     }
     fputs("\n", stdout);
 }
 
 // ---- the steps ----
 
-// t->is_stopped: whether to go on no further.
-static int stop_ask(struct run *r) {
+// Sets t->is_stopped on all ranks if one of them was interrupted.
+static int stop_check(struct run *r) {
     struct model_error error = {""};
     return train_ranks_stop(r->t, cli_is_interrupted(NULL), &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
@@ -556,7 +560,7 @@ static int steps_run(struct run *r) {
     int code = loss_look(r);
     while (t->n_done < t->params.n_steps) {
         struct model_error error = {""};
-        if (code != CLI_OK || (code = stop_ask(r)) != CLI_OK || t->is_stopped) {
+        if (code != CLI_OK || (code = stop_check(r)) != CLI_OK || t->is_stopped) {
             break;
         }
         if (!trainer_step(t, r->data, &error)) {
@@ -579,12 +583,12 @@ static int steps_run(struct run *r) {
     return code == CLI_OK ? loss_look(r) : code;
 }
 
-// All steps, with what is seen of them and what they leave behind.
+// Runs all steps with their output, and writes the files.
 static int train_run(const struct options *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
-    r.told_us = r.start_us;
+    r.printed_us = r.start_us;
     r.first_look = t->n_looks;
-    if (val != NULL && has_look_at(t, t->n_done)) { // it is found again: nobody knows of which text it was
+    if (val != NULL && has_look_at(t, t->n_done)) { // the loss is computed again, because its text is unknown
         r.first_look = --t->n_looks;
     }
     if (o->out != NULL) {
@@ -592,7 +596,7 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
     }
     int code = steps_run(&r);
     const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);
-    if (code != CLI_OK || (code = stop_ask(&r)) != CLI_OK) {
+    if (code != CLI_OK || (code = stop_check(&r)) != CLI_OK) {
         return code;
     }
     const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
@@ -611,16 +615,16 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
     }
     if (is_short) {
         if (has_to_save && !cli_is_quiet()) {
-            fprintf(stderr, "stopped; --resume %s goes on from step %" PRId64 "\n", r.checkpoint, t->n_done);
+            fprintf(stderr, "stopped; --resume %s continues from step %" PRId64 "\n", r.checkpoint, t->n_done);
         }
         return CLI_STOPPED;
     }
     return CLI_OK;
 }
 
-// ---- all together ----
+// ---- the command ----
 
-// A text in windows; path NULL: there is none.
+// Reads a text as sequences; path NULL: there is none.
 static int windows_read(
     const struct options *o, const char *path, const struct vocab *vocab, int64_t n_ctx, struct train_data *data) {
     struct model_error error = {""};
@@ -675,9 +679,9 @@ int cli_train(const struct cli_args *args) {
     if (code != CLI_OK) {
         return code;
     }
-    if (m.model->n_files > 1) { // what is written has the keys of what is read
+    if (m.model->n_files > 1) { // the output gets the keys of the input, which must be in one file
         workbench_close(&m);
-        return cli_fail(CLI_FAILURE, "%s: the model is in several files: 'berth gguf merge' makes one of them", m.path);
+        return cli_fail(CLI_FAILURE, "%s: the model is split into several files; merge them with 'berth gguf merge'", m.path);
     }
     code = outputs_check(o);
     if (code == CLI_OK) {

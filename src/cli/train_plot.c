@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_plot.c: the losses of a run as an SVG picture: each step as a thin line, their running mean as a thick one, losses on
-// other texts as points. Light and dark follow the viewer's setting.
+// train_plot.c: draws the losses of a run as SVG: each step as a thin line, their running mean as a thick one, validation losses as
+// points. Colours follow the viewer's light or dark setting.
 
 #include "cli/models.h"
 #include "train/train.h"
@@ -17,7 +17,7 @@
 #define MOST 2000 // points of a line
 
 struct frame {
-    double lowest, highest; // losses at the lower and the upper side
+    double lowest, highest; // losses at the lower and upper edge
     int64_t n_steps;        // from left to right
 };
 
@@ -29,7 +29,7 @@ static double y_of(const struct frame *f, double loss) {
     return TOP + (HEIGHT - TOP - BOTTOM) * (f->highest - loss) / (f->highest - f->lowest);
 }
 
-// The least of ..., 0.1, 0.2, 0.5, 1, 2, 5, ... that cuts a span into at most n pieces.
+// Returns the smallest of ..., 0.1, 0.2, 0.5, 1, 2, 5, ... that divides a span into at most n pieces.
 static double nice_step(double span, double n) {
     static const double ones[] = {1, 2, 5};
     for (double unit = 1e-9;; unit *= 10) {
@@ -77,7 +77,7 @@ static void write_head(FILE *file, const struct trainer *t) {
     fprintf(file, "<path class=\"m\" d=\"M%.0f 22h24\"/><text x=\"%.0f\" y=\"26\">running mean</text>\n", WIDTH - RIGHT - 260,
         WIDTH - RIGHT - 230);
     if (t->n_looks > 0) {
-        fprintf(file, "<circle class=\"v\" cx=\"%.0f\" cy=\"22\" r=\"4\"/><text x=\"%.0f\" y=\"26\">on other texts</text>\n",
+        fprintf(file, "<circle class=\"v\" cx=\"%.0f\" cy=\"22\" r=\"4\"/><text x=\"%.0f\" y=\"26\">validation</text>\n",
             WIDTH - RIGHT - 110, WIDTH - RIGHT - 100);
     }
 }
@@ -95,7 +95,7 @@ static void write_axes(FILE *file, const struct frame *f) {
     fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">step</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8);
 }
 
-// The mean forgets within a fortieth of the run, so that it is as smooth for long runs as for short ones.
+// The running mean has a time constant of a fortieth of the run, so that it is equally smooth for long and short runs.
 static void write_line(FILE *file, const struct trainer *t, const struct frame *f, bool is_mean) {
     const int64_t every = t->n_done / MOST + 1;
     const double keep = exp(-1 / fmax((double) t->n_done / 40, 1));

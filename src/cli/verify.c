@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// verify.c: `berth verify PLAN`: is this plan valid? Names the first fault.
+// verify.c: `berth verify PLAN`: checks a plan and prints the first fault.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -14,16 +14,17 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_verify_help = {
     .command = "verify",
-    .what = "check a plan: do two buffers collide?",
+    .what = "check that a plan is valid",
     .operands = "PLAN",
     .takes = ".csv .json",
     .n_operands = {1, 1, 1},
-    .about = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
-             "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
+    .about =
+        "Checks a plan (CSV with a column 'offset', or JSON): buffers that are alive at the same time must not share bytes, and "
+        "every buffer must respect its alignment, fixed offset and alias group. Prints the first fault.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "not valid",
-    .examples = {{"Is it valid?", "verify plan.csv"}, {"For a program", "verify --json plan.json"}},
+    .no = "the plan is not valid",
+    .examples = {{"Is it valid?", "verify plan.csv"}, {"For scripts", "verify --json plan.json"}},
 };
 
 static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) {
@@ -36,12 +37,12 @@ static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) 
 
 static const char *const what[] = {
     [BERTH_PLAN_SOUND] = "no fault",
-    [BERTH_PLAN_ITEM] = "an item contradicts itself",
+    [BERTH_PLAN_ITEM] = "an item is inconsistent",
     [BERTH_PLAN_ALIGN] = "not aligned",
-    [BERTH_PLAN_FIXED] = "not where it must be",
-    [BERTH_PLAN_CHUNK] = "lies across the end of a chunk",
+    [BERTH_PLAN_FIXED] = "not at its fixed offset",
+    [BERTH_PLAN_CHUNK] = "crosses the end of a chunk",
     [BERTH_PLAN_OVERFLOW] = "ends above 2^63 - 1",
-    [BERTH_PLAN_ALIAS] = "aliases that are not at one offset",
+    [BERTH_PLAN_ALIAS] = "aliases at different offsets",
     [BERTH_PLAN_COLLIDE] = "alive together in the same bytes",
 };
 
@@ -74,7 +75,7 @@ int cli_verify(const struct cli_args *args) {
     }
     if (set->n_items > 0 && !set->has_offsets) {
         berth_plan_set_free(set);
-        return cli_fail(CLI_FAILURE, "%s: not every item has an offset; 'berth plan --out' writes them", path);
+        return cli_fail(CLI_FAILURE, "%s: some items have no offset; 'berth plan --out' writes a plan with offsets", path);
     }
     struct berth_plan_fault fault = {.i = -1, .j = -1};
     const bool valid = berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;

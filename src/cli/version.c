@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// version.c: `berth version`: what this build holds.
+// version.c: `berth version`: prints version and build information.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -13,12 +13,12 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_version_help = {
     .command = "version",
-    .what = "what this build holds",
+    .what = "print version and build information",
     .operands = "",
-    .about = "Prints the version, the ggml API that is served, the compiler and the machine.",
+    .about = "Prints the version, the version of the ggml API, the compiler and the machine.",
     .options = option_rows,
     .size = sizeof(bool),
-    .examples = {{"For people", "version"}, {"For a program", "version --json"}},
+    .examples = {{"As text", "version"}, {"For scripts", "version --json"}},
 };
 
 #if defined(__clang__)

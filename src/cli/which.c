@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// which.c: `berth which PID`: whose ggml a running process has loaded: Berth's or another's. Its map of memory names the files
-// (/proc/PID/maps); a file is Berth's if it holds one of Berth's own names.
+// which.c: `berth which PID`: reports whether a running process has loaded Berth's libraries or those of another ggml.
+// /proc/PID/maps lists the files; a file belongs to Berth if it contains one of Berth's own names.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -19,22 +19,23 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_which_help = {
     .command = "which",
-    .what = "does a running process use Berth?",
+    .what = "check whether a running process uses Berth",
     .operands = "PID",
     .n_operands = {1, 1, 0},
-    .about = "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "
-             "memory, so the process must be one's own. A program that holds ggml inside itself shows none, one that holds Berth "
-             "shows itself.",
+    .about =
+        "Lists the ggml libraries that a running process has loaded, and whether each is Berth's. It reads the process's memory "
+        "map, so you need permission for the process. A program that is statically linked with Berth is listed itself; one that "
+        "is statically linked with another ggml has no entry.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "the process runs no library of Berth's",
-    .examples = {{"Has the switch taken?", "which $(pgrep -n node)"}, {"For a program", "which --json 4711"}},
+    .no = "the process uses no library of Berth",
+    .examples = {{"Does this process use Berth?", "which $(pgrep -n node)"}, {"For scripts", "which --json 4711"}},
 };
 
 // ---- one library ----
 
-// Names that only Berth has: of a function in its base and in those that call it, of a variable in its CPU library. They lie in
-// the files as they are.
+// Names that only Berth has: a function in its base library and in libraries that call it, an environment variable in its CPU
+// library. They are plain text in the files.
 static const char *const marks[] = {"berth_version", "BERTH_CPU_ISA"};
 enum { MARK_SIZE = 13 };
 
@@ -57,7 +58,7 @@ static bool has_mark(const char *path) {
     return is;
 }
 
-// A library of ggml's, or the program itself if it is linked with Berth or holds it.
+// Returns whether the file is a library of ggml, or the program itself if it is linked with Berth.
 static bool is_wanted(const char *path, const char *program) {
     const char *slash = strrchr(path, '/');
     return (slash != NULL && strncmp(slash + 1, "libggml", 7) == 0) || (strcmp(path, program) == 0 && has_mark(path));
@@ -68,7 +69,7 @@ static bool is_wanted(const char *path, const char *program) {
 struct found {
     int n, n_berth;
     bool json;
-    struct berth_json_writer out; // of json
+    struct berth_json_writer out; // with --json
 };
 
 static void library_print(struct found *f, const char *path, bool is_berth) {
@@ -84,7 +85,7 @@ static void library_print(struct found *f, const char *path, bool is_berth) {
     f->n_berth += is_berth;
 }
 
-// Lines are "from-to rights offset device inode   path", and a library has several in a row.
+// Lines are "from-to rights offset device inode   path"; a library has several consecutive lines.
 static void maps_search(FILE *maps, const char *program, struct found *f) {
     char *line = NULL, *last = NULL;
     size_t cap = 0;
@@ -110,7 +111,7 @@ int cli_which(const struct cli_args *args) {
     int64_t pid = 0;
     const char *text = args->operands[0];
     if (!cli_parse_int(text, 1, INT32_MAX, &pid)) {
-        return cli_usage("which", "'%s' is not the number of a process", text);
+        return cli_usage("which", "'%s' is not a process id", text);
     }
     char path[64], program[4096] = "";
     snprintf(path, sizeof path, "/proc/%" PRId64 "/exe", pid);
@@ -133,7 +134,7 @@ int cli_which(const struct cli_args *args) {
         berth_json_printf(&f.out, "'berth': %c}\n", f.n_berth > 0);
     } else {
         const char *answer = f.n_berth > 0 ? "on Berth" : "not on Berth";
-        printf("process %" PRId64 ": %s\n", pid, f.n > 0 ? answer : "no library of ggml's is loaded");
+        printf("process %" PRId64 ": %s\n", pid, f.n > 0 ? answer : "no library of ggml is loaded");
     }
     return f.n_berth > 0 ? CLI_OK : CLI_NO;
 }

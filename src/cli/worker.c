@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// worker.c: `berth worker`: serves this machine's devices to the program that mpirun started beside it. The work is done in
-// libggml-mpi.so (src/mpi).
+// worker.c: `berth worker`: serves this machine's devices to the program that mpirun started with it. libggml-mpi.so (src/mpi) does
+// the work.
 
 #include "cli/help.h"
 
@@ -17,31 +17,30 @@ struct flags {
 };
 
 static const struct cli_option option_rows[] = {
-    CLI_OPTION('t', "threads", "N", "threads of the CPU (default: its cores)", CLI_RANGE(1, 4096),
+    CLI_OPTION('t', "threads", "N", "CPU threads (default: number of cores)", CLI_RANGE(1, 4096),
         CLI_TO(struct flags, params.n_threads)),
-    CLI_OPTION('d', "device", "NAME", "serve this one alone (default: all)", .takes = "@devices", CLI_TO(struct flags, device)),
-    CLI_OPTION(0, "memory", "SIZE", "bytes that each device gives at most (default: all it has)", .kind = CLI_SIZE,
+    CLI_OPTION('d', "device", "NAME", "serve only this device (default: all)", .takes = "@devices", CLI_TO(struct flags, device)),
+    CLI_OPTION(0, "memory", "SIZE", "memory limit per device in bytes (default: all)", .kind = CLI_SIZE,
         CLI_TO(struct flags, params.memory_limit)),
-    CLI_OPTION(0, "cache", "DIR",
-        "keep the weights that come in this folder, which is there already, and do not have them sent again",
+    CLI_OPTION(0, "cache", "DIR", "keep received weights in this existing folder, so that they are sent only once",
         CLI_TO(struct flags, params.cache)),
     {0},
 };
 
 const struct cli_help cli_worker_help = {
     .command = "worker",
-    .what = "serve this machine's devices to a program on another",
+    .what = "serve this machine's devices to a program on another machine",
     .operands = "",
-    .about = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as MPI1:CPU, "
-             "MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\nA model over two machines, "
-             "of which docs/user/cluster.md says more:\n"
+    .about = "Serves the devices of this machine to a program that mpirun starts with it. The program lists them as MPI1:CPU, "
+             "MPI2:CUDA0 and so on; any ggml program can use them. The worker ends with the program.\n"
+             "A model on two machines (see docs/user/cluster.md):\n"
              "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
     .options = option_rows,
     .size = sizeof(struct flags),
-    .examples = {{"With all its devices", "worker"}, {"With two threads and what they hold", "worker -t 2 --memory 8GiB"}},
+    .examples = {{"Serve all devices", "worker"}, {"Two threads and 8 GiB per device", "worker -t 2 --memory 8GiB"}},
 };
 
-// The devices of this machine, which the host's accelerators of the CPU are no devices of. False: out of memory.
+// Lists the devices of this machine, without accelerators that only support the CPU. Returns false if out of memory.
 static bool devices_list(struct flags *f) {
     const size_t n = ggml_backend_dev_count();
     f->params.devices = berth_calloc(n + 1, sizeof *f->params.devices);
@@ -59,7 +58,7 @@ int cli_worker(const struct cli_args *args) {
     struct flags *f = args->options;
     struct stat at;
     if (f->params.cache != NULL && (stat(f->params.cache, &at) != 0 || !S_ISDIR(at.st_mode))) {
-        return cli_fail(CLI_FAILURE, "%s: is no folder", f->params.cache);
+        return cli_fail(CLI_FAILURE, "%s: not a folder", f->params.cache);
     }
     setenv("BERTH_MPI_ROLE", "worker", 1);
     ggml_backend_load_all();
@@ -68,7 +67,7 @@ int cli_worker(const struct cli_args *args) {
     void *p = reg != NULL ? ggml_backend_reg_get_proc_address(reg, "berth_mpi_serve") : NULL;
     memcpy(&serve, &p, sizeof serve);
     if (serve == NULL) {
-        return cli_fail(CLI_FAILURE, "this build has no MPI: 'make setup-mpi', then build again");
+        return cli_fail(CLI_FAILURE, "this build has no MPI: run 'make setup-mpi' and build again");
     }
     if (!devices_list(f)) {
         return cli_fail(CLI_FAILURE, "out of memory");

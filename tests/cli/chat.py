@@ -35,11 +35,11 @@ def through_a_pipe(tmp):
     code, out, err = piped([f'/load {file}', f'/load {tmp}/none', '/stats'])
     check(code == 0 and 'no conversation' in err and 'none' in err and '0 messages' in out, f'bad files: {code} {out} {err}')
     code, out, err = piped(['a word ' * 100], '-c', '64')
-    check(code == 3 and 'the context has room for' in err, f'too long: {code} {err}')
+    check(code == 3 and 'free positions; enlarge it with --ctx' in err, f'too long: {code} {err}')
     code, out, err = piped([f'question {i} of a long row of them' for i in range(12)] + ['/stats'], '-c', '96')
     check(code == 0 and len(out.rstrip('\n').split('\n')) >= 13, f'old turns are forgotten: {code} {err}')
     run = subprocess.run([berth, 'chat'], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    check(run.returncode == 3 and 'it has no chat template; choose one with --template' in run.stderr, f'no template: {run.stderr}')
+    check(run.returncode == 3 and 'it has no chat template; choose a template with --template' in run.stderr, f'no template: {run.stderr}')
 
 
 class Terminal:

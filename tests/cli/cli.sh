@@ -37,11 +37,11 @@ expect 2 "unknown option '--nonsense'" version --nonsense
 
 # plan
 expect 0 "Usage: berth plan" plan --help
-expect 0 "the optimum, proven" plan $small
+expect 0 "proven optimal" plan $small
 expect 0 '{"items": 16, "peak": 40960, "bound": 40960, "gap": 0.000000, "proven": true, "fits": null, "method": "' plan --json $small
 expect 0 "yes, into 40,960 bytes (40.00 KiB)" plan --capacity 40KiB $small
 expect 0 '"fits": true' plan --json --capacity 40960 $small
-expect 1 "no, proven: not into 40,959 bytes" plan --capacity 40959 $small
+expect 1 "no: proven that no plan fits into 40,959 bytes" plan --capacity 40959 $small
 expect 1 '"fits": false' plan --json --capacity 0.039M --time 5 $small
 expect 0 "" plan --time 2.5 -t 2 -s 7 $small
 expect 0 "items    0" plan "$tmp/none.csv"
@@ -50,7 +50,7 @@ expect 0 "" plan "$tmp/collide.csv"
 expect 2 "missing argument: FILE" plan
 expect 2 "unexpected argument '$small': plan takes FILE" plan $small $small
 expect 2 "unknown option '--nonsense'" plan --nonsense $small
-expect 2 "needs a value" plan $small --capacity
+expect 2 "requires a value" plan $small --capacity
 expect 2 "--capacity '12x'" plan --capacity 12x $small
 expect 2 "--capacity '0x10'" plan --capacity 0x10 $small
 expect 2 "--capacity '0'" plan --capacity 0 $small
@@ -124,14 +124,14 @@ if [ "$(head -n 1 "$tmp/plan.csv")" != "id,lower,upper,size,offset" ]; then
     n_bad=$((n_bad + 1))
 fi
 expect 0 "id,lower,upper,size,offset" plan $small --out -
-expect 2 "both want standard output" plan $small --json --out -
+expect 2 "both write to standard output" plan $small --json --out -
 
 # a search: how long by the clock, what is known at its end, and Ctrl-C
 hard_items > "$tmp/hard.csv"
 bound=$("$berth" plan --json "$tmp/hard.csv" | sed 's/.*"bound": \([0-9]*\), "gap".*"buffers.*/\1/')
-expect 4 "not found yet, and not ruled out: into" plan --capacity "$bound" "$tmp/hard.csv"
+expect 4 "unknown: no plan found that fits into" plan --capacity "$bound" "$tmp/hard.csv"
 expect 4 '"proven": false, "fits": false' plan --json --capacity "$bound" "$tmp/hard.csv"
-expect 1 "no, proven: not into" plan --capacity $((bound - 1)) "$tmp/hard.csv"
+expect 1 "no: proven that no plan fits into" plan --capacity $((bound - 1)) "$tmp/hard.csv"
 expect 0 '"ms": ' plan --json $small
 grep '"ms": [0-9]*\.[0-9]' "$tmp/out" | grep -qv '"ms": 0.000' || { echo "FAILED: a plan in no time: $(cat "$tmp/out")"; n_bad=$((n_bad + 1)); }
 start=$(date +%s)
@@ -149,16 +149,16 @@ if command -v script > /dev/null; then
     grep -q "searching \[#* *\]  *[0-9]*%  peak .* MiB, bound .* MiB, gap " "$tmp/out" || { echo "FAILED: no progress on a terminal"; n_bad=$((n_bad + 1)); }
 fi
 # A search is offered only before one of that length was made.
-expect 0 "lower    --time 1000 searches for up to " plan "$tmp/hard.csv"
-expect 0 "lower    --time 1000 searches for up to " plan --time 10 "$tmp/hard.csv"
+expect 0 "lower    --time 1000 may save up to " plan "$tmp/hard.csv"
+expect 0 "lower    --time 1000 may save up to " plan --time 10 "$tmp/hard.csv"
 expect 0 "" plan --time 1000 "$tmp/hard.csv"
-if grep -q "searches for up to" "$tmp/out"; then
+if grep -q "may save up to" "$tmp/out"; then
     echo "FAILED: plan --time 1000: $(grep lower "$tmp/out")"
     n_bad=$((n_bad + 1))
 fi
 n=$((n + 1))
 interrupted plan --time 60000 "$tmp/hard.csv" -o "$tmp/stopped.csv"
-if [ $got -ne 130 ] || ! grep -q "stopped: the best plan until then" "$tmp/out"; then
+if [ $got -ne 130 ] || ! grep -q "stopped: the best plan so far" "$tmp/out"; then
     echo "FAILED: plan, Ctrl-C: exit code $got: $(cat "$tmp/out" "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi
@@ -173,13 +173,13 @@ expect 0 '"fault": null' verify --json "$tmp/plan.csv"
 expect 1 "not aligned" verify "$tmp/crooked.csv"
 printf 'id,lower,upper,size,offset\na\033[31m,0,2,8,0\nb,0,2,8,4\n' > "$tmp/red.csv" # a name that commands the terminal
 expect 1 "'a?[31m' at [0, 8)" verify "$tmp/red.csv"
-expect 3 "not every item has an offset" verify $small
+expect 3 "some items have no offset" verify $small
 expect 3 "No such file" verify "$tmp/missing.csv"
 expect 2 "missing argument: PLAN" verify
 expect 2 "unknown option '-x'" verify -x "$tmp/plan.csv"
 
 # which: the program itself runs on Berth, a shell does not
-expect 1 "no library of ggml's is loaded" which $$
+expect 1 "no library of ggml is loaded" which $$
 "$berth" plan --time 60000 "$tmp/hard.csv" > /dev/null 2>&1 &
 pid=$!
 catches $pid 2
@@ -188,7 +188,7 @@ expect 0 '"berth": true}' which --json $pid
 kill $pid
 wait $pid 2> /dev/null
 expect 3 "/maps: cannot be read: No such file" which 999999999
-expect 2 "'node' is not the number of a process" which node
+expect 2 "'node' is not a process id" which node
 expect 2 "missing argument: PID" which
 
 # a full disk

@@ -24,7 +24,7 @@ check() { # WHAT CONDITION
 machines 0 1000000000 3.5e7 0
 expect 0 '"faster": "layer"' fit --json --cluster "$tmp/m.json" -c 64 $tales
 check "reading 3.4 MB at 35 MB a second" "$(speed layer) > 8 && $(speed layer) < 10.2"
-expect 0 "--split tensor: no: tensors are split over two devices or more" fit --cluster "$tmp/m.json" $tales
+expect 0 "--split tensor: no: a split by tensors requires at least two devices" fit --cluster "$tmp/m.json" $tales
 
 # Two hosts share it by tensors: half the time. By layers only one works at a time.
 machines 1 1000000000 3.5e7 0
@@ -74,7 +74,7 @@ expect 0 '"fits": true' fit --json --cluster "$tmp/here.json" $tales
 check "a speed was foretold" "$(speed layer) > 1"
 expect 3 "cannot be" bench --cluster "$tmp/none/here.json" $tales
 expect 0 "" run --split auto -n 1 $tales
-expect 2 "--split auto is of 'berth run'" explain --split auto $tales
+expect 2 "--split auto is not supported; only 'berth run' has it" explain --split auto $tales
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

@@ -16,7 +16,7 @@ expect 0 "  CUDA0" fit --memory 5M $tales
 expect 0 "5,242,880 bytes (5.00 MiB) of CUDA0: context " fit --memory CUDA0=5M $tales
 expect 1 "of CUDA0: no, a context of 1 with a batch of 1 takes" fit --memory CUDA0=900K --device CUDA0 $tales
 expect 0 "CUDA0" explain $tales
-expect 0 "CUDA0 computed together in its last graph:" explain --fused $tales
+expect 0 "CUDA0 fused in its last graph:" explain --fused $tales
 expect 0 "CUDA0" bench -p 16 -n 4 -r 1 --device CUDA0 $tales
 expect 0 "" run --device CUDA0 -n 4 --temp 0 -p "Once upon a time" $tales
 expect 3 "no device 'CUDA1'" run --device CUDA1 -n 4 -p "Once upon a time" $tales

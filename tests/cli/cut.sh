@@ -23,7 +23,7 @@ cut_case() {
     : > "$tmp/model.gguf"
     wait $pid
     got=$?
-    if [ $got -ne "$code" ] || { [ "$code" -ne 0 ] && ! grep -q "model.gguf: was cut short" "$tmp/err"; }; then
+    if [ $got -ne "$code" ] || { [ "$code" -ne 0 ] && ! grep -q "model.gguf: another program truncated the file" "$tmp/err"; }; then
         echo "FAILED: berth $*: exit code $got, not $code: $(cat "$tmp/err")"
         n_bad=$((n_bad + 1))
     fi

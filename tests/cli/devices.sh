@@ -9,18 +9,18 @@ tales=models/tales-q8_0.gguf
 
 expect 0 "Paper1: its own, aligned to 128" devices
 expect 0 "3 splits" explain $tales
-PAPER_REAL=1 expect 0 "Paper1 computed together in its last graph:" explain --fused $tales
+PAPER_REAL=1 expect 0 "Paper1 fused in its last graph:" explain --fused $tales
 PAPER_REAL=1 expect 0 "    ink with paper 3" explain --fused $tales
 expect 0 "1 token at position 7" explain --fused --device CPU -c 8 $tales
-expect 0 "  no device computed ops together" explain --fused --device CPU -c 8 $tales
-expect 2 "--fused goes with none of --json, --layer, --all and --split tensor" explain --fused --json $tales
+expect 0 "  no device fused ops" explain --fused --device CPU -c 8 $tales
+expect 2 "--fused cannot be combined with --json, --layer, --all or --split tensor" explain --fused --json $tales
 expect 0 "buffer 0 Paper0: " plan --ctx 64 --batch 16 $tales
 
 # Every device has its own limit; what a GPU has is one that nobody has to give.
 expect 0 "  Paper0" fit --memory 5M $tales
-expect 0 "  context  what the memory allows, of Paper0" fit --memory 1G $tales
-expect 0 "what the memory allows, of Paper1" fit --memory Paper1=1300K --memory Paper0=1G $tales
-expect 0 "what the memory allows, of CPU" fit -t 2 --memory CPU=2900K,Paper0=1G --memory Paper1=1G $tales
+expect 0 "  context  limited by memory, of Paper0" fit --memory 1G $tales
+expect 0 "limited by memory, of Paper1" fit --memory Paper1=1300K --memory Paper0=1G $tales
+expect 0 "limited by memory, of CPU" fit -t 2 --memory CPU=2900K,Paper0=1G --memory Paper1=1G $tales
 expect 0 "context 256, batch 256" fit --memory CPU=1G --memory Paper0=1G --memory Paper1=1G $tales
 expect 0 '"memory": null, "limits": {"Paper1": 2097152, "Paper0": 1500000}, "fits": true' fit --json --memory Paper1=2M $tales
 expect 0 '"full": "Paper0"' fit --json --memory Paper1=2M $tales

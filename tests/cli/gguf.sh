@@ -24,8 +24,8 @@ head -c 3000 /dev/urandom > "$tmp/noise"
 head -c 350 "$tmp/matrix" > "$tmp/nan"
 printf '\377\377' >> "$tmp/nan"
 
-expect 0 "Usage: berth gguf PART" --help
-expect 2 "no part is given"
+expect 0 "Usage: berth gguf SUBCOMMAND" --help
+expect 2 "missing subcommand"
 expect 2 "unknown part 'infos'" infos
 expect 2 "unknown option '--nonsense'" --nonsense
 
@@ -60,7 +60,7 @@ command=run
 expect 3 "is part 2 of 4, but part 3 of 4 was expected" -m "$tmp/piece-00001-of-00004.gguf"
 command=gguf
 expect 3 "is part 2 of 4, but part 3 of 4 was expected" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
-expect 3 "this command reads this file" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
+expect 3 "this file is also an input" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
 expect 2 "--max-size 'x' is not a number of bytes" split --max-size x $tales "$tmp/piece"
 expect 0 "3 set, 1 removed" set $tales general.name=Mine llama.context_length=77 new.key=-3 --remove general.file_type -o "$tmp/set"
 expect 0 "llama.context_length" info "$tmp/set"
@@ -131,22 +131,22 @@ expect 0 "1 of 1 tensors as q8_0, 68 bytes, before 256 bytes" quantize "$tmp/mat
 expect 0 "sound" check "$tmp/q8"
 expect 1 "type f32 in the first file, q8_0 in the second" diff "$tmp/matrix" "$tmp/q8"
 expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
-expect 2 "'q9' is no type and no mix" quantize "$tmp/matrix" "$tmp/q9" q9
+expect 2 "unknown type or mix 'q9'" quantize "$tmp/matrix" "$tmp/q9" q9
 expect 0 "29 of 38 tensors as q4_K_M, 2,004,480 bytes" quantize --dry-run models/tales-q8_0.gguf q4_k_m
 expect 0 "  q6_K          5 tensors  483,840 bytes" quantize models/tales-q8_0.gguf "$tmp/mix" Q4_K_M
 expect 0 '"bytes_after": 2004480, "mse": null' quantize --dry-run --json models/tales-q8_0.gguf q4_k_m
 expect 0 "  f16           4 tensors" quantize --dry-run --tensor-type '*.attn_v.*=f16' --tensor-type '*=q4_0' models/tales-q8_0.gguf q8_0
-expect 2 "--tensor-type 'x' is no PATTERN=TYPE" quantize --tensor-type x "$tmp/matrix" "$tmp/q9" q8_0
-expect 2 "--tensor-type 'x=q9' is no PATTERN=TYPE" quantize --tensor-type x=q9 "$tmp/matrix" "$tmp/q9" q8_0
+expect 2 "--tensor-type 'x' is not PATTERN=TYPE" quantize --tensor-type x "$tmp/matrix" "$tmp/q9" q8_0
+expect 2 "--tensor-type 'x=q9' is not PATTERN=TYPE" quantize --tensor-type x=q9 "$tmp/matrix" "$tmp/q9" q8_0
 # onto itself, whatever its name: refused, and nothing is lost
 cp "$tmp/q8" "$tmp/kept"
 ln -s q8 "$tmp/link"
 ln "$tmp/q8" "$tmp/hard"
 for out in q8 link hard ./q8; do
-    expect 3 "$out: this command reads this file and would overwrite it" quantize "$tmp/q8" "$tmp/$out" f16
+    expect 3 "$out: this file is also an input: choose another name" quantize "$tmp/q8" "$tmp/$out" f16
 done
 cmp "$tmp/q8" "$tmp/kept" || n_bad=$((n_bad + 1))
-expect 3 "nan: this command reads this file" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
+expect 3 "nan: this file is also an input" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
 # what cannot be written whole leaves what was there, and nothing else
 if can_limit_files; then
     n=$((n + 1))

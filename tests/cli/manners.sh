@@ -84,10 +84,10 @@ option_cases() { # WORDS...
         told "Try 'berth $* --help'" "$* $option"
     done
     expect 2 "unknown option '-Q'" "$@" -Qh # in a word of several
-    expect 2 "'--help=x': this option takes no value" "$@" --help=x
+    expect 2 "option '--help=x' takes no value" "$@" --help=x
     for option in $(grep -oE -- '--[a-z-]+ [A-Z]' "$tmp/help" | grep -oE -- '--[a-z-]+' | sort -u); do
         if grep -qE -- "^ +(-[A-Za-z], )?$option [A-Z]" "$tmp/help"; then
-            expect 2 "needs a value" "$@" $option
+            expect 2 "requires a value" "$@" $option
         fi
     done
 }
@@ -164,7 +164,7 @@ seen="$seen worker"
 help_case worker
 option_cases worker
 expect 3 "MPI" worker
-expect 3 "$tmp/missing: is no folder" worker --cache "$tmp/missing"
+expect 3 "$tmp/missing: not a folder" worker --cache "$tmp/missing"
 expect 2 "--threads '0' is not an integer from 1 to 4096" worker -t 0
 expect 2 "--memory 'much' is not a number of bytes" worker --memory much
 
@@ -186,10 +186,10 @@ expect 3 "/dev/full: writing failed: No space left on device" gguf quantize $mod
 cp $model "$tmp/in.gguf"
 ln "$tmp/in.gguf" "$tmp/in.svg"
 cp $small "$tmp/in.csv"
-expect 3 "in.gguf: this command reads this file and would overwrite it" plan "$tmp/in.gguf" -o "$tmp/in.gguf"
-expect 3 "in.svg: this command reads this file" map "$tmp/in.gguf" -o "$tmp/in.svg"
-expect 3 "in.svg: this command reads this file" map $small "$tmp/in.gguf" -o "$tmp/in.svg"
-expect 3 "in.csv: this command reads this file" plan "$tmp/in.csv" -o "$tmp/in.csv"
+expect 3 "in.gguf: this file is also an input: choose another name" plan "$tmp/in.gguf" -o "$tmp/in.gguf"
+expect 3 "in.svg: this file is also an input" map "$tmp/in.gguf" -o "$tmp/in.svg"
+expect 3 "in.svg: this file is also an input" map $small "$tmp/in.gguf" -o "$tmp/in.svg"
+expect 3 "in.csv: this file is also an input" plan "$tmp/in.csv" -o "$tmp/in.csv"
 cmp $model "$tmp/in.gguf" && cmp $small "$tmp/in.csv" || failed "plan, map: the input has changed"
 
 # A file that replaces another keeps its permissions, and goes where a link leads.
@@ -228,7 +228,7 @@ expect 3 "no/x.gguf: cannot be written" imatrix -o "$tmp/no/x.gguf" $model READM
 expect 3 "no/x.json: cannot be written" run -n 1 --trace "$tmp/no/x.json" $model
 expect 3 "no/x.json: cannot be written" run -n 1 --map "$tmp/no/x.json" $model
 cp README.md "$tmp/text"
-expect 3 "text: this command reads this file" imatrix -o "$tmp/text" $model "$tmp/text"
+expect 3 "text: this file is also an input" imatrix -o "$tmp/text" $model "$tmp/text"
 
 # A failure, also one that a limit of the system brings, leaves what was there and no part.
 n=$((n + 2))
@@ -257,7 +257,7 @@ told "standard input: cannot be read: Bad file descriptor" "plan - <&-"
 expect 0 "" map $small $small -o "$tmp/two.html"
 expect 0 "" map "$tmp/plan.csv" -o "$tmp/one.html"
 expect 2 "missing option: --out OUT" map $small
-expect 2 "ends neither in .svg nor in .html" map $small -o "$tmp/x.png"
+expect 2 "must end in .svg or .html" map $small -o "$tmp/x.png"
 expect 2 "unexpected argument '$small': map takes" map $small $small $small -o "$tmp/x.svg"
 expect 2 "--time 'soon'" map $small --time soon -o "$tmp/x.svg"
 expect 0 "" map $model --ctx 64 --batch 8 -o "$tmp/model.svg"
@@ -265,26 +265,26 @@ expect 2 "--ctx '0'" map $model --ctx 0 -o "$tmp/x.svg"
 cp tests/fuzz/corpus/ggraph/plain "$tmp/plain.ggraph"
 expect 0 "" map --captured "$tmp/plain.ggraph" -o "$tmp/captured.svg"
 grep -q 'before: as captured' "$tmp/captured.svg" || failed "map --captured: nothing to compare with"
-expect 3 "is no captured graph" map --captured $small -o "$tmp/x.svg"
-expect 2 "is a second" map --captured "$tmp/plain.ggraph" $small -o "$tmp/x.svg"
+expect 3 "--captured requires a captured graph" map --captured $small -o "$tmp/x.svg"
+expect 2 "--captured takes one file" map --captured "$tmp/plain.ggraph" $small -o "$tmp/x.svg"
 expect 3 "cannot be written: No such file" map $small -o "$tmp/no/such.svg"
 printf 'id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,4,2\n' > "$tmp/collide.csv"
-expect 3 "the offsets are no valid plan" map "$tmp/collide.csv" -o "$tmp/x.svg"
+expect 3 "the offsets are not a valid plan" map "$tmp/collide.csv" -o "$tmp/x.svg"
 
 # A letter means one thing in every command.
 expect 2 "--ctx '1MiB' is not an integer from 1 to 2147483647" plan -c 1MiB $small
 expect 3 "--ctx requires a model" plan -c 40960 $small
 expect 2 "--threads '2.5' is not an integer from 1 to 256" map -t 2.5 $small -o "$tmp/x.svg"
 # Long names stay, and so do llama.cpp's.
-expect 0 "made 2" run -m $model --n-predict 2 --ctx-size 64 --batch-size 8 --temperature 0 -ngl 0 -t 1
-expect 0 "made 2" run --predict 2 --ctx 64 --batch 8 --temp 0 --gpu-layers 99 $model
-expect 2 "layers go where they fit" run -ngl 7 $model
+expect 0 "generated: 2 tokens" run -m $model --n-predict 2 --ctx-size 64 --batch-size 8 --temperature 0 -ngl 0 -t 1
+expect 0 "generated: 2 tokens" run --predict 2 --ctx 64 --batch 8 --temp 0 --gpu-layers 99 $model
+expect 2 "use 0 for the CPU only, or 99" run -ngl 7 $model
 expect 2 "unexpected argument '$model': run takes one model and one prompt" run -m $model $model
 expect 0 '"test": "tg"' bench --output json -p 0 -n 2 -r 1 -m $model
 expect 0 "" bench --format csv -p 0 -n 2 -r 1 -o "$tmp/bench.csv" $model
 grep -q ',tg,2,' "$tmp/bench.csv" || failed "bench -o: $(cat "$tmp/bench.csv")"
 expect 0 "context 256" fit --memory 1G -m $model
-expect 0 "most is alive at step" plan -m $model -c 64 -b 8
+expect 0 "live bytes are highest at step" plan -m $model -c 64 -b 8
 expect 0 "" imatrix --chunks 1 -c 8 -m $model -f README.md -o "$tmp/other.gguf"
 expect 0 "tensors as q4_0" gguf quantize $model q4_0 -o "$tmp/other.gguf"
 

@@ -16,7 +16,7 @@ head -c 3000 /dev/urandom > "$tmp/noise"
 for part in bench explain fit; do
     expect 0 "Usage: berth $part" $part --help
     expect 2 "unknown option '--nonsense'" $part --nonsense
-    expect 2 "needs a value" $part --device
+    expect 2 "requires a value" $part --device
     expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
     expect 3 "not a GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
     [ $part = bench ] || [ $part = run ] || expect 2 "unexpected argument 'b': $part takes" $part $([ $part = fit ] && echo --memory 1G) a b
@@ -43,21 +43,21 @@ expect 0 '"depth": 0, "mean"' bench -p 8 -n 0 -r 1 --format jsonl $tales -m $tal
 expect 2 "--reps '0' is not an integer from 1 to 1000" bench -r 0
 
 # imatrix: the file is what quantize takes
-expect 0 "29 matrices, seen over 3 contexts of 32 tokens" imatrix -c 32 --chunks 3 -o "$tmp/imatrix.gguf" $tales README.md
+expect 0 "29 matrices, from 3 contexts of 32 tokens" imatrix -c 32 --chunks 3 -o "$tmp/imatrix.gguf" $tales README.md
 expect 0 '"tensors": 29, "chunks": 2, "tokens": 16' imatrix --json -c 8 --chunks 2 -o "$tmp/small.gguf" $tales README.md
 expect 0 "58 tensors" gguf info "$tmp/imatrix.gguf"
 expect 0 "sound" gguf check "$tmp/imatrix.gguf"
 expect 0 "29 of 38 tensors as iq2_xxs" gguf quantize --imatrix "$tmp/imatrix.gguf" $tales "$tmp/iq2.gguf" iq2_xxs
-expect 0 "prompt 10 tokens" run -n 3 "$tmp/iq2.gguf"
+expect 0 "prompt: 10 tokens" run -n 3 "$tmp/iq2.gguf"
 printf '</s></s></s></s></s></s></s></s></s></s>' > "$tmp/spelled" # in a text, a control token's name is text
-expect 0 "seen over 1 context of 40 tokens" imatrix -c 40 -o "$tmp/x" $tales "$tmp/spelled"
+expect 0 "from 1 context of 40 tokens" imatrix -c 40 -o "$tmp/x" $tales "$tmp/spelled"
 mkdir "$tmp/folder"
 expect 3 "cannot be read: Is a directory" imatrix -o "$tmp/x" $tales "$tmp/folder"
 expect 2 "missing option: --out OUT" imatrix $tales README.md
 expect 2 "missing argument: -o OUT MODEL TEXT" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
 cp $tales "$tmp/model"
-expect 3 "this command reads this file" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md
+expect 3 "this file is also an input" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md
 expect 3 "tokens, but a context needs 512" imatrix -o "$tmp/x" $tales .gitignore
 expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /dev/full $tales README.md
 
@@ -70,17 +70,17 @@ expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
 expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
 expect 0 "1 token at position 7" explain --split tensor --device CPU,CPU -b 7 -c 9 $tales
 expect 0 "sums over 2 devices of" explain --split tensor --device CPU,CPU $tales
-expect 2 "--json does not tell of --split tensor" explain --split tensor --json $tales
+expect 2 "--json and --split tensor cannot be combined" explain --split tensor --json $tales
 
 # fit
 expect 0 "context 256, batch 256" fit --memory 10M
-expect 0 "context  what the model was trained for; --max-ctx looks further" fit --memory 10M
+expect 0 "context  limited to the context of training; --max-ctx raises the limit" fit --memory 10M
 expect 0 "batch    all of the context" fit --memory 10M
 expect 0 "768.00 KiB  28.5%  blk.0.ffn.gate               MUL_MAT" fit --memory 10M
-expect 0 "lower    -b 128 takes 1.31 MiB less" fit --memory 10M
+expect 0 "lower    -b 128 saves 1.31 MiB" fit --memory 10M
 expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
-expect 0 "context  what --max-ctx allows" fit --memory 1G --max-ctx 2048
-expect 0 "context  what the memory allows" fit --memory 5M
+expect 0 "context  limited by --max-ctx" fit --memory 1G --max-ctx 2048
+expect 0 "context  limited by memory" fit --memory 5M
 expect 0 "context 100, batch 100" fit --memory 1G --ctx 100
 expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 1' fit --json --memory 6M --ctx 300 -t 2
 expect 0 '"batch_limit": "memory"' fit --json --memory 6M --ctx 300 -t 2
@@ -92,14 +92,14 @@ expect 2 "--memory 'much' is not a number of bytes" fit --memory much
 
 expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type
 expect 0 "  cache    q4_0" fit --memory 5M --allow cache-type
-expect 0 "tokens per second predicted, with half of the context filled, by a trial of the model itself" fit --memory 5M --allow cache-type
+expect 0 "tokens/s predicted, with half of the context filled, from a measurement of the model" fit --memory 5M --allow cache-type
 expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch
 expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
 expect 0 '"next": []' fit --json --memory 1G
 expect 2 "--allow: unknown value 'all'; use cache-type, batch, spill, recompute" fit --memory 5M --allow batch,all
-expect 0 "again    nothing: it fits with every op once" fit --memory 10M --allow recompute
-expect 1 "again    nothing: no schedule was found that fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute
-expect 1 "again    nothing: more is missing than graphs take" fit --memory 2M -c 256 -b 256 --allow recompute
+expect 0 "ops      none recomputed: not needed" fit --memory 10M --allow recompute
+expect 1 "ops      none recomputed: no schedule fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute
+expect 1 "ops      none recomputed: more bytes are missing than compute takes" fit --memory 2M -c 256 -b 256 --allow recompute
 expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute
 expect 2 "--allow requires --memory" run --allow batch
 expect 2 "--allow: unknown value 'some'" run --memory 5M --allow some
@@ -141,7 +141,7 @@ if [ -n "${BERTH_MAKE_MODEL:-}" ]; then
     "$berth" fit --json --memory 1G "$@" > "$tmp/once"
     memory=$(($(number total "$tmp/once") - 800000))
     expect 1 "takes" fit --memory $memory "$@"
-    expect 0 "1 of 74 ops of a batch: saves 879.50 KiB of 3.13 MiB of compute, and a prompt takes 1.0028 of the work" \
+    expect 0 "1 of 74 of a batch recomputed: saves 879.50 KiB of 3.13 MiB of compute; prefill costs 1.0028 times as much" \
         fit --memory $memory --allow recompute "$@"
     "$berth" fit --json --memory $memory --allow recompute "$@" > "$tmp/fit"
     [ "$(number again "$tmp/fit")" = 1 ] && [ "$(number saved "$tmp/fit")" = 900608 ] && [ "$(number total "$tmp/fit")" -le $memory ] ||
@@ -162,7 +162,7 @@ fi
 # types of the cache, in every command that has one
 for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "map -o $tmp/cache.svg"; do
     expect 0 "" $part --cache-type Q4_0,bf16 $tales
-    expect 2 "--cache-type 'q9' is no type such as f16 or q8_0, nor two such as q8_0,f16" $part --cache-type q9 $tales
+    expect 2 "--cache-type 'q9' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16" $part --cache-type q9 $tales
     expect 2 "--cache-type 'f16,' is no type" $part --cache-type f16, $tales
     expect 3 "the values of the cache cannot be q4_K: a head has 32 elements, which is not a multiple of its block of 256" $part --cache-type f16,q4_K $tales
     expect 3 "the keys of the cache cannot be i32: values of this type cannot be converted to f32" $part --cache-type i32 $tales
@@ -176,15 +176,15 @@ expect 0 "" embed $tales "a ship" "a ship" "the harbour"
 awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i; if (s < 0.999 || s > 1.001) exit 1 }' "$tmp/out" || fail "embed: not of length 1"
 printf 'a ship\n\nthe harbour\n' > "$tmp/texts"
 expect 0 '"pooling": "last"' embed --json --pooling last -f "$tmp/texts" -m $tales
-expect 2 "no text is given" embed $tales
+expect 2 "missing text" embed $tales
 expect 2 "missing argument: MODEL" embed
 expect 2 "--pooling 'x' is not one of: mean last" embed --pooling x $tales a
-expect 3 "text 1 has 5 tokens, from 1 to 2 are possible" embed -c 2 $tales "a ship"
+expect 3 "text 1 has 5 tokens, but 1 to 2 are allowed" embed -c 2 $tales "a ship"
 
 # plan and map
-expect 0 "the optimum, proven" plan $tales
+expect 0 "proven optimal" plan $tales
 expect 0 '"items": 53, "peak": 2755616, "bound": 2755616' plan --json --ctx 256 --batch 256 $tales
-expect 1 "no, proven: not into" plan --capacity 1M $tales
+expect 1 "no: proven that no plan fits into" plan --capacity 1M $tales
 expect 2 "--ctx 'x' is not an integer from 1 to 2147483647" plan --ctx x $tales
 expect 3 "general.architecture" plan tests/fuzz/corpus/gguf/keys
 expect 0 "" map -o "$tmp/map.svg" $tales
@@ -202,7 +202,7 @@ if [ -r "$sparse/make.sh" ]; then
         qwen3-30b-a3b.gguf gemma-2-9b.gguf gemma-3-4b.gguf phi-3-mini.gguf gpt-oss-20b.gguf smollm3-3b.gguf olmoe-7b.gguf \
         command-r-35b.gguf gpt2-xl.gguf deepseek-v2-lite.gguf glm-4.5-air.gguf mamba2-2.7b.gguf deepseek-v3.gguf
     for model in llama-2-7b llama-3.1-8b $large qwen2.5-7b qwen3-8b; do
-        expect 0 "the optimum, proven" plan --ctx 4096 --batch 512 "$tmp/$model.gguf"
+        expect 0 "proven optimal" plan --ctx 4096 --batch 512 "$tmp/$model.gguf"
         expect 0 "context 8192" fit --memory 64G "$tmp/$model.gguf"
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
         expect 3 "the file has no tokenizer" run "$tmp/$model.gguf"
@@ -212,7 +212,7 @@ if [ -r "$sparse/make.sh" ]; then
     done
     for model in gemma-2-9b gemma-3-4b phi-3-mini gpt-oss-20b smollm3-3b olmoe-7b command-r-35b gpt2-xl deepseek-v2-lite \
         mamba2-2.7b ${large:+qwen3-30b-a3b glm-4.5-air deepseek-v3}; do
-        expect 0 "the optimum, proven" plan --ctx 1024 --batch 512 "$tmp/$model.gguf"
+        expect 0 "proven optimal" plan --ctx 1024 --batch 512 "$tmp/$model.gguf"
         expect 0 "context $([ $model = gpt2-xl ] && echo 1024 || echo 8192)" fit --memory 640G "$tmp/$model.gguf"
         expect 0 "" map --ctx 1024 -o "$tmp/map.svg" "$tmp/$model.gguf"
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
@@ -220,8 +220,8 @@ if [ -r "$sparse/make.sh" ]; then
     expect 3 "a context of 1025 is too long: the model has position embeddings for 1024 positions" plan --ctx 1025 "$tmp/gpt2-xl.gguf"
     # Looked for is no more than it learned, and less where memory ends before.
     expect 0 "context 1024, batch 1024" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
-    expect 0 "context  all positions that the model learned" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
-    expect 0 "context  what the memory allows" fit --memory 1640M --max-ctx 4096 --allow batch "$tmp/gpt2-xl.gguf"
+    expect 0 "context  limited by the model: it has no more positions" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
+    expect 0 "context  limited by memory" fit --memory 1640M --max-ctx 4096 --allow batch "$tmp/gpt2-xl.gguf"
     [ "$(du -k "$tmp/llama-3.1-8b.gguf" | cut -f1)" -lt 1000 ] || fail "a hole was filled"
 else
     echo "skipped: no $sparse"
@@ -229,11 +229,11 @@ fi
 
 # What the peak is made of, by names that say where it is; and what the model takes beside it.
 expect 0 "1.50 MiB  27.2%  blk.0.ffn.act                SWIGLU" plan $tales
-expect 0 "CPU: weights 3.33 MiB (the file's own pages), cache 1.00 MiB, compute 5.51 MiB: 9.83 MiB" plan $tales
+expect 0 "CPU: weights 3.33 MiB (mapped), cache 1.00 MiB, compute 5.51 MiB: 9.83 MiB" plan $tales
 expect 0 '"memory": [{"device": "CPU", "weights": ' plan --json $tales
 expect 0 '"alive": {"step": 26, "bytes": 5773344, "pieces": 8, "largest": [{"name": "blk.0.ffn.' plan --json $tales
 # What would take less, as a plan with it says.
-expect 0 "  lower    -b 256 takes 2.75 MiB less; --cache-type q8_0 takes 480.00 KiB less" plan $tales
+expect 0 "  lower    -b 256 saves 2.75 MiB; --cache-type q8_0 saves 480.00 KiB" plan $tales
 expect 0 '"lower": [{"option": "-b 256", "less": 2886656}, {"option": "--cache-type q8_0", "less": 491520}]' plan --json $tales
 expect 0 "compute $(echo 5773344 2886656 | awk '{ printf "%.2f", ($1 - $2) / 1048576 }') MiB" plan -b 256 $tales
 printf 'id,lower,upper,size\n0,0,2,64\n' > "$tmp/one.csv"

@@ -42,7 +42,7 @@ ln -s in/part-00002-of-00002.gguf "$tmp/part2.json"
 refused() {
     local name=$1
     shift
-    expect 3 "$name: this command reads this file and would overwrite it" "$@"
+    expect 3 "$name: this file is also an input: choose another name" "$@"
     diff -r "$tmp/before" "$in" > "$tmp/diff" || {
         failed "$*: an input has changed: $(head -n 3 "$tmp/diff")"
         rm -rf "$in"
@@ -109,7 +109,7 @@ cp "$tmp/before/text" "$tmp/before/small.csv" "$in"
 for each in model.gguf grammar; do
     n=$((n + 1))
     printf '%s\n' "/save $in/$each" | "$berth" chat --template chatml --grammar "$in/grammar" -m "$in/model.gguf" > "$tmp/out" 2> "$tmp/err"
-    grep -q "$each: this command reads this file" "$tmp/err" && cmp -s "$tmp/before/$each" "$in/$each" ||
+    grep -q "$each: this file is also an input" "$tmp/err" && cmp -s "$tmp/before/$each" "$in/$each" ||
         failed "chat: /save $each: $(cat "$tmp/out" "$tmp/err")"
     cp "$tmp/before/$each" "$in/$each"
 done

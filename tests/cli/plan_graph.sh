@@ -13,8 +13,8 @@ expect 0 '{"items": 24, "peak": 39407744, "bound": 39407744, "gap": 0.000000, "p
 expect 0 '"buffers": [{"buffer": 0, "name": "CPU", "items": 24, "peak": 39407744, "bound": 39407744, ' --json $graphs/train-mlp.adamw.ggraph
 expect 0 '{"items": 36, "peak": 67108864, "bound": 67108864, ' --json $graphs/unet-2d.ggraph
 expect 0 '{"items": 107, "peak": 84096, "bound": 84096, ' --json $graphs/modern-bert.tg1.ggraph
-expect 0 "the optimum, proven" $graphs/modern-bert.tg1.ggraph
-expect 0 "most is alive at step 24" $graphs/modern-bert.tg1.ggraph
+expect 0 "proven optimal" $graphs/modern-bert.tg1.ggraph
+expect 0 "live bytes are highest at step 24" $graphs/modern-bert.tg1.ggraph
 
 # Several buffers, one of them in chunks: each has its line and its object, and the sum is theirs.
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json $graphs/two-buffers.ggraph
@@ -48,7 +48,7 @@ expect 3 "counts.ggraph:18: ends before all tensors" "$tmp/counts.ggraph"
 expect 3 "wrong.ggraph.gz" "$tmp/wrong.ggraph.gz"
 
 # a budget: kept at a cost, or not to be kept, with the figures
-expect 0 "bytes (64.00 MiB): kept, 0 ops run again, cost 1.0000 of once, the least there is, proven" --budget 67108864 $graphs/unet-2d.ggraph
+expect 0 "bytes (64.00 MiB): kept, 0 ops recomputed, cost 1.0000 times that without limit, proven minimal" --budget 67108864 $graphs/unet-2d.ggraph
 expect 1 "cannot fit: at least " --budget 1000 $graphs/unet-2d.ggraph
 expect 1 '"budget": {"bytes": 1000, "fits": false, "proven": true, "least": ' --json --budget 1000 $graphs/unet-2d.ggraph
 expect 3 "uses 3 buffers; --budget requires a graph that uses one" --budget 1000 $graphs/two-buffers.ggraph
@@ -56,9 +56,9 @@ expect 3 "requires a captured graph, or a CSV with the columns 'cost' and 'reads
 # rows with costs: what is cheap to make again goes
 costs=tests/data/plan/costs.csv
 expect 0 "bytes (84.06 KiB)" $costs
-expect 0 "(100.00 KiB): kept, 0 ops run again, cost 1.0000 of once, the least there is, proven" --budget 100K $costs
-expect 0 "(70.00 KiB): kept, 1 ops run again, cost 1.0667 of once, the least there is, proven" --budget 70K $costs
-expect 0 "(60.00 KiB): kept, 3 ops run again, cost 1.5111 of once, the least there is, proven" --budget 60K $costs
+expect 0 "(100.00 KiB): kept, 0 ops recomputed, cost 1.0000 times that without limit, proven minimal" --budget 100K $costs
+expect 0 "(70.00 KiB): kept, 1 ops recomputed, cost 1.0667 times that without limit, proven minimal" --budget 70K $costs
+expect 0 "(60.00 KiB): kept, 3 ops recomputed, cost 1.5111 times that without limit, proven minimal" --budget 60K $costs
 expect 0 "b (again),7,9,16384," --budget 70K --out - $costs
 expect 0 "loss,4,10,64,20480,1,d" --out - $costs
 # 48 layers alike, each with a peak of its own: cuts at one leave the worst as it is
@@ -71,13 +71,13 @@ awk 'BEGIN {
         printf "c%d,%d,%d,50,3,b%d V1 V2\n", i, 3 * i + 5, 3 * i + (i < n ? 7 : 6), i
     }
 }' > "$tmp/alike.csv"
-expect 0 "(2.41 KiB): kept, 47 ops run again, cost 1.2" --budget 2465 "$tmp/alike.csv"
-expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) needed, 12,352 bytes (12.06 KiB) short" --budget 40K $costs
-expect 1 "there at once: c 16.00 KiB, gd 16.00 KiB, gc 16.00 KiB, x 4.00 KiB, loss 64 B" --budget 40K $costs
+expect 0 "(2.41 KiB): kept, 47 ops recomputed, cost 1.2" --budget 2465 "$tmp/alike.csv"
+expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) are required, 12,352 bytes (12.06 KiB) more than given" --budget 40K $costs
+expect 1 "alive together: c 16.00 KiB, gd 16.00 KiB, gc 16.00 KiB, x 4.00 KiB, loss 64 B" --budget 40K $costs
 expect 1 '"alive": [{"name": "c", "bytes": 16384}, {"name": "gd", ' --json --budget 40K $costs
 # ... with another pool
-expect 0 "1 ops run again, 3 values move out to 20,480 bytes (20.00 KiB) and 4 back, cost 1.3778 of once" --budget 52K --spill 1M $costs
-expect 0 "moves    4096 bytes moved one way cost 1, in the unit of the column 'cost'" --budget 52K --spill 1M $costs
+expect 0 "1 ops recomputed, 3 values spilled to 20,480 bytes (20.00 KiB) and 4 read back, cost 1.3778 times that without limit" --budget 52K --spill 1M $costs
+expect 0 "costs    4096 bytes moved one way cost 1, in the unit of the column 'cost'" --budget 52K --spill 1M $costs
 expect 2 "--spill requires --budget" --spill 1M $costs
 expect 2 "--spill 'x' is not a number of bytes" --budget 1M --spill x $costs
 expect 2 "--budget 'x' is not a number of bytes" --budget x $graphs/unet-2d.ggraph

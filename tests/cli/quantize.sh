@@ -85,7 +85,7 @@ expect 3 "the file ends within" gguf quantize --imatrix "$tmp/cut.dat" "$f16" "$
 expect 3 "the file contains no importance matrix" gguf quantize --imatrix "$tmp/empty.dat" "$f16" "$tmp/model.gguf" q4_k
 expect 3 "the file contains no importance matrix" gguf quantize --imatrix "$f16" "$f16" "$tmp/model.gguf" q4_k
 expect 3 "No such file" gguf quantize --imatrix "$tmp/none" "$f16" "$tmp/model.gguf" q4_k
-expect 2 "needs a value" gguf quantize --imatrix
+expect 2 "requires a value" gguf quantize --imatrix
 {
     le 1
     le 19

@@ -23,7 +23,7 @@ begins() {
 
 expect 0 "Usage: berth run" --help
 expect 2 "unknown option '--nonsense'" --nonsense
-expect 2 "'--temp' needs a value" --temp
+expect 2 "option '--temp' requires a value" --temp
 expect 2 "--temp 'hot' is not a number from 0" --temp hot
 for temp in nan inf -1 "" 1e7; do
     expect 2 "--temp '$temp' is not a number from 0 to 1e+06" --temp "$temp"
@@ -44,7 +44,7 @@ head -c 100000 $tales > "$tmp/cut"
 expect 3 "but the file has 100000 bytes" "$tmp/cut"
 expect 3 "not a model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys
 expect 3 "unknown device 'abacus'" --device abacus
-expect 3 "the prompt has 10 tokens, the context 4 positions: give it more with --ctx" --ctx 4 $tales
+expect 3 "the prompt has 10 tokens, but the context has 4 positions; enlarge it with --ctx" --ctx 4 $tales
 # A name that commands the terminal: the check for colours in expect finds it.
 {
     printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\024\0\0\0\0\0\0\0general.architecture'
@@ -59,17 +59,17 @@ expect 3 "cannot be written" -n 2 --trace "$tmp/none/trace"
 expect 3 "writing failed: No space left on device" -n 2 --trace /dev/full
 expect 3 "writing failed: No space left on device" -n 2 --map /dev/full
 cp $tales "$tmp/model"
-expect 3 "this command reads this file" -n 2 --trace "$tmp/model" "$tmp/model"
-expect 3 "this command reads this file" -n 2 --map "$tmp/model" "$tmp/model"
+expect 3 "this file is also an input" -n 2 --trace "$tmp/model" "$tmp/model"
+expect 3 "this file is also an input" -n 2 --map "$tmp/model" "$tmp/model"
 cmp -s $tales "$tmp/model" || {
     echo "FAILED: the model was overwritten"
     n_bad=$((n_bad + 1))
 }
 
-expect 0 "prompt 10 tokens" -n 3 $tales
-expect 0 "made 3" -n 3 --threads 64 --temp 1e-320 --top-p 0 --seed 9223372036854775807
-expect 0 "prompt 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # no UTF-8: each byte is a token
-expect 0 "the context is full; prompt 1 token" -c 1 -p ""
+expect 0 "prompt: 10 tokens, " -n 3 $tales
+expect 0 "generated: 3 tokens, " -n 3 --threads 64 --temp 1e-320 --top-p 0 --seed 9223372036854775807
+expect 0 "prompt: 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # no UTF-8: each byte is a token
+expect 0 "the context is full; prompt: 1 token" -c 1 -p ""
 expect 3 "not a regular file" /dev/null
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
@@ -86,7 +86,7 @@ other=$(sed 's/.*"perplexity": \([0-9]*\).*/\1/' "$tmp/other.json")
 }
 command=perplexity
 expect 2 "missing argument: MODEL TEXT" $tales
-expect 2 "half of a context has no token to foretell" -c 3 $tales README.md
+expect 2 "half of the context has no token to predict" -c 3 $tales README.md
 echo Short > "$tmp/short.txt"
 expect 3 "tokens, but a context needs 64" -c 64 $tales "$tmp/short.txt"
 command=run
@@ -95,8 +95,8 @@ command=run
 expect 2 "--min-p '2' is not a number from 0 to 1" --min-p 2
 expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0
 expect 2 "--mirostat 1 is not made" --mirostat 1
-expect 2 "--logit-bias '5' is not a token's number" --logit-bias 5
-expect 2 "--stop is empty" --stop ""
+expect 2 "--logit-bias '5' is not a token id" --logit-bias 5
+expect 2 "--stop requires a text that is not empty" --stop ""
 expect 2 "--grammar and --json-schema cannot be combined" --grammar a --json-schema b
 expect 2 "--logprobs requires --json" --logprobs 2
 expect 2 "--logprobs 'x' is not an integer from 0 to 1000" --json --logprobs x
@@ -121,8 +121,8 @@ stops() {
 }
 stops " there was a clever boy named Otis" --stop . --stop "not there"
 stops " there was a clever boy named Otis. He" --stop " lived near" --stop lavender
-expect 0 "made 12" -s 1 -n 12 --mirostat 2 --mirostat-ent 3 --mirostat-lr 0.2
-expect 0 "made 12" -s 1 -n 12 --top-k 0 --typical 0.9 --min-p 0.05 --repeat-penalty 1.2 --frequency-penalty 0.1 --presence-penalty 0.1
+expect 0 "generated: 12 tokens, " -s 1 -n 12 --mirostat 2 --mirostat-ent 3 --mirostat-lr 0.2
+expect 0 "generated: 12 tokens, " -s 1 -n 12 --top-k 0 --typical 0.9 --min-p 0.05 --repeat-penalty 1.2 --frequency-penalty 0.1 --presence-penalty 0.1
 expect 0 "" --echo -n 0 -p "Now"
 [ "$(wc -l < "$tmp/out") $(cat "$tmp/out")" = "1 Now" ] || {
     echo "FAILED: --echo -n 0: no whole line: $(cat "$tmp/out")"
@@ -131,8 +131,8 @@ expect 0 "" --echo -n 0 -p "Now"
 expect 0 '"tokens": 5' --json -n 5 --seed 3
 expect 0 '"text": " there was' --json -n 5 --temp 0 --threads 1
 expect 0 '"tokens": 0' --json -n 0
-expect 0 "the context is full; prompt 10 tokens" -c 20 --temp 0
-expect 0 "prompt 1 token, " -n 1 -p ""
+expect 0 "the context is full; prompt: 10 tokens" -c 20 --temp 0
+expect 0 "prompt: 1 token, " -n 1 -p ""
 expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
 # A share of every layer to each of two and three: the same words.
 tale=$("$berth" run -n 40 --temp 0 2>/dev/null)
@@ -152,8 +152,8 @@ keep() { # KEPT PROMPT
     cp "$tmp/out" "$tmp/fresh"
     expect 0 "" -n 8 --temp 0 -t 1 -p "$2" --prompt-cache "$tmp/kept"
     cmp "$tmp/out" "$tmp/fresh" || n_bad=$((n_bad + 1))
-    if [ -n "$1" ] && ! grep -q "$1 of them kept" "$tmp/err"; then
-        echo "FAILED: --prompt-cache: no '$1 of them kept' in: $(cat "$tmp/err")"
+    if [ -n "$1" ] && ! grep -q "$1 from the prompt cache" "$tmp/err"; then
+        echo "FAILED: --prompt-cache: no '$1 from the prompt cache' in: $(cat "$tmp/err")"
         n_bad=$((n_bad + 1))
     fi
 }
@@ -169,10 +169,10 @@ for key in llama.rope.freq_base=20000.0 llama.attention.layer_norm_rms_epsilon=0
     expect 3 "the file was saved with another model" -n 1 -c 256 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
 done
 "$berth" gguf set models/tales-q8_0.gguf general.name=Other tokenizer.ggml.add_eos_token=true -o "$tmp/other.gguf" > /dev/null
-expect 0 "of them kept" -n 1 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
+expect 0 "from the prompt cache" -n 1 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
 { printf BERTHPC2; tail -c +9 "$tmp/kept"; } > "$tmp/old"
 expect 0 "the file has format 'BERTHPC2' of another version of Berth" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
-expect 0 "of them kept" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
+expect 0 "from the prompt cache" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
 head -c 200 "$tmp/kept" > "$tmp/short"
 expect 3 "the file is truncated" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was"
 echo none > "$tmp/short"
@@ -208,8 +208,8 @@ expect 2 "--prompt and --file cannot be combined" -p a -f "$tmp/prompt"
 expect 3 "none: cannot be read: No such file" -f "$tmp/none"
 
 # A context beyond what the model learned, and a folder for captured graphs that is not there: told, and it goes on.
-expect 0 "warning: a context of 100000 positions, and the model was trained for 256" -n 1 -c 100000 $tales
-expect 0 "made 1" -n 1 -c 256 $tales
+expect 0 "warning: the context of 100000 positions exceeds the 256 positions of training" -n 1 -c 100000 $tales
+expect 0 "generated: 1 token; seed " -n 1 -c 256 $tales
 ! grep -q warning "$tmp/err" || { echo "FAILED: a warning without need: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 command=
 expect 0 "warning: a context of 100000 positions" plan --ctx 100000 $tales
@@ -284,7 +284,7 @@ expect 2 "unexpected argument 'b': run takes [MODEL [PROMPT]]" $tales a b
 expect 2 "unexpected argument 'a': the prompt is given by --prompt" $tales a -p b
 expect 2 "unexpected argument 'a': the prompt is given by --file" $tales a -f "$tmp/prompt"
 expect 0 "" $tales -n -1 -c 40 --temp 0
-grep -q "the context is full; prompt" "$tmp/err" || { echo "FAILED: run -n -1: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+grep -q "the context is full; prompt:" "$tmp/err" || { echo "FAILED: run -n -1: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 expect 2 "--predict '-2' is not an integer from -1" $tales -n -2
 expect 0 "" $tales -n 2 --quiet -c 512
 [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] || { echo "FAILED: run --quiet: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
@@ -312,7 +312,7 @@ done
 kill -INT $pid 2> /dev/null
 wait $pid
 got=$?
-if [ $got -ne 130 ] || ! grep -q "stopped; prompt" "$tmp/err"; then
+if [ $got -ne 130 ] || ! grep -q "stopped; prompt:" "$tmp/err"; then
     echo "FAILED: interrupted: exit code $got: $(cat "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi

@@ -27,16 +27,16 @@ small="-b 2 -c 16 -t 2 --split line --data $tmp/text"
 
 command=train
 expect 0 "Usage: berth train" --help
-expect 2 "no text is given" "$tokenizer" -o "$tmp/x"
-expect 2 "no file is given for what is learnt" "$tokenizer" --data "$tmp/text"
+expect 2 "missing option: --data TEXT" "$tokenizer" -o "$tmp/x"
+expect 2 "missing option: -o OUT" "$tokenizer" --data "$tmp/text"
 expect 2 "--schedule 'up' is not one of: cosine linear constant" --schedule up
 expect 2 "--optimizer 'adam' is not one of: adamw sgd" --optimizer adam
 expect 2 "--lr '-1' is not a number from 0" --lr -1
 expect 2 "--lora '0' is not an integer from 1" --lora 0
 expect 2 "--epochs and --steps cannot be combined" --data a -o b --epochs 1 --steps 1
-expect 2 "without --lora and --resume" --new a --lora 1 --data a -o b
+expect 2 "cannot be combined with --lora or --resume" --new a --lora 1 --data a -o b
 expect 3 "has type q8_0, but only f32, f16 and bf16 weights can be trained" "$tokenizer" $small --steps 1 -o "$tmp/x"
-expect 3 "this command reads this file" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
+expect 3 "this file is also an input" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
 expect 3 "No such file" "$tokenizer" --lora 2 --data "$tmp/none" -o "$tmp/x"
 expect 3 "give more text or a smaller --ctx" "$tokenizer" --lora 2 --data "$tmp/tiny.conf" -c 4096 -o "$tmp/x"
 expect 3 "not a training checkpoint" "$tokenizer" $small --lora 2 -o "$tmp/x" --resume "$tokenizer"
@@ -86,7 +86,7 @@ for kind in "$tmp/half" "$tokenizer --lora 2" "$tmp/half --optimizer sgd"; do
     # shellcheck disable=SC2086
     expect 0 "6 of 6 steps" ${kind%% *} --split line --data "$tmp/text" -t 2 --steps 6 --resume "$tmp/part.checkpoint" -o "$tmp/part"
     cmp -s "$tmp/part" "$tmp/unbroken" || failed "$kind: a resumed run is another"
-    expect 3 "these stay" ${kind%% *} --data "$tmp/text" --resume "$tmp/part.checkpoint" -o "$tmp/part" -b 3
+    expect 3 "which cannot change" ${kind%% *} --data "$tmp/text" --resume "$tmp/part.checkpoint" -o "$tmp/part" -b 3
 done
 # A resumed run reports the losses on other texts that it has found itself: none without --val, and those of the text that is given.
 rm -f "$tmp"/part*
@@ -103,12 +103,12 @@ expect 0 "" "$tmp/half" $small --steps 2 --save-every 2 -o "$tmp/part"
 
 # What is not text is learnt with a warning.
 head -c 20000 /dev/urandom > "$tmp/noise"
-expect 0 "warning: $tmp/noise: is not UTF-8 text but looks like binary data" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/noise" -o "$tmp/x"
+expect 0 "warning: $tmp/noise: looks like binary data, not UTF-8 text" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/noise" -o "$tmp/x"
 mkdir "$tmp/mixed"
 cp "$tmp/noise" "$tmp/mixed/a"
 cp "$tmp/noise" "$tmp/mixed/b"
 cp "$tmp/text" "$tmp/mixed/c"
-expect 0 "mixed/a and 1 other files are not UTF-8 text" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/mixed" -o "$tmp/x"
+expect 0 "mixed/a and 1 other files look like binary data" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/mixed" -o "$tmp/x"
 printf 'caf\351 au lait, s\351same, %s' "$(cat README.md)" > "$tmp/latin" # an old encoding is text
 expect 0 "" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/latin" -o "$tmp/x"
 ! grep -q warning "$tmp/err" || failed "text in Latin-1: $(cat "$tmp/err")"

@@ -25,16 +25,16 @@ known='void ggml_init(void); void gguf_free(void); void ggml_backend_load_all(vo
     void call(void) { ggml_init(); gguf_free(); ggml_backend_load_all(); if (ggml_perhaps) { ggml_perhaps(); } }'
 # shellcheck disable=SC2046
 library client/libllama.v0.5.0.so "$known" $(ask libggml.v0.5.0.so libggml-base.so)
-expect 0 "llama.cpp v0.5.0 for ggml 0.25.1: part of Berth's tests" "$tmp/client"
+expect 0 "llama.cpp v0.5.0 for ggml 0.25.1: tested with Berth" "$tmp/client"
 expect 0 "libllama.v0.5.0.so                   3        0  libggml-base.so libggml.v0.5.0.so" "$tmp/client"
-expect 0 "/lib/berth puts Berth in place of ggml" "$tmp/client"
+expect 0 "/lib/berth replaces ggml by Berth" "$tmp/client"
 expect 0 '"release": "v0.5.0", "release_ggml": "0.25.1", "tested": true' --json "$tmp/client"
 
 # another release: what it is is said, and its functions decide
 rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so "$known" $(ask libggml.v99.0.0.so libggml-base.so)
-expect 1 "llama.cpp v99.0.0: not part of Berth's tests" "$tmp/client"
+expect 1 "llama.cpp v99.0.0: not tested with Berth" "$tmp/client"
 expect 1 "Berth has no library of the name: libggml.v99.0.0.so" "$tmp/client"
 expect 1 '"missing_libraries": ["libggml.v99.0.0.so"], "missing_functions": 0, "works": false' --json "$tmp/client"
 
@@ -42,14 +42,14 @@ expect 1 '"missing_libraries": ["libggml.v99.0.0.so"], "missing_functions": 0, "
 rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so.0 "$known" $(ask libggml.so.0 libggml-base.so.0)
-expect 0 "its libraries name no release" "$tmp/client"
+expect 0 "unknown: no library name contains a release" "$tmp/client"
 # the CPU library's functions, by either way to it
 cpu='void ggml_backend_cpu_reg(void); void call(void) { ggml_backend_cpu_reg(); }'
 # shellcheck disable=SC2046
 library client/libcpu.so "$cpu" $(ask libggml-base.so)
 expect 0 "" "$tmp/client"
 rm "$tmp/client/libllama.so.0"
-expect 1 "libcpu.so calls functions that Berth lacks, and ends the process when it does: ggml_backend_cpu_reg" "$tmp/client"
+expect 1 "libcpu.so calls functions that Berth lacks, and ends at the first such call: ggml_backend_cpu_reg" "$tmp/client"
 
 # functions that are missing, by name and library; one that another library of the folder brings is not
 rm "$tmp"/client/*
@@ -59,7 +59,7 @@ lacking='void ggml_no_such(void); void gguf_nor_such(void); void ggml_other_reg(
 library client/libllama.b10361.so "$lacking" $(ask libggml.b10361.so libggml-base.so libggml-other.so)
 # shellcheck disable=SC2046
 library client/libggml-other.so 'void ggml_init(void); void ggml_other_reg(void) { ggml_init(); }' $(ask libggml-base.so)
-expect 1 "libllama.b10361.so calls functions that Berth lacks, and ends the process when it does: ggml_no_such gguf_nor_such" "$tmp/client"
+expect 1 "libllama.b10361.so calls functions that Berth lacks, and ends at the first such call: ggml_no_such gguf_nor_such" "$tmp/client"
 expect 1 "would fail: 2 functions and 0 libraries are missing" "$tmp/client"
 expect 1 '"missing": ["ggml_no_such", "gguf_nor_such"]' --json "$tmp/client"
 
@@ -67,13 +67,13 @@ expect 1 '"missing": ["ggml_no_such", "gguf_nor_such"]' --json "$tmp/client"
 rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so "$known" $(ask libggml.v0.5.0.so) "-Wl,-rpath,$tmp,--disable-new-dtags"
-expect 1 "by RPATH, which comes before LD_LIBRARY_PATH" "$tmp/client"
+expect 1 "sets RPATH, which takes precedence over LD_LIBRARY_PATH" "$tmp/client"
 # shellcheck disable=SC2046
 library client/libllama.so "$known" $(ask libggml.v0.5.0.so)
 library client/libggml-base.so 'void ggml_init(void) { }'
-expect 0 "libggml-base.so               ggml's: Berth's takes its place" "$tmp/client"
+expect 0 "libggml-base.so               replaced by Berth's" "$tmp/client"
 cp "$(dirname "$berth")/../lib/libggml-base.so" "$tmp/client/"
-expect 0 "Berth is in ggml's place already" "$tmp/client"
+expect 0 "Berth has already replaced ggml" "$tmp/client"
 
 # what cannot be read is named, and the rest counts
 head -c 3000 "$tmp/client/libllama.so" > "$tmp/client/cut.so"
@@ -87,7 +87,7 @@ expect 0 "empty.node: not a shared library" "$tmp/client"
 expect 0 "cut.so: " "$tmp/client"
 rm -r "$tmp"/client/*
 echo x > "$tmp/client/text.txt"
-expect 3 "no library in this folder calls ggml's functions" "$tmp/client"
+expect 3 "no library in this folder uses ggml's functions" "$tmp/client"
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

@@ -65,7 +65,7 @@ captures_are_whole() {
 
 # What is told beside the answer may be missing if a line says why; all before it is as expected.
 is_excused() {
-    grep -Eq '^  (alive at the peak: not known|lower .*could not be planned): ' "$tmp/got/out" &&
+    grep -Eq '^  (alive at the peak: unknown|lower .*cannot be planned): ' "$tmp/got/out" &&
         seen "$tmp/got" | sed '/^  alive at/,$d' | cmp -s - <(sed '/^  alive at/,$d' "$tmp/good.seen")
 }
 

@@ -86,7 +86,7 @@ pid=$!
 until [ -e "$tmp/stopped.checkpoint" ] || ! kill -0 $pid 2> /dev/null; do sleep 0.1; done
 kill -INT $pid
 wait $pid && failed "a stopped run reports success"
-grep -q "goes on from step" "$tmp/log" || failed "no end by Ctrl-C: $(cat "$tmp/log")"
+grep -q "continues from step" "$tmp/log" || failed "no end by Ctrl-C: $(cat "$tmp/log")"
 $berth train $model $common --resume "$tmp/stopped.checkpoint" --steps 1 -o "$tmp/x" 2> "$tmp/log" > /dev/null
 grep -q "steps, but the run ends after 1" "$tmp/log" || failed "no checkpoint of a stopped run: $(cat "$tmp/log")"
 

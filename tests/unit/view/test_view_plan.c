@@ -80,7 +80,7 @@ static void test_refused(void **state) {
     const struct model_options with_ctx = {.n_ctx = 64};
     const char *path = file_write("ctx.csv", two_pools);
     assert_int_equal(view_plan_read(path, &with_ctx, &no_budget, &plan), GGML_STATUS_FAILED);
-    assert_non_null(strstr(berth_last_error(), "is not a model"));
+    assert_non_null(strstr(berth_last_error(), "--ctx requires a model"));
     assert_null(plan.set);
     unlink(path);
     const struct view_budget budget = {.bytes = 1 << 20};
