@@ -59,12 +59,12 @@ enum client_role {
 struct client_library {
     char *name;
     enum client_role role;
-    bool is_berth;              // a library of Berth
-    bool has_rpath;             // DT_RPATH: its folders take precedence over LD_LIBRARY_PATH
-    size_t n_imports;           // number of imported functions of ggml
-    struct client_names needs;  // libraries of ggml that it depends on
-    struct client_names wants;  // imported functions
-    struct client_names absent; // imported functions that no library exports
+    bool is_berth;               // a library of Berth
+    bool has_rpath;              // DT_RPATH: its folders take precedence over LD_LIBRARY_PATH
+    size_t n_imports;            // number of imported functions of ggml
+    struct client_names needs;   // libraries of ggml that it depends on
+    struct client_names imports; // imported functions
+    struct client_names absent;  // imported functions that no library exports
 };
 
 struct client_folder {
@@ -133,7 +133,7 @@ static bool names_add(struct client_names *names, const char *name) {
 
 // The output of a walk over the symbols of a library.
 struct walk {
-    struct client_names *wants, *has;
+    struct client_names *imports, *has;
     size_t n_defined; // exported functions of ggml
     bool is_berth, ok;
 };
@@ -148,7 +148,7 @@ static void on_symbol(void *user, const char *name, bool is_defined, bool is_wea
     if (is_defined) {
         walk->ok = walk->has == NULL || names_add(walk->has, name);
     } else if (!is_weak) {
-        walk->ok = walk->wants == NULL || names_add(walk->wants, name);
+        walk->ok = walk->imports == NULL || names_add(walk->imports, name);
     }
 }
 
@@ -184,14 +184,14 @@ static bool needs_read(struct client_folder *folder, struct client_library *libr
 static void library_fini(struct client_library *library) {
     berth_free(library->name);
     names_fini(&library->needs);
-    names_fini(&library->wants);
+    names_fini(&library->imports);
     names_fini(&library->absent);
 }
 
 // Adds the library if it uses ggml. stays: the exports of libraries that are not replaced. Returns false if out of memory.
 static bool library_add(struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *stays) {
     struct client_library library = {.role = role_of(name)};
-    struct walk walk = {.wants = &library.wants, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
+    struct walk walk = {.imports = &library.imports, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
     char why[PATH_MAX];
     if (!needs_read(folder, &library, elf)) {
         goto fail;
@@ -204,13 +204,13 @@ static bool library_add(struct client_folder *folder, const char *name, struct b
     if (!walk.ok) {
         goto fail;
     }
-    if (library.role == CLIENT_CALLER && library.wants.n == 0 && library.needs.n == 0) {
+    if (library.role == CLIENT_CALLER && library.imports.n == 0 && library.needs.n == 0) {
         library_fini(&library);
         return true;
     }
     const bool is_name = walk.n_defined == 0 && library.needs.n > 0; // a link such as libggml.so.0
     library.is_berth = (walk.is_berth || is_name) && library.role != CLIENT_CALLER;
-    library.n_imports = library.wants.n;
+    library.n_imports = library.imports.n;
     library.has_rpath = berth_elf_name(elf, DT_RPATH, 0) != NULL && berth_elf_name(elf, DT_RUNPATH, 0) == NULL;
     const size_t size = strlen(name) + 1;
     library.name = berth_malloc(size);
@@ -344,8 +344,8 @@ static bool asks_for_cpu(const struct client_folder *folder) {
 static bool imports_check(struct client_folder *folder, const struct client_names *has, const struct client_names *stays) {
     for (size_t i = 0; i < folder->n; i++) {
         struct client_library *library = &folder->libraries[i];
-        for (size_t k = 0; library->role != CLIENT_BASE && k < library->wants.n; k++) {
-            const char *name = library->wants.items[k];
+        for (size_t k = 0; library->role != CLIENT_BASE && k < library->imports.n; k++) {
+            const char *name = library->imports.items[k];
             if (!names_have(has, name) && !names_have(stays, name) && !names_add(&library->absent, name)) {
                 return false;
             }

@@ -129,7 +129,7 @@ static bool types_find(const char *path, struct cluster_measure_params *params, 
         return true;
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        params->wants[t] = type_is_real((enum ggml_type) t) && ggml_blck_size((enum ggml_type) t) > 0;
+        params->measures_type[t] = type_is_real((enum ggml_type) t) && ggml_blck_size((enum ggml_type) t) > 0;
     }
     return true;
 }

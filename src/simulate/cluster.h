@@ -65,7 +65,7 @@ void cluster_write(const struct cluster *c, FILE *file);
 // ---- measure.c ----
 
 struct cluster_measure_params {
-    bool wants[GGML_TYPE_COUNT]; // types of weights to measure
+    bool measures_type[GGML_TYPE_COUNT]; // types of weights to measure
     uint64_t size;     // bytes of weights that a token reads, which may fit into a cache; 0: unknown, assumed to be large
     int64_t n_threads; // 0: number of cores
     double seconds;    // a round that would end later is not started, except the first

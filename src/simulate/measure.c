@@ -152,7 +152,7 @@ static bool device_measure(struct measuring *m, int i) {
     d->start = tiny;
     d->bandwidth = memory_speed(backend, tiny);
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        if (!m->params->wants[t]) {
+        if (!m->params->measures_type[t]) {
             continue;
         }
         if (!type_begin(m, i, t)) {
@@ -344,7 +344,7 @@ void cluster_measure_params_set_model(struct cluster_measure_params *params, con
     for (size_t i = 0; i < model->n_weights; i++) {
         const struct ggml_tensor *t = model->weights[i].file;
         if (!model->weights[i].is_vector) {
-            params->wants[t->type] |= t->ne[1] > 1;
+            params->measures_type[t->type] |= t->ne[1] > 1;
             params->size += ggml_nbytes(t);
         }
     }
@@ -492,7 +492,7 @@ bool cluster_measure(struct cluster *c, const struct cluster_measure_params *par
     struct measuring m = {.params = params, .c = c, .most = GGML_TYPE_F16, .size = params->size > 0 ? params->size : UINT64_MAX};
     *c = (struct cluster){0};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        if (params->wants[t] && ggml_is_quantized((enum ggml_type) t)) {
+        if (params->measures_type[t] && ggml_is_quantized((enum ggml_type) t)) {
             m.most = (enum ggml_type) t;
         }
     }

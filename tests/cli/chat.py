@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# chat.py BERTH: `berth chat` through a pipe and on a terminal (a pty): turns, commands, Ctrl-C in an answer and at the prompt, a
-# window that changes its size, Ctrl-D; with the line editor that is installed and without. Runs in the root of the sources.
+# chat.py BERTH: `berth chat` through a pipe and on a terminal (a pty): turns, commands, Ctrl-C during an answer and at the prompt,
+# a resized window, Ctrl-D; with and without a line editor. Runs in the root of the sources.
 import fcntl, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, time
 
 berth = os.path.abspath(sys.argv[1])
@@ -50,7 +50,7 @@ class Terminal:
             os.execv(berth, [berth, 'chat', '--template', 'chatml', '--temp', '0', *options])
         self.all = b''
 
-    # Reads until the pattern comes behind what was read before; False: it does not.
+    # Reads until the pattern appears after the text that was read before; returns False if it does not.
     def wait(self, pattern, seconds=60):
         start, end = len(self.all), time.time() + seconds
         while not re.search(pattern, self.all[start:]):
@@ -70,8 +70,8 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
         os.kill(self.pid, signal.SIGWINCH)
 
-    # Ctrl-D on an emptied line until it ends: one that comes between the prompt and the line editor's taking of the terminal reaches
-    # the editor as a NUL, which quotes the next key.
+    # Sends Ctrl-D on an empty line until the program ends. If it arrives between the prompt and the line editor's start, the editor
+    # gets a NUL, which quotes the next key.
     def end(self):
         end, sent = time.time() + 60, 0
         while time.time() < end:
@@ -91,7 +91,7 @@ class Terminal:
         return None
 
 
-# What a line editor sends to move about; anything else would be garbage.
+# Sequences with which a line editor moves the cursor; any other control sequence is an error.
 def is_clean(out):
     plain = re.sub(rb'\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\([B0]', b'', out)
     return all(c in b'\r\n\t\b\x07' or c >= 0x20 for c in plain)
@@ -100,10 +100,10 @@ def is_clean(out):
 def on_a_terminal(term):
     t = Terminal(term, '-c', '2048')
     check(t.wait(rb'> '), f'{term}: no prompt: {t.all}')
-    t.send(b'\x03')  # nothing is being said
+    t.send(b'\x03')  # at the prompt
     time.sleep(0.3)
     t.send(b'\n')
-    for _ in range(5):  # an answer may end by itself before Ctrl-C comes
+    for _ in range(5):  # an answer may end before Ctrl-C arrives
         t.send(b'/reset\nTell me a long tale\n')
         check(t.wait(rb'tale\r?\n(.|\n)*[.a-z]{3}'), f'{term}: no answer: {t.all}')
         t.size(20, 40)

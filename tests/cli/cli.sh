@@ -13,7 +13,7 @@ printf '{"items": [\n  {"first": 0,\n   "last": "x", "size": 1}]}' > "$tmp/broke
 printf 'id,lower,upper,size\n' > "$tmp/none.csv"
 head -c 3000 /dev/urandom > "$tmp/noise"
 
-# the program
+# the program without a command
 expect 2 "Usage: berth COMMAND"
 expect 0 "Usage: berth COMMAND" --help
 expect 0 "berth 0." --version
@@ -69,23 +69,24 @@ expect 3 "cannot be written" plan $small -o "$tmp/no/such/folder.csv"
 expect 3 "cannot be written: Is a directory" plan $small -o "$tmp"
 expect 3 "cannot be written: No such file" plan $small -o ""
 
-# CSV from everywhere
-table() { # TEXT for printf; the file is $tmp/table.csv
+# CSV files in different styles
+table() { # TEXT for printf; writes $tmp/table.csv
     # shellcheck disable=SC2059
     printf "$1" > "$tmp/table.csv"
 }
 two='"items": 2, "peak": 8, "bound": 8,'
 table '\357\273\277id,lower,upper,size\r\na,0,2,4\r\n\r\nb,1,3,4\r\n' # a byte order mark, CR LF, a blank line
 expect 0 "$two" plan --json "$tmp/table.csv"
-table '\n\nsize,id,upper,extra,lower\n4,"a ""q"",x",2,foo,0\n4,b,3,,1' # blank lines first, any order, no end of line at the end
+# leading blank lines, columns in any order, no newline at the end
+table '\n\nsize,id,upper,extra,lower\n4,"a ""q"",x",2,foo,0\n4,b,3,,1'
 expect 0 "$two" plan --json "$tmp/table.csv"
 expect 0 '"a ""q"",x",0,2,4,' plan "$tmp/table.csv" -o -
-table 'id,lower,upper,size\nb,0,2,4\na,0,2,4\na,0,2,4\n' # which of the two would an answer be about?
+table 'id,lower,upper,size\nb,0,2,4\na,0,2,4\na,0,2,4\n' # a duplicate id would make messages ambiguous
 expect 3 "table.csv:4: id 'a' is already used in line 3; ids must be unique" plan "$tmp/table.csv"
-table 'id,lower,upper,size\n,0,2,4\n,0,2,4\n' # no id at all is no name
+table 'id,lower,upper,size\n,0,2,4\n,0,2,4\n' # an empty id is not a name
 expect 0 "$two" plan --json "$tmp/table.csv"
 printf '{"items": [{"id": "t", "first": 0, "last": 1, "size": 4}, {"id": "t", "first": 0, "last": 1, "size": 4}]}' > "$tmp/twins.json"
-expect 0 't (2),0,2,4,' plan "$tmp/twins.json" -o - # tensors may have one name; a CSV tells them apart
+expect 0 't (2),0,2,4,' plan "$tmp/twins.json" -o - # tensors may have equal names; the CSV distinguishes them
 "$berth" plan "$tmp/twins.json" -o "$tmp/twins.csv" > /dev/null
 expect 0 "valid: 2 items" verify "$tmp/twins.csv"
 for row in 'a,0,2,-4' 'a,0,2,9223372036854775808' 'a,0,2,1e3' 'a,0,2,' 'a,0,99999999999999999999,4'; do
@@ -102,7 +103,7 @@ expect 3 "table.csv:1: no column 'size'" plan "$tmp/table.csv"
 printf '\357\273\277' | cat - tests/data/plan/small.json > "$tmp/mark.json"
 expect 0 '"items": 16, ' plan --json "$tmp/mark.json"
 
-# What is endless, and no plan, is refused at its first line; a pipe is read once.
+# An endless file that is not a plan is refused at its first line; a pipe is read once.
 expect 3 "NUL byte found; this is not a CSV file" plan /dev/zero
 ln -s /dev/zero "$tmp/zero.ggraph"
 expect 3 "zero.ggraph:1: not a captured graph" plan "$tmp/zero.ggraph"
@@ -113,7 +114,7 @@ cat $small > "$tmp/pipe" &
 "$berth" plan --json "$tmp/pipe" | grep -q '"items": 16, ' || { echo "FAILED: a named pipe"; n_bad=$((n_bad + 1)); }
 wait
 
-# plans that are written are valid, and start the next search
+# Written plans are valid, and the next search starts from them.
 expect 0 "" plan $small -o "$tmp/plan.csv"
 expect 0 "valid: 16 items, the highest ends at 40,960 bytes" verify "$tmp/plan.csv"
 expect 0 "" plan $small -o "$tmp/plan.json"
@@ -126,7 +127,7 @@ fi
 expect 0 "id,lower,upper,size,offset" plan $small --out -
 expect 2 "both write to standard output" plan $small --json --out -
 
-# a search: how long by the clock, what is known at its end, and Ctrl-C
+# a search: its duration, its result, and Ctrl-C
 hard_items > "$tmp/hard.csv"
 bound=$("$berth" plan --json "$tmp/hard.csv" | sed 's/.*"bound": \([0-9]*\), "gap".*"buffers.*/\1/')
 expect 4 "unknown: no plan found that fits into" plan --capacity "$bound" "$tmp/hard.csv"
@@ -137,7 +138,7 @@ grep '"ms": [0-9]*\.[0-9]' "$tmp/out" | grep -qv '"ms": 0.000' || { echo "FAILED
 start=$(date +%s)
 expect 0 "KiB)" plan --time 2000 --threads 8 "$tmp/hard.csv"
 seconds=$(($(date +%s) - start))
-# Threads that wait for a processor let the time pass; ten times as long is a busy machine, or one that watches for races.
+# Threads may wait for a processor, so a search may take ten times its limit on a busy machine or with a race detector.
 if [ $seconds -ge 20 ] && ! grep -q __tsan_init "$berth"; then
     echo "FAILED: plan --time 2000 --threads 8 takes $seconds seconds"
     n_bad=$((n_bad + 1))
@@ -148,7 +149,7 @@ if command -v script > /dev/null; then
     script -qec "'$berth' plan --time 1500 $tmp/hard.csv" /dev/null < /dev/null > "$tmp/out" 2>&1
     grep -q "searching \[#* *\]  *[0-9]*%  peak .* MiB, bound .* MiB, gap " "$tmp/out" || { echo "FAILED: no progress on a terminal"; n_bad=$((n_bad + 1)); }
 fi
-# A search is offered only before one of that length was made.
+# A search is suggested only if no search of that length was made.
 expect 0 "lower    --time 1000 may save up to " plan "$tmp/hard.csv"
 expect 0 "lower    --time 1000 may save up to " plan --time 10 "$tmp/hard.csv"
 expect 0 "" plan --time 1000 "$tmp/hard.csv"
@@ -171,14 +172,15 @@ expect 1 '"valid": false' verify --json "$tmp/collide.csv"
 expect 1 '"what": "alive together in the same bytes", "i": 0, "j": 1}' verify --json "$tmp/collide.csv"
 expect 0 '"fault": null' verify --json "$tmp/plan.csv"
 expect 1 "not aligned" verify "$tmp/crooked.csv"
-printf 'id,lower,upper,size,offset\na\033[31m,0,2,8,0\nb,0,2,8,4\n' > "$tmp/red.csv" # a name that commands the terminal
+# a name with a control sequence for the terminal
+printf 'id,lower,upper,size,offset\na\033[31m,0,2,8,0\nb,0,2,8,4\n' > "$tmp/red.csv"
 expect 1 "'a?[31m' at [0, 8)" verify "$tmp/red.csv"
 expect 3 "some items have no offset" verify $small
 expect 3 "No such file" verify "$tmp/missing.csv"
 expect 2 "missing argument: PLAN" verify
 expect 2 "unknown option '-x'" verify -x "$tmp/plan.csv"
 
-# which: the program itself runs on Berth, a shell does not
+# which: the program itself uses Berth, a shell does not
 expect 1 "no library of ggml is loaded" which $$
 "$berth" plan --time 60000 "$tmp/hard.csv" > /dev/null 2>&1 &
 pid=$!

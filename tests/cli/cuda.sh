@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# cuda.sh BERTH MODULE STANDIN: commands with a GPU: the CUDA library without kernels on the tests' own driver, whose devices have 1 GiB and
-# compute nothing. Runs in the root of the sources.
+# cuda.sh BERTH MODULE STANDIN: commands with a GPU: the CUDA library without kernels, on the test driver, whose devices have 1 GiB
+# and compute nothing. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 export GGML_BACKEND_PATH="$2"

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# cut.sh BERTH: a model that another program cuts short while it is used: an error that names the file, with what was to be written
-# left as it was; with --no-mmap it is of no concern. Runs in the root of the sources.
+# cut.sh BERTH: another program truncates a model while it is used. The error must name the file, and output files must be
+# unchanged; with --no-mmap the truncation has no effect. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 
-# CODE WORDS...: starts berth, truncates the model once the first output or a partial file exists, and waits. A mapping alone is too
-# early: berth opens the file more than once while it loads the model.
+# CODE WORDS...: starts berth, truncates the model once the first output or a partial file exists, and waits. Truncating at the
+# first mapping would be too early, because berth opens the file more than once while it loads the model.
 cut_case() {
     local code=$1 got
     shift
@@ -33,7 +33,8 @@ cut_case() {
     fi
 }
 
-cut_case 3 bench -t 2 -p 0 -n 1,200 -r 400 "$tmp/model.gguf" # the first row is there at once, the second would take half a minute
+# the first row appears immediately; the second one would take half a minute
+cut_case 3 bench -t 2 -p 0 -n 1,200 -r 400 "$tmp/model.gguf"
 cut_case 0 run -t 2 -n 200 --temp 0 --no-mmap "$tmp/model.gguf"
 echo old > "$tmp/small.gguf"
 cut_case 3 gguf quantize -t 1 "$tmp/model.gguf" "$tmp/small.gguf" iq3_s

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# devices.sh BERTH MODULE: commands over several devices: two GPUs on paper beside the CPU (sim_device.c). Runs in the root of the sources.
+# devices.sh BERTH MODULE: commands on several devices: two simulated GPUs and the CPU (sim_device.c). Runs in the root of the
+# sources.
 
 . "$(dirname "$0")/expect.sh"
 export GGML_BACKEND_PATH="$2"
@@ -16,7 +17,7 @@ expect 0 "  no device fused ops" explain --fused --device CPU -c 8 $tales
 expect 2 "--fused cannot be combined with --json, --layer, --all or --split tensor" explain --fused --json $tales
 expect 0 "buffer 0 Paper0: " plan --ctx 64 --batch 16 $tales
 
-# Every device has its own limit; what a GPU has is one that nobody has to give.
+# Every device has its own limit; that of a GPU is its free memory if none is given.
 expect 0 "  Paper0" fit --memory 5M $tales
 expect 0 "  context  limited by memory, of Paper0" fit --memory 1G $tales
 expect 0 "limited by memory, of Paper1" fit --memory Paper1=1300K --memory Paper0=1G $tales
@@ -25,19 +26,19 @@ expect 0 "context 256, batch 256" fit --memory CPU=1G --memory Paper0=1G --memor
 expect 0 '"memory": null, "limits": {"Paper1": 2097152, "Paper0": 1500000}, "fits": true' fit --json --memory Paper1=2M $tales
 expect 0 '"full": "Paper0"' fit --json --memory Paper1=2M $tales
 expect 0 '"lower": [' fit --json --memory Paper1=2M $tales
-expect 1 "of Paper1: no, a context of 1 with a batch of 1 takes" fit --memory Paper1=900K $tales
+expect 1 "of Paper1: does not fit: a context of 1 with a batch of 1 requires" fit --memory Paper1=900K $tales
 expect 1 "    missing  " fit --memory Paper1=900K $tales
 expect 3 "--memory 'Abacus=1G': the model does not use a device 'Abacus'" fit --memory Abacus=1G $tales
 expect 3 "the model does not use a device 'Paper0'" fit --device CPU --memory Paper0=1G $tales
 expect 2 "--memory '=1G' is not a number of bytes" fit --memory =1G $tales
-expect 2 "--memory 'Paper0=' is not a number of bytes" fit --memory Paper0= $tales
+expect 2 "--memory 'Paper0=' is neither a number of bytes" fit --memory Paper0= $tales
 expect 2 "--memory 'Paper0=1G' and --memory 'Paper0=2G' limit the same device" fit --memory Paper0=1G --memory Paper0=2G $tales
-# Layers leave a GPU whose memory is too small for them, as many as it takes.
+# Layers that do not fit leave a GPU, as many as necessary.
 expect 0 "context 256, batch" fit --memory Paper0=700K,Paper1=1300K,CPU=1G --allow batch,spill $tales
 expect 0 " on Paper0" fit --memory Paper0=700K,Paper1=1300K,CPU=1G --allow batch,spill $tales
-expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory Paper0=700K,Paper1=300K,CPU=1G --allow batch $tales
+expect 1 "does not fit: a context of 1 with a batch of 1 requires" fit --memory Paper0=700K,Paper1=300K,CPU=1G --allow batch $tales
 
-# The bytes are exact: with those of the answer it is the answer, with one less on any device it is another.
+# The bytes are exact: with the reported bytes as limits the result is the same, with one byte less on any device it differs.
 if command -v python3 > /dev/null; then
     cat > "$tmp/exact.py" << 'END'
 import json, subprocess, sys
@@ -63,7 +64,7 @@ mkdir "$tmp/own"
 BERTH_CAPTURE="$tmp/own" expect 0 "buffer 1 Paper1" plan $tales
 captured "$tmp/own"
 
-# A library that lies in the current folder is nobody's.
+# A library in the current folder is not loaded.
 mkdir "$tmp/here"
 cp "$2" "$tmp/here/libggml-paper.so"
 n=$((n + 1))

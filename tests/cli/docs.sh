@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# docs.sh BERTH: checks the texts about the program. The man page and the completion have exactly the commands and options that --help
-# lists. Help fits into 80 columns and has examples. A letter stands for one option only. Links between pages lead to existing files and
-# headings. The examples of README.md and docs/ run. A case that fails prints one line. Runs in the root of the sources.
+# docs.sh BERTH: the documentation of the program is correct: man page and completion have exactly the commands and options of
+# --help, help fits into 80 columns and has examples, each letter has one meaning, and completion works. Every case prints one line
+# if it fails. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 page=$(dirname "$berth")/../berth.1
 . tools/completion/berth.bash
 
-# same WHAT EXPECTED FOUND: compares two lists of words, without their order
+# same WHAT EXPECTED FOUND: compares two lists of words
 same() {
     local expected found
     n=$((n + 1))
@@ -20,7 +20,7 @@ same() {
     fi
 }
 
-# complete_words WORD...: prints the words that completion offers for the last WORD, which may be ""
+# complete_words WORD...: prints the completions of the last word, which may be ""
 complete_words() {
     COMP_WORDS=("$@")
     COMP_CWORD=$(($# - 1))
@@ -36,7 +36,7 @@ help_options() {
     "$berth" "$@" --help | grep -oE '^ {2,6}(-[A-Za-z], )?--[a-z-]+' | tr -d ','
 }
 
-# page_options COMMAND: the options in the COMMAND's subsection of the man page, whose lines are like "Fl c , Fl Fl ctx Ar N"
+# Prints the options of a subsection of the man page: "Fl c , Fl Fl ctx Ar N"
 page_options() {
     awk -v want="$1" '$1 == ".Ss" { on = substr($0, 5) == want } $1 == ".Sh" { on = 0 } on && $1 == ".It" && $2 == "Fl" { print }' $page |
         sed 's/ Ar .*//; s/Fl Fl /--/; s/Fl /-/; s/^.It//; s/ ,//'
@@ -86,7 +86,7 @@ if [ "$("$berth" --help | wc -L)" -ge 80 ]; then
     echo "FAILED: berth --help: more than 80 columns"
     n_bad=$((n_bad + 1))
 fi
-# The options -p and -n of bench are numbers of tokens, as in llama-bench.
+# In bench, -p and -n are numbers of tokens, as in llama-bench.
 same "what letters mean" "-a=--all -b=--batch -c=--ctx -d=--device -e=--echo -f=--file -h=--help -m=--model -n=--gen -n=--predict -o=--out
     -p=--prompt -q=--quiet -r=--reps -s=--seed -t=--threads" "$letters"
 
@@ -110,14 +110,14 @@ files "no files for -t" "" plan -t
 files "files after a flag" "folder a.csv b.gguf d.ggraph.gz e.json" plan --json
 same "beginning of an option" "--capacity" "$(complete_words "$berth" plan --cap)"
 n=$((n + 1))
-if [ "$(complete_words "$berth" ops --device CP)" != CPU ]; then # listed once, although a buffer type has the same name
+if [ "$(complete_words "$berth" ops --device CP)" != CPU ]; then # only once, although its buffer type has the same name
     echo "FAILED: devices: $(complete_words "$berth" ops --device CP)"
     n_bad=$((n_bad + 1))
 fi
 same "templates" "llama3 llama4" "$(complete_words "$berth" chat --template llama | tr ' ' '\n' | grep '^llama[34]')"
 same "ops" "MUL_MAT MUL_MAT_ID" "$(complete_words "$berth" ops MUL_MAT)"
 
-# The program accepts every type that completion offers.
+# every type that completion offers is accepted
 for type in $(complete_words "$berth" run --cache-type ""); do
     expect 0 "" run -n 1 --cache-type "$type" models/tales-q8_0.gguf
 done
@@ -126,8 +126,8 @@ for type in $(complete_words "$berth" gguf quantize a b ""); do
     expect 3 "" gguf quantize "$tmp/noise" "$tmp/out.gguf" "$type"
 done
 
-# The man page lists every environment variable that the sources read. The sources name a variable in a call of getenv or of one of the
-# functions below, or in a list. The second case fails if a file has a new function that takes the name of a variable.
+# The man page has every environment variable that the sources read: by its name, by a function that takes the name, or from a list.
+# A new function of that kind fails here until it is listed.
 asked=$(find src -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
     grep -oE '(getenv|setenv|env_number|seconds_of|is_set|number_in)\( *"[A-Za-z_]+"' | sed 's/.*"\(.*\)"/\1/'
     grep -A1 'names\[\] = ' src/base/launcher.h | grep -oE '"[A-Z_]+"' | tr -d '"'

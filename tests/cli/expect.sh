@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-# expect.sh: what the tests of the program share; they source it with the program as $1.
+# expect.sh: functions that the tests of the program share; a test sources it with the program as $1.
 
 berth=$1
-command= # of the program, put before the arguments of each case
+command= # command of the program, placed before the arguments of each case
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
 n_bad=0
 n=0
 
-# expect CODE TEXT ARGS...: exit code, and a text that standard output or standard error must hold ("" for any)
+# expect CODE TEXT ARGS...: the expected exit code, and a text that standard output or standard error must contain ("": any)
 expect() {
     code=$1
     text=$2
@@ -31,7 +31,8 @@ expect() {
     fi
 }
 
-# catches PID SIGNAL: waits until the process has a handler for the signal of that number, and so has begun; at most a minute.
+# catches PID SIGNAL: waits at most a minute until the process has a handler for the signal with that number, so that it has
+# started.
 catches() {
     for _ in $(seq 600); do
         mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$1/status 2> /dev/null)
@@ -42,7 +43,7 @@ catches() {
     return 1
 }
 
-# interrupted ARGS...: Ctrl-C half a second after the command has its handler; $got is its exit code.
+# interrupted ARGS...: sends Ctrl-C half a second after the command has installed its handler; $got is its exit code.
 interrupted() {
     "$berth" "$@" > "$tmp/out" 2> "$tmp/err" <&0 &
     pid=$!
@@ -53,7 +54,7 @@ interrupted() {
     got=$?
 }
 
-# Items whose best plan takes longer to find than a test has time.
+# Items whose optimal plan takes longer to find than a test may take.
 hard_items() {
     awk 'BEGIN {
         x = 7
@@ -66,7 +67,7 @@ hard_items() {
     }'
 }
 
-# What the program itself captures says which memory each tensor had: it is a valid plan of that size, and can be drawn.
+# Graphs that the program itself captures contain the memory of each tensor: it is a valid plan of that size, and can be drawn.
 captured() { # FOLDER
     for each in "$1"/*.ggraph; do
         sizes=$(sed -n 's/^buf .* ggml_size=//p' "$each" | paste -sd+)
@@ -75,9 +76,9 @@ captured() { # FOLDER
     done
 }
 
-# Whether the program can be told to write small files only: the thread sanitizer writes a large one itself as it starts.
+# Returns whether the size of files can be limited: the thread sanitizer writes a large file when it starts.
 can_limit_files() {
     (ulimit -f 8 && "$berth" version) > /dev/null 2>&1 && return
-    echo "SKIPPED: limits of the size of files; this build writes large ones by itself"
+    echo "SKIPPED: tests with a file size limit; a sanitizer of this build writes large files itself"
     return 1
 }

@@ -26,7 +26,7 @@ printf '\377\377' >> "$tmp/nan"
 
 expect 0 "Usage: berth gguf SUBCOMMAND" --help
 expect 2 "missing subcommand"
-expect 2 "unknown part 'infos'" infos
+expect 2 "unknown subcommand 'infos'" infos
 expect 2 "unknown option '--nonsense'" --nonsense
 
 for part in info check diff quantize split merge set hash; do
@@ -35,15 +35,15 @@ for part in info check diff quantize split merge set hash; do
     expect 2 "" $part
 done
 
-# Split, merged, changed, hashed.
+# split, merge, set, hash
 tales=models/tales-q8_0.gguf
 expect 0 "4 files, 38 tensors" split --max-size 1M $tales "$tmp/piece"
 expect 0 "4 files, 38 tensors" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/joined"
-expect 0 "the same" diff $tales "$tmp/joined"
+expect 0 "equal" diff $tales "$tmp/joined"
 expect 0 "19 files, 38 tensors" split --max-tensors 2 $tales "$tmp/two"
 expect 3 "give the first one, whose name ends in -00001-of-00004.gguf" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
 expect 3 "not part of a split model" merge $tales -o "$tmp/none"
-# A model in parts says what it says as one file.
+# A split model generates the same text as one file.
 command=run
 expect 0 "" -m $tales -t 1 -n 20 --temp 0 -p "Once"
 cp "$tmp/out" "$tmp/whole"
@@ -77,7 +77,7 @@ expect 3 "there is no key 'x'" set $tales --remove x -o "$tmp/none"
     echo "FAILED: hash: other keys, another sum"
     n_bad=$((n_bad + 1))
 }
-# The sum of one tensor is that of its bytes in the file.
+# The hash of one tensor is that of its bytes in the file.
 "$berth" gguf info --json $tales > "$tmp/info"
 python3 - "$tmp/info" $tales "$("$berth" gguf hash --json $tales)" << 'END' || { echo "FAILED: hash: not the bytes' own"; n_bad=$((n_bad + 1)); }
 import hashlib, json, sys
@@ -91,7 +91,7 @@ for t in sorted(info['tensors'], key=lambda t: t['name']):
 assert whole.hexdigest() == sums['sha256']
 END
 
-# A key that commands the terminal, and is no UTF-8: the check for colours in expect finds the first.
+# A key with a control sequence that is not UTF-8: expect checks the output for escape sequences.
 {
     printf 'GGUF\003\000\000\000\000\000\000\000\000\000\000\000\001\000\000\000\000\000\000\000'
     printf '\007\000\000\000\000\000\000\000a\033[31m\377\004\000\000\000\007\000\000\000'
@@ -111,16 +111,16 @@ expect 3 "cannot be opened: not a regular file" info "$tmp"
 expect 3 "big-endian" info $corpus/big
 expect 3 "version 1 is no longer supported, supported are 2 and 3, at offset 4" info $corpus/v1
 
-expect 0 "sound: 0 keys, 1 tensors, 256 bytes of data" check "$tmp/matrix"
+expect 0 "valid: 0 keys, 1 tensors, 256 bytes of data" check "$tmp/matrix"
 expect 0 '"sound": true' check --json "$tmp/matrix"
 expect 1 "'k' occurs twice, at offset" check $corpus/twice
 expect 1 "it overlaps another, at offset" check $corpus/overlap
 expect 1 "the file ends in the" check "$tmp/cut"
-expect 1 "not sound: tensor 'm'" check "$tmp/nan"
+expect 1 "invalid: tensor 'm'" check "$tmp/nan"
 expect 3 "cannot be read: No such file" check "$tmp/none"
 expect 3 "cannot be read" check "$tmp/matrix" "$tmp/none"
 
-expect 0 "the same" diff $corpus/keys $corpus/keys
+expect 0 "equal" diff $corpus/keys $corpus/keys
 expect 1 "only in the second" diff $corpus/keys $corpus/arrays
 expect 1 "the bytes differ" diff "$tmp/matrix" "$tmp/nan"
 expect 1 '"same": false' diff --json "$tmp/matrix" $corpus/tensors
@@ -128,7 +128,7 @@ expect 3 "No such file" diff "$tmp/none" $corpus/keys
 expect 3 "not a GGUF file" diff $corpus/keys "$tmp/noise"
 
 expect 0 "1 of 1 tensors as q8_0, 68 bytes, before 256 bytes" quantize "$tmp/matrix" "$tmp/q8" q8_0
-expect 0 "sound" check "$tmp/q8"
+expect 0 "valid" check "$tmp/q8"
 expect 1 "type f32 in the first file, q8_0 in the second" diff "$tmp/matrix" "$tmp/q8"
 expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
 expect 2 "unknown type or mix 'q9'" quantize "$tmp/matrix" "$tmp/q9" q9
@@ -138,7 +138,7 @@ expect 0 '"bytes_after": 2004480, "mse": null' quantize --dry-run --json models/
 expect 0 "  f16           4 tensors" quantize --dry-run --tensor-type '*.attn_v.*=f16' --tensor-type '*=q4_0' models/tales-q8_0.gguf q8_0
 expect 2 "--tensor-type 'x' is not PATTERN=TYPE" quantize --tensor-type x "$tmp/matrix" "$tmp/q9" q8_0
 expect 2 "--tensor-type 'x=q9' is not PATTERN=TYPE" quantize --tensor-type x=q9 "$tmp/matrix" "$tmp/q9" q8_0
-# onto itself, whatever its name: refused, and nothing is lost
+# A file as its own output, under any name, is refused and stays unchanged.
 cp "$tmp/q8" "$tmp/kept"
 ln -s q8 "$tmp/link"
 ln "$tmp/q8" "$tmp/hard"
@@ -147,7 +147,7 @@ for out in q8 link hard ./q8; do
 done
 cmp "$tmp/q8" "$tmp/kept" || n_bad=$((n_bad + 1))
 expect 3 "nan: this file is also an input" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
-# what cannot be written whole leaves what was there, and nothing else
+# An output that cannot be written completely leaves the old file, and no other file.
 if can_limit_files; then
     n=$((n + 1))
     (
@@ -161,7 +161,7 @@ if can_limit_files; then
         n_bad=$((n_bad + 1))
     fi
 fi
-# nor does an end from outside: 4 GiB of a hole take long enough to be stopped (tests/fault/stop.sh: behind every call)
+# The same after a signal: a sparse file of 4 GiB takes long enough to be stopped (tests/fault/stop.sh stops after every call)
 {
     printf 'GGUF\003\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000'
     printf '\001\000\000\000\000\000\000\000m\002\000\000\000\000\020\000\000\000\000\000\000\000\000\004\000\000\000\000\000'
@@ -176,14 +176,14 @@ for _ in 1 2 3 4 5; do
     done
     n=$((n + 1))
     kill $!
-    { wait $!; } 2> /dev/null # the shell has a word on it
+    { wait $!; } 2> /dev/null # hides the shell's message about the signal
     if [ $? -ne 143 ] || ls "$tmp" | grep -qE 'part|stopped'; then
         echo "FAILED: quantize that is stopped: $(ls "$tmp")"
         n_bad=$((n_bad + 1))
     fi
 done
 rm "$tmp/hole"
-# the model to standard output, what is said of it to standard error
+# the model goes to standard output, messages to standard error
 n=$((n + 1))
 "$berth" gguf quantize "$tmp/matrix" - q8_0 > "$tmp/streamed" 2> "$tmp/err"
 if ! cmp -s "$tmp/streamed" "$tmp/q8" || ! grep -q "1 of 1 tensors as q8_0" "$tmp/err"; then
@@ -198,11 +198,11 @@ expect 3 "importance matrix" quantize "$tmp/matrix" "$tmp/iq" iq2_xxs
 
 "$berth" gguf info --json $corpus/arrays > /dev/full 2> "$tmp/err"
 if [ $? -ne 3 ]; then
-    echo "FAILED: a full standard output is no failure"
+    echo "FAILED: a full standard output is not a failure"
     n_bad=$((n_bad + 1))
 fi
 
-# Many importance matrices: as long as they are many, not longer.
+# Many importance matrices: the time grows linearly.
 if command -v python3 > /dev/null; then
     cat > "$tmp/many.py" << 'END'
 import struct, sys

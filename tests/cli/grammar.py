@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# grammar.py BERTH [CASE...]: grammars and JSON schemas that are made to take memory or time without bound. Each is a file that `berth run` takes or
-# refuses with a message; none may take more than MAX_RSS of memory or MAX_CPU seconds of a core. Both are many times what is needed, and
-# were passed by matchers that list all stacks, expand repetitions, follow references by calls, or search names one by one. Runs in the
-# root of the sources.
+# grammar.py BERTH [CASE...]: grammars and JSON schemas that try to use unbounded memory or time. `berth run` must accept each file
+# or refuse it with a message, within MAX_RSS bytes of memory and MAX_CPU seconds of processor time. Both limits are many times the
+# actual need. Matchers that list all stacks, expand repetitions, follow references recursively, or search names linearly exceed
+# them. Runs in the root of the sources.
 import json, os, resource, signal, subprocess, sys, tempfile, time
 
 berth = os.path.abspath(sys.argv[1])
@@ -42,7 +42,7 @@ def cases():
     yield 'itself', '--json-schema', '{"$ref": "#"}', 0
 
 
-# SIGTERM while a large file is worked on. Seconds are those of the processor, which other work on the machine does not change.
+# SIGTERM while a large file is processed. Times are processor times, which other programs on the machine do not change.
 def stop(tmp):
     n_bad = 0
     n = 400000
@@ -64,9 +64,9 @@ def stop(tmp):
         run.returncode = os.waitstatus_to_exitcode(status)
         took = used.ru_utime + used.ru_stime - before
         with open(f'{tmp}/err') as err:
-            told = err.read().strip()
-        ok = run.returncode == 130 and 'interrupted while' in told and took < 1
-        print(f'{"ok" if ok else "FAILED"}: SIGTERM after {before:.2f} s, {option}: exit code {run.returncode} {took:.2f} s later: {told[:200]}')
+            message = err.read().strip()
+        ok = run.returncode == 130 and 'stopped while' in message and took < 1
+        print(f'{"ok" if ok else "FAILED"}: SIGTERM after {before:.2f} s, {option}: exit code {run.returncode} {took:.2f} s later: {message[:200]}')
         n_bad += not ok
     return n_bad
 
@@ -74,7 +74,7 @@ def stop(tmp):
 def main():
     n_bad = 0
     if subprocess.run([berth, 'version'], preexec_fn=limit, capture_output=True).returncode != 0:
-        del limits[resource.RLIMIT_AS]  # a sanitizer's shadow is larger
+        del limits[resource.RLIMIT_AS]  # the shadow memory of a sanitizer is larger
     with tempfile.TemporaryDirectory() as tmp:
         for name, option, text, code in cases():
             if len(sys.argv) > 2 and name not in sys.argv[2:]:

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# manners.sh BERTH: what holds for every command: --help, a wrong option, an option without its value, a missing file, a file of
-# another kind, a full disk, JSON that is JSON, colour on a terminal only. One row a command; every case prints one line if it
-# fails. Runs in the root of the sources.
+# manners.sh BERTH: rules for every command: --help, a wrong option, an option without its value, a missing file, a file of another
+# kind, a full disk, valid JSON, colour only on a terminal. One row per command; every case prints one line if it fails. Runs in the
+# root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 
@@ -16,19 +16,20 @@ mkdir "$tmp/folder"
 ln -s /dev/full "$tmp/full.svg"
 ln -s /dev/full "$tmp/full.html"
 
-# A process on Berth that waits for its prompt.
+# A process that uses Berth and waits for its prompt.
 mkfifo "$tmp/never"
 "$berth" run -f "$tmp/never" > /dev/null 2>&1 &
 on_berth=$!
 trap 'kill $on_berth; rm -rf "$tmp"' EXIT
 
-# An adapter for what takes one.
+# An adapter for commands that take one.
 "$berth" train --lora 1 --steps 0 --val README.md -c 8 -b 1 -o "$tmp/lora.gguf" $model > /dev/null
 
 # A model in two files.
 "$berth" gguf split --max-tensors 20 $model "$tmp/part" > /dev/null
 
-# command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
+# Columns: command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code for a file of another
+# kind
 table="
 bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
 chat; --template chatml -p Hello -n 2 $model; --template chatml -p Hello -n 2 @; 3
@@ -63,8 +64,8 @@ failed() {
     n_bad=$((n_bad + 1))
 }
 
-# The last line of a command's own message; a hint may follow it.
-told() {
+# Returns the last line of the command's own message, which a hint may follow.
+check_message() {
     grep -qF -- "$1" "$tmp/err" || failed "$2: no '$1' in: $(cat "$tmp/err")"
 }
 
@@ -81,9 +82,9 @@ option_cases() { # WORDS...
     for option in --nonsense -Q; do
         expect 2 "unknown option '$option'" "$@" $option
         [ ! -s "$tmp/out" ] || failed "$* $option: on standard output: $(cat "$tmp/out")"
-        told "Try 'berth $* --help'" "$* $option"
+        check_message "Try 'berth $* --help'" "$* $option"
     done
-    expect 2 "unknown option '-Q'" "$@" -Qh # in a word of several
+    expect 2 "unknown option '-Q'" "$@" -Qh # in a group of letters
     expect 2 "option '--help=x' takes no value" "$@" --help=x
     for option in $(grep -oE -- '--[a-z-]+ [A-Z]' "$tmp/help" | grep -oE -- '--[a-z-]+' | sort -u); do
         if grep -qE -- "^ +(-[A-Za-z], )?$option [A-Z]" "$tmp/help"; then
@@ -97,7 +98,7 @@ file_cases() { # CODE ARGS WORDS...
     shift 2
     # shellcheck disable=SC2086
     expect 3 "$tmp/missing: " "$@" ${args/@/$tmp/missing}
-    told "No such file or directory" "$* $args"
+    check_message "No such file or directory" "$* $args"
     for other in noise empty; do
         # shellcheck disable=SC2086
         expect "$wrong" "$tmp/$other" "$@" ${args/@/$tmp/$other}
@@ -105,7 +106,7 @@ file_cases() { # CODE ARGS WORDS...
     done
     # shellcheck disable=SC2086
     expect 3 "$tmp/folder" "$@" ${args/@/$tmp/folder}
-    if ! grep -qF '[MODEL' "$tmp/help"; then # there is one that comes with the program
+    if ! grep -qF '[MODEL' "$tmp/help"; then # the command has a default model
         # shellcheck disable=SC2086
         expect 2 "" "$@" ${args/@/}
     fi
@@ -119,7 +120,7 @@ full_disk_case() { # ARGS WORDS...
     "$berth" "$@" $args > /dev/full 2> "$tmp/err" < /dev/null
     got=$?
     [ $got -eq 3 ] || failed "$* $args > /dev/full: exit code $got, not 3: $(cat "$tmp/err")"
-    told "standard output: writing failed" "$* $args > /dev/full"
+    check_message "standard output: writing failed" "$* $args > /dev/full"
     [ "$(wc -l < "$tmp/err")" -eq 1 ] || failed "$* $args > /dev/full: more than a message: $(cat "$tmp/err")"
 }
 
@@ -159,7 +160,7 @@ while IFS=';' read -r words works with_file wrong; do
     quiet_case "$works" "$@"
 done <<< "$table"
 
-# What only works beside a program that mpirun started.
+# The worker needs a program that mpirun started.
 seen="$seen worker"
 help_case worker
 option_cases worker
@@ -168,13 +169,13 @@ expect 3 "$tmp/missing: not a folder" worker --cache "$tmp/missing"
 expect 2 "--threads '0' is not an integer from 1 to 4096" worker -t 0
 expect 2 "--memory 'much' is not a number of bytes" worker --memory much
 
-# no command is forgotten
+# every command has a row
 n=$((n + 1))
 for each in $("$berth" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do
     grep -qw "$each" <<< "$seen" || failed "$each: not in the table of this test"
 done
 
-# files that are written to a full disk
+# output files on a full disk
 expect 3 "/dev/full: writing failed: No space left on device" plan $small -o /dev/full
 expect 3 "full.svg: writing failed: No space left on device" map $small -o "$tmp/full.svg"
 expect 3 "full.html: writing failed: No space left on device" map $small -o "$tmp/full.html"
@@ -182,7 +183,7 @@ expect 3 "full.html: writing failed: No space left on device" run -n 1 --map "$t
 expect 3 "/dev/full: writing failed: No space left on device" run -n 1 --trace /dev/full $model
 expect 3 "/dev/full: writing failed: No space left on device" gguf quantize $model /dev/full q4_0
 
-# an output that is the input: refused, and the input is as before
+# an output that is also an input is refused, and the input is unchanged
 cp $model "$tmp/in.gguf"
 ln "$tmp/in.gguf" "$tmp/in.svg"
 cp $small "$tmp/in.csv"
@@ -192,15 +193,15 @@ expect 3 "in.svg: this file is also an input" map $small "$tmp/in.gguf" -o "$tmp
 expect 3 "in.csv: this file is also an input" plan "$tmp/in.csv" -o "$tmp/in.csv"
 cmp $model "$tmp/in.gguf" && cmp $small "$tmp/in.csv" || failed "plan, map: the input has changed"
 
-# A file that replaces another keeps its permissions, and goes where a link leads.
+# A file that replaces another one keeps its permissions, and follows a link.
 : > "$tmp/old.csv"
 chmod 640 "$tmp/old.csv"
 ln -s old.csv "$tmp/new.csv"
 expect 0 "" plan $small -o "$tmp/new.csv"
 [ -L "$tmp/new.csv" ] && [ "$(stat -c %a "$tmp/old.csv")" = 640 ] && [ -s "$tmp/old.csv" ] || failed "plan -o: link or mode lost"
 
-# What another file cannot replace without a difference is written as it is: a pipe, and standard output under another name, with
-# what else is printed.
+# Targets that a new file cannot replace are written in place: a pipe, and standard output under another name, with the rest of the
+# output.
 n=$((n + 3))
 mkfifo "$tmp/pipe"
 cat "$tmp/pipe" > "$tmp/piped.csv" &
@@ -214,12 +215,12 @@ grep -q 'peak' "$tmp/err" || failed "plan -o /dev/stdout: the report is not on s
 mkdir "$tmp/shut"
 cp $small "$tmp/shut/old.csv"
 chmod 500 "$tmp/shut"
-expect 0 "" plan $small -o "$tmp/shut/old.csv" # a file that may be written in a folder that may not
+expect 0 "" plan $small -o "$tmp/shut/old.csv" # a writable file in a folder that is not writable
 chmod 700 "$tmp/shut"
 cmp -s "$tmp/shut/old.csv" "$tmp/plan.csv" || failed "plan -o: not written in a folder of others"
 ! ls -R "$tmp" | grep -q '[.]part' || failed "plan -o: parts are left: $(ls -R "$tmp" | grep '[.]part')"
 
-# A place that cannot be written is told of before the work, and nothing is made there.
+# An unwritable target is reported before the work, and nothing is created.
 expect 3 "no/such.csv: cannot be written: No such file or directory" plan --time 600000 $small -o "$tmp/no/such.csv"
 expect 3 "folder: cannot be written: Is a directory" plan --time 600000 $small -o "$tmp/folder"
 expect 3 "empty/x: cannot be written: Not a directory" plan --time 600000 $small -o "$tmp/empty/x"
@@ -230,7 +231,7 @@ expect 3 "no/x.json: cannot be written" run -n 1 --map "$tmp/no/x.json" $model
 cp README.md "$tmp/text"
 expect 3 "text: this file is also an input" imatrix -o "$tmp/text" $model "$tmp/text"
 
-# A failure, also one that a limit of the system brings, leaves what was there and no part.
+# A failure, also by a system limit, leaves the old file and no partial file.
 n=$((n + 2))
 cp $small "$tmp/kept"
 expect 3 "" run -c 2 -p "a prompt that is longer than that context" --trace "$tmp/kept" $model
@@ -243,15 +244,15 @@ if can_limit_files; then
 fi
 ! ls "$tmp" | grep -q '[.]part' || failed "a part is left: $(ls "$tmp")"
 
-# Closed streams are failures, and what is meant for them goes into no file.
+# Closed streams cause failures, and their output goes to no file.
 n=$((n + 3))
 "$berth" plan $small -o "$tmp/closed.csv" >&- 2> "$tmp/err"
 [ $? -eq 3 ] && cmp -s "$tmp/closed.csv" "$tmp/plan.csv" || failed "plan >&-: $(cat "$tmp/err")"
-told "standard output: writing failed: Bad file descriptor" "plan >&-"
+check_message "standard output: writing failed: Bad file descriptor" "plan >&-"
 "$berth" run -n 2 --trace "$tmp/closed.json" $model >&- 2> "$tmp/err"
 [ $? -eq 3 ] || failed "run >&-: exit code not 3"
 "$berth" plan - <&- 2> "$tmp/err"
-told "standard input: cannot be read: Bad file descriptor" "plan - <&-"
+check_message "standard input: cannot be read: Bad file descriptor" "plan - <&-"
 
 # map
 expect 0 "" map $small $small -o "$tmp/two.html"
@@ -271,11 +272,11 @@ expect 3 "cannot be written: No such file" map $small -o "$tmp/no/such.svg"
 printf 'id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,4,2\n' > "$tmp/collide.csv"
 expect 3 "the offsets are not a valid plan" map "$tmp/collide.csv" -o "$tmp/x.svg"
 
-# A letter means one thing in every command.
+# A letter has the same meaning in every command.
 expect 2 "--ctx '1MiB' is not an integer from 1 to 2147483647" plan -c 1MiB $small
 expect 3 "--ctx requires a model" plan -c 40960 $small
 expect 2 "--threads '2.5' is not an integer from 1 to 256" map -t 2.5 $small -o "$tmp/x.svg"
-# Long names stay, and so do llama.cpp's.
+# Long option names, including those of llama.cpp, are accepted.
 expect 0 "generated: 2 tokens" run -m $model --n-predict 2 --ctx-size 64 --batch-size 8 --temperature 0 -ngl 0 -t 1
 expect 0 "generated: 2 tokens" run --predict 2 --ctx 64 --batch 8 --temp 0 --gpu-layers 99 $model
 expect 2 "use 0 for the CPU only, or 99" run -ngl 7 $model
@@ -288,7 +289,7 @@ expect 0 "live bytes are highest at step" plan -m $model -c 64 -b 8
 expect 0 "" imatrix --chunks 1 -c 8 -m $model -f README.md -o "$tmp/other.gguf"
 expect 0 "tensors as q4_0" gguf quantize $model q4_0 -o "$tmp/other.gguf"
 
-# colour: on a terminal, unless it is not wanted
+# colour: on a terminal, unless it is disabled
 if command -v script > /dev/null; then
     n=$((n + 2))
     script -qec "'$berth' plan $small" /dev/null < /dev/null > "$tmp/out" 2>&1

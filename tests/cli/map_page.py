@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# map_page.py BERTH CHROMIUM [SHOTS]: the page that `berth map` writes, in a real browser: it loads without a complaint and without asking
-# anyone for anything, shows the right tensor under the pointer and why it lies there, finds by name, compares two plans, fits a phone, and
-# moves smoothly with 10,000 tensors. With a folder SHOTS, screenshots go there. Only Python's standard library: the browser is
-# led through its debugging pipe, messages of JSON that end in NUL.
+# map_page.py BERTH CHROMIUM [SHOTS]: the page of `berth map` in a browser: it loads without errors and without requests, shows the
+# tensor at the pointer and the reason for its address, searches by name, compares two plans, fits on a phone, and moves smoothly
+# with 10,000 tensors. Screenshots go to the folder SHOTS, if given. It uses only Python's standard library: the browser is
+# controlled through its debugging pipe, with JSON messages that end in NUL.
 import base64
 import json
 import os
@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-FRAMES = 60         # of the measured journey through 10,000 tensors
-FRAME_MS_MAX = 100  # median time of a frame; several times what a quiet machine needs, for busy ones without a GPU
+FRAMES = 60         # frames of the measured movement over 10,000 tensors
+FRAME_MS_MAX = 100  # limit for the median frame time: several times that of an idle machine, for busy ones without a GPU
 
 
 class Browser:
@@ -133,7 +133,7 @@ def tensor(name, op, node, shape=(64, 4, 1, 1)):
 
 
 def small_plan(lift):
-    """Six pieces of memory in two buffers; with `lift`, one lies higher than it must."""
+    """Six items in two buffers; with `lift`, one of them is higher than necessary."""
     items = [
         {"id": "inp", "first": 0, "last": 1, "size": 1024, "offset": 0, "pool": 0, "tensors": [{"name": "inp", "op": "NONE", "type": "f32", "shape": [64, 4, 1, 1]}]},
         {"id": "norm", "first": 0, "last": 3, "size": 1024, "offset": 1024, "pool": 0, "tensors": [tensor("norm", "RMS_NORM", 0), tensor("norm_w", "MUL", 2)]},
@@ -182,7 +182,7 @@ class Test:
         self.check(outside == [], f"{what}: asks for {outside}")
 
     def resized(self):
-        """What the map shows in the very frame in which its place gets another size: the ground, never an unpainted canvas."""
+        """Returns a pixel of the map in the frame in which it is resized: the background colour, never an undrawn canvas."""
         return self.browser.js("""new Promise(done => {
             const main = document.querySelector("main"), canvas = document.getElementById("map");
             let n = 0;
@@ -202,7 +202,7 @@ class Test:
         return self.browser.js("document.getElementById('details').hidden ? '' : document.getElementById('details').innerText")
 
     def soon(self, condition, what):
-        """Input reaches the page when the browser finds the time."""
+        """Waits for a condition, because input reaches the page with a delay."""
         for _ in range(150):
             if self.browser.js(condition):
                 self.check(True, what)
@@ -239,7 +239,7 @@ class Test:
         b.click(at["x"], at["y"])
         self.soon("berthMap.state.kept !== null", "a click does not keep the details")
         alive = b.js("[...document.querySelectorAll('#details .alive li button')].map(x => x.textContent)")
-        self.check("soft" in alive and len(alive) > 1, f"a click does not list what is alive: {alive}")
+        self.check("soft" in alive and len(alive) > 1, f"a click does not list the live values: {alive}")
         sizes = b.js("berthMap.plans[0].listAt(0, 3).map(i => berthMap.plans[0].items.size[berthMap.plans[0].tensors.item[i]])")
         self.check(sizes == sorted(sizes, reverse=True) and sum(sizes) == b.js("berthMap.plans[0].aliveAt(0, 3).bytes"), f"alive: {sizes}")
         other = next(name for name in alive if name != "soft")
@@ -254,19 +254,19 @@ class Test:
         b.key("]")
         self.soon("berthMap.state.buffer === 1", "] does not go to the next buffer")
         self.expect(self.hover(0, "host"), "host", "CPU", "4,096 bytes")
-        self.check(self.resized() == [255, 255, 255, 255], "a map of another size is not painted at once")
+        self.check(self.resized() == [255, 255, 255, 255], "a resized map is not drawn immediately")
         self.calm("one plan")
 
     def budget(self):
         b = self.browser
         costs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "plan", "costs.csv")
         b.open(self.map("budget.html", "--budget", "70K", costs))
-        self.check(b.js("berthMap.painter.hatched") == 1, "what runs again is not hatched")
+        self.check(b.js("berthMap.painter.hatched") == 1, "a recomputed value is not hatched")
         self.expect(self.hover(0, "b (again)"), "to keep the memory limit")
         b.shot(self.shots, "budget")
         self.calm("a budget")
 
-    # What a tensor is made from and what is made from it: told, outlined, and to be chosen.
+    # The sources and the readers of a tensor are listed, outlined, and can be selected.
     def links(self):
         b = self.browser
         model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "tales-q8_0.gguf")
@@ -341,7 +341,7 @@ class Test:
         self.calm("comparison")
 
     def narrow(self):
-        """A phone's screen: most of it is the map, nothing spills, and details do not cover what they are about."""
+        """A phone's screen: the map fills most of it, nothing overflows, and details do not cover their tensor."""
         b = self.browser
         b.call("Emulation.setDeviceMetricsOverride", width=420, height=800, deviceScaleFactor=1, mobile=True)
         plan = small_plan(False)
@@ -363,7 +363,7 @@ class Test:
         b.settle(100)
         over = b.js("(() => { const a = document.getElementById('details').getBoundingClientRect(), m = document.getElementById('over').getBoundingClientRect();"
                     " return [a.top >= m.bottom - 1, m.height]; })()")
-        self.check(over[0] and over[1] > 200, f"narrow: the details lie on the map: {over}")
+        self.check(over[0] and over[1] > 200, f"narrow: the details cover the map: {over}")
         self.expect(self.details(), "soft", "It cannot be lower")
         b.shot(self.shots, "narrow-details")
         b.key("Escape")
@@ -373,7 +373,7 @@ class Test:
 
     def empty(self):
         self.browser.open(self.map("none.html", self.write("none.json", {"items": []})))
-        self.check("nothing to draw" in self.browser.js("document.getElementById('status').textContent"), "an empty plan is not told")
+        self.check("nothing to draw" in self.browser.js("document.getElementById('status').textContent"), "an empty plan has no message")
         self.calm("an empty plan")
 
     def smooth(self):
@@ -403,7 +403,7 @@ class Test:
         self.check(figures["median"] <= FRAME_MS_MAX, f"a frame takes {figures['median']:.1f} ms, more than {FRAME_MS_MAX}")
         took = b.js("""(() => { const p = berthMap.plans[0], start = performance.now();
           for (let i = 0; i < 20; i++) { p.find(0, 5000, i * 1e5, 0, 0); p.why(i * 400); } return (performance.now() - start) / 20; })()""")
-        print(f"finding what is under the pointer, and why it lies there: {took:.2f} ms")
+        print(f"finding the tensor at the pointer and the reason for its address: {took:.2f} ms")
         self.check(took < FRAME_MS_MAX, f"the pointer's answer takes {took:.1f} ms")
         b.js("berthMap.fit()")
         self.soon("berthMap.view.x0 === 0 && berthMap.view.x1 > 20000", "fit does not show everything")
@@ -419,10 +419,10 @@ class Test:
         self.calm("20,000 tensors")
 
     def picture(self):
-        """The SVG is sound XML that the browser draws, with a rectangle for each tensor."""
+        """The SVG is valid XML that the browser draws, with one rectangle per tensor."""
         b = self.browser
         b.open(self.map("two.svg", os.path.join(self.folder, "before.json"), os.path.join(self.folder, "one.json")))
-        self.check(b.js("document.documentElement.nodeName") == "svg", "the SVG is not sound")
+        self.check(b.js("document.documentElement.nodeName") == "svg", "the SVG is invalid")
         titles = b.js("[...document.querySelectorAll('g > title')].map(t => t.textContent)")
         self.check(len(titles) == 14, f"{len(titles)} rectangles, not 14")
         self.check(any(t.startswith("q </script><b>, MUL_MAT f32 [64, 4, 1, 1]: 1 KiB at 0, steps 2 to 5") for t in titles), f"titles: {titles}")

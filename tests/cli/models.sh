@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# models.sh BERTH: `berth bench`, `explain`, `fit` and `plan` over models: exit codes, texts, a full disk. Runs in the root of the
-# sources. Headers of large models are taken from the data directory (BERTH_DATA, default ../shared).
+# models.sh BERTH: `berth bench`, `explain`, `fit`, `embed`, `imatrix` and `plan` with models: exit codes, texts, a full disk. Runs
+# in the root of the sources. Headers of large models are in the data directory (BERTH_DATA, default ../shared).
 
 . "$(dirname "$0")/expect.sh"
 tales=models/tales-q8_0.gguf
@@ -22,7 +22,7 @@ for part in bench explain fit; do
     [ $part = bench ] || [ $part = run ] || expect 2 "unexpected argument 'b': $part takes" $part $([ $part = fit ] && echo --memory 1G) a b
     expect 3 "unknown device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
     "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"
-    [ $? -eq 3 ] || fail "$part: a full standard output is no failure"
+    [ $? -eq 3 ] || fail "$part: a full standard output is not a failure"
 done
 
 # bench
@@ -42,14 +42,14 @@ expect 0 '"depth": 0, "mean"' bench -p 8 -n 0 -r 1 --format jsonl $tales -m $tal
 [ "$(wc -l < "$tmp/out")" -eq 2 ] || fail "bench of two models: $(cat "$tmp/out")"
 expect 2 "--reps '0' is not an integer from 1 to 1000" bench -r 0
 
-# imatrix: the file is what quantize takes
+# imatrix: quantize accepts the file
 expect 0 "29 matrices, from 3 contexts of 32 tokens" imatrix -c 32 --chunks 3 -o "$tmp/imatrix.gguf" $tales README.md
 expect 0 '"tensors": 29, "chunks": 2, "tokens": 16' imatrix --json -c 8 --chunks 2 -o "$tmp/small.gguf" $tales README.md
 expect 0 "58 tensors" gguf info "$tmp/imatrix.gguf"
-expect 0 "sound" gguf check "$tmp/imatrix.gguf"
+expect 0 "valid" gguf check "$tmp/imatrix.gguf"
 expect 0 "29 of 38 tensors as iq2_xxs" gguf quantize --imatrix "$tmp/imatrix.gguf" $tales "$tmp/iq2.gguf" iq2_xxs
 expect 0 "prompt: 10 tokens" run -n 3 "$tmp/iq2.gguf"
-printf '</s></s></s></s></s></s></s></s></s></s>' > "$tmp/spelled" # in a text, a control token's name is text
+printf '</s></s></s></s></s></s></s></s></s></s>' > "$tmp/spelled" # in a text, the name of a control token is plain text
 expect 0 "from 1 context of 40 tokens" imatrix -c 40 -o "$tmp/x" $tales "$tmp/spelled"
 mkdir "$tmp/folder"
 expect 3 "cannot be read: Is a directory" imatrix -o "$tmp/x" $tales "$tmp/folder"
@@ -107,7 +107,7 @@ expect 3 "--memory is not enough: a context of 256 takes" run --memory 6M -c 256
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
 expect 2 "--memory 'little' is not a number of bytes" run --memory little
 
-# The answer of fit fits, and a byte less gives a smaller one.
+# The result of fit fits, and a limit one byte smaller gives a smaller result.
 number() {
     grep -o "\"$1\": [0-9]*" "$2" | head -n 1 | tr -dc 0-9
 }
@@ -122,7 +122,7 @@ total=$(number total "$tmp/fit")
     fail "fit: one byte less makes no difference"
 "$berth" fit --json --memory 6M --ctx 300 > "$tmp/batch" 2> "$tmp/err"
 expect 1 '"fits": false' fit --json --memory 6M --ctx 300 -b $(($(number batch "$tmp/batch") + 1))
-# What fit says is what run takes, and what run with that memory finds by itself.
+# The bytes that fit reports are those that run uses, and run with that memory limit finds the same settings.
 "$berth" run --json -n 1 -c "$(number ctx "$tmp/fit")" -b "$(number batch "$tmp/fit")" > "$tmp/run"
 for part in cache compute work; do
     [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
@@ -134,7 +134,7 @@ for part in cache compute work; do
         fail "fit --allow and run --memory differ: $(cat "$tmp/fit" "$tmp/run")"
 done
 
-# Ops that run again: fit says what they save and cost, run takes no more than that, and writes the same.
+# Recomputed ops: fit reports their saving and cost, run uses no more memory than that, and generates the same text.
 if [ -n "${BERTH_MAKE_MODEL:-}" ]; then
     "$BERTH_MAKE_MODEL" mamba2 tiny f32 "$tmp/made.gguf" || fail "no made model"
     set -- -t 2 -c 256 -b 256 "$tmp/made.gguf"
@@ -159,7 +159,7 @@ else
     echo "skipped: no model is made (BERTH_MAKE_MODEL)"
 fi
 
-# types of the cache, in every command that has one
+# types of the cache, in every command with this option
 for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "map -o $tmp/cache.svg"; do
     expect 0 "" $part --cache-type Q4_0,bf16 $tales
     expect 2 "--cache-type 'q9' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16" $part --cache-type q9 $tales
@@ -170,7 +170,7 @@ done
 expect 0 "cache 544.00 KiB" run -n 2 --cache-type q8_0
 expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16
 
-# embed: a line a text, of length 1, the same twice
+# embed: one line per text, of length 1, reproducible
 expect 0 "" embed $tales "a ship" "a ship" "the harbour"
 [ "$(wc -l < "$tmp/out")" -eq 3 ] && [ "$(sort -u "$tmp/out" | wc -l)" -eq 2 ] || fail "embed: $(wc "$tmp/out")"
 awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i; if (s < 0.999 || s > 1.001) exit 1 }' "$tmp/out" || fail "embed: not of length 1"
@@ -191,7 +191,7 @@ expect 0 "" map -o "$tmp/map.svg" $tales
 expect 0 "" run -n 1 --map "$tmp/map.html"
 grep -q "cache_rows" "$tmp/map.html" || fail "run --map: no tensor in the page"
 
-# Headers of large models, with holes for their weights.
+# Headers of large models, as sparse files without weights.
 if [ -r "$sparse/make.sh" ]; then
     large=mixtral-8x7b
     if [ "${BERTH_SANITIZE:-}" = thread ]; then
@@ -218,7 +218,7 @@ if [ -r "$sparse/make.sh" ]; then
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
     done
     expect 3 "a context of 1025 is too long: the model has position embeddings for 1024 positions" plan --ctx 1025 "$tmp/gpt2-xl.gguf"
-    # Looked for is no more than it learned, and less where memory ends before.
+    # The context is limited by the model's positions, or by memory if that is smaller.
     expect 0 "context 1024, batch 1024" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
     expect 0 "context  limited by the model: it has no more positions" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
     expect 0 "context  limited by memory" fit --memory 1640M --max-ctx 4096 --allow batch "$tmp/gpt2-xl.gguf"
@@ -227,12 +227,12 @@ else
     echo "skipped: no $sparse"
 fi
 
-# What the peak is made of, by names that say where it is; and what the model takes beside it.
+# The values alive at the peak, by name, and the memory of the model in addition to the plan.
 expect 0 "1.50 MiB  27.2%  blk.0.ffn.act                SWIGLU" plan $tales
 expect 0 "CPU: weights 3.33 MiB (mapped), cache 1.00 MiB, compute 5.51 MiB: 9.83 MiB" plan $tales
 expect 0 '"memory": [{"device": "CPU", "weights": ' plan --json $tales
 expect 0 '"alive": {"step": 26, "bytes": 5773344, "pieces": 8, "largest": [{"name": "blk.0.ffn.' plan --json $tales
-# What would take less, as a plan with it says.
+# Options that lower the peak, with the bytes that a plan with them confirms.
 expect 0 "  lower    -b 256 saves 2.75 MiB; --cache-type q8_0 saves 480.00 KiB" plan $tales
 expect 0 '"lower": [{"option": "-b 256", "less": 2886656}, {"option": "--cache-type q8_0", "less": 491520}]' plan --json $tales
 expect 0 "compute $(echo 5773344 2886656 | awk '{ printf "%.2f", ($1 - $2) / 1048576 }') MiB" plan -b 256 $tales
@@ -241,9 +241,9 @@ expect 0 '"lower": []' plan --json "$tmp/one.csv"
 expect 0 "blk.3.attn.flash" plan -o - $tales
 expect 0 "  layers 1 to 2: 2 x the same " explain $tales
 expect 0 "  node 3 blk.0.attn.q_flat (MUL_MAT" explain $tales
-! grep -q "blk[.][12][.]" "$tmp/out" || { echo "FAILED: explain: layers that are alike are told twice"; n_bad=$((n_bad + 1)); }
+! grep -q "blk[.][12][.]" "$tmp/out" || { echo "FAILED: explain: equal layers are printed twice"; n_bad=$((n_bad + 1)); }
 expect 0 "blk.2.ffn.up (MUL_MAT" explain --layer 2 $tales
-! grep -q "blk[.][013][.]" "$tmp/out" || { echo "FAILED: explain --layer 2: another layer is told"; n_bad=$((n_bad + 1)); }
+! grep -q "blk[.][013][.]" "$tmp/out" || { echo "FAILED: explain --layer 2: another layer is printed"; n_bad=$((n_bad + 1)); }
 expect 1 "there is no layer 4: there are 4, from 0" explain --layer 4 $tales
 expect 2 "--layer 'x' is not an integer from 0" explain --layer x $tales
 expect 0 "blk.2.attn.sum (ADD" explain --all $tales

@@ -7,7 +7,7 @@
 expect 0 "Usage: berth ops" ops --help
 expect 0 "MUL_MAT" ops
 expect 0 "FLASH_ATTN_BACK          not supported" ops
-expect 0 "ops, 1 of them not supported" ops # every other op has a sample, and the CPU computes it
+expect 0 "ops, 1 of them not supported" ops # every other op has a sample, and the CPU supports it
 expect 0 "q4_0" ops mul_mat
 expect 0 "any type to itself" ops CPY
 expect 0 "x f32 f16" ops MUL_MAT --device CPU
@@ -28,29 +28,29 @@ expect 0 '"memory_total": ' devices --json
 expect 2 "unknown option '-x'" devices -x
 expect 2 "unexpected argument 'CPU': devices takes none" devices CPU
 
-# A tier that is forced is the only one that serves anything.
+# A forced tier computes every op.
 n=$((n + 1))
 if ! BERTH_CPU_ISA=portable "$berth" ops > "$tmp/ops"; then
     echo "FAILED: berth ops with portable kernels"
     n_bad=$((n_bad + 1))
 elif grep -qE '^(MUL_MAT|ADD) +[a-z0-9]*\+' "$tmp/ops" || ! grep -qE '^MUL_MAT +portable ' "$tmp/ops"; then
-    echo "FAILED: with portable kernels MUL_MAT is served by: $(grep '^MUL_MAT' "$tmp/ops")"
+    echo "FAILED: with portable kernels, the tier of MUL_MAT is: $(grep '^MUL_MAT' "$tmp/ops")"
     n_bad=$((n_bad + 1))
 fi
 
-# What is printed as JSON is JSON.
+# The output of --json is valid JSON.
 if command -v python3 > /dev/null; then
     for args in ops devices "ops MUL_MAT CPY"; do
         n=$((n + 1))
         # shellcheck disable=SC2086
         if ! "$berth" $args --json | python3 -c 'import json, sys; json.load(sys.stdin)'; then
-            echo "FAILED: berth $args --json is no JSON"
+            echo "FAILED: berth $args --json is not valid JSON"
             n_bad=$((n_bad + 1))
         fi
     done
 fi
 
-# A full disk is a failure.
+# A full disk causes a failure.
 if [ -w /dev/full ]; then
     for args in ops devices; do
         n=$((n + 1))

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# outputs.sh BERTH: no command writes over a file that it reads, under whatever name: exit code 3, a message, and every input as it
-# was. And what is allowed: a prompt cache, a resumed checkpoint and a loaded conversation are read and replaced.
-# Runs in the root of the sources.
+# outputs.sh BERTH: no command overwrites a file that it reads, under any name: exit code 3, a message, and unchanged inputs. A
+# prompt cache, a resumed checkpoint and a loaded conversation may be read and replaced. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 
@@ -97,7 +96,7 @@ refused plain.svg map "$in/small.csv" "$in/plain.ggraph" -o "$tmp/plain.svg"
 refused model.gguf bench -p 8 -n 2 -r 1 -o "$in/model.gguf" $model "$in/model.gguf"
 refused model.gguf bench --cluster "$in/model.gguf" "$in/model.gguf"
 
-# standard input, where it is a file
+# standard input, if it is a file
 n=$((n + 2))
 "$berth" run -n 1 -c 4096 --trace "$in/text" $model < "$in/text" > "$tmp/out" 2> "$tmp/err"
 [ $? -eq 3 ] && cmp -s README.md "$in/text" || failed "run --trace F < F: $(cat "$tmp/err")"
@@ -105,7 +104,7 @@ n=$((n + 2))
 [ $? -eq 3 ] && cmp -s tests/data/plan/small.csv "$in/small.csv" || failed "plan - -o F < F: $(cat "$tmp/err")"
 cp "$tmp/before/text" "$tmp/before/small.csv" "$in"
 
-# chat's /save, over the model, a grammar, a part; the conversation goes on.
+# chat's /save over the model, a grammar or a part of a split model is refused; the conversation continues.
 for each in model.gguf grammar; do
     n=$((n + 1))
     printf '%s\n' "/save $in/$each" | "$berth" chat --template chatml --grammar "$in/grammar" -m "$in/model.gguf" > "$tmp/out" 2> "$tmp/err"
@@ -114,7 +113,7 @@ for each in model.gguf grammar; do
     cp "$tmp/before/$each" "$in/$each"
 done
 
-# What is read and replaced on purpose.
+# Files that are read and replaced on purpose.
 expect 0 "" run -n 1 -p "Once upon a time" --prompt-cache "$tmp/cache" $model
 expect 0 "" run -n 1 -p "Once upon a time there was a cat" --prompt-cache "$tmp/cache" $model
 # shellcheck disable=SC2086
@@ -124,7 +123,7 @@ printf '%s\n' "/save $tmp/talk.json" "/load $tmp/talk.json" "/save $tmp/talk.jso
     "$berth" chat --template chatml $model > "$tmp/out" 2> "$tmp/err"
 [ "$(grep -c 'messages saved' "$tmp/out")" -eq 2 ] || failed "chat: /load F, /save F: $(cat "$tmp/out" "$tmp/err")"
 
-# A file of two names is replaced as a whole: the other name keeps what it had, and a failure loses nothing.
+# A file with two hard links is replaced under one name: the other name keeps the old content, and a failure loses nothing.
 cp "$in/small.csv" "$tmp/one.csv"
 ln "$tmp/one.csv" "$tmp/two.csv"
 expect 0 "" plan "$in/plain.ggraph" -o "$tmp/one.csv"

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# plan_graph.sh BERTH: captured graphs through `berth plan`: what it prints, buffer by buffer and in sum, packed and not, and what
-# it says of files that are no graphs. Runs in the root of the sources; with the data directory also over graphs of its own.
+# plan_graph.sh BERTH: captured graphs with `berth plan`: the output per buffer and in sum, compressed and uncompressed files, and
+# messages for files that are not graphs. Runs in the root of the sources; with the data directory also on its graphs.
 
 . "$(dirname "$0")/expect.sh"
 command=plan
 graphs=tests/data/graph
 
-# The figures are those that the library which ran these graphs needed at least.
+# The expected peaks are the smallest that the libraries which ran these graphs required.
 expect 0 '{"items": 24, "peak": 39407744, "bound": 39407744, "gap": 0.000000, "proven": true, "fits": null, "method": "' \
     --json $graphs/train-mlp.adamw.ggraph
 expect 0 '"buffers": [{"buffer": 0, "name": "CPU", "items": 24, "peak": 39407744, "bound": 39407744, ' --json $graphs/train-mlp.adamw.ggraph
@@ -16,7 +16,7 @@ expect 0 '{"items": 107, "peak": 84096, "bound": 84096, ' --json $graphs/modern-
 expect 0 "proven optimal" $graphs/modern-bert.tg1.ggraph
 expect 0 "live bytes are highest at step 24" $graphs/modern-bert.tg1.ggraph
 
-# Several buffers, one of them in chunks: each has its line and its object, and the sum is theirs.
+# Several buffers, one of them in chunks: each has a line and a JSON object, and the totals are their sums.
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json $graphs/two-buffers.ggraph
 expect 0 '"buffers": [{"buffer": 0, "name": "ONE", "items": 3, "peak": 448, ' --json $graphs/two-buffers.ggraph
 expect 0 '{"buffer": 1, "name": "TWO", "items": 2, "peak": 192, ' --json $graphs/two-buffers.ggraph
@@ -25,10 +25,10 @@ expect 0 "buffer 1 TWO: 2 items, peak 192 bytes" $graphs/two-buffers.ggraph
 expect 0 "yes, each buffer into 448 bytes" --capacity 448 $graphs/two-buffers.ggraph
 expect 1 '"proven": true, "fits": false' --json --capacity 447 $graphs/two-buffers.ggraph
 
-# packed
+# compressed
 gzip -c $graphs/two-buffers.ggraph > "$tmp/two.ggraph.gz"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/two.ggraph.gz"
-# by their first bytes, whatever they are called
+# recognised by their first bytes, whatever their names
 cp "$tmp/two.ggraph.gz" "$tmp/packed"
 cp $graphs/two-buffers.ggraph "$tmp/plain"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/packed"
@@ -37,7 +37,7 @@ gzip -c tests/data/plan/small.csv > "$tmp/small.csv.gz"
 expect 3 "small.csv.gz:1: not a captured graph: the first line is not \"ggraph 1\"; it is compressed: decompress it first" "$tmp/small.csv.gz"
 head -c 200 "$tmp/two.ggraph.gz" > "$tmp/short.ggraph.gz"
 expect 3 "the compressed text is truncated" "$tmp/short.ggraph.gz"
-# small files of much text, and counts beyond it: no further than the first line that is wrong
+# Small files with much text, or with counts that exceed it: reading stops at the first wrong line.
 { cat $graphs/two-buffers.ggraph; head -c 100000000 /dev/zero; } | gzip -1 > "$tmp/zeros.ggraph.gz"
 expect 3 "zeros.ggraph.gz:19: the line has more than 67108864 bytes" "$tmp/zeros.ggraph.gz"
 { cat $graphs/two-buffers.ggraph; yes | head -c 1000000; } | gzip -1 > "$tmp/yes.ggraph.gz"
@@ -47,13 +47,13 @@ expect 3 "counts.ggraph:18: ends before all tensors" "$tmp/counts.ggraph"
 { head -c 500 "$tmp/two.ggraph.gz"; printf 'wrong'; } > "$tmp/wrong.ggraph.gz"
 expect 3 "wrong.ggraph.gz" "$tmp/wrong.ggraph.gz"
 
-# a budget: kept at a cost, or not to be kept, with the figures
+# a memory limit: kept at a cost, or impossible, with the numbers
 expect 0 "bytes (64.00 MiB): kept, 0 ops recomputed, cost 1.0000 times that without limit, proven minimal" --budget 67108864 $graphs/unet-2d.ggraph
 expect 1 "cannot fit: at least " --budget 1000 $graphs/unet-2d.ggraph
 expect 1 '"budget": {"bytes": 1000, "fits": false, "proven": true, "least": ' --json --budget 1000 $graphs/unet-2d.ggraph
 expect 3 "uses 3 buffers; --budget requires a graph that uses one" --budget 1000 $graphs/two-buffers.ggraph
 expect 3 "requires a captured graph, or a CSV with the columns 'cost' and 'reads'" --budget 1000 tests/data/plan/small.csv
-# rows with costs: what is cheap to make again goes
+# rows with costs: cheap values are recomputed
 costs=tests/data/plan/costs.csv
 expect 0 "bytes (84.06 KiB)" $costs
 expect 0 "(100.00 KiB): kept, 0 ops recomputed, cost 1.0000 times that without limit, proven minimal" --budget 100K $costs
@@ -61,7 +61,7 @@ expect 0 "(70.00 KiB): kept, 1 ops recomputed, cost 1.0667 times that without li
 expect 0 "(60.00 KiB): kept, 3 ops recomputed, cost 1.5111 times that without limit, proven minimal" --budget 60K $costs
 expect 0 "b (again),7,9,16384," --budget 70K --out - $costs
 expect 0 "loss,4,10,64,20480,1,d" --out - $costs
-# 48 layers alike, each with a peak of its own: cuts at one leave the worst as it is
+# 48 equal layers, each of which reaches the peak: lowering it in one layer is not enough
 awk 'BEGIN {
     n = 48
     print "id,lower,upper,size,cost,reads\nx,0,6,1,,"
@@ -75,20 +75,20 @@ expect 0 "(2.41 KiB): kept, 47 ops recomputed, cost 1.2" --budget 2465 "$tmp/ali
 expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) are required, 12,352 bytes (12.06 KiB) more than given" --budget 40K $costs
 expect 1 "alive together: c 16.00 KiB, gd 16.00 KiB, gc 16.00 KiB, x 4.00 KiB, loss 64 B" --budget 40K $costs
 expect 1 '"alive": [{"name": "c", "bytes": 16384}, {"name": "gd", ' --json --budget 40K $costs
-# ... with another pool
+# ... with a second pool
 expect 0 "1 ops recomputed, 3 values spilled to 20,480 bytes (20.00 KiB) and 4 read back, cost 1.3778 times that without limit" --budget 52K --spill 1M $costs
 expect 0 "costs    4096 bytes moved one way cost 1, in the unit of the column 'cost'" --budget 52K --spill 1M $costs
 expect 2 "--spill requires --budget" --spill 1M $costs
 expect 2 "--spill 'x' is not a number of bytes" --budget 1M --spill x $costs
 expect 2 "--budget 'x' is not a number of bytes" --budget x $graphs/unet-2d.ggraph
 
-# plans that are written are valid; the chunks are not the file's to know
+# Written plans are valid. A plan file does not contain the size of chunks.
 expect 0 "" $graphs/modern-bert.tg1.ggraph -o "$tmp/plan.json"
 command=verify
 expect 0 "valid: 107 items" "$tmp/plan.json"
 command=plan
 
-# no graphs
+# files that are not graphs
 expect 3 "cannot be opened: No such file" "$tmp/missing.ggraph"
 cp tests/data/plan/small.csv "$tmp/other.ggraph"
 expect 3 ":1: not a captured graph" "$tmp/other.ggraph"
@@ -99,7 +99,7 @@ expect 3 ":12: unknown tensor type" "$tmp/type.ggraph"
 sed '$d' $graphs/two-buffers.ggraph > "$tmp/end.ggraph"
 expect 3 "ends before all tensors" "$tmp/end.ggraph"
 
-# tensors that name what no program can have run; each message has the line
+# References that no program can have; each message has the line.
 refuse() { # TEXT LINE FROM TO
     sed "$2s/$3/$4/" $graphs/two-buffers.ggraph > "$tmp/link.ggraph"
     expect 3 "link.ggraph:$2: $1" "$tmp/link.ggraph"
@@ -118,13 +118,13 @@ refuse "extents '16,1,1' or strides" 14 '16,1,1,1' '16,1,1'
 refuse "buf '3' is not an integer from -1 to 2" 14 ' - 0 1 ' ' - 0 3 '
 refuse "chunk '0' or offset 'x' is not an integer" 14 ' 128 3 e' ' x 3 e'
 refuse "a tensor line requires 16 or 17 fields, this line has 5" 14 ' 4,64,64,64.*' ''
-# what real programs have: a copy that names its own result, and a node that only has to come before another
+# Exceptions that real programs have: a copy with its own result as source, and a node that only has to run before another.
 sed -e '14s/UNARY:RELU/CPY/' -e '14s/ 3 e/ 3,4 e/' $graphs/two-buffers.ggraph > "$tmp/copy.ggraph"
 expect 0 '{"items": 5, ' --json "$tmp/copy.ggraph"
 sed -e '13s/VIEW/NONE/' -e '13s/ 2 d/ 5 d/' $graphs/two-buffers.ggraph > "$tmp/before.ggraph"
 expect 0 '{"items": 6, ' --json "$tmp/before.ggraph"
 
-# as many pools as items: each is found once, in time that grows with them, not with their square
+# As many pools as items: the time grows linearly.
 {
     echo id,lower,upper,size,pool
     awk 'BEGIN { for (i = 0; i < 60000; i++) printf "%d,%d,%d,64,%d\n", i, i, i + 3, (i * 7919) % 60000 - 30000 }'
@@ -132,7 +132,7 @@ expect 0 '{"items": 6, ' --json "$tmp/before.ggraph"
 expect 0 '{"items": 60000, "peak": 3840000, "bound": 3840000, "gap": 0.000000, "proven": true, ' --json "$tmp/pools.csv"
 expect 0 '"buffers": [{"buffer": -30000, "name": "", "items": 1, "peak": 64, ' --json "$tmp/pools.csv"
 
-# real ones over several buffers
+# published graphs with several buffers
 data=${BERTH_DATA:-../shared}/graphs
 if [ -r "$data/index.csv" ]; then
     expect 0 '{"items": 610, "peak": 24370816, "bound": 24370816, ' --json "$data/multi/t5-large.gpu2.tg1.ggraph.gz"
@@ -146,15 +146,15 @@ mkdir "$tmp/own"
 BERTH_CAPTURE="$tmp/own" expect 0 "" run -n 3 models/tales-q8_0.gguf
 [ "$(ls "$tmp/own" | wc -l)" -gt 2 ] || { echo "FAILED: BERTH_CAPTURE: too few graphs: $(ls "$tmp/own")"; n_bad=$((n_bad + 1)); }
 captured "$tmp/own"
-lies() { # TEXT SED: a file that says what cannot be
-    sed "$2" "$each" > "$tmp/lie.ggraph"
-    expect 3 "$1" plan "$tmp/lie.ggraph"
+contradiction() { # TEXT SED: a file with contradictory contents
+    sed "$2" "$each" > "$tmp/wrong.ggraph"
+    expect 3 "$1" plan "$tmp/wrong.ggraph"
 }
-lies "item 99999 has no lifetime" 's/ [0-9]* -$/ 99999 -/'
-lies "has two lifetimes or is out of range" 's/ [0-9]* \([0-9]*,[0-9,]*\)$/ 1 \1/'
-lies "is not FIRST,LAST,SIZE,BUFFER" 's/ [0-9]*,[0-9]*,\([0-9]*,[0-9]*\)$/ 5,4,\1/'
-lies "is not FIRST,LAST,SIZE,BUFFER" 's/\( [0-9]*,[0-9]*,[0-9]*\),0$/\1,7/'
-lies "a tensor line requires 19 fields" '$s/ [^ ]*$//'
+contradiction "item 99999 has no lifetime" 's/ [0-9]* -$/ 99999 -/'
+contradiction "has two lifetimes or is out of range" 's/ [0-9]* \([0-9]*,[0-9,]*\)$/ 1 \1/'
+contradiction "is not FIRST,LAST,SIZE,BUFFER" 's/ [0-9]*,[0-9]*,\([0-9]*,[0-9]*\)$/ 5,4,\1/'
+contradiction "is not FIRST,LAST,SIZE,BUFFER" 's/\( [0-9]*,[0-9]*,[0-9]*\),0$/\1,7/'
+contradiction "a tensor line requires 19 fields" '$s/ [^ ]*$//'
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# quantize.sh BERTH: a model in every type that its rows allow: each file is sound, loads and writes; prints a table of sizes and errors.
-# Runs in the root of the sources. The model is taken from the data directory (BERTH_DATA, default ../shared).
+# quantize.sh BERTH: quantises a model to every type that its rows allow. Each file must be valid, load and generate text. Prints a
+# table of sizes and errors. Runs in the root of the sources. The model is in the data directory (BERTH_DATA, default ../shared).
 
 . "$(dirname "$0")/expect.sh"
 f16=${BERTH_DATA:-../shared}/models/tales/tales-f16.gguf
@@ -11,12 +11,12 @@ fail() {
     n_bad=$((n_bad + 1))
 }
 
-# le N: N as four bytes
+# le N: N as four bytes, little-endian
 le() {
     printf "$(printf '\\%03o\\%03o\\%03o\\%03o' $(($1 % 256)) $(($1 / 256 % 256)) 0 0)"
 }
 
-# An importance matrix in the older format that finds all columns of every matrix equally important.
+# An importance matrix in the older format, with equal importance for all columns.
 imatrix() {
     i=0
     while [ $i -lt 768 ]; do
@@ -53,11 +53,11 @@ for type in $types; do
     expect 0 '"converted": 29' gguf quantize --json --pure --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/model.gguf" $type
     bytes=$(sed 's/.*"bytes_after": \([0-9]*\).*/\1/' "$tmp/out")
     mse=$(sed 's/.*"mse": \([^}]*\)}.*/\1/' "$tmp/out")
-    expect 0 "sound" gguf check "$tmp/model.gguf"
+    expect 0 "valid" gguf check "$tmp/model.gguf"
     expect 0 '"tokens": 12' run --json --temp 0 -n 12 "$tmp/model.gguf"
     text=$(sed 's/.*"text": "\(.*\)", "prompt_tokens.*/\1/' "$tmp/out")
     printf '%-8s %10s %12s  %s\n' $type "$bytes" "$mse" "$text"
-    # A better format must still tell tales.
+    # With a type of enough bits, the model must still generate tales.
     case $type in
         f32 | bf16 | q8_0 | q6_K | q5_K)
             case $text in
@@ -73,7 +73,7 @@ expect 3 "importance matrix" gguf quantize "$f16" "$tmp/model.gguf" iq2_xxs
 expect 3 "importance matrix" gguf quantize --pure "$f16" "$tmp/model.gguf" iq2_xxs
 expect 0 "29 of 38 tensors as q4_K" gguf quantize "$f16" "$tmp/model.gguf" q4_k
 expect 0 "29 of 38 tensors as q4_K" gguf quantize --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/other.gguf" q4_k
-# Any number of threads makes the same file.
+# The number of threads does not change the file.
 for threads in 1 3 64; do
     expect 0 "29 of 38 tensors as q4_K" gguf quantize -t $threads --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/model.gguf" q4_k
     cmp "$tmp/model.gguf" "$tmp/other.gguf" || fail "q4_k with $threads threads"

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# run.sh BERTH: `berth run`: texts, exit codes, files beside it, a full disk. Runs in the root of the sources. The model in F16 is
-# taken from the data directory (BERTH_DATA, default ../shared).
+# run.sh BERTH: `berth run`: texts, exit codes, other output files, a full disk. Runs in the root of the sources. The model in f16
+# is in the data directory (BERTH_DATA, default ../shared).
 
 . "$(dirname "$0")/expect.sh"
 command=run
 tales=models/tales-q8_0.gguf
 f16=${BERTH_DATA:-../shared}/models/tales/tales-f16.gguf
 
-# begins FILE TEXT: the text that a model makes at temperature 0
+# begins FILE TEXT: the text that a model generates at temperature 0
 begins() {
     n=$((n + 1))
     text=$("$berth" run "$1" --temp 0 -p "Once upon a time" 2> "$tmp/err")
@@ -45,7 +45,7 @@ expect 3 "but the file has 100000 bytes" "$tmp/cut"
 expect 3 "not a model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys
 expect 3 "unknown device 'abacus'" --device abacus
 expect 3 "the prompt has 10 tokens, but the context has 4 positions; enlarge it with --ctx" --ctx 4 $tales
-# A name that commands the terminal: the check for colours in expect finds it.
+# A name with a control sequence for the terminal: expect checks the output for it.
 {
     printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\024\0\0\0\0\0\0\0general.architecture'
     printf '\010\0\0\0\006\0\0\0\0\0\0\0\033[31m\377'
@@ -53,7 +53,7 @@ expect 3 "the prompt has 10 tokens, but the context has 4 positions; enlarge it 
 expect 3 "architecture '?[31m" "$tmp/red"
 expect 3 "cannot be written" -n 2 --trace "$tmp/none/trace"
 [ ! -s "$tmp/out" ] || {
-    echo "FAILED: --trace: the name is found wrong only behind the text"
+    echo "FAILED: --trace: the name is refused only after the text"
     n_bad=$((n_bad + 1))
 }
 expect 3 "writing failed: No space left on device" -n 2 --trace /dev/full
@@ -68,13 +68,13 @@ cmp -s $tales "$tmp/model" || {
 
 expect 0 "prompt: 10 tokens, " -n 3 $tales
 expect 0 "generated: 3 tokens, " -n 3 --threads 64 --temp 1e-320 --top-p 0 --seed 9223372036854775807
-expect 0 "prompt: 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # no UTF-8: each byte is a token
+expect 0 "prompt: 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # not UTF-8: each byte is a token
 expect 0 "the context is full; prompt: 1 token" -c 1 -p ""
 expect 3 "not a regular file" /dev/null
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
 
-# a text of the model's own surprises it little, one of another kind much; what counts is the second half of each context
+# A text of the model has a low perplexity, another text a high one; the second half of each context counts.
 for i in 1 2 3 4 5 6 7 8; do "$berth" run -s $i -n 120 $tales 2> /dev/null; done > "$tmp/own.txt"
 "$berth" perplexity --json -c 64 $tales "$tmp/own.txt" > "$tmp/own.json"
 "$berth" perplexity --json -c 64 --chunks 4 $tales README.md > "$tmp/other.json"
@@ -91,7 +91,7 @@ echo Short > "$tmp/short.txt"
 expect 3 "tokens, but a context needs 64" -c 64 $tales "$tmp/short.txt"
 command=run
 
-# how tokens are chosen
+# sampling options
 expect 2 "--min-p '2' is not a number from 0 to 1" --min-p 2
 expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0
 expect 2 "--mirostat 1 is not made" --mirostat 1
@@ -109,7 +109,7 @@ for seed in 1 2 3; do
         n_bad=$((n_bad + 1))
     }
 done
-# stops TEXT OPTION...: what is written at temperature 0
+# stops TEXT OPTION...: the text that is generated at temperature 0
 stops() {
     local written=$1
     shift
@@ -134,19 +134,19 @@ expect 0 '"tokens": 0' --json -n 0
 expect 0 "the context is full; prompt: 10 tokens" -c 20 --temp 0
 expect 0 "prompt: 1 token, " -n 1 -p ""
 expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
-# A share of every layer to each of two and three: the same words.
+# A share of every layer on each of two and three devices gives the same text.
 tale=$("$berth" run -n 40 --temp 0 2>/dev/null)
 for parts in CPU,CPU CPU,CPU,CPU; do
     expect 0 "Meta($parts): weights" -n 40 --temp 0 --split tensor --device $parts
     [ "$(cat "$tmp/out")" = "$tale" ] || {
-        echo "FAILED: $parts tell another tale: $(cat "$tmp/out")"
+        echo "FAILED: $parts generate another tale: $(cat "$tmp/out")"
         n_bad=$((n_bad + 1))
     }
 done
 expect 3 "splitting tensors requires two or more devices, but 1 is given" --split tensor --device CPU
 expect 3 "unknown device 'abacus'" --split tensor --device CPU,abacus
 expect 2 "--split 'rows' is not one of: layer tensor auto" --split rows
-# A prompt that was kept: the same text, also behind a longer prompt and a shorter one.
+# A prompt cache gives the same text, also with a longer and a shorter prompt.
 keep() { # KEPT PROMPT
     expect 0 "" -n 8 --temp 0 -t 1 -p "$2"
     cp "$tmp/out" "$tmp/fresh"
@@ -161,8 +161,9 @@ keep "" "Once upon a time there was a boy"
 keep "13" "Once upon a time there was a boy"
 keep "14" "Once upon a time there was a boy and a girl"
 keep "" "Once upon a time there"
-expect 3 "the file was saved with another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
-# Every parameter that changes a value makes another model of it; a name does not. A file of another version is made anew.
+expect 3 "it is of another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
+# Every parameter that changes a value changes the fingerprint of the model; its name does not. A file of another version is
+# replaced.
 for key in llama.rope.freq_base=20000.0 llama.attention.layer_norm_rms_epsilon=0.001 llama.rope.dimension_count=16 llama.rope.scaling.factor=2.0 \
     llama.rope.scale_linear=4.0 llama.context_length=128; do
     "$berth" gguf set models/tales-q8_0.gguf $key -o "$tmp/other.gguf" > /dev/null
@@ -186,8 +187,8 @@ grep -q '"traceEvents"' "$tmp/trace.json" || {
     n_bad=$((n_bad + 1))
 }
 
-# Prompts from elsewhere: a pipe, a file, and standard input by name; a name is no text.
-from() { # TEXT INPUT ARGS...: what is echoed
+# Prompts from other sources: a pipe, a file, and standard input by name; the name of a file is not a prompt.
+from() { # TEXT INPUT ARGS...: the echoed text
     n=$((n + 1))
     text=$1 input=$2
     shift 2
@@ -203,17 +204,17 @@ from "From a pipe" "From a pipe" -p -
 from "From a pipe" "From a pipe" -f -
 from "Given" "From a pipe" -p Given
 from "Of a file" "From a pipe" -f "$tmp/prompt"
-expect 0 "Once upon a time" --echo -n 0 $tales # nothing comes
+expect 0 "Once upon a time" --echo -n 0 $tales # empty standard input
 expect 2 "--prompt and --file cannot be combined" -p a -f "$tmp/prompt"
 expect 3 "none: cannot be read: No such file" -f "$tmp/none"
 
-# A context beyond what the model learned, and a folder for captured graphs that is not there: told, and it goes on.
+# A context longer than that of training, and a missing folder for captured graphs, cause a warning only.
 expect 0 "warning: the context of 100000 positions exceeds the 256 positions of training" -n 1 -c 100000 $tales
 expect 0 "generated: 1 token; seed " -n 1 -c 256 $tales
 ! grep -q warning "$tmp/err" || { echo "FAILED: a warning without need: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 command=
 expect 0 "warning: a context of 100000 positions" plan --ctx 100000 $tales
-# A link in that folder, which somebody else may have put there, is not followed.
+# A link in that folder, which another user may have created, is not followed.
 mkdir "$tmp/graphs"
 BERTH_CAPTURE="$tmp/graphs" expect 0 "" run -n 1 $tales
 for each in "$tmp"/graphs/*.ggraph; do
@@ -227,7 +228,7 @@ fi
 BERTH_CAPTURE="$tmp/nowhere" expect 0 "warning: BERTH_CAPTURE: cannot write a captured graph to $tmp/nowhere: No such file" run -n 1 $tales
 command=run
 
-# The same seed tells the same tale, whatever the batch.
+# The same seed gives the same tale, whatever the batch size.
 "$berth" run -s 7 -n 60 > "$tmp/one" 2> /dev/null
 "$berth" run -s 7 -n 60 -b 4 -t 1 > "$tmp/two" 2> /dev/null
 cmp -s "$tmp/one" "$tmp/two" || {
@@ -235,12 +236,12 @@ cmp -s "$tmp/one" "$tmp/two" || {
     n_bad=$((n_bad + 1))
 }
 
-# Names and places of the shipped model are close calls that differ between kernels; the shape of a tale is not.
+# Names and places in tales depend on small differences between kernels; the structure of a tale does not.
 begins $tales " there was a "
 case $text in
     *" named "*" lived near the "*" said "*.) ;;
     *)
-        echo "FAILED: berth run $tales: this is no tale: $text"
+        echo "FAILED: berth run $tales: this is not a tale: $text"
         n_bad=$((n_bad + 1))
         ;;
 esac
@@ -252,19 +253,19 @@ fi
 
 "$berth" run -n 5 > /dev/full 2> "$tmp/err"
 if [ $? -ne 3 ]; then
-    echo "FAILED: a full standard output is no failure"
+    echo "FAILED: a full standard output is not a failure"
     n_bad=$((n_bad + 1))
 fi
 
-# A reader that goes away ends it, by the signal or, where that is ignored, with a message.
+# A closed output pipe ends the program by the signal, or with a message if the signal is ignored.
 (trap '' PIPE; "$berth" run -n 200 2> "$tmp/err"; echo $? > "$tmp/code") | head -c 1 > /dev/null
 if [ "$(cat "$tmp/code")" -ne 3 ] || ! grep -q "standard output: writing failed: Broken pipe" "$tmp/err"; then
     echo "FAILED: a closed pipe: exit code $(cat "$tmp/code"): $(cat "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi
 
-# What is named like libllama and cannot be loaded is named with the reason: a pipe does not hang the search, and what was cut
-# short does not reach the linker.
+# A file that is named like libllama but cannot be loaded is reported with the reason. A pipe does not block the search, and a
+# truncated file does not reach the linker.
 mkdir "$tmp/pipe" "$tmp/broken"
 mkfifo "$tmp/pipe/libllama.v0.5.0.so"
 head -c 20000 "$(dirname "$berth")/../lib/libggml-base.so" > "$tmp/broken/libllama.v0.5.0.so" 2> /dev/null ||
@@ -273,13 +274,13 @@ BERTH_LLAMA=$tmp/pipe expect 3 "pipe/libllama.v0.5.0.so cannot be loaded: not a 
 BERTH_LLAMA=$tmp/broken expect 3 "broken/libllama.v0.5.0.so cannot be loaded: truncated" --llama -n 1 $tales
 BERTH_LLAMA= LD_LIBRARY_PATH=$tmp/pipe:$tmp/broken HOME=/ expect 3 "pipe/libllama.v0.5.0.so cannot be loaded" --llama -n 1 $tales
 
-# A prompt behind the model; -n -1 as in llama.cpp; --quiet.
+# A prompt after the model; -n -1 as in llama.cpp; --quiet.
 expect 0 "" $tales "Once upon a time" --temp 0 -n 8 --echo
-cp "$tmp/out" "$tmp/behind"
+cp "$tmp/out" "$tmp/argument"
 expect 0 "" -m $tales --temp 0 -n 8 --echo -p "Once upon a time"
-cmp -s "$tmp/out" "$tmp/behind" || { echo "FAILED: run MODEL PROMPT: $(cat "$tmp/behind")"; n_bad=$((n_bad + 1)); }
+cmp -s "$tmp/out" "$tmp/argument" || { echo "FAILED: run MODEL PROMPT: $(cat "$tmp/argument")"; n_bad=$((n_bad + 1)); }
 expect 0 "" -m $tales "Once upon a time" --temp 0 -n 8 --echo
-cmp -s "$tmp/out" "$tmp/behind" || { echo "FAILED: run -m MODEL PROMPT: $(cat "$tmp/out")"; n_bad=$((n_bad + 1)); }
+cmp -s "$tmp/out" "$tmp/argument" || { echo "FAILED: run -m MODEL PROMPT: $(cat "$tmp/out")"; n_bad=$((n_bad + 1)); }
 expect 2 "unexpected argument 'b': run takes [MODEL [PROMPT]]" $tales a b
 expect 2 "unexpected argument 'a': the prompt is given by --prompt" $tales a -p b
 expect 2 "unexpected argument 'a': the prompt is given by --file" $tales a -f "$tmp/prompt"
@@ -288,11 +289,11 @@ grep -q "the context is full; prompt:" "$tmp/err" || { echo "FAILED: run -n -1: 
 expect 2 "--predict '-2' is not an integer from -1" $tales -n -2
 expect 0 "" $tales -n 2 --quiet -c 512
 [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] || { echo "FAILED: run --quiet: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
-expect 3 "cannot be read" -q "$tmp/nowhere.gguf" # errors are still told
+expect 3 "cannot be read" -q "$tmp/nowhere.gguf" # errors are still printed
 expect 3 "unknown device 'abacus'; available: CPU" --device abacus
 expect 3 "unknown device 'abacus'; available: CPU" --split tensor --device CPU,abacus
 
-# What --memory gives up is said.
+# The changes that --memory makes are reported.
 expect 0 "warning: to stay within --memory: a context of " $tales --memory 4M -n 1
 grep -q "positions instead of 256, a batch of [0-9]* tokens instead of 256, a cache of q4_0 instead of f16" "$tmp/err" ||
     { echo "FAILED: run --memory 4M: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
@@ -300,12 +301,12 @@ expect 0 '"cache_type": "q4_0"' $tales --memory 4M -n 1 --json
 expect 0 "" $tales --memory 1G -n 1
 ! grep -q "warning" "$tmp/err" || { echo "FAILED: run --memory 1G: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 
-# Ctrl-C: the line at the end is there, and the exit code says what happened.
+# After Ctrl-C the statistics are printed, and the exit code is 130.
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/long"
 "$berth" run --echo -c 120000 -b 64 -p "$(cat "$tmp/long")" > "$tmp/began" 2> "$tmp/err" &
 pid=$!
 tries=0
-while [ ! -s "$tmp/began" ] && [ $tries -lt 300 ]; do # it has begun when the prompt is there
+while [ ! -s "$tmp/began" ] && [ $tries -lt 300 ]; do # the prompt is printed when it has started
     sleep 0.2
     tries=$((tries + 1))
 done

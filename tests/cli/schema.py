@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# schema.py BERTH: every --json output is as docs/berth.schema.json says, field by field. The schema is JSON Schema; of it only what it
-# uses is checked here: type, properties, required, additionalProperties, items, enum. Runs in the root of the sources.
+# schema.py BERTH: every --json output matches docs/berth.schema.json. Only the parts of JSON Schema that this file uses are
+# checked: type, properties, required, additionalProperties, items, enum. Runs in the root of the sources.
 import json, os, re, subprocess, sys, tempfile
 
 berth = os.path.abspath(sys.argv[1])
@@ -19,7 +19,7 @@ def faults(value, schema, path):
     wanted = schema.get('type', [])
     wanted = [wanted] if isinstance(wanted, str) else wanted
     if wanted and not any(is_kind(value, k) for k in wanted):
-        yield f'{path}: {json.dumps(value)[:60]} is no {" or ".join(wanted)}'
+        yield f'{path}: {json.dumps(value)[:60]} is not {" or ".join(wanted)}'
         return
     if 'enum' in schema and value not in schema['enum']:
         yield f'{path}: {value!r} is none of {schema["enum"]}'
@@ -86,7 +86,7 @@ def cases(tmp):
         waits.kill()
 
 
-# What a model writes under a schema is valid by it, and what cannot be told by a grammar is refused.
+# Text that a model generates under a schema is valid, and schemas that a grammar cannot express are refused.
 def constrained(tmp):
     name = {'type': 'string', 'minLength': 1, 'maxLength': 8}
     shapes = [
@@ -120,7 +120,7 @@ def constrained(tmp):
             yield f'{shape}: exit code {run.returncode}, {run.stderr!r} is not {want!r}'
 
 
-# The timeline of `run --trace`: every op within the split it is of, with what it did; the memory in use stays within the plan's.
+# The timeline of `run --trace`: every op is within its split and has its properties; the memory in use stays within the plan.
 def traced(tmp):
     out = os.path.join(tmp, 'trace.json')
     run = subprocess.run([berth, 'run', '-n', '3', '-t', '2', '--trace', out, '--json'], stdin=subprocess.DEVNULL, capture_output=True,
@@ -144,7 +144,7 @@ def traced(tmp):
         yield f'--trace: {len(splits)} splits, {len(ops)} ops, {len(memory)} counts of memory of {compute}'
 
 
-# Commands whose help knows --json, parts of commands too.
+# Commands whose help has --json, including subcommands.
 def with_json():
     def help_of(*words):
         return subprocess.run([berth, *words, '--help'], capture_output=True, text=True, check=False).stdout

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sim_device.c: two GPUs that exist on paper: Paper0 and Paper1 can be planned for, not allocated and not computed on. Each has as
-// many bytes as PAPER_MEMORY says; with PAPER_REAL they compute, by the CPU, and say that they fused something. Loaded through
-// GGML_BACKEND_PATH, so that commands which plan can be tested over several devices.
+// sim_device.c: two simulated GPUs, Paper0 and Paper1, for tests of commands that plan on several devices. They can be planned for,
+// but not allocated or computed on. PAPER_MEMORY sets their memory in bytes. With PAPER_REAL they compute on the CPU and report a
+// fusion. GGML_BACKEND_PATH loads them.
 
 #include "support/device.h"
 

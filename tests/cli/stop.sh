@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# stop.sh BERTH: Ctrl-C in every command that catches it: exit code 130, soon, and nothing half written. Runs in the root of the
+# stop.sh BERTH: Ctrl-C in every command that handles it: exit code 130, soon, and no incomplete files. Runs in the root of the
 # sources.
 
 . "$(dirname "$0")/expect.sh"
@@ -9,9 +9,9 @@ model=models/tales-q8_0.gguf
 for _ in $(seq 100); do cat README.md; done > "$tmp/long"
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/prompt"
 mkfifo "$tmp/talk"
-exec 3<> "$tmp/talk" # stays open: what reads it waits
+exec 3<> "$tmp/talk" # kept open, so that a reader of the pipe waits
 
-# stopped NAME ARGS...: none of them ends by itself so soon.
+# stopped NAME ARGS...: the command must run long enough to be interrupted.
 stopped() {
     local name=$1
     shift
@@ -36,7 +36,7 @@ hard_items > "$tmp/hard.csv"
 stopped plan plan --time 60000 "$tmp/hard.csv"
 stopped map map --time 60000 "$tmp/hard.csv" -o "$tmp/hard.svg"
 if ls "$tmp" | grep -q '[.]part'; then
-    echo "FAILED: parts are left: $(ls "$tmp")"
+    echo "FAILED: partial files are left: $(ls "$tmp")"
     n_bad=$((n_bad + 1))
 fi
 

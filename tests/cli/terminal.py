@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# terminal.py BERTH: nothing in a file or in a file's name commands the terminal: no ESC, no U+0080 to U+009F, no bytes that are
-# no characters, in what any command prints, on either stream. Runs in the root of the sources.
+# terminal.py BERTH: no text in a file or in a file name controls the terminal: no command prints ESC, U+0080 to U+009F, or invalid
+# UTF-8, on either stream. Runs in the root of the sources.
 import os, shutil, struct, subprocess, sys, tempfile
 
 berth = os.path.abspath(sys.argv[1])
@@ -11,7 +11,7 @@ n = n_good = n_bad = 0
 def text(s):
     return struct.pack('<Q', len(s)) + s
 
-def model():  # keys, values, arrays and tensors with names that would colour the screen
+def model():  # keys, values, arrays and tensors with names that contain control sequences
     out = b'GGUF' + struct.pack('<IQQ', 3, 1, 3)
     out += text(b'general.name') + struct.pack('<I', 8) + text(b'na' + evil)
     out += text(b'k' + evil) + struct.pack('<I', 8) + text(b'v' + evil)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# train.sh BERTH: `berth train`, adapters and merging, on a tiny model that it makes. Runs in the root of the sources.
+# train.sh BERTH: `berth train`, adapters and merging, on a tiny model that the script creates. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
 tokenizer=models/tales-q8_0.gguf
@@ -11,7 +11,7 @@ failed() {
 }
 
 cat > "$tmp/tiny.conf" << 'END'
-# a model of one thought
+# a minimal model
 block_count = 1
 embedding_length = 32
 feed_forward_length = 64
@@ -42,7 +42,7 @@ expect 3 "give more text or a smaller --ctx" "$tokenizer" --lora 2 --data "$tmp/
 expect 3 "not a training checkpoint" "$tokenizer" $small --lora 2 -o "$tmp/x" --resume "$tokenizer"
 [ ! -e "$tmp/x" ] || failed "a run that fails leaves a file"
 
-# a description that is wrong
+# wrong descriptions of a new model
 echo "block_count 3" > "$tmp/wrong.conf"
 expect 3 "line 1: 'block_count 3' contains no '='" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
 echo "block_count = three" > "$tmp/wrong.conf"
@@ -50,7 +50,7 @@ expect 3 "line 1: 'three' is not a number" "$tokenizer" --new "$tmp/wrong.conf" 
 echo "block_count = 3" > "$tmp/wrong.conf"
 expect 3 "key 'llama.embedding_length' is missing" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
 
-# a new model: learns, is sound, is the same each time
+# A new model is trained, is valid, and is the same each time.
 expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --val "$tmp/val" -o "$tmp/new" --plot "$tmp/new.svg" --json
 cp "$tmp/out" "$tmp/full.json"
 awk 'NR == 1 { n = split(substr($0, index($0, "\"losses\": [") + 11), x, /[],]/); exit !(x[30] < 0.9 * x[1]) }' "$tmp/out" ||
@@ -60,7 +60,7 @@ grep -q 'circle class="v"' "$tmp/new.svg" || failed "no point for --val"
 expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --val "$tmp/val" -o "$tmp/again"
 cmp -s "$tmp/new" "$tmp/again" || failed "two runs differ"
 
-# within less memory: some of it twice, and the same bits
+# A memory limit: some ops are recomputed, and the result has the same bits.
 whole=$(sed 's/.*"bytes_trained": \([0-9]*\), "bytes_compute": \([0-9]*\).*/\1 \2/' "$tmp/full.json" | awk '{ print int($1 + 0.5 * $2) }')
 expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --memory $whole -o "$tmp/again" --json
 cmp -s "$tmp/new" "$tmp/again" || failed "another model comes out within $whole bytes"
@@ -68,10 +68,10 @@ grep -q '"again": [1-9]' "$tmp/out" || failed "nothing ran again: $(cat "$tmp/ou
 expect 3 "1000 bytes are too few: trained tensors and optimiser need " "$tokenizer" --new "$tmp/tiny.conf" $small --steps 1 --memory 1000 -o "$tmp/x"
 expect 2 "--memory 'x' is not a number of bytes" --memory x
 command="gguf check"
-expect 0 "sound" "$tmp/new"
+expect 0 "valid" "$tmp/new"
 command=train
 
-# f16 stays f16; resumed runs equal unbroken ones bit for bit
+# f16 stays f16; resumed runs give the same bits as uninterrupted ones.
 "$berth" gguf quantize "$tmp/new" "$tmp/half" f16 > /dev/null
 for kind in "$tmp/half" "$tokenizer --lora 2" "$tmp/half --optimizer sgd"; do
     # shellcheck disable=SC2086
@@ -88,7 +88,7 @@ for kind in "$tmp/half" "$tokenizer --lora 2" "$tmp/half --optimizer sgd"; do
     cmp -s "$tmp/part" "$tmp/unbroken" || failed "$kind: a resumed run is another"
     expect 3 "which cannot change" ${kind%% *} --data "$tmp/text" --resume "$tmp/part.checkpoint" -o "$tmp/part" -b 3
 done
-# A resumed run reports the losses on other texts that it has found itself: none without --val, and those of the text that is given.
+# A resumed run reports only its own validation losses: none without --val, and those of the given text.
 rm -f "$tmp"/part*
 expect 0 "on $tmp/val " "$tmp/new" $small --steps 2 --save-every 2 --val "$tmp/val" -o "$tmp/part"
 expect 0 "3 of 3 steps" "$tmp/new" $small --steps 3 --resume "$tmp/part.checkpoint" -o "$tmp/part"
@@ -101,7 +101,7 @@ then=$(sed 's/.*, on [^ ]* \([0-9.]*\) to .*/\1/' "$tmp/out")
 [ -n "$now" ] && [ "$now" = "$then" ] || failed "resumed with another --val: $now, not $then"
 expect 0 "" "$tmp/half" $small --steps 2 --save-every 2 -o "$tmp/part"
 
-# What is not text is learnt with a warning.
+# Binary data is used with a warning.
 head -c 20000 /dev/urandom > "$tmp/noise"
 expect 0 "warning: $tmp/noise: looks like binary data, not UTF-8 text" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/noise" -o "$tmp/x"
 mkdir "$tmp/mixed"
@@ -109,11 +109,11 @@ cp "$tmp/noise" "$tmp/mixed/a"
 cp "$tmp/noise" "$tmp/mixed/b"
 cp "$tmp/text" "$tmp/mixed/c"
 expect 0 "mixed/a and 1 other files look like binary data" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/mixed" -o "$tmp/x"
-printf 'caf\351 au lait, s\351same, %s' "$(cat README.md)" > "$tmp/latin" # an old encoding is text
+printf 'caf\351 au lait, s\351same, %s' "$(cat README.md)" > "$tmp/latin" # an older encoding counts as text
 expect 0 "" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/latin" -o "$tmp/x"
 ! grep -q warning "$tmp/err" || failed "text in Latin-1: $(cat "$tmp/err")"
 
-# The bar leaves room for the time that is left, on a terminal of 80 columns.
+# The progress bar leaves space for the remaining time on a terminal of 80 columns.
 if command -v script > /dev/null; then
     n=$((n + 1))
     script -qec "timeout -s INT 3 '$berth' train '$tmp/half' $small --steps 100000000 -o '$tmp/long'" /dev/null < /dev/null > "$tmp/out" 2>&1
@@ -125,7 +125,7 @@ fi
 expect 3 "another text" "$tmp/half" --data "$tmp/tiny.conf" --resume "$tmp/part.checkpoint" -o "$tmp/x"
 "$berth" gguf info "$tmp/part" | grep -q '^  f16 ' || failed "weights are no f16 any more"
 
-# Ctrl-C saves
+# Ctrl-C saves a checkpoint.
 "$berth" train "$tmp/half" $small --steps 100000000 --save-every 1 -o "$tmp/stopped" > "$tmp/out" 2> "$tmp/err" &
 pid=$!
 for i in $(seq 600); do # until a step is done
@@ -136,19 +136,19 @@ kill -INT $pid
 wait $pid
 [ $? -eq 130 ] || failed "Ctrl-C: no exit code 130: $(cat "$tmp/err")"
 grep -q "stopped; --resume $tmp/stopped.checkpoint" "$tmp/err" || failed "Ctrl-C: $(cat "$tmp/err")"
-"$berth" gguf check "$tmp/stopped" "$tmp/stopped.checkpoint" > /dev/null || failed "Ctrl-C: what is saved is not sound"
+"$berth" gguf check "$tmp/stopped" "$tmp/stopped.checkpoint" > /dev/null || failed "Ctrl-C: the saved file is invalid"
 
-# a rate that is far too high ends the run before the weights are lost
+# A learning rate that is far too high stops the run before the weights change.
 expect 3 "is not a finite number; the first tensor with such a value is '" "$tmp/half" $small --optimizer sgd --clip 0 \
     --lr 1e30 --schedule constant --warmup 0 --steps 20 --save-every 1 -o "$tmp/lost"
 grep -q "The last checkpoint is that of step" "$tmp/err" || failed "no word of the checkpoint: $(cat "$tmp/err")"
 [ ! -e "$tmp/lost" ] || failed "a lost run leaves a model"
 
-# an adapter, beside a model and merged into it
+# an adapter, applied to a model and merged into it
 expect 0 "" "$tmp/new" $small --lora 2 --steps 20 --lr 0.02 -o "$tmp/lora"
 command=run
 expect 0 "" "$tmp/new" --lora "$tmp/lora" --temp 0 -n 12 -p "Once upon"
-cp "$tmp/out" "$tmp/beside"
+cp "$tmp/out" "$tmp/separate"
 expect 0 "" "$tmp/new" --lora "$tmp/lora:0" --temp 0 -n 12 -p "Once upon"
 cp "$tmp/out" "$tmp/without"
 expect 0 "" "$tmp/new" --temp 0 -n 12 -p "Once upon"
@@ -159,7 +159,7 @@ expect 3 "not an adapter" "$tmp/new" "$tmp/new" -o "$tmp/merged"
 expect 0 "7 of 11 tensors changed" "$tmp/new" "$tmp/lora" -o "$tmp/merged"
 command=run
 expect 0 "" "$tmp/merged" --temp 0 -n 12 -p "Once upon"
-cmp -s "$tmp/out" "$tmp/beside" || failed "merged it says something else: $(cat "$tmp/out"), not $(cat "$tmp/beside")"
+cmp -s "$tmp/out" "$tmp/separate" || failed "the merged model generates another text: $(cat "$tmp/out"), not $(cat "$tmp/separate")"
 expect 3 "No such file" "$tmp/new" --lora "$tmp/none"
 expect 3 "not an adapter" "$tmp/new" --lora "$tmp/new"
 expect 3 "$tmp/lora is an adapter, not a model; run its base model with 'berth run MODEL --lora $tmp/lora'" "$tmp/lora"

@@ -35,7 +35,7 @@ rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so "$known" $(ask libggml.v99.0.0.so libggml-base.so)
 expect 1 "llama.cpp v99.0.0: not tested with Berth" "$tmp/client"
-expect 1 "Berth has no library of the name: libggml.v99.0.0.so" "$tmp/client"
+expect 1 "Berth has no library with the name: libggml.v99.0.0.so" "$tmp/client"
 expect 1 '"missing_libraries": ["libggml.v99.0.0.so"], "missing_functions": 0, "works": false' --json "$tmp/client"
 
 # an ordinary build

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# calls.sh BERTH PRELOAD CALLS [all]: every command with its N-th call of a kind failing, alone and with all that follow, libc's own
-# calls included: "memory" (preload.c) or "open read write map stat remove" (syscalls.c). Never a signal, never a wait without end,
-# and an exit code of 0 only with the whole output. With `all` each N, else some of them. Runs in the root of the sources.
+# calls.sh BERTH PRELOAD CALLS [all]: runs every command with its N-th call of a kind failing, alone or with all later calls,
+# including calls of libc itself. CALLS is "memory" (preload.c) or "open read write map stat remove" (syscalls.c). A command must
+# never end by a signal or hang, and its exit code may be 0 only with the complete output. With `all` every N is tested, else some.
+# Runs in the root of the sources.
 # FAULT_PART=I/K runs the I-th of every K attempts, so that K processes share the work (tools/faults.sh).
 
 berth=$1
@@ -19,17 +20,17 @@ part=${FAULT_PART:-1/1}
 i_attempt=0
 n=0
 n_bad=0
-tries=3 last=0 # so many of a kind, and the last ones
+tries=3 last=0 # attempts per kind; number of last calls that are tested
 [ "$calls_of_all" != memory ] || { tries=6 last=3; }
 
-# What the program may say or write, as it is expected; times and speeds are not the same twice. Of a setting that is tried beside
-# the answer, and of what is alive, it may say why it could not be.
+# Prints everything that the program printed or wrote, without times and speeds, which differ between runs. The lines about live
+# values and about lower settings may contain an error instead.
 seen() { # FOLDER
     for file in "$1"/*; do
         printf '== %s\n' "${file##*/}"
         case $file in
             */err) ;;
-            # a device's name is read from a file, and is another without
+            # the device's name is read from a file, and differs if that fails
             */out | *.trace) sed 's/^CPU: .*/CPU: a name/; s/[0-9][0-9.e+-]*/0/g; s/"\(less": 0\|error": "[^"]*"\)}/"less or error"}/g
                 s/"alive": {\("less or error"}\|"step".*, "lower": \[[^]]*]\)/"alive or error"/' "$file" ;;
             *) cksum < "$file" ;;
@@ -37,7 +38,7 @@ seen() { # FOLDER
     done
 }
 
-# COMMAND...: with the variables of the fault in the environment of the program alone; a folder for all it writes
+# COMMAND...: runs the program with the variables of the fault in its environment only; $folder is for all its files
 attempt() {
     local folder=$tmp/got
     rm -rf "$folder"
@@ -51,19 +52,19 @@ failed() { # TEXT
     n_bad=$((n_bad + 1))
 }
 
-# Captured graphs are a side of the work: without memory for one there is no file, not half of one.
+# A captured graph is optional: without memory for it there is no file, never an incomplete one.
 captures_are_whole() {
     local file
     for file in "$tmp"/good/*.ggraph; do
         [ ! -e "$tmp/got/${file##*/}" ] || cmp -s "$file" "$tmp/got/${file##*/}" || return 1
     done
     for file in "$tmp"/got/*.ggraph; do
-        # with less memory another plan may be made, and its graph captured
+        # with less memory, the program may make another plan and capture its graph
         [ -e "$tmp/good/${file##*/}" ] || [ ! -e "$file" ] || "$berth" plan "$file" > /dev/null || return 1
     done
 }
 
-# What is told beside the answer may be missing if a line says why; all before it is as expected.
+# The lines after the main result may be missing if one line gives the reason; everything before them must be as expected.
 is_excused() {
     grep -Eq '^  (alive at the peak: unknown|lower .*cannot be planned): ' "$tmp/got/out" &&
         seen "$tmp/got" | sed '/^  alive at/,$d' | cmp -s - <(sed '/^  alive at/,$d' "$tmp/good.seen")
@@ -75,7 +76,7 @@ judge() {
         failed "it does not end"
     elif [ "$code" -gt 4 ]; then
         failed "exit code $code"
-    elif [ "$code" -ne 0 ] && [ ! -s "$tmp/got/err" ] && [ "$call" != write ]; then # the words themselves are written
+    elif [ "$code" -ne 0 ] && [ ! -s "$tmp/got/err" ] && [ "$call" != write ]; then # the error message itself is a write
         failed "exit code $code without a word"
     elif [ ${#settings[@]} -gt 0 ]; then
         captures_are_whole || failed "a captured graph is not whole"
@@ -94,7 +95,7 @@ scenario() { # COMMAND...; @ is the folder to write to
     done
 }
 
-is_ours() { # whether the next attempt belongs to FAULT_PART
+is_ours() { # returns whether the next attempt belongs to FAULT_PART
     i_attempt=$((i_attempt + 1))
     [ $((i_attempt % ${part#*/})) -eq $((${part%/*} - 1)) ]
 }
@@ -123,7 +124,7 @@ campaign() { # COMMAND...
             code=$?
             judge
         done
-        # the last ones are what becomes of the output
+        # the last calls write the output
         for ((i = calls - last; i <= calls; i++)); do
             [ "$which" != all ] && [ $i -gt 0 ] && is_ours || continue
             fault=("$mode=$i")

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# kill.sh BERTH N: a command that writes a file is killed (SIGKILL) at N random moments: the old file is there or the new one, never
-# half of one, and the command run again writes it. What is left beside it is overwritten or ignored. A run that trains leaves a
-# checkpoint too, from which it goes on to the result that it would have had. BERTH_SEED repeats a run.
-# Runs in the root of the sources.
+# kill.sh BERTH N: kills a command that writes a file (SIGKILL) at N random moments. The old file or the complete new one must exist
+# afterwards, never an incomplete one, and the command must succeed when it runs again. Other files that it leaves are overwritten
+# or ignored. A training run also leaves a checkpoint, and resuming from it must give the same result as an uninterrupted run.
+# BERTH_SEED repeats a run. Runs in the root of the sources.
 
 berth=$1
 kills=$2
@@ -24,7 +24,7 @@ failed() { # TEXT
     n_bad=$((n_bad + 1))
 }
 
-# FILE COMMAND...: FILE is what the command writes; with ^ it is a pattern of files that are there whole or not at all
+# FILE COMMAND...: FILE is the output of the command; with ^ it is a pattern of files that are complete or missing
 killed() {
     local file=$1 begin us i pid
     shift
@@ -59,7 +59,7 @@ judge() {
     for name in "$tmp"/written/*.ggraph; do
         [ ! -e "$name" ] || "$berth" plan "$name" > /dev/null 2>&1 || failed "${name##*/} is not whole"
     done
-    for name in "$tmp"/written/*.checkpoint; do # of whatever step: from there on the run ends as the whole one did
+    for name in "$tmp"/written/*.checkpoint; do # at any step: the resumed run must give the same result
         [ -e "$name" ] || continue
         n_resumed=$((n_resumed + 1))
         if ! "$berth" train $model --data "$text" -o "$tmp/resumed.gguf" --resume "$name" > "$tmp/log" 2>&1; then

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# output.sh BERTH PRELOAD: a file that is written is on the disk before it has its name, and its name with its folder: with a sync
-# or a rename that fails (preload.c), the command fails and the old file is there. Runs in the root of the sources.
+# output.sh BERTH PRELOAD: a written file is synced before it gets its name, and its folder is synced afterwards. If a sync or a
+# rename fails (preload.c), the command fails and the old file stays. Runs in the root of the sources.
 
 berth=$1
 preload=$2
@@ -12,8 +12,8 @@ model=models/tales-q8_0.gguf
 n=0
 n_bad=0
 
-# FAULT CALLS FILE COMMAND...: with each of the command's CALLS failing the command fails. Only the last sync, that of the folder,
-# may leave the new file.
+# FAULT CALLS FILE COMMAND...: the command must fail with each of its CALLS failing. Only if the last sync fails, which is that of
+# the folder, the new file may be in place.
 case_of() {
     local call=$1 calls=$2 file=$3 i code
     shift 3

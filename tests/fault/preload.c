@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// preload.c: a library that is loaded before libc and lets its calls fail, libc's own calls of them included, where a test of
-// Berth's allocator alone does not reach: memory streams, open files, copies of text, the loader.
+// preload.c: a library that is loaded before libc and makes its calls fail, including calls from libc itself. It reaches
+// allocations that Berth's allocator does not make: memory streams, open files, copies of texts, the loader.
 //
-//     FAULT_CALL=memory|fsync|rename   what fails
-//     FAULT_AT=N                       the N-th call
-//     FAULT_FROM=N                     the N-th and all after it
-//     FAULT_COUNT=FILE                 at the end, the number of calls into this file
+//     FAULT_CALL=memory|fsync|rename   the kind of call that fails
+//     FAULT_AT=N                       the N-th call fails
+//     FAULT_FROM=N                     the N-th call and all later ones fail
+//     FAULT_COUNT=FILE                 the number of calls is written to this file at the end
 //
-// Counted is from the program's first own line on: what the loader does before is not the program's. Any thread may call.
+// Calls are counted from the start of main, because earlier calls belong to the loader. Any thread may call.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// glibc's own allocator under the names that stay when the others are taken.
+// glibc's own allocator under its internal names, which stay available.
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
@@ -27,7 +27,7 @@ void *__libc_memalign(size_t align, size_t size);
 
 enum call { CALL_NONE, CALL_MEMORY, CALL_FSYNC, CALL_RENAME };
 
-static atomic_int call; // none until the program begins
+static atomic_int call; // none until main starts
 static atomic_ulong n_calls;
 static unsigned long at, from;
 
@@ -74,7 +74,7 @@ static bool no_memory(void) {
     return false;
 }
 
-#pragma GCC visibility push(default) // what takes the place of libc's
+#pragma GCC visibility push(default) // these functions replace those of libc
 
 void *malloc(size_t size) {
     return no_memory() ? NULL : __libc_malloc(size);

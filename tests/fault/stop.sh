@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# stop.sh BERTH PRELOAD: a command that writes a file is ended from outside (SIGTERM) right behind each of its calls that open,
-# write, rename or remove: it ends by that signal, and leaves the old file or the whole new one and nothing beside it. Runs in the root of the
+# stop.sh BERTH PRELOAD: stops a command that writes a file (SIGTERM) right after each of its calls that open, write, rename or
+# remove. It must end by that signal and leave the old file or the complete new one, and no other file. Runs in the root of the
 # sources.
 
 berth=$1
@@ -29,7 +29,7 @@ stopped() { # FILE COMMAND...
             { env LD_PRELOAD="$preload" FAULT_CALL=$call FAULT_AT=$i FAULT_SIGNAL=15 "$berth" "$@" > /dev/null; code=$?; } 2> /dev/null
             if [ $code -ne 143 ] || [ "$(ls "$tmp/to")" != "$file" ] ||
                 { [ "$(head -c 4 "$tmp/to/$file")" != "old" ] && ! cmp -s "$tmp/to/$file" "$tmp/new"; }; then
-                echo "FAILED: berth $* stopped behind its $call $i of $calls: exit code $code, $(ls -l "$tmp/to")"
+                echo "FAILED: berth $* stopped after its $call $i of $calls: exit code $code, $(ls -l "$tmp/to")"
                 n_bad=$((n_bad + 1))
                 rm -f "$tmp"/to/*
             fi
@@ -40,14 +40,14 @@ stopped() { # FILE COMMAND...
 stopped small.gguf gguf quantize models/tales-q8_0.gguf "$tmp/to/small.gguf" q4_0
 stopped map.html map tests/data/plan/small.csv -o "$tmp/to/map.html"
 stopped plan.csv plan tests/data/plan/small.csv -o "$tmp/to/plan.csv"
-# a pipe that nobody reads takes as long as it likes to open: an end comes through
+# opening a pipe blocks until there is a reader: the signal must end the command
 mkfifo "$tmp/pipe.html"
 n=$((n + 1))
 "$berth" map tests/data/plan/small.csv -o "$tmp/pipe.html" > /dev/null 2>&1 &
-sleep 0.5 # it waits by then, or is ended earlier, which is as well
+sleep 0.5 # now it waits; if it has ended earlier, the test passes, too
 kill $!
 { timeout 10 tail --pid=$! -f /dev/null; kill -KILL $!; wait $!; } 2> /dev/null
-[ $? -eq 143 ] || { echo "FAILED: berth map into a pipe is not to be ended"; n_bad=$((n_bad + 1)); }
+[ $? -eq 143 ] || { echo "FAILED: berth map into a pipe does not end by SIGTERM"; n_bad=$((n_bad + 1)); }
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// syscalls.c: a library that is loaded before the program and lets system calls fail wherever they are made, inside libc too: a
-// filter of the kernel (seccomp) traps them, and the handler of the trap either answers with an error or makes the call itself.
+// syscalls.c: a library that is loaded before the program and makes system calls fail, including those inside libc. A seccomp
+// filter traps the calls; the handler returns an error or makes the call itself.
 //
-//     FAULT_CALL=open|read|write|map|stat|remove   what fails (remove: also what cuts, renames, and changes a mode)
+//     FAULT_CALL=open|read|write|map|stat|remove   the kind of call that fails (remove: also truncate, rename and chmod)
 //     FAULT_AT=N, FAULT_FROM=N, FAULT_COUNT=FILE   as in preload.c
-//     FAULT_SIGNAL=N                               the call is made after all, and the process gets this signal right behind it
+//     FAULT_SIGNAL=N                               the call succeeds, and the process gets this signal right after it
 //
-// Reads and writes are counted on files alone: what goes to a terminal or a pipe is the program's talk. Where the kernel knows no
-// such filter the program ends with exit code 77 before its first line.
+// Reads and writes count only on files, not on terminals and pipes. If the kernel has no such filter, the program ends with exit
+// code 77 before main starts.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,12 +30,12 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define N_MAX 8 // calls of a kind
+#define N_MAX 8 // system calls of one kind
 
 static const struct kind {
     const char *name;
     int error;
-    long calls[N_MAX]; // -1 ends them
+    long calls[N_MAX]; // terminated by -1
 } kinds[] = {
     {"open", EMFILE, {SYS_openat, -1}},
     {"read", EIO, {SYS_read, SYS_pread64, SYS_readv, -1}},
@@ -59,7 +59,7 @@ static atomic_bool is_over;
 static unsigned long at, from;
 static int signal_then; // 0: the call fails
 
-// The one place whose system calls the filter lets pass, a page of its own.
+// The only code whose system calls the filter allows; it is in a separate page.
 extern const char fault_pass_begin[], fault_pass_end[];
 long fault_pass(long nr, long a, long b, long c, long d, long e, long f);
 
@@ -126,7 +126,7 @@ static void trapped(int sig, siginfo_t *info, void *context) {
 #endif
 }
 
-// A thread that blocks the trap would be killed by it.
+// A thread that blocks SIGSYS would be killed by the trap.
 #pragma GCC visibility push(default)
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *old) {
     int (*next)(int, const sigset_t *, sigset_t *);
@@ -149,7 +149,7 @@ static bool filter(void) {
         n_calls_of++;
     }
     if (begin >> 32 != end >> 32) {
-        return false; // the filter compares the lower half of an address alone
+        return false; // the filter compares only the lower half of an address
     }
     code[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < n_calls_of; i++) {

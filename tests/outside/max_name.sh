@@ -1,8 +1,7 @@
 #!/bin/sh
-# A program whose GGML_MAX_NAME is not the library's does not link, since its tensors have another size; a value that no library can
-# have does not compile; the reference's layouts hold with another value, and a wrong one of them does not compile; a backend of
-# another value is of another API version.
-# usage: max_name.sh SOURCE_DIR BUILD_DIR
+# max_name.sh SOURCE_DIR BUILD_DIR: a program with another GGML_MAX_NAME than the library does not link, because its tensors have
+# another size. A value that no library can have does not compile. The reference's layouts hold with other values, and a wrong
+# layout does not compile. A backend with another value has another API version.
 set -eu
 source=$1
 build=$2
@@ -45,7 +44,7 @@ for program in "$scratch/program.c" "$scratch/program.cc"; do
 done
 
 ! link 32 "$scratch/program.c" || fail "a value of 32 compiles"
-grep -q "GGML_MAX_NAME must be 64 or more" "$scratch/log" || fail "the compiler's error does not tell what GGML_MAX_NAME has to be"
+grep -q "GGML_MAX_NAME must be 64 or more" "$scratch/log" || fail "the compiler's error does not state the allowed values of GGML_MAX_NAME"
 
 compiles() { # VALUE TABLE: the check of layouts, made from the table
     cmake -D "TABLE=$2" -D "OUT=$scratch/abi.c" -P "$source/cmake/abi.cmake" &&
@@ -56,7 +55,7 @@ for value in "$own" "$other"; do
     compiles "$value" "$source/cmake/abi.tsv" || fail "the layouts of cmake/abi.tsv do not hold with $value"
 done
 
-# Each kind of row can fail: the first of the kind, with 1000 more or another text in one of its columns.
+# Every kind of row is checked: 1000 is added to, or a text replaces, one column of the first row of the kind.
 must_fail() { # KIND COLUMN [TEXT]
     awk -F'\t' -v OFS='\t' -v kind="$1" -v column="$2" -v text="${3:-}" \
         '$1 == kind && $4 != "(whole)" && !n++ { $column = text != "" ? text : $column + 1000 } { print }' \
@@ -74,4 +73,4 @@ must_fail function 4 'struct gguf_context *'
 printf '#include "ggml-backend-impl.h"\n#if GGML_BACKEND_API_VERSION == 2\n#error same\n#endif\n' > "$scratch/version.c"
 "$cc" -DGGML_MAX_NAME=128 -I"$source/include" -fsyntax-only "$scratch/version.c" > "$scratch/log" 2>&1 ||
     fail "a backend with 128 claims the API version of one with 64"
-echo "max_name: fine"
+echo "max_name: passed"

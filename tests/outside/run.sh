@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs a build into a scratch tree, builds an outside project against it with CMake and with pkg-config, and runs it. What is
-# installed names no folder of this machine, has the documentation that the program cites, works from another place, and can be removed.
-# usage: run.sh SOURCE_DIR BUILD_DIR
+# run.sh SOURCE_DIR BUILD_DIR: installs a build into a scratch tree, builds an outside project against it with CMake and with
+# pkg-config, and runs it. The installed files must not contain a folder of this machine, must include the documentation that the
+# program cites, must work after they are moved, and can be uninstalled.
 set -eu
 source=$1
 build=$2
@@ -10,7 +10,7 @@ fail() {
     echo "outside: $*"
     exit 1
 }
-# The list of what was installed last, which 'make uninstall' reads, stays what it was.
+# Saves and restores the list of installed files, which 'make uninstall' reads.
 manifest=$build/install_manifest.txt
 [ ! -e "$manifest" ] || cp "$manifest" "$scratch/manifest"
 trap 'rm -f "$manifest"; [ ! -e "$scratch/manifest" ] || cp "$scratch/manifest" "$manifest"; rm -rf "$scratch"' EXIT
@@ -35,14 +35,14 @@ static=""
 cc -std=c11 "$scratch/hello.c" -o "$scratch/hello-pc" $(pkg-config $static --cflags --libs ggml)
 "$scratch/hello-pc" >/dev/null 2>&1
 
-# A program of 2023 finds the headers of its time.
+# A program of 2023 finds the headers of its release.
 # shellcheck disable=SC2046
 cc -std=c11 -I"$tree/include/2023" "$source/tests/alloc2023/ops.c" -o "$scratch/ops" $(pkg-config $static --cflags --libs ggml) -lm
 "$scratch/ops" "$scratch/ops.gguf" >/dev/null
 
 berth=$tree/bin/berth
 "$berth" --version
-# The installed program finds the installed model, also from another place.
+# The installed program finds the installed model, also after both are moved.
 runs_model() {
     "$1" run --json -n 1 | grep -q 'share/berth/models/tales-q8_0.gguf", "prompt": "Once upon a time", "text": " '
 }
@@ -51,13 +51,13 @@ mv "$tree" "$scratch/moved"
 runs_model "$scratch/moved/bin/berth" || fail "the program that was moved with its folder does not run its model"
 mv "$scratch/moved" "$tree"
 
-# A path of one folder, such as /src, may be part of any text.
+# A path with one component, such as /src, is not searched, because it may occur in any text.
 for path in "$source" "$build"; do
     case $path in
         /*/*) found=$(grep -rlF "$path/" "$tree" || true) ;;
         *) found="" ;;
     esac
-    [ -z "$found" ] || fail "these installed files name $path, where they were built:" "$found"
+    [ -z "$found" ] || fail "these installed files contain the build path $path:" "$found"
 done
 
 docs=$tree/share/doc/berth
@@ -79,5 +79,5 @@ touch "$tree/share/berth/of-another"
 DESTDIR=$scratch/root "$source/tools/uninstall.sh" "$build" /opt/berth
 left=$(find "$tree" ! -type d ! -name of-another; find "$tree" -path '*/doc/berth')
 [ -z "$left" ] || fail "uninstall leaves" "$left"
-[ -e "$tree/share/berth/of-another" ] || fail "uninstall removes what it did not install"
-echo "outside project: built with CMake and with pkg-config, ran; the installation is whole, movable and removable"
+[ -e "$tree/share/berth/of-another" ] || fail "uninstall removes a file that it did not install"
+echo "outside project: built with CMake and with pkg-config, ran; the installation is complete, movable and removable"

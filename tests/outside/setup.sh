@@ -1,7 +1,7 @@
 #!/bin/sh
-# setup.sh SOURCE_DIR: what a build requires and how it is configured: tools that only tests need are not asked for, a cmake that is too
-# old is named once and for all, warnings are no errors, the prefix decides where libraries go, also of a build that is there, and tests
-# whose tools are missing are left out.
+# setup.sh SOURCE_DIR: the requirements and the configuration of a build. A build does not require tools that only tests need. An
+# old cmake is reported once. Warnings are not errors. The prefix decides the folder of libraries, also for an existing build. Tests
+# without their tools are omitted.
 set -eu
 source=$1
 scratch=$(mktemp -d)
@@ -12,7 +12,7 @@ bad() {
     n_bad=$((n_bad + 1))
 }
 
-# ---- tools/setup.sh, among tools of the test's own ----
+# ---- tools/setup.sh, with stubs in place of tools ----
 
 tools=$scratch/tools
 mkdir "$tools"
@@ -38,23 +38,23 @@ if setup test --check; then
     bad "tests require nothing else"
 fi
 for what in "a C++ compiler" pkg-config cmocka zlib; do
-    grep -q "$what" "$scratch/said" || bad "tests require $what, and this is not said: $(cat "$scratch/said")"
+    grep -q "$what" "$scratch/said" || bad "tests require $what, but the output does not say it: $(cat "$scratch/said")"
 done
 for version in 3.30.2 4.0.1 10.1; do
     stub cmake "echo 'cmake version $version'"
     setup build --check || bad "cmake $version is refused: $(cat "$scratch/said")"
 done
 
-# The same words from the check and from the command that installs, also where that finds none and its package is too old.
+# The check and the installing command print the same message, also if no package is new enough.
 stub apt-get 'exit 0'
 stub id 'echo 0'
 too_old() {
     if setup build "$@"; then
-        bad "cmake 3.18.4 will do ($*)"
+        bad "cmake 3.18.4 is accepted ($*)"
     fi
     grep -q "is version 3.18.4, and 3.25 or newer is required" "$scratch/said" || bad "an old cmake: $(cat "$scratch/said")"
     if grep -q "make setup" "$scratch/said"; then
-        bad "an old cmake, which 'make setup' cannot replace: $(cat "$scratch/said")"
+        bad "no message that 'make setup' cannot replace an old cmake: $(cat "$scratch/said")"
     fi
 }
 stub cmake 'echo "cmake version 3.18.4"'
@@ -81,7 +81,7 @@ fi
 [ "$(value CMAKE_INSTALL_LIBDIR)" = lib ] || bad "libraries go to $(value CMAKE_INSTALL_LIBDIR) below /usr/local"
 touch -d "2 days ago" "$build/configure.log"
 configure -D CMAKE_INSTALL_PREFIX=/usr/local
-[ -n "$(find "$build/configure.log" -mtime +1)" ] || bad "is configured again with the same values"
+[ -n "$(find "$build/configure.log" -mtime +1)" ] || bad "configured again although no value changed"
 configure -D CMAKE_INSTALL_PREFIX=/usr
 want=lib
 if [ -e /etc/debian_version ]; then
@@ -91,7 +91,7 @@ fi
 [ "$(value CMAKE_INSTALL_LIBDIR)" = "$want" ] || bad "libraries go to $(value CMAKE_INSTALL_LIBDIR) below /usr, not to $want"
 grep -q "usr\"" "$build/cmake_install.cmake" || bad "the prefix is not /usr"
 
-# Tests without their tools are left out, not skipped; CI refuses that.
+# Tests without their tools are omitted, not skipped; BERTH_TESTS_ALL, which CI sets, makes this an error.
 build=$scratch/tests
 lacking="-D BERTH_BENCH=OFF -D BERTH_TESTS=ON -D CHROMIUM=OFF -D BERTH_MPI=OFF"
 # shellcheck disable=SC2086
@@ -99,13 +99,13 @@ lacking="-D BERTH_BENCH=OFF -D BERTH_TESTS=ON -D CHROMIUM=OFF -D BERTH_MPI=OFF"
 ctest --test-dir "$build" -N >"$scratch/said" || true
 grep -q ": example-digits" "$scratch/said" || bad "there are no tests: $(cat "$scratch/said")"
 if grep -E ": (cli_map_page|train-ranks|mpi)" "$scratch/said"; then
-    bad "tests are there whose tools are not"
+    bad "tests exist although their tools are missing"
 fi
 # shellcheck disable=SC2086
 if (cd "$source" && tools/configure.sh release "$build" $lacking -D BERTH_TESTS_ALL=ON) >"$scratch/said"; then
-    bad "BERTH_TESTS_ALL leaves tests out"
+    bad "BERTH_TESTS_ALL omits tests"
 fi
 grep -q "would be left out" "$scratch/said" || bad "BERTH_TESTS_ALL: $(cat "$scratch/said")"
 
 [ $n_bad = 0 ] || exit 1
-echo "setup: a build requires what it should, and is installed where it should be"
+echo "setup: requirements and folders are correct"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# twice.sh SOURCE_DIR: Berth built by its Makefile in two folders and installed below /usr is the same bytes, whether the prefix was known
-# before building or not; libraries are where the system has its own; `make uninstall` leaves nothing.
+# twice.sh SOURCE_DIR: Berth built by its Makefile in two folders and installed below /usr gives the same bytes, whether the prefix
+# was known before the build or not. Libraries are in the system's library folder. `make uninstall` leaves no file.
 set -eu
 source=$1
 scratch=$(mktemp -d)
@@ -15,7 +15,7 @@ make -s -C "$scratch/a" build >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 for folder in a another/place/of/it; do
     make -s -C "$scratch/$folder" install PREFIX=/usr DESTDIR="$scratch/root/${folder%%/*}" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 done
-diff -r --no-dereference "$scratch/root/a" "$scratch/root/another" || { echo "two folders, two results"; exit 1; }
+diff -r --no-dereference "$scratch/root/a" "$scratch/root/another" || { echo "the builds in two folders differ"; exit 1; }
 
 want=lib
 [ ! -e /etc/debian_version ] || want=lib/$(${CC:-cc} -print-multiarch)

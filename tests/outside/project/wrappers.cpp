@@ -1,4 +1,4 @@
-// A C++17 program that takes every installed header of ggml's and the owning pointers.
+// wrappers.cpp: a C++17 program that includes every installed header of ggml and uses the owning pointers.
 #include "berth.h"
 #include "ggml-alloc.h"
 #include "ggml-backend-impl.h"
@@ -9,7 +9,7 @@
 #include "ggml.h"
 #include "gguf.h"
 
-// Sources for ggml 0.19.0 give eight arguments.
+// Sources for ggml 0.19.0 pass eight arguments.
 static bool scans_as_before(ggml_context * ctx) {
     ggml_tensor * s   = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 2, 3, 1);
     ggml_tensor * x   = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 3, 5, 1);

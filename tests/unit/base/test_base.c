@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The base layer: allocations that fail on demand, errors by thread, the log, the clock, the client's release.
+// test_base.c: the base layer: allocations that fail on demand, errors per thread, the log, the clock, the client's release,
+// SipHash.
 
 #include "support/check.h"
 
@@ -25,7 +26,7 @@ static void alloc_fails_on_demand(void **state) {
     berth_alloc_watch(false);
 }
 
-// Pieces do not share bytes, small ones take nothing from the allocator, and a mark gives back what came after it.
+// Pieces do not overlap, small pieces allocate nothing, and berth_scratch_back frees all pieces after a mark.
 static void arrays_go_together(void **state) {
     (void) state;
     struct berth_arrays a = {0};
@@ -59,7 +60,7 @@ static void scratch_gives_back_to_a_mark(void **state) {
     memset(d, 2, 3 * sizeof s.few);
     assert_int_equal(c[sizeof s.few - 1], 1);
     assert_int_equal(berth_alloc_alive(), 2);
-    char *e = berth_scratch_take(&s, 16); // what is left of the struct is still used
+    char *e = berth_scratch_take(&s, 16); // the free rest of the struct is still used
     assert_int_equal(berth_alloc_alive(), 2);
     berth_scratch_back(&s, mark);
     assert_int_equal(berth_alloc_alive(), 0);
@@ -172,7 +173,7 @@ static void files_and_ids(void **state) {
     assert_string_equal(ggml_version(), "0.25.1");
 }
 
-// Order matters: what was told once stays.
+// The order matters, because a process keeps the first known release.
 static void release_is_known_until_it_is_mixed(void **state) {
     (void) state;
     static const char *const unknown[] = {NULL, "", "b", "bx", "b0", "b-5", "b10361x", "b10362", "v0.4.9", "v1.0.0", "0"};
@@ -190,7 +191,7 @@ static void release_is_known_until_it_is_mixed(void **state) {
     assert_int_equal(berth_client_minor(), 0);
 }
 
-// The vectors of its authors, for two rounds and four; the same bytes in parts.
+// The authors' test vectors, with two rounds per word and four at the end; also with the bytes in parts.
 static void siphash_is_siphash(void **state) {
     (void) state;
     struct berth_siphash_key key;
@@ -199,7 +200,7 @@ static void siphash_is_siphash(void **state) {
         bytes[i] = (unsigned char) i;
     }
     memcpy(&key, bytes, sizeof key);
-    const uint64_t want[2] = {0x726FDB47DD0E0E31u, 0xA129CA6149BE45E5u}; // of no byte, and of 15
+    const uint64_t want[2] = {0x726FDB47DD0E0E31u, 0xA129CA6149BE45E5u}; // of 0 bytes and of 15 bytes
     for (size_t part = 1; part <= 16; part++) {
         for (int i = 0; i < 2; i++) {
             struct berth_siphash s = berth_siphash_begin(&key);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a caller's release decides: ggml_ssm_scan got a ninth argument, which programs built for ggml 0.19 do not pass.
+// test_client_release.c: effects of a client's release: ggml_ssm_scan has a ninth argument, which programs built for ggml 0.19 do
+// not pass.
 
 #include "support/check.h"
 
@@ -23,7 +24,7 @@ static struct ggml_tensor *f32(int64_t ne0, int64_t ne1, int64_t ne2) {
     return ggml_new_tensor_3d(ctx, GGML_TYPE_F32, ne0, ne1, ne2);
 }
 
-// 24 outputs, states of 48 numbers. a_rows: numbers a head in A.
+// 24 outputs, states of 48 numbers. a_rows: numbers per head in A.
 static struct ggml_tensor *scan(int64_t a_rows, int64_t K) {
     return ggml_ssm_scan(ctx, f32(8, 2, 3), ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 3, 4, 1), f32(3, 4, 1), f32(a_rows, 3, 1),
         f32(8, 1, 4), f32(8, 1, 4), ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), K);
@@ -39,7 +40,7 @@ static void is_poison(struct ggml_tensor *t) {
     assert_true(berth_is_poison(t));
 }
 
-// One test, since a process keeps what it was told.
+// One test function, because a process keeps the first known release.
 static void states_by_release(void **state) {
     (void) state;
     assert_int_equal(berth_client_minor(), 0);

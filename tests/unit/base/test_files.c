@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files in and out: what is no regular file is refused without waiting; a file that is written replaces the old one whole or not
-// at all, with its rights; streams into memory tell when it runs out.
+// test_files.c: reading and writing files. Anything but a regular file is refused without blocking. A written file replaces the old
+// one completely or not at all, and keeps its permissions. Streams into memory report a lack of memory.
 
 #include "support/check.h"
 
@@ -69,7 +69,7 @@ static void only_regular_files_come_in(void **state) {
     assert_string_equal(why, "not a regular file");
 
     assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
-    alarm(20); // whoever waits for a writer waits for ever
+    alarm(20); // ends the test if opening the pipe blocks
     assert_null(berth_file_open(path_of("pipe"), &size, &why));
     assert_string_equal(why, "not a regular file");
     check_quiet();
@@ -89,7 +89,7 @@ static void replaces_whole_or_not_at_all(void **state) {
     assert_true(berth_replace_open(&to, path));
     fputs("new", to.file);
     fflush(to.file);
-    assert_text(path, "old"); // nobody sees what is not whole
+    assert_text(path, "old"); // an incomplete file is not visible
     assert_false(berth_replace_close(&to, false));
     assert_text(path, "old");
 
@@ -100,7 +100,7 @@ static void replaces_whole_or_not_at_all(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0604);
 
-    // through a link, which stays one
+    // Writing through a link replaces the target and keeps the link.
     char link[128];
     snprintf(link, sizeof link, "%s/link", folder);
     assert_int_equal(symlink("target", link), 0);
@@ -114,7 +114,7 @@ static void replaces_whole_or_not_at_all(void **state) {
     assert_false(berth_replace_open(&to, path_of("no/such")));
     assert_int_equal(errno, ENOENT);
     assert_false(berth_replace_open(&to, ""));
-    assert_true(berth_replace_open(&to, "/dev/full")); // written as it is
+    assert_true(berth_replace_open(&to, "/dev/full")); // written in place
     assert_null(to.part);
     fputs("x", to.file);
     assert_false(berth_replace_close(&to, true));
@@ -135,7 +135,7 @@ static void replacing_without_memory(void **state) {
     berth_alloc_watch(false);
 }
 
-// The disk is full in the middle of a model.
+// The disk becomes full while a model is written.
 static void gguf_keeps_the_old_file(void **state) {
     (void) state;
     check_quiet();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The JSON writer: commas, lines, nesting, escapes, numbers that JSON does not have, and a stream that runs out of memory. The reader
-// is tested with the plans that it reads (test_plan_io).
+// test_json.c: the JSON writer: commas, lines, nesting, escapes, numbers that JSON does not have, and a stream that runs out of
+// memory. test_plan_io.c tests the reader.
 
 #include "base/json.h"
 
@@ -67,7 +67,7 @@ static void numbers(void **state) {
     berth_stream_fini(&s);
 }
 
-// Every level is closed by its own character, and what is written can be read.
+// Every level is closed by the right character, and the reader accepts the result.
 static void deep(void **state) {
     (void) state;
     struct berth_stream s;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is read of libraries: the same from a file and from memory, and nothing but a refusal from files that somebody damaged.
+// test_elf.c: reading ELF libraries: a file and the loaded library give the same result, and damaged files are refused without a
+// crash.
 
 #include "support/check.h"
 
@@ -11,7 +12,7 @@
 
 struct seen {
     size_t n_defined, n_undefined, n_weak;
-    bool has_free; // of the C library
+    bool has_free; // imports free() of the C library
     bool has_answer;
 };
 
@@ -34,7 +35,7 @@ static bool sample_make(const char *file, const char *flags) {
     return module_compile(file, module_path("sample.c"), flags);
 }
 
-// Whatever table counts the symbols.
+// Symbols are counted by either kind of hash table.
 static void names_and_symbols(void **state) {
     (void) state;
     static const char *const flags[] = {
@@ -91,7 +92,7 @@ static void loaded_is_as_in_the_file(void **state) {
     (void) state;
     int n = 0;
     dl_iterate_phdr(compare_loaded, &n);
-    assert_true(n >= 2); // the C library and the tests' own
+    assert_true(n >= 2); // at least the C library and those of the tests
 }
 
 static unsigned char *file_bytes(const char *path, size_t *size) {
@@ -103,9 +104,9 @@ static unsigned char *file_bytes(const char *path, size_t *size) {
     return bytes;
 }
 
-// Any answer will do that is an answer. True: it was read.
+// Any result without a crash is accepted. Returns true if the file was read.
 static bool try_bytes(const unsigned char *bytes, size_t size) {
-    static int fd; // of a file in memory: there are thousands of them
+    static int fd; // one file in memory, reused for thousands of cases
     char path[32], why[160] = "";
     fd = fd == 0 ? memfd_create("damaged.so", 0) : fd;
     assert_true(fd > 0 && ftruncate(fd, (off_t) size) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t) size);
@@ -134,14 +135,14 @@ static void damaged_files_are_refused(void **state) {
     for (size_t n = 0; n < size; n += n < 1024 ? 8 : 512) {
         try_bytes(bytes, n);
     }
-    // All that is read lies in the headers and in the tables of the first kilobytes, and in the dynamic section.
+    // The reader uses only the headers, the tables in the first kilobytes, and the dynamic section.
     static const unsigned char values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
     uint32_t random = 1;
     for (int i = 0; i < 4000; i++) {
         random = random * 1664525 + 1013904223;
         const size_t span = i % 3 == 0 ? 64 + 10 * 56 : i % 3 == 1 ? 2048 : size;
         const size_t at = (random >> 8) % (span < size ? span : size);
-        const size_t n = i % 5 == 0 && at + 8 <= size ? 8 : 1; // a whole address or count
+        const size_t n = i % 5 == 0 && at + 8 <= size ? 8 : 1; // a complete address or count
         unsigned char old[8];
         memcpy(old, bytes + at, n);
         memset(bytes + at, values[i % sizeof values], n);
@@ -152,20 +153,20 @@ static void damaged_files_are_refused(void **state) {
     berth_alloc_watch(false);
 }
 
-// ---- every field that is read, with every kind of wrong value ----
+// ---- each field of the headers and tables, with many kinds of wrong values ----
 
-static const uint64_t odd_values[] = {0, 1, 3, 0xFFFF, (uint64_t) 1 << 28, ((uint64_t) 1 << 28) + 8, (uint64_t) 1 << 40,
+static const uint64_t wrong_values[] = {0, 1, 3, 0xFFFF, (uint64_t) 1 << 28, ((uint64_t) 1 << 28) + 8, (uint64_t) 1 << 40,
     (uint64_t) INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
 
-// Puts each odd value into the field, tries the file, and puts the old one back.
+// Writes each wrong value into the field, reads the file, and restores the old value.
 static void try_field(unsigned char *bytes, size_t size, size_t at, size_t n) {
     unsigned char old[8];
     memcpy(old, bytes + at, n);
-    for (size_t i = 0; i < sizeof odd_values / sizeof odd_values[0]; i++) {
-        memcpy(bytes + at, &odd_values[i], n);
+    for (size_t i = 0; i < sizeof wrong_values / sizeof wrong_values[0]; i++) {
+        memcpy(bytes + at, &wrong_values[i], n);
         try_bytes(bytes, size);
     }
-    for (int step = -8; step <= 8; step += 4) { // not quite what it was
+    for (int step = -8; step <= 8; step += 4) { // slightly wrong
         uint64_t value = 0;
         memcpy(&value, old, n);
         value += (uint64_t) (int64_t) step;
@@ -187,7 +188,7 @@ static size_t find_segment(const unsigned char *bytes, uint32_t type, Elf64_Phdr
     return 0;
 }
 
-// The dynamic section's tags and values; without the tags that are hidden, others have to do.
+// Changes the tags and values of the dynamic section. hidden: tags to remove, so that the reader must use others.
 static void try_dynamic(unsigned char *bytes, size_t size, const int64_t *hidden, size_t n_hidden) {
     Elf64_Phdr p;
     assert_true(find_segment(bytes, PT_DYNAMIC, &p) > 0);
@@ -216,7 +217,7 @@ static void try_dynamic(unsigned char *bytes, size_t size, const int64_t *hidden
     memcpy(bytes + p.p_offset, kept, p.p_filesz);
 }
 
-// The words of a table that the dynamic section names: counts, buckets and chains.
+// Changes the words of a table that the dynamic section names: counts, buckets and chains.
 static void try_table(unsigned char *bytes, size_t size, int64_t tag, size_t n_words) {
     Elf64_Phdr dynamic, load;
     assert_true(find_segment(bytes, PT_DYNAMIC, &dynamic) > 0 && find_segment(bytes, PT_LOAD, &load) > 0);
@@ -224,7 +225,8 @@ static void try_table(unsigned char *bytes, size_t size, int64_t tag, size_t n_w
         Elf64_Dyn d;
         memcpy(&d, bytes + at, sizeof d);
         for (size_t i = 0; d.d_tag == tag && i < n_words && d.d_un.d_ptr + 4 * i + 8 < load.p_filesz; i++) {
-            try_field(bytes, size, (size_t) d.d_un.d_ptr + 4 * i, 4); // the first segment lies at 0 of the file and of memory
+            try_field(
+                bytes, size, (size_t) d.d_un.d_ptr + 4 * i, 4); // the first segment is at address 0 in the file and in memory
         }
     }
 }
@@ -252,11 +254,11 @@ static void every_field_is_doubted(void **state) {
             }
         }
         try_dynamic(bytes, size, NULL, 0);
-        try_dynamic(bytes, size, hashes, 2); // relocations count the symbols then
-        try_dynamic(bytes, size, all, 4);    // nothing does
+        try_dynamic(bytes, size, hashes, 2); // then relocations count the symbols
+        try_dynamic(bytes, size, all, 4);    // then nothing counts them
         try_table(bytes, size, DT_GNU_HASH, 32);
         try_table(bytes, size, DT_HASH, 4);
-        assert_true(try_bytes(bytes, size)); // all is as it was
+        assert_true(try_bytes(bytes, size)); // all fields have their old values
         assert_int_equal(berth_alloc_alive(), 0);
         berth_alloc_watch(false);
     }

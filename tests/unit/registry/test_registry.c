@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_registry.c: the table of registries and devices, what loading refuses and how it says so, and the choice among builds
-// in a folder. Tests that load need a compiler to make something to load; they are skipped, with a line, where there is none.
+// test_registry.c: the table of registries and devices, refused libraries and their messages, and the choice among builds in a
+// folder. Tests that load a backend compile one; without a compiler they are skipped with a message.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void any_number(void **state) {
     const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
     for (int i = 0; i < n_many; i++) {
         ggml_backend_register(&many_new(i)->reg);
-        ggml_backend_register(&many[i].reg); // the second time changes nothing
+        ggml_backend_register(&many[i].reg); // registering twice changes nothing
         ggml_backend_device_register(&many[i].dev[1].dev);
     }
     assert_int_equal(ggml_backend_reg_count(), regs + n_many);
@@ -148,9 +148,9 @@ static void from_threads(void **state) {
 static void out_of_range_and_null(void **state) {
     (void) state;
     assert_null(ggml_backend_reg_get(1000));
-    assert_error("registry 1000 of");
+    assert_error("there is no registry 1000, there are");
     assert_null(ggml_backend_dev_get(SIZE_MAX));
-    assert_error("device 18446744073709551615 of");
+    assert_error("there is no device 18446744073709551615, there are");
     assert_null(ggml_backend_reg_by_name("no such"));
     assert_null(ggml_backend_init_by_name("no such", NULL));
     assert_error("no device is named no such");
@@ -182,8 +182,8 @@ static void registering_runs_out_of_memory(void **state) {
     }
 }
 
-// Each list grows at another moment: with the N-th allocation failing at every count, a backend is there with all its devices or
-// not.
+// The lists grow at different times. With a failing allocation at every count, a backend is registered with all its devices or not
+// at all.
 static void the_table_cannot_grow(void **state) {
     (void) state;
     const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
@@ -215,7 +215,7 @@ static ggml_backend_dev_t second_alone(ggml_backend_reg_t reg, size_t index) {
     return index == 0 ? NULL : many_device(reg, index);
 }
 
-// A registry that counts two devices and has one.
+// A registry that reports two devices but has one.
 static void a_device_that_is_not_there(void **state) {
     (void) state;
     struct many *m = many_new(0);
@@ -250,7 +250,7 @@ static void refuses_what_is_no_backend(void **state) {
     assert_null(ggml_backend_load(module_path("libggml-text.so")));
     assert_error("libggml-text.so cannot be loaded: not a shared library");
 
-    // this program's own header, for another machine
+    // The header of this program, changed to another machine.
     Elf64_Ehdr header;
     FILE *f = fopen("/proc/self/exe", "rb");
     assert_non_null(f);
@@ -261,7 +261,7 @@ static void refuses_what_is_no_backend(void **state) {
     assert_null(ggml_backend_load(module_path("libggml-alien.so")));
     assert_error("libggml-alien.so cannot be loaded: built for ");
 
-    ggml_backend_load_all_from_path(module_dir); // both are in the way of nothing
+    ggml_backend_load_all_from_path(module_dir); // both files are skipped
     assert_int_equal(ggml_backend_reg_count(), regs);
     unlink(module_path("libggml-text.so"));
     unlink(module_path("libggml-alien.so"));
@@ -308,7 +308,7 @@ static void loads_and_unloads(void **state) {
     unlink(module_path("libggml-good.so"));
 }
 
-// Whole as a file, but it needs what nobody has: the linker's words.
+// The file is valid, but it needs a function that no library has. The message is the linker's.
 static void needs_what_is_missing(void **state) {
     (void) state;
     need_compiler();
@@ -323,8 +323,8 @@ static void needs_what_is_missing(void **state) {
     unlink(module_path("libggml-needy.so"));
 }
 
-// Builds that claim alike: the first by name; one that cannot be opened and one that claims nothing are passed over; names
-// without a backend's name in them are none.
+// Of builds with equal scores, the first by name is loaded. A build that cannot be opened and one without a score are skipped, and
+// so are files whose names contain no backend name.
 static void builds_alike(void **state) {
     (void) state;
     need_compiler();
@@ -351,7 +351,7 @@ static void best_of_a_folder(void **state) {
     need_compiler();
     const int v = GGML_BACKEND_API_VERSION;
     assert_true(module_write("libggml-vec-a.so", "Vec3", 3, v));
-    assert_true(module_write("libggml-vec-b.so", "Vec9", 9, v - 1)); // claims most, but is for another version
+    assert_true(module_write("libggml-vec-b.so", "Vec9", 9, v - 1)); // highest score, but for another API version
     assert_true(module_write("libggml-vec-c.so", "Vec5", 5, v));
     assert_true(module_write("libggml-vec-d.so", "Vec0", 0, v));
     assert_true(module_write("libggml-vec.so", "VecPlain", -1, v));
@@ -364,13 +364,13 @@ static void best_of_a_folder(void **state) {
     assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs)), "Extra");
     assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs + 1)), "Plain");
     assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs + 2)), "Vec5");
-    ggml_backend_load_all_from_path(module_dir); // the same again is no news
+    ggml_backend_load_all_from_path(module_dir); // loading again changes nothing
     assert_int_equal(ggml_backend_reg_count(), regs + 3);
     while (ggml_backend_reg_count() > regs) {
         ggml_backend_unload(ggml_backend_reg_get(regs));
     }
 
-    // a file named by the environment
+    // A file named by the environment.
     setenv("GGML_BACKEND_PATH", module_path("libggml-vec-a.so"), 1);
     ggml_backend_load_all_from_path("/no/such/folder");
     assert_int_equal(ggml_backend_reg_count(), regs + 1);
@@ -378,13 +378,13 @@ static void best_of_a_folder(void **state) {
     setenv("GGML_BACKEND_PATH", "/no/such/file.so", 1);
     ggml_backend_load_all_from_path("/no/such/folder");
     assert_error("/no/such/file.so");
-    setenv("GGML_BACKEND_PATH", "", 1); // as good as none
+    setenv("GGML_BACKEND_PATH", "", 1); // the same as unset
     berth_clear_error();
     ggml_backend_load_all_from_path("/no/such/folder");
     assert_string_equal(berth_last_error(), "");
     unsetenv("GGML_BACKEND_PATH");
 
-    // memory that runs out on the way: fewer backends, no crash, no leak
+    // Memory runs out during loading: fewer backends, no crash, no leak.
     berth_alloc_watch(true);
     for (int i = 1; i <= 24; i++) {
         const int64_t alive = berth_alloc_alive();
@@ -399,8 +399,8 @@ static void best_of_a_folder(void **state) {
     berth_alloc_watch(false);
 }
 
-// What lies in the current folder is not asked to run; the caller may name that folder.
-static void current_folder_is_nobodys(void **state) {
+// Backends in the current folder are not loaded, unless the caller names that folder.
+static void current_folder_is_not_searched(void **state) {
     (void) state;
     need_compiler();
     char before[4096];
@@ -418,7 +418,7 @@ static void current_folder_is_nobodys(void **state) {
     unlink(module_path("libggml-here.so"));
 }
 
-// A download that broke off: the loader maps what is not there. Any length of the file is an answer or a backend.
+// A truncated download, of which the loader would map missing pages. For every length, the file is refused or loaded.
 static void cut_library(void **state) {
     (void) state;
     need_compiler();
@@ -430,7 +430,7 @@ static void cut_library(void **state) {
     fclose(f);
     size_t n_refused = 0;
     for (size_t n = 0; n < size; n += 509) {
-        unlink(module_path("libggml-cut.so")); // a new file each time: the loader knows them by their number
+        unlink(module_path("libggml-cut.so")); // a new file each time, because the loader identifies files by inode
         assert_true(write_bytes(module_path("libggml-cut.so"), bytes, n));
         ggml_backend_reg_t reg = ggml_backend_load(module_path("libggml-cut.so"));
         if (reg != NULL) {
@@ -452,7 +452,7 @@ static void cut_library(void **state) {
 static void pipe_is_no_library(void **state) {
     (void) state;
     assert_int_equal(mkfifo(module_path("libggml-pipe.so"), 0600), 0);
-    alarm(20); // opening it would wait for ever
+    alarm(20); // opening the pipe would block forever
     assert_null(ggml_backend_load(module_path("libggml-pipe.so")));
     alarm(0);
     assert_error("libggml-pipe.so cannot be loaded: not a regular file");
@@ -469,10 +469,10 @@ static void load_all_is_harmless(void **state) {
     for (size_t i = 0; i < regs; i++) {
         n_cpu += strcmp(ggml_backend_reg_name(ggml_backend_reg_get(i)), "CPU") == 0;
     }
-    assert_true(n_cpu <= 1); // linked, beside the library, or in the folder: once
+    assert_true(n_cpu <= 1); // linked, next to the library, or in the folder: registered once
 }
 
-// What is linked in is registered again afterwards.
+// The linked backends are registered again at the end.
 static void nothing_is_best(void **state) {
     (void) state;
     ggml_backend_reg_t cpu = ggml_backend_reg_by_name("CPU");
@@ -502,7 +502,7 @@ static int group_teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_table_cannot_grow, setup), // first: the others leave it large
+        cmocka_unit_test_setup(the_table_cannot_grow, setup), // first, because the other tests leave the table large
         cmocka_unit_test_setup(any_number, setup),
         cmocka_unit_test_setup(from_threads, setup),
         cmocka_unit_test_setup(out_of_range_and_null, setup),
@@ -513,7 +513,7 @@ int main(void) {
         cmocka_unit_test_setup(needs_what_is_missing, setup),
         cmocka_unit_test_setup(builds_alike, setup),
         cmocka_unit_test_setup(best_of_a_folder, setup),
-        cmocka_unit_test_setup(current_folder_is_nobodys, setup),
+        cmocka_unit_test_setup(current_folder_is_not_searched, setup),
         cmocka_unit_test_setup(cut_library, setup),
         cmocka_unit_test_setup(pipe_is_no_library, setup),
         cmocka_unit_test_setup(nothing_is_best, setup),

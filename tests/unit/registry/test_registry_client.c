@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_registry_client.c: programs' libraries that ask ggml's for functions that are not there are told of, each once, whatever
-// memory there is; backends by name; devices registered one by one until there is no memory.
+// test_registry_client.c: clients that import missing functions are reported, each once, also if memory runs out. Also tests
+// backends by name, and devices that are registered until memory runs out.
 
 #include "support/check.h"
 
@@ -10,8 +10,8 @@
 
 #include <dlfcn.h>
 
-static char said[1 << 14]; // the log, as much of it as fits
-static bool is_asking;     // each line is followed by a look from another thread
+static char said[1 << 14]; // the log, truncated to this size
+static bool is_asking;     // after each line, another thread calls the registry
 static int n_asked, n_answers;
 
 static void *look_too(void *arg) {
@@ -42,7 +42,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-// A library that calls n functions nobody has, and one that is there; weak ones are nobody's need.
+// Compiles a library that calls n missing functions and one that exists. Weak references do not count as missing.
 static bool client_make(const char *file, int n) {
     FILE *f = fopen(module_path("client.c"), "w");
     if (f == NULL) {
@@ -60,7 +60,7 @@ static bool client_make(const char *file, int n) {
     fclose(f);
     char flags[160];
     snprintf(flags, sizeof flags, "-Wl,-z,lazy -Wl,--unresolved-symbols=ignore-all -Wl,-soname,%s", file);
-    char sources[320]; // the library it asks for comes last
+    char sources[320]; // the library that it depends on is last
     snprintf(sources, sizeof sources, "%.150s %.150s", module_path("client.c"), module_path("libggml-stub.so"));
     return module_compile(file, sources, flags);
 }
@@ -75,7 +75,7 @@ static bool stub_make(void) {
     return module_compile("libggml-stub.so", module_path("stub.c"), "-Wl,-soname,libggml-stub.so");
 }
 
-// Looks again at what is loaded.
+// Makes the registry check the loaded libraries again.
 static void look(void) {
     said[0] = '\0';
     ggml_backend_load_all_from_path("/no/such/folder");
@@ -99,11 +99,11 @@ static void missing_functions_are_told(void **state) {
     is_asking = true;
     look();
     assert_int_equal(n_asked, 1);
-    assert_int_equal(n_answers, 1); // no lock is held while a program hears of it
+    assert_int_equal(n_answers, 1); // no lock is held while the log callback runs
     assert_non_null(strstr(said, "libone.so needs 1 function that Berth"));
     assert_non_null(strstr(said, "ggml_missing_000."));
     look();
-    assert_null(strstr(said, "libone.so")); // once
+    assert_null(strstr(said, "libone.so")); // reported once
     void *many = dlopen(module_path("libmany.so"), RTLD_LAZY);
     assert_non_null(many);
     look();
@@ -111,7 +111,7 @@ static void missing_functions_are_told(void **state) {
     assert_non_null(strstr(said, ", ...."));
     assert_null(strstr(said, "ggml_missing_199"));
     assert_null(strstr(said, "libone.so"));
-    // What is loaded is another each time, and memory ends at another place.
+    // The set of loaded libraries changes in each round, and memory runs out at another place.
     for (int i = 1; i < 40; i++) {
         void *again = dlopen(module_path("libgood.so"), RTLD_LAZY);
         dlclose(good);
@@ -163,9 +163,9 @@ static void devices_until_memory_ends(void **state) {
         assert_int_equal(ggml_backend_dev_count(), n_before + i + 1);
     }
     assert_true(n_refused > 1);
-    ggml_backend_device_register(&devices[0]); // known
+    ggml_backend_device_register(&devices[0]); // already registered
     assert_int_equal(ggml_backend_dev_count(), n_before + 600);
-    assert_null(ggml_backend_dev_by_name("no such")); // devices without names are passed over
+    assert_null(ggml_backend_dev_by_name("no such")); // devices without a name are skipped
 }
 
 int main(void) {

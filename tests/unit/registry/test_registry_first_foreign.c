@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_registry_first_foreign.c: the first query to the registry finds all installed backends. This program copies itself into a
-// folder next to a backend with a GPU and runs the copy once per kind of first query, since a process has one first query only.
+// folder next to a backend with a GPU. It runs the copy once per kind of query, because a process has only one first query.
 
 #include "support/check.h"
 
@@ -25,7 +25,7 @@ static bool is_loaded_once(void) {
 }
 
 static bool init_finds(ggml_backend_t backend, const char *device) {
-    // The module's device has no backend: an attempt to open it fails, the CPU's succeeds.
+    // The module's device has no backend, so opening it fails; opening the CPU succeeds.
     const bool ok = strcmp(device, "CPU") == 0 ? backend != NULL : backend == NULL;
     ggml_backend_free(backend);
     return ok;
@@ -36,7 +36,7 @@ static bool ask_reg_count(void) {
 }
 
 static bool ask_reg_get(void) {
-    return strcmp(ggml_backend_reg_name(ggml_backend_reg_get(0)), "CPU") != 0; // the CPU comes last
+    return strcmp(ggml_backend_reg_name(ggml_backend_reg_get(0)), "CPU") != 0; // the CPU is last
 }
 
 static bool ask_reg_by_name(void) {
@@ -71,7 +71,7 @@ static bool ask_init_best(void) {
     return init_finds(ggml_backend_init_best(), "Module0");
 }
 
-// libllama's: it loads backends only if the registry is empty, then looks for a GPU.
+// libllama's sequence: it loads backends only if the registry is empty, then looks for a GPU.
 static bool ask_like_libllama(void) {
     if (ggml_backend_reg_count() == 0) {
         ggml_backend_load_all();
@@ -91,7 +91,7 @@ static bool ask_load_all_before(void) {
     return ask_reg_count();
 }
 
-// A program that says itself where its backends are gets those, and no others.
+// A program that names the folder of its backends gets only these.
 static bool ask_another_folder(void) {
     ggml_backend_load_all_from_path("/no/such/folder");
     const bool ok = !has_gpu() && ggml_backend_dev_by_name("CPU") != NULL;
@@ -109,7 +109,7 @@ static void *look_for_gpu(void *found) {
     return NULL;
 }
 
-// All threads of a program see all backends, whichever comes first.
+// All threads of a program see all backends, whichever thread is first.
 static bool ask_from_threads(void) {
     enum { n = 8 };
     pthread_t threads[n];
@@ -124,7 +124,7 @@ static bool ask_from_threads(void) {
     return ok;
 }
 
-// Memory that ends while backends are searched: what is missing is found by a later query.
+// If memory runs out during the search for backends, a later query finds the missing ones.
 static bool ask_without_memory(void) {
     check_quiet();
     for (int i = 1; i < 30; i++) {
@@ -158,7 +158,7 @@ static const struct ask {
 };
 
 static int run_ask(const char *name) {
-    alarm(60); // a deadlock
+    alarm(60); // ends the test in a deadlock
     if (strcmp(name, "without memory") == 0) {
         return ask_without_memory() ? 0 : 1;
     }
@@ -215,8 +215,8 @@ static void every_first_query_finds_it(void **state) {
     assert_ask("without memory");
 }
 
-// A backend that waits for a thread of its own which queries the registry: after ten seconds the
-// thread is given what is there so far.
+// A backend that waits for its own thread, which queries the registry. After ten seconds the thread gets the backends that are
+// registered so far.
 static void a_backend_that_waits_for_a_thread(void **state) {
     (void) state;
     need_module("-DASKS_IN_THREAD -pthread");

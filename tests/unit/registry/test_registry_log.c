@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_registry_log.c: what backends say while the registry asks them is told when no lock is held: a program's log callback may
-// wait for another thread that asks the registry, and sees all that is there.
+// test_registry_log.c: log lines of backends that the registry calls are printed after all locks are released. A program's log
+// callback may then wait for another thread that queries the registry, and it sees all devices.
 
 #include "support/check.h"
 
@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 static char said[1 << 12];
-static size_t n_seen; // devices, when the last line came
+static size_t n_seen; // number of devices at the last line
 static int n_answers, n_lines;
-static atomic_int n_asked; // of the device's type
+static atomic_int n_asked; // queries of the device's type
 static bool is_talkative;
 static size_t n_asked_back = SIZE_MAX;
 
@@ -34,7 +34,7 @@ static void wait_for_another(enum ggml_log_level level, const char *text, void *
     n_seen = ggml_backend_dev_count();
 }
 
-// ---- a backend that is linked, with one device; both talk ----
+// ---- a linked backend with one device; both log ----
 
 static const char *name(ggml_backend_reg_t reg) {
     (void) reg;
@@ -77,7 +77,7 @@ ggml_backend_reg_t ggml_backend_cuda_reg(void) {
     berth_log(GGML_LOG_LEVEL_WARN, "set up\n");
     berth_log(GGML_LOG_LEVEL_CONT, "and ready\n");
     talker.reg = &reg;
-    n_asked_back = ggml_backend_reg_count(); // a backend's set-up may ask
+    n_asked_back = ggml_backend_reg_count(); // a backend may query the registry during its set-up
     return &reg;
 }
 
@@ -86,7 +86,7 @@ ggml_backend_reg_t ggml_backend_cuda_reg(void) {
 static void lines_wait_for_the_backends(void **state) {
     (void) state;
     ggml_log_set(wait_for_another, NULL);
-    assert_true(ggml_backend_dev_count() >= 2); // the CPU is linked too
+    assert_true(ggml_backend_dev_count() >= 2); // the CPU is linked, too
     assert_memory_equal(said, "set up\nand ready\n0000", 21);
     assert_non_null(strstr(said, "1 devices\n"));
     assert_true(n_lines >= 3);
@@ -95,7 +95,8 @@ static void lines_wait_for_the_backends(void **state) {
     assert_int_equal(n_asked_back, 0);
 }
 
-// The n-th allocation of the first question fails, in a process of its own. 0: all is there, 1: only at the next question.
+// The n-th allocation of the first query fails, in a separate process. Returns 0 if all devices are found, 1 if only by the next
+// query.
 static int first_question(int n) {
     fflush(NULL);
     const pid_t child = fork();
@@ -124,7 +125,7 @@ static void missing_until_there_is_memory(void **state) {
     assert_int_equal(n_of[2], 0);
 }
 
-// BERTH_SPLIT asks every device what it is, under a lock that other questions for devices want.
+// BERTH_SPLIT queries the type of every device under a lock that other queries for devices need.
 static void lines_wait_for_the_split(void **state) {
     (void) state;
     static struct ggml_backend_device more;
@@ -132,7 +133,7 @@ static void lines_wait_for_the_split(void **state) {
     is_talkative = true;
     said[0] = '\0';
     n_answers = n_lines = 0;
-    ggml_backend_device_register(&more); // another number of devices is looked at again
+    ggml_backend_device_register(&more); // a changed number of devices is checked again
     const int n_before = n_asked;
     ggml_backend_dev_count();
     is_talkative = false;
@@ -159,13 +160,13 @@ static void held_lines_without_memory_are_counted(void **state) {
     assert_non_null(strstr(said, "at once\n"));
 }
 
-// ---- what waits is told before the process is ended ----
+// ---- held lines are printed before the process ends ----
 
-static int told;
+static int pipe_fd;
 
-static void tell(enum ggml_log_level level, const char *text, void *user_data) {
+static void line_write(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level, (void) user_data;
-    assert_int_equal(write(told, text, strlen(text)), strlen(text));
+    assert_int_equal(write(pipe_fd, text, strlen(text)), strlen(text));
 }
 
 static void end(const char *text) {
@@ -181,8 +182,8 @@ static void held_lines_come_before_an_abort(void **state) {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        told = ends[1];
-        ggml_log_set(tell, NULL);
+        pipe_fd = ends[1];
+        ggml_log_set(line_write, NULL);
         ggml_set_abort_callback(end);
         berth_log_hold();
         berth_log_hold();
@@ -201,7 +202,7 @@ static void held_lines_come_before_an_abort(void **state) {
 int main(void) {
     setenv("BERTH_SPLIT", "tensor", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_until_there_is_memory), // first: nobody has asked the registry
+        cmocka_unit_test(missing_until_there_is_memory), // first, because nothing has queried the registry yet
         cmocka_unit_test(lines_wait_for_the_backends),
         cmocka_unit_test(lines_wait_for_the_split),
         cmocka_unit_test(held_lines_without_memory_are_counted),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_registry_split.c: BERTH_SPLIT=tensor: one device in the list in place of its parts, and what is left of it when the
-// library of a part goes.
+// test_registry_split.c: BERTH_SPLIT=tensor: a composite device replaces its parts in the list of devices. When the library of a
+// part is unloaded, the other parts are listed again.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static ggml_backend_dev_t library_device(ggml_backend_reg_t reg, size_t index) {
 
 static int n_asked_back;
 
-// A backend may ask the registry while it is asked itself.
+// A backend may query the registry while it is queried itself.
 static enum ggml_backend_dev_type asks_back(ggml_backend_dev_t dev) {
     (void) dev;
     n_asked_back += ggml_backend_dev_count() > 0;
@@ -80,7 +80,8 @@ static void is_one_device(const char *name) {
     assert_null(reg->iface.get_device(reg, 1));
 }
 
-// The device is there while all its parts are; the other parts come back, and may be one by themselves.
+// The composite device exists as long as all its parts do. The remaining parts are listed again, and may form another composite
+// device.
 static void goes_with_a_part(void **state) {
     (void) state;
     static struct library stays;
@@ -88,7 +89,7 @@ static void goes_with_a_part(void **state) {
     const size_t n = ggml_backend_dev_count();
     library_init(&stays, "S", 1);
     library_init(goes, "G", 2);
-    alarm(60); // where a backend that asks back waits for ever
+    alarm(60); // ends the test if a backend that queries the registry deadlocks
     ggml_backend_register(&stays.reg);
     assert_string_equal(name_at(n), "S0");
     ggml_backend_register(&goes->reg);
@@ -103,17 +104,17 @@ static void goes_with_a_part(void **state) {
         assert_string_equal(name_at(0), "S0");
         assert_int_equal(ggml_backend_reg_dev_count(made), 0);
         assert_null(ggml_backend_reg_dev_get(made, 0));
-        ggml_backend_register(&goes->reg); // the same parts again
+        ggml_backend_register(&goes->reg); // the same parts as before
         is_one_device("Meta(S0,G0,G1)");
         assert_int_equal(ggml_backend_dev_count(), n + 1);
     }
     ggml_backend_unload(&stays.reg);
     is_one_device("Meta(G0,G1)");
     ggml_backend_register(&stays.reg);
-    assert_string_equal(name_at(n + 1), "S0"); // comes later: beside it
+    assert_string_equal(name_at(n + 1), "S0"); // registered later: listed next to the composite device
     ggml_backend_unload(&goes->reg);
     memset(goes, 0xdf, sizeof *goes);
-    free(goes); // as a library that is closed
+    free(goes); // as if its library was closed
     assert_int_equal(ggml_backend_dev_count(), n + 1);
     assert_non_null(ggml_backend_dev_by_name("S0"));
     assert_null(ggml_backend_dev_by_name("G0"));
@@ -126,8 +127,9 @@ static enum ggml_backend_dev_type is_helper(ggml_backend_dev_t dev) {
     return GGML_BACKEND_DEVICE_TYPE_ACCEL;
 }
 
-// A part that was registered by itself while it was hidden is listed once; and one that takes another's place is looked at.
-static void comes_again(void **state) {
+// A part that was also registered alone while it was hidden is listed once. A device that takes the place of another one is
+// considered.
+static void part_is_registered_twice(void **state) {
     (void) state;
     static struct library stays, goes, helps;
     const size_t n = ggml_backend_dev_count();
@@ -151,7 +153,8 @@ static void comes_again(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
-// CPUs of other ranks are one with this rank's, which programs also find by itself; not so where one is a GPU.
+// CPUs of other ranks form a composite device with this rank's CPU, which stays listed itself. With a GPU among the ranks, the CPU
+// is not a part.
 static void ranks_take_their_cpu_in(void **state) {
     (void) state;
     static struct library ranks, gpu;
@@ -185,7 +188,7 @@ static enum ggml_backend_dev_type sends_away(ggml_backend_dev_t dev) {
     return GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
-// A part whose library is unloaded by another part, while this is asked what it is: there is no device of both.
+// While the registry queries a part, that part unloads another part's library. No composite device of both is made.
 static void leaves_while_it_is_made(void **state) {
     (void) state;
     static struct library stays;
@@ -195,7 +198,7 @@ static void leaves_while_it_is_made(void **state) {
     stays.devs[0].dev.iface.get_type = sends_away;
     ggml_backend_register(&leaves.reg);
     assert_int_equal(ggml_backend_dev_count(), n + 1);
-    alarm(60); // where it waits for itself
+    alarm(60); // ends the test in a deadlock
     ggml_backend_register(&stays.reg);
     is_armed = true;
     assert_int_equal(ggml_backend_dev_count(), n + 1);
@@ -210,7 +213,7 @@ static void leaves_while_it_is_made(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
-// Where the parts cannot be listed again for want of memory, all stays as it is.
+// If the parts cannot be listed again for lack of memory, nothing changes.
 static void parts_cannot_come_back(void **state) {
     (void) state;
     static struct library goes, fill[64];
@@ -239,7 +242,8 @@ static void parts_cannot_come_back(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
-// A rank that works for others has no such device; the program's rank has. Told by a process of its own: it is looked at once.
+// A rank that serves its devices has no composite device; the program's rank has one. Each role runs in a separate process, because
+// a process checks this once.
 static size_t devices_in_role(const char *role) {
     fflush(NULL);
     const pid_t child = fork();
@@ -265,9 +269,9 @@ static void workers_have_their_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_have_their_own), // first: nobody has asked for devices
+        cmocka_unit_test(workers_have_their_own), // first, because nothing has queried the devices yet
         cmocka_unit_test(goes_with_a_part),
-        cmocka_unit_test(comes_again),
+        cmocka_unit_test(part_is_registered_twice),
         cmocka_unit_test(ranks_take_their_cpu_in),
         cmocka_unit_test(leaves_while_it_is_made),
         cmocka_unit_test(parts_cannot_come_back),

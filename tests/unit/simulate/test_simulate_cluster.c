@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Clusters in files (simulate/file.c), and the shipped model predicted over a cluster of two devices (simulate/predict.c): numbers
-// that arithmetic gives, errors, and each allocation failing once.
+// test_simulate_cluster.c: reads and writes clusters (simulate/file.c), and predicts the shipped model on a cluster of two devices
+// (simulate/predict.c): results that follow from arithmetic, errors, and each allocation failing once.
 
 #include "support/check.h"
 
@@ -11,7 +11,7 @@
 
 #define MODEL "models/tales-q8_0.gguf"
 
-// Two hosts of one CPU each; all but reading weights is free.
+// Two hosts with one CPU each. Only reading weights takes time.
 static const char two_hosts[] =
     "{\"hosts\": [{\"name\": \"here\", \"together\": 0.5, \"devices\": [{\"memory\": 1000000000, \"bandwidth\": 3.5e7, "
     "\"flops\": 1e18, \"threads\": 3, \"alignment\": 128, \"read\": {\"q8_0\": 7e7}, \"product\": {\"f16\": 2e9}}]}, "
@@ -36,7 +36,7 @@ static void check_two_hosts(const struct cluster *c) {
     assert_int_equal(c->devices[2].host, 2);
     assert_true(cluster_is_cpu(&c->devices[2]));
     assert_true(cluster_link_of(c, 0, 1).latency == 0.25);
-    assert_true(cluster_link_of(c, 2, 1).latency == 0.5); // of any two
+    assert_true(cluster_link_of(c, 2, 1).latency == 0.5); // the link between any two hosts
 }
 
 static void test_round_trip(void **state) {
@@ -112,7 +112,7 @@ static void cluster_two_devices(struct cluster *c, uint64_t memory) {
     assert_true(text_read(c, file, &error));
 }
 
-// By tensors two devices read half of the weights each at the same time; by layers only one works at a time.
+// By tensors, two devices read half of the weights each at the same time. By layers, only one device works at a time.
 static void test_predict(void **state) {
     (void) state;
     struct model_error error = {""};
@@ -151,7 +151,7 @@ static void test_predict(void **state) {
     cluster_fini(&c);
 }
 
-// The file and both predictions with the at-th allocation failing; false: an error was returned.
+// Reads the file and makes both predictions while the at-th allocation fails. Returns false if an error was returned.
 static bool all_run(int64_t at) {
     struct model_error error = {""};
     struct prediction ways[2] = {{0}};
@@ -183,7 +183,8 @@ static void test_no_memory(void **state) {
         berth_alloc_fail_at(0);
     }
     print_message("%d of %d allocations, each failed once, were missed\n", n_failed, n_tried);
-    assert_true(n_tried > 20 && n_failed > n_tried / 2); // without a communicator a composite device copies instead
+    // without a communicator a composite device copies instead, so not every failure is an error
+    assert_true(n_tried > 20 && n_failed > n_tried / 2);
 }
 
 int main(void) {

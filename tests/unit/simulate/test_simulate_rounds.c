@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is taken for the machine of rounds in which it was measured (simulate/rounds.c), by made-up rounds: slow moments are
-// not.
+// test_simulate_rounds.c: the medians over rounds of measurement (simulate/rounds.c), with invented rounds: slow moments do not
+// affect them.
 
 #include "support/check.h"
 
@@ -27,17 +27,17 @@ static void test_middle(void **state) {
     check_middle(0, false, 0);
     check_middle(0, false, 2, 0.0, 0.0);
     check_middle(7, false, 1, 7.0);
-    check_middle(7, false, 2, 1.0, 7.0); // one of two is slow: speeds, and times
+    check_middle(7, false, 2, 1.0, 7.0); // one of two is slow: for speeds and for times
     check_middle(1, true, 2, 7.0, 1.0);
     check_middle(5, false, 3, 5.0, 9.0, 1.0);
-    check_middle(6, false, 4, 1.0, 6.0, 2.0, 7.0); // two of four
+    check_middle(6, false, 4, 1.0, 6.0, 2.0, 7.0); // two of four are slow
     check_middle(2, true, 4, 1.0, 6.0, 2.0, 7.0);
     check_middle(10, false, 5, 10.0, 2.0, 10.5, 3.0, 11.0);
-    check_middle(5, false, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // a speed that is not known does not count: 3, 4, 5, 90
-    check_middle(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // that nothing is left of a time is an answer
+    check_middle(5, false, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // an unknown speed (0) does not count: 3, 4, 5, 90
+    check_middle(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // a time of 0 is a valid value
 }
 
-// Rounds of a host with two devices and a link; `slow`: how many times slower, of devices alone and while all compute.
+// Rounds of a host with two devices and a link; slow_alone, slow_together: factors by which devices are slower alone and together.
 struct rounds {
     struct cluster list[CLUSTER_ROUNDS], out;
     struct cluster_host hosts[CLUSTER_ROUNDS + 1][1];
@@ -78,7 +78,7 @@ static void check_machine(const struct rounds *r) {
         assert_true(is_near(device->read[TYPE], d == 0 ? 10e9 : 8e9) && is_near(device->bandwidth, device->read[TYPE]));
         assert_true(is_near(device->flops, 1e11) && is_near(device->product[TYPE], 1e11) && is_near(device->attend, 1e11));
         assert_true(is_near(device->start, 1e-6) && is_near(device->op, 1e-6));
-        assert_true(device->read[GGML_TYPE_F16] == 0 && device->attend_read == 0); // nobody measured it
+        assert_true(device->read[GGML_TYPE_F16] == 0 && device->attend_read == 0); // not measured
     }
     assert_true(is_near(r->out.links[0].latency, 2e-5) && is_near(r->out.links[0].bandwidth, 1e9));
     assert_true(is_near(r->out.hosts[0].together, 0.75));
@@ -100,7 +100,7 @@ static void test_slow_moments(void **state) {
         choose(&r, n, one, one);
         check_machine(&r);
     }
-    choose(&r, 2, two, none); // one of two
+    choose(&r, 2, two, none); // one of two rounds is slow
     check_machine(&r);
     choose(&r, 5, two, none);
     check_machine(&r);
@@ -108,13 +108,13 @@ static void test_slow_moments(void **state) {
     check_machine(&r);
     choose(&r, 5, two, two);
     check_machine(&r);
-    choose(&r, 5, two, other); // others than those in which devices alone were slow
+    choose(&r, 5, two, other); // the slow rounds differ from those of devices alone
     check_machine(&r);
     choose(&r, 4, other, other);
     check_machine(&r);
 }
 
-// More than half of the rounds: then that is what the machine does.
+// If more than half of the rounds are slow, the machine itself is slow.
 static void test_slow_machine(void **state) {
     (void) state;
     static const double slow[] = {2, 1, 2, 2, 1}, none[] = {1, 1, 1, 1, 1};
@@ -124,7 +124,7 @@ static void test_slow_machine(void **state) {
     assert_true(is_near(r.out.hosts[0].together, 0.75));
     choose(&r, 5, none, slow);
     assert_true(is_near(r.out.devices[0].read[TYPE], 10e9) && is_near(r.out.hosts[0].together, 0.375));
-    choose(&r, 5, slow, none); // together they cannot be faster than alone
+    choose(&r, 5, slow, none); // the speed together is never higher than alone
     assert_true(r.out.hosts[0].together == 1);
 }
 

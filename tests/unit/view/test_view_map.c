@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a memory map draws of a plan: addresses with chunks, tensors that follow each other in one piece of memory, the curve of
-// bytes alive, and both formats.
+// test_view_map.c: the memory map of a plan: addresses with chunks, tensors that use an item one after another, the curve of live
+// bytes, and both formats.
 
 #include "support/check.h"
 #include "view/map.h"
@@ -26,11 +26,11 @@ static void test_view(void **state) {
     assert_true(map_view_init(&view, &(struct map_plan){"saved", &plan, plan.set->offsets}));
     assert_int_equal(view.n_items, 2);
     assert_int_equal(view.n_rects, 3);
-    assert_int_equal(view.items[1].at, 80); // the second chunk follows what is used of the first
+    assert_int_equal(view.items[1].at, 80); // the second chunk follows the used part of the first
     assert_int_equal(view.peak, 140);
     assert_true(view.has_ops);
     assert_string_equal(view.rects[0].name, "x<y");
-    assert_int_equal(view.rects[0].last, 2); // z takes over at step 3
+    assert_int_equal(view.rects[0].last, 2); // z reuses the memory from step 3 on
     assert_int_equal(view.rects[1].first, 3);
     assert_int_equal(view.rects[0].family, map_family_of("MUL_MAT"));
     size_t n;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Files of every kind as plans: what is read, what is refused and why, buffers and their sum, a watched search, what is alive.
+// test_view_plan.c: reading all kinds of files as plans: accepted and refused files, buffers and their sum, a watched search, live
+// values.
 
 #include "model/workbench.h"
 #include "support/check.h"
@@ -67,7 +68,7 @@ static void test_alive(void **state) {
     assert_non_null(alive);
     assert_int_equal(n, 2);
     assert_int_equal(bytes, 150);
-    assert_string_equal(alive[0].name, "a"); // the larger one first
+    assert_string_equal(alive[0].name, "a"); // the larger value first
     assert_string_equal(alive[1].name, "b");
     assert_string_equal(alive[0].op, "");
     free(alive);
@@ -92,7 +93,7 @@ static void test_refused(void **state) {
     assert_null(plan.set);
 }
 
-// A chain in which a value is read again at the end: within the budget it is computed twice.
+// A chain in which the last op reads an early value: within the memory limit, that value is recomputed.
 static void test_costs(void **state) {
     (void) state;
     static const char text[] = "id,lower,upper,size,cost,reads\n"
@@ -136,7 +137,7 @@ static bool search_end(const struct view_progress *progress, void *user) {
     return false;
 }
 
-// A watch that says no ends the search at once, with a valid plan.
+// A watch that returns false ends the search immediately, with a valid plan.
 static void test_watched(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(7);
@@ -162,7 +163,7 @@ static void test_watched(void **state) {
     view_plan_free(&plan);
 }
 
-// Each allocation of the libraries fails in turn: a status and no leak, or a plan.
+// Each allocation of the libraries fails in turn: the result is an error without a leak, or a plan.
 static void test_faults(void **state) {
     (void) state;
     const char *path = file_write("fault.csv", two_pools);
