@@ -33,7 +33,7 @@ def through_a_pipe(tmp):
     with open(file, 'w') as f:
         f.write('{"messages": [{"role": "nobody", "content": ""}]}')
     code, out, err = piped([f'/load {file}', f'/load {tmp}/none', '/stats'])
-    check(code == 0 and 'no conversation' in err and 'none' in err and '0 messages' in out, f'bad files: {code} {out} {err}')
+    check(code == 0 and 'not a conversation' in err and 'none' in err and '0 messages' in out, f'bad files: {code} {out} {err}')
     code, out, err = piped(['a word ' * 100], '-c', '64')
     check(code == 3 and 'free positions; enlarge it with --ctx' in err, f'too long: {code} {err}')
     code, out, err = piped([f'question {i} of a long row of them' for i in range(12)] + ['/stats'], '-c', '96')

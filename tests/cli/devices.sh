@@ -30,7 +30,7 @@ expect 1 "of Paper1: does not fit: a context of 1 with a batch of 1 requires" fi
 expect 1 "    missing  " fit --memory Paper1=900K $tales
 expect 3 "--memory 'Abacus=1G': the model does not use a device 'Abacus'" fit --memory Abacus=1G $tales
 expect 3 "the model does not use a device 'Paper0'" fit --device CPU --memory Paper0=1G $tales
-expect 2 "--memory '=1G' is not a number of bytes" fit --memory =1G $tales
+expect 2 "--memory '=1G' is neither a number of bytes" fit --memory =1G $tales
 expect 2 "--memory 'Paper0=' is neither a number of bytes" fit --memory Paper0= $tales
 expect 2 "--memory 'Paper0=1G' and --memory 'Paper0=2G' limit the same device" fit --memory Paper0=1G --memory Paper0=2G $tales
 # Layers that do not fit leave a GPU, as many as necessary.

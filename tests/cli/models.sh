@@ -64,7 +64,7 @@ expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /d
 # explain
 expect 0 "alive at step" explain
 expect 0 '"alive": {"step": 26, "bytes": ' explain --json
-expect 0 "lower    -b 256 takes" explain
+expect 0 "lower    -b 256 saves" explain
 expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
 expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
@@ -75,7 +75,7 @@ expect 2 "--json and --split tensor cannot be combined" explain --split tensor -
 # fit
 expect 0 "context 256, batch 256" fit --memory 10M
 expect 0 "context  limited to the context of training; --max-ctx raises the limit" fit --memory 10M
-expect 0 "batch    all of the context" fit --memory 10M
+expect 0 "batch    the whole context" fit --memory 10M
 expect 0 "768.00 KiB  28.5%  blk.0.ffn.gate               MUL_MAT" fit --memory 10M
 expect 0 "lower    -b 128 saves 1.31 MiB" fit --memory 10M
 expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
@@ -85,10 +85,10 @@ expect 0 "context 100, batch 100" fit --memory 1G --ctx 100
 expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 1' fit --json --memory 6M --ctx 300 -t 2
 expect 0 '"batch_limit": "memory"' fit --json --memory 6M --ctx 300 -t 2
 expect 0 "batch 7" fit --memory 1G --batch 7 $tales
-expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory 1M
+expect 1 "does not fit: a context of 1 with a batch of 1 requires" fit --memory 1M
 expect 1 '"fits": false' fit --json --memory 3MB
 expect 2 "missing option: --memory N" fit
-expect 2 "--memory 'much' is not a number of bytes" fit --memory much
+expect 2 "--memory 'much' is neither a number of bytes" fit --memory much
 
 expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type
 expect 0 "  cache    q4_0" fit --memory 5M --allow cache-type
@@ -103,9 +103,9 @@ expect 1 "ops      none recomputed: more bytes are missing than compute takes" f
 expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute
 expect 2 "--allow requires --memory" run --allow batch
 expect 2 "--allow: unknown value 'some'" run --memory 5M --allow some
-expect 3 "--memory is not enough: a context of 256 takes" run --memory 6M -c 256 -b 256 --allow recompute -n 2
-expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
-expect 2 "--memory 'little' is not a number of bytes" run --memory little
+expect 3 "--memory is not enough: a context of 256 requires" run --memory 6M -c 256 -b 256 --allow recompute -n 2
+expect 3 "--memory is not enough: a context of 256 requires" run --memory 4200K -c 256 -n 2
+expect 2 "--memory 'little' is neither a number of bytes" run --memory little
 
 # The result of fit fits, and a limit one byte smaller gives a smaller result.
 number() {
@@ -140,7 +140,7 @@ if [ -n "${BERTH_MAKE_MODEL:-}" ]; then
     set -- -t 2 -c 256 -b 256 "$tmp/made.gguf"
     "$berth" fit --json --memory 1G "$@" > "$tmp/once"
     memory=$(($(number total "$tmp/once") - 800000))
-    expect 1 "takes" fit --memory $memory "$@"
+    expect 1 "does not fit" fit --memory $memory "$@"
     expect 0 "1 of 74 of a batch recomputed: saves 879.50 KiB of 3.13 MiB of compute; prefill costs 1.0028 times as much" \
         fit --memory $memory --allow recompute "$@"
     "$berth" fit --json --memory $memory --allow recompute "$@" > "$tmp/fit"
@@ -163,7 +163,7 @@ fi
 for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "map -o $tmp/cache.svg"; do
     expect 0 "" $part --cache-type Q4_0,bf16 $tales
     expect 2 "--cache-type 'q9' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16" $part --cache-type q9 $tales
-    expect 2 "--cache-type 'f16,' is no type" $part --cache-type f16, $tales
+    expect 2 "--cache-type 'f16,' is neither a type" $part --cache-type f16, $tales
     expect 3 "the values of the cache cannot be q4_K: a head has 32 elements, which is not a multiple of its block of 256" $part --cache-type f16,q4_K $tales
     expect 3 "the keys of the cache cannot be i32: values of this type cannot be converted to f32" $part --cache-type i32 $tales
 done
@@ -244,7 +244,7 @@ expect 0 "  node 3 blk.0.attn.q_flat (MUL_MAT" explain $tales
 ! grep -q "blk[.][12][.]" "$tmp/out" || { echo "FAILED: explain: equal layers are printed twice"; n_bad=$((n_bad + 1)); }
 expect 0 "blk.2.ffn.up (MUL_MAT" explain --layer 2 $tales
 ! grep -q "blk[.][013][.]" "$tmp/out" || { echo "FAILED: explain --layer 2: another layer is printed"; n_bad=$((n_bad + 1)); }
-expect 1 "there is no layer 4: there are 4, from 0" explain --layer 4 $tales
+expect 1 "there is no layer 4: the model has 4, counted from 0" explain --layer 4 $tales
 expect 2 "--layer 'x' is not an integer from 0" explain --layer x $tales
 expect 0 "blk.2.attn.sum (ADD" explain --all $tales
 ! grep -q "node_[0-9]" "$tmp/out" || { echo "FAILED: explain: tensors without names: $(grep -m 1 "node_[0-9]" "$tmp/out")"; n_bad=$((n_bad + 1)); }

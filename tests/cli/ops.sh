@@ -14,7 +14,7 @@ expect 0 "x f32 f16" ops MUL_MAT --device CPU
 expect 0 "portable" ops ABS
 expect 0 "RESHAPE                  -" ops RESHAPE
 expect 1 "not supported" ops FLASH_ATTN_BACK
-expect 2 "there is no op 'NONSENSE'" ops NONSENSE
+expect 2 "unknown op 'NONSENSE'" ops NONSENSE
 expect 2 "unknown option '--nonsense'" ops --nonsense
 expect 2 "requires a value" ops --device
 expect 3 "no device 'Abacus'" ops -d Abacus

@@ -94,7 +94,7 @@ command=run
 # sampling options
 expect 2 "--min-p '2' is not a number from 0 to 1" --min-p 2
 expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0
-expect 2 "--mirostat 1 is not made" --mirostat 1
+expect 2 "--mirostat 1 is not supported" --mirostat 1
 expect 2 "--logit-bias '5' is not a token id" --logit-bias 5
 expect 2 "--stop requires a text that is not empty" --stop ""
 expect 2 "--grammar and --json-schema cannot be combined" --grammar a --json-schema b
@@ -113,7 +113,7 @@ done
 stops() {
     local written=$1
     shift
-    expect 0 "made" --temp 0 -n 60 "$@"
+    expect 0 "generated: " --temp 0 -n 60 "$@"
     [ "$(cat "$tmp/out")" = "$written" ] || {
         echo "FAILED: berth run $*: '$(cat "$tmp/out")' and not '$written'"
         n_bad=$((n_bad + 1))
@@ -213,7 +213,7 @@ expect 0 "warning: the context of 100000 positions exceeds the 256 positions of 
 expect 0 "generated: 1 token; seed " -n 1 -c 256 $tales
 ! grep -q warning "$tmp/err" || { echo "FAILED: a warning without need: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 command=
-expect 0 "warning: a context of 100000 positions" plan --ctx 100000 $tales
+expect 0 "warning: the context of 100000 positions" plan --ctx 100000 $tales
 # A link in that folder, which another user may have created, is not followed.
 mkdir "$tmp/graphs"
 BERTH_CAPTURE="$tmp/graphs" expect 0 "" run -n 1 $tales
