@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// affinity.c: see affinity.h. A system that refuses is told in the log; the thread runs where it is.
+// affinity.c: binds threads to processors and sets their priority (affinity.h). If the system refuses, a warning is logged and the
+// thread runs unbound.
 
 #include "cpu/affinity.h"
 
@@ -46,20 +47,20 @@ void cpu_place_mask(const struct ggml_threadpool_params *params, int ith) {
     }
     const int err = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
     if (err != 0) {
-        shim_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its processors: %s", ith, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "cannot bind thread %d to its processors: %s", ith, strerror(err));
     }
 }
 
 void cpu_place_priority(enum ggml_sched_priority prio) {
     static const struct {
         int policy, level;
-    } wanted[] = {{SCHED_BATCH, 0}, {SCHED_OTHER, 0}, {SCHED_FIFO, 40}, {SCHED_FIFO, 80}, {SCHED_FIFO, 90}};
+    } policies[] = {{SCHED_BATCH, 0}, {SCHED_OTHER, 0}, {SCHED_FIFO, 40}, {SCHED_FIFO, 80}, {SCHED_FIFO, 90}};
     if (prio == GGML_SCHED_PRIO_NORMAL || prio < GGML_SCHED_PRIO_LOW || prio > GGML_SCHED_PRIO_REALTIME) {
         return;
     }
     const int i = prio - GGML_SCHED_PRIO_LOW;
-    struct sched_param param = {.sched_priority = wanted[i].level};
-    const int err = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
+    struct sched_param param = {.sched_priority = policies[i].level};
+    const int err = pthread_setschedparam(pthread_self(), policies[i].policy, &param);
     if (err != 0) {
         shim_log(GGML_LOG_LEVEL_WARN, "cannot set thread priority %d: %s", (int) prio, strerror(err));
     }
@@ -68,7 +69,7 @@ void cpu_place_priority(enum ggml_sched_priority prio) {
 static void thread_bind(size_t size, const cpu_set_t *set, int ith) {
     const int err = pthread_setaffinity_np(pthread_self(), size, set);
     if (err != 0) {
-        shim_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its node: %s", ith, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "cannot bind thread %d to its NUMA node: %s", ith, strerror(err));
     }
 }
 

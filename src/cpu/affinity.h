@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// affinity.h: binds the calling thread to processors, and sets its priority, as the parameters of its pool or the NUMA strategy
-// say.
+// affinity.h: binds the calling thread to processors and sets its priority, according to the parameters of its pool or the NUMA
+// strategy.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -9,15 +9,16 @@
 
 #include <sched.h>
 
-// Processors that threads with these parameters may use at once.
+// Returns the number of processors that threads with these parameters can use concurrently.
 int cpu_place_n_cpus(const struct ggml_threadpool_params *params, bool has_mask);
-// The whole mask, or with strict_cpu the ith processor of it, counted in a ring.
+// Binds the calling thread to the whole mask, or with strict_cpu to processor ith of the mask, modulo their number.
 void cpu_place_mask(const struct ggml_threadpool_params *params, int ith);
 void cpu_place_priority(enum ggml_sched_priority prio);
 
-// The node of thread ith (numa.c). False: there is no NUMA strategy.
+// Binds the calling thread to the NUMA node of thread ith (numa.c). Returns false if no NUMA strategy is active.
 bool cpu_place_node(int ith);
-// Likewise for number 0, a thread that is not ours, until cpu_place_back. *own keeps the affinity it had; made once, the caller
-// frees it.
+// Binds the caller of a pool, which runs as thread 0, to the NUMA node of thread 0 until cpu_place_back. The caller may be a thread
+// of the application. Stores its previous affinity in *own, which is allocated at the first call; the caller frees it. Returns
+// false if no NUMA strategy is active, or if the affinity cannot be saved.
 bool cpu_place_node_for_now(cpu_set_t **own);
 void cpu_place_back(const cpu_set_t *own);

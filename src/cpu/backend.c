@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the CPU as a backend stream: threads, work memory and the abort callback of one caller. Computing is synchronous.
-// Work memory grows to what the largest graph needed and stays. The pool is the caller's, or one of the backend's own that is
-// made when the first graph wants more than one thread.
+// backend.c: the CPU backend: the threads, work memory and abort callback of one user. Computing is synchronous. Work memory grows
+// to the size that the largest graph required, and is kept. The thread pool is given by the user, or created by the backend when
+// the first graph requires more than one thread.
 
 #include "cpu/cpu.h"
 
@@ -14,12 +14,12 @@
 
 #include <string.h>
 
-#pragma weak berth_backend_has_checked // another base never has
+#pragma weak berth_backend_has_checked // weak: absent if libggml-base is not Berth's
 
 struct cpu_backend {
     int n_threads;
-    struct ggml_threadpool *pool;     // the caller's, or NULL
-    struct ggml_threadpool *own_pool; // NULL until needed
+    struct ggml_threadpool *pool;     // given by the user, or NULL
+    struct ggml_threadpool *own_pool; // created by the backend; NULL until needed
     uint8_t *work;
     size_t work_size;
     ggml_abort_callback abort_callback;
@@ -47,7 +47,7 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// The pool to run on with n threads. NULL: the plan falls back on a borrowed pool.
+// Returns the pool for n threads. If it is NULL, cpu_graph_compute borrows a pool.
 static struct ggml_threadpool *backend_pool(struct cpu_backend *b, int n) {
     if (b->pool != NULL || n <= 1) {
         return b->pool;
@@ -69,10 +69,11 @@ static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_c
     return plan;
 }
 
-// An op that computes on its own backend: the work memory and the threads are in use, by it.
+// Fails if an op of this backend's graph computes on the same backend: its work memory and threads are in use.
 static enum ggml_status check_free(const struct cpu_backend *b) {
     return cpu_is_busy_with(b)
-               ? shim_error(GGML_STATUS_FAILED, "CPU: an op of a graph computes on the backend that computes the graph")
+               ? shim_error(GGML_STATUS_FAILED,
+                     "CPU: an op of the running graph computes on the backend that runs the graph; use another backend")
                : GGML_STATUS_SUCCESS;
 }
 
@@ -137,7 +138,7 @@ static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_
     if (check_free(backend->context) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    // the pool may have been replaced since the plan was made, and tensors changed
+    // The pool may have been replaced and tensors may have changed since the plan was created.
     p->plan.threadpool = backend_pool(backend->context, p->plan.n_threads);
     return cpu_graph_compute(&p->graph, &p->plan, backend->context, false);
 }
@@ -171,10 +172,10 @@ bool ggml_backend_is_cpu(ggml_backend_t backend) {
            (backend->guid == &cpu_guid || (backend->guid != NULL && memcmp(backend->guid, cpu_guid, sizeof cpu_guid) == 0));
 }
 
-// NULL with an error if the backend is another's.
+// Returns NULL with an error if this is not a CPU backend.
 static struct cpu_backend *backend_of(ggml_backend_t backend, const char *func) {
     if (!ggml_backend_is_cpu(backend)) {
-        shim_error(GGML_STATUS_FAILED, "%s: this is no CPU backend", func);
+        shim_error(GGML_STATUS_FAILED, "%s: not a CPU backend", func);
         return NULL;
     }
     return backend->context;
@@ -193,7 +194,7 @@ void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu, ggml_threadpool
         return;
     }
     if (b->pool != NULL && b->pool != threadpool) {
-        ggml_threadpool_pause(b->pool); // nobody is expected to feed it soon
+        ggml_threadpool_pause(b->pool); // the pool is not expected to get work soon
     }
     b->pool = threadpool;
 }
@@ -224,8 +225,8 @@ size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgrap
     return b != NULL ? ggml_graph_plan(graph, b->n_threads, b->pool).work_size : 0;
 }
 
-// Threads have memory of their own that comes with their first job, such as what the loader gives them of a library's.
-static void job_of_nothing(void *arg, int ith) {
+// Does nothing. Running it on all threads makes each thread allocate the memory of its first job, such as its thread-local storage.
+static void job_empty(void *arg, int ith) {
     (void) ith;
     (void) cpu_is_busy_with(arg);
 }
@@ -238,14 +239,14 @@ enum ggml_status berth_cpu_reserve(ggml_backend_t backend, const struct ggml_cgr
     struct ggml_threadpool *pool = backend_pool(b, b->n_threads);
     const int n = pool != NULL ? cpu_pool_ready(pool) : 1;
     if (n > 1) {
-        cpu_pool_run(pool, n, job_of_nothing, NULL);
+        cpu_pool_run(pool, n, job_empty, NULL);
     }
-    return work_grow(b, cpu_graph_work_most(graph, b->n_threads));
+    return work_grow(b, cpu_graph_work_bound(graph, b->n_threads));
 }
 
 size_t berth_cpu_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct cpu_backend *b = backend_of(backend, __func__);
-    return b != NULL && graph != NULL ? cpu_graph_work_most(graph, b->n_threads) : 0;
+    return b != NULL && graph != NULL ? cpu_graph_work_bound(graph, b->n_threads) : 0;
 }
 
 const char *berth_cpu_isa(void) {

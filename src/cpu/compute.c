@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// compute.c: plans and runs a graph on a thread pool. All threads walk the nodes in order; a node runs on the first n_tasks of
+// compute.c: plans graphs and runs them on a thread pool. All threads walk the nodes in order; a node runs on the first n_tasks of
 // them.
-//   1. Every thread decides alike, from the tensors alone, where a barrier stands; so all pass the same barriers.
-//   2. Between two barriers either several tasks run one node, or thread 0 runs nodes alone, one after the other: such nodes,
-//      views and empty tensors cost no barrier.
-//   3. `stop` may be set at any time; it counts from the next node barrier on, where the last thread to arrive copies it to
-//      `stopped` for all. Thread 0 heeds it at once while it runs alone.
-// Nothing is taken from the heap. A graph is checked as a whole before its first node runs: poison, ops without a row, tensors
-// that do not lie in memory (core/span.h), sources that are empty where the op reads them and work memory that is too small end
-// in GGML_STATUS_FAILED with nothing computed. What Berth's base hands to a backend has been looked at already.
+//   1. Every thread decides where barriers are, from the tensors alone. All threads come to the same decision, so all pass the
+//      same barriers.
+//   2. Between two barriers, either several tasks run one node, or thread 0 alone runs nodes serially. Nodes that thread 0 runs
+//      alone, views and empty tensors need no barrier.
+//   3. `stop` may be set at any time. At the next node barrier, the last thread to arrive copies it to `stopped` for all threads.
+//      While thread 0 runs nodes alone, it reads `stop` before each node.
+// A compute allocates no heap memory. A graph is checked completely before its first node runs. These faults return
+// GGML_STATUS_FAILED, with nothing computed: poison, ops without an entry in the op table, tensors outside their memory
+// (core/span.h), empty sources that the op reads, and too little work memory. Graphs that Berth's libggml-base passes to the
+// backend are already checked.
 
 #include "base/min.h"
 #include "core/graph.h"
@@ -19,47 +21,47 @@
 
 #include <string.h>
 
-#pragma weak berth_poison_error // another base has none
+#pragma weak berth_poison_error // weak: absent if libggml-base is not Berth's
 
 #define WORK_ALIGN 64
 
-// What a thread is in the middle of computing with: a backend or a pool of the caller's. An op that computes on one of them again
-// would wait for itself, or take over work memory in use.
+// The backends and thread pools that compute on this thread, innermost first. An op must not compute on one of them: it would wait
+// for itself, or overwrite work memory in use.
 struct busy {
     const void *with;
     const struct busy *outer;
 };
 
 struct cpu_team {
-    // fixed during the walk
-    const struct busy *busy; // of the caller; its workers take it over
+    // constant during the walk
+    const struct busy *busy; // of the calling thread; workers use it too
     const struct ggml_cgraph *graph;
     const struct ggml_cplan *plan;
     const struct cpu_kernels *k;
     void *work;
     size_t work_size;
-    int nth;      // threads that walk
-    int n_shared; // tasks an op of ours may take: no more than processors
-    bool spin;    // barriers may spin: there is a processor for each thread
+    int nth;      // threads that walk the graph
+    int n_shared; // maximum number of tasks of an op, except ops whose tasks the caller chose; at most the number of processors
+    bool spin;    // barriers may spin: each thread has a processor
 
     struct cpu_gate node_gate, op_gate;
     _Alignas(64) atomic_llong n_chunks;
-    _Alignas(64) atomic_int stop; // a status but GGML_STATUS_SUCCESS: the walk is to end with it
-    int stopped;                  // what stop was at the last node barrier
-    char error[256];              // with GGML_STATUS_FAILED; written by the thread that set stop
+    _Alignas(64) atomic_int stop; // other than GGML_STATUS_SUCCESS: the walk ends with this status
+    int stopped;                  // value of stop at the last node barrier
+    char error[256];              // text for GGML_STATUS_FAILED; written by the thread that set stop
 };
 
-static BERTH_LATE_LOCAL const struct busy *busy_now;
+static BERTH_LATE_LOCAL const struct busy *busy_innermost;
 
 bool cpu_is_busy_with(const void *with) {
-    const struct busy *b = busy_now;
+    const struct busy *b = busy_innermost;
     while (b != NULL && b->with != with) {
         b = b->outer;
     }
     return b != NULL;
 }
 
-// ---- for drivers ----
+// ---- functions for op drivers ----
 
 static void chunks_restart(void *arg) {
     struct cpu_team *team = arg;
@@ -93,9 +95,9 @@ void cpu_fail(const struct cpu_params *p, const char *fmt, ...) {
     va_end(args);
 }
 
-// ---- what a node needs ----
+// ---- the tasks of a node ----
 
-// The row if the node is to run at all.
+// Returns the op-table entry if the node has to run, otherwise NULL.
 static inline const struct cpu_op_row *node_row(const struct ggml_tensor *node) {
     if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
         return NULL;
@@ -134,14 +136,14 @@ static void node_run(const struct cpu_params *p, const struct cpu_op_row *row, s
     }
 }
 
-static bool is_stopped(struct cpu_team *team) {
+static bool has_stop_request(struct cpu_team *team) {
     return atomic_load_explicit(&team->stop, memory_order_relaxed) != GGML_STATUS_SUCCESS;
 }
 
-// The walk of a thread without others: no barriers, every node one task.
+// The walk with one thread: no barriers, one task per node.
 static void team_walk_alone(struct cpu_team *team) {
     const struct cpu_params alone = team_params(team, 0, 1);
-    for (int i = 0; i < team->graph->n_nodes && !is_stopped(team); i++) {
+    for (int i = 0; i < team->graph->n_nodes && !has_stop_request(team); i++) {
         const struct cpu_op_row *row = node_row(team->graph->nodes[i]);
         if (row != NULL) {
             chunks_restart(team);
@@ -150,11 +152,11 @@ static void team_walk_alone(struct cpu_team *team) {
     }
 }
 
-enum { NOBODY_WROTE, FIRST_WROTE, MANY_WROTE }; // since the last barrier
+enum { NONE_WROTE, THREAD_0_WROTE, SEVERAL_WROTE }; // threads that wrote since the last barrier: none, thread 0, several
 
 static void team_walk_shared(struct cpu_team *team, int ith) {
     const struct cpu_params alone = team_params(team, 0, 1);
-    int wrote = NOBODY_WROTE;
+    int wrote = NONE_WROTE;
     for (int i = 0; i < team->graph->n_nodes; i++) {
         struct ggml_tensor *node = team->graph->nodes[i];
         const struct cpu_op_row *row = node_row(node);
@@ -162,23 +164,23 @@ static void team_walk_shared(struct cpu_team *team, int ith) {
             continue;
         }
         const int n_tasks = node_tasks(row, node, team->nth, team->n_shared);
-        if (wrote == MANY_WROTE || (wrote == FIRST_WROTE && n_tasks > 1)) {
+        if (wrote == SEVERAL_WROTE || (wrote == THREAD_0_WROTE && n_tasks > 1)) {
             cpu_gate_pass(&team->node_gate, team->nth, team->spin, node_barrier_serial, team);
             if (team->stopped != GGML_STATUS_SUCCESS) {
                 return;
             }
-            wrote = NOBODY_WROTE;
+            wrote = NONE_WROTE;
         }
         if (n_tasks > 1) {
-            wrote = MANY_WROTE;
+            wrote = SEVERAL_WROTE;
             if (ith < n_tasks) {
                 const struct cpu_params shared = team_params(team, ith, n_tasks);
                 node_run(&shared, row, node);
             }
             continue;
         }
-        wrote = FIRST_WROTE;
-        if (ith == 0 && !is_stopped(team)) {
+        wrote = THREAD_0_WROTE;
+        if (ith == 0 && !has_stop_request(team)) {
             chunks_restart(team);
             node_run(&alone, row, node);
         }
@@ -187,17 +189,17 @@ static void team_walk_shared(struct cpu_team *team, int ith) {
 
 static void team_walk(void *arg, int ith) {
     struct cpu_team *team = arg;
-    const struct busy *was = busy_now;
-    busy_now = team->busy;
+    const struct busy *was = busy_innermost;
+    busy_innermost = team->busy;
     team_walk_shared(team, ith);
-    busy_now = was;
+    busy_innermost = was;
 }
 
-// ---- before the walk ----
+// ---- checks before the walk ----
 
 static enum ggml_status poison_report(const struct ggml_tensor *t) {
     const char *text = berth_poison_error != NULL ? berth_poison_error(t) : "";
-    return shim_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
+    return shim_error(GGML_STATUS_FAILED, "the graph contains poison: %s", text[0] != '\0' ? text : "a constructor failed");
 }
 
 static __attribute__((noinline, cold)) enum ggml_status span_refuse(
@@ -208,8 +210,8 @@ static __attribute__((noinline, cold)) enum ggml_status span_refuse(
         bad == node ? "the result" : "source", text);
 }
 
-// The node and its sources lie in memory; and a result that has elements is not made from a source that has none, but where the
-// row says that it is up to it.
+// Checks that the node and its sources are within their memory. An empty source is allowed only if the result is empty or the entry
+// permits it (empty_srcs).
 static inline enum ggml_status node_check_tensors(
     struct berth_span_walk *walk, const struct cpu_op_row *row, const struct ggml_tensor *node, int i) {
     const enum berth_span_fault result = berth_span_walk_node(walk, node);
@@ -238,19 +240,20 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
-    // walk is NULL if the base has seen to it
+    // walk is NULL if libggml-base has checked the tensors already
     if (walk != NULL && row != NULL && row->run != NULL && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     if (BERTH_UNLIKELY(row == NULL || !cpu_row_supports(row, node))) {
-        return shim_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
-            node->name, ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "nothing",
-            node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "nothing", ggml_type_name(node->type));
+        return shim_error(GGML_STATUS_FAILED,
+            "node %d '%s': the CPU backend does not support %s with sources %s and %s and result %s", i, node->name,
+            ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "none",
+            node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "none", ggml_type_name(node->type));
     }
     return GGML_STATUS_SUCCESS;
 }
 
-// Most tasks and most work memory any node wants from n_threads threads, n_shared of which have a processor.
+// The most tasks and the most work memory that any node requires, for n_threads threads of which n_shared have a processor.
 struct needs {
     int n_threads, n_shared;
     int n_tasks;
@@ -265,10 +268,10 @@ static void needs_add(struct needs *needs, const struct cpu_op_row *row, const s
 }
 
 static size_t needs_work_size(const struct needs *needs) {
-    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // the caller's memory may be aligned to less
+    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // the caller's memory may have a smaller alignment
 }
 
-// One pass: a graph of small nodes spends much of its time here.
+// One pass over the graph: graphs of small nodes spend much of their time here.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct berth_span_walk *walk, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
@@ -300,9 +303,9 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     if (n_threads > GGML_MAX_N_THREADS) {
         n_threads = GGML_MAX_N_THREADS;
     }
-    // Whatever pool it runs on later has at most as many processors: the work size holds for it too.
+    // A pool has at most n_threads processors to use, so this work size is enough for any pool.
     struct needs needs = {.n_threads = n_threads, .n_shared = n_threads, .n_tasks = 1};
-    for (int i = 0; i < cgraph->n_nodes; i++) { // those that graph_check will refuse want nothing
+    for (int i = 0; i < cgraph->n_nodes; i++) { // nodes that graph_check will refuse require nothing
         const struct ggml_tensor *node = cgraph->nodes[i];
         const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
         if (row != NULL && cpu_supports_op(node)) {
@@ -314,18 +317,18 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     return plan;
 }
 
-static size_t node_work_most(const struct ggml_tensor *node, int n_threads) {
+static size_t node_work_max(const struct ggml_tensor *node, int n_threads) {
     const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
     if (row == NULL || row->work_size == NULL || !cpu_supports_op(node)) {
         return 0;
     }
-    return (row->work_most != NULL ? row->work_most : row->work_size)(node, n_threads);
+    return (row->work_bound != NULL ? row->work_bound : row->work_size)(node, n_threads);
 }
 
-size_t cpu_graph_work_most(const struct ggml_cgraph *graph, int n_threads) {
+size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads) {
     struct needs needs = {0};
     for (int i = 0; i < graph->n_nodes; i++) {
-        const size_t size = node_work_most(graph->nodes[i], n_threads);
+        const size_t size = node_work_max(graph->nodes[i], n_threads);
         needs.work_size = max_size(size, needs.work_size);
     }
     return needs_work_size(&needs);
@@ -341,8 +344,8 @@ static enum ggml_status team_run(
     team->nth = needs.n_tasks;
     const size_t need = needs_work_size(&needs);
     if (need > team->plan->work_size || (need > 0 && team->plan->work_data == NULL)) {
-        return shim_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
-            team->plan->work_size, team->plan->work_data == NULL ? " and no memory for it" : "");
+        return shim_error(GGML_STATUS_FAILED, "the graph requires %zu bytes of work memory, the plan has %zu%s", need,
+            team->plan->work_size, team->plan->work_data == NULL ? ", and its work_data is NULL" : "");
     }
     if (need > 0) {
         const uintptr_t at = (uintptr_t) team->plan->work_data;
@@ -353,10 +356,10 @@ static enum ggml_status team_run(
     if (team->nth > 1) {
         cpu_pool_run(pool, team->nth, team_walk, team);
     } else {
-        const struct busy *was = busy_now;
-        busy_now = team->busy;
+        const struct busy *was = busy_innermost;
+        busy_innermost = team->busy;
         team_walk_alone(team);
-        busy_now = was;
+        busy_innermost = was;
     }
     const enum ggml_status status = (enum ggml_status) atomic_load(&team->stop);
     return status == GGML_STATUS_FAILED ? shim_error(status, "%s", team->error) : status;
@@ -366,9 +369,10 @@ enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked) {
     struct ggml_threadpool *pool = cplan->threadpool;
     if (pool != NULL && cpu_is_busy_with(pool)) {
-        return shim_error(GGML_STATUS_FAILED, "an op of a graph computes on the thread pool that computes the graph");
+        return shim_error(
+            GGML_STATUS_FAILED, "an op of the running graph computes on the thread pool that runs the graph; use another pool");
     }
-    const struct busy outer = {owner, busy_now}, busy = {pool, &outer};
+    const struct busy outer = {owner, busy_innermost}, busy = {pool, &outer};
     struct cpu_team team = {.graph = cgraph,
         .plan = cplan,
         .busy = &busy,
@@ -381,7 +385,7 @@ enum ggml_status cpu_graph_compute(
     atomic_init(&team.stop, GGML_STATUS_SUCCESS);
 
     if (pool == NULL && cplan->n_threads > 1) {
-        pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread does it
+        pool = cpu_pool_borrow(cplan->n_threads); // if NULL, one thread computes
     }
     const int n_pool = pool != NULL ? cpu_pool_ready(pool) : 1;
     const int n_threads = max_int(1, min_int(cplan->n_threads, n_pool));
@@ -407,7 +411,8 @@ enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx, struct gg
     if (plan.work_size > 0) {
         plan.work_data = ggml_new_buffer(ctx, plan.work_size);
         if (plan.work_data == NULL) {
-            return shim_error(GGML_STATUS_ALLOC_FAILED, "the context has no room for %zu bytes of work memory", plan.work_size);
+            return shim_error(
+                GGML_STATUS_ALLOC_FAILED, "the context has no free memory for %zu bytes of work memory", plan.work_size);
         }
     }
     return ggml_graph_compute(cgraph, &plan);

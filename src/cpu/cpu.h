@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// cpu.h: what an op driver (op/*.c) is made of: the row it registers, the parameters its tasks run with, and the ways to split
-// its work. Drivers see tensors and tasks; the instructions are behind the kernel table (kernels.h).
+// cpu.h: the interface of op drivers (op/*.c): the op-table entry that a driver registers, the parameters of its tasks, and helpers
+// to split its work. Drivers see tensors and tasks; the kernel table (kernels.h) hides the instruction sets.
 //
-// A family is one file, op/<family>.c, that ends in
+// A family of ops is one file, op/<family>.c, that ends in
 //
 //     const struct cpu_op_entry cpu_ops_<family>[] = {
 //         {GGML_OP_SUM, {.supports = sum_supports, .run = sum_run}},
 //         CPU_OPS_END,
 //     };
 //
-// and one line in optable.c. An op without a row is not supported. A row is only run on tensors its supports() said yes to.
+// It also has one line in optable.c. An op without an entry is not supported. An entry runs only on tensors that its supports()
+// accepted.
 #pragma once
 
 #include "base/min.h"
@@ -21,17 +22,18 @@
 
 struct cpu_team;
 
-// What one task of an op gets.
+// The parameters of one task of an op.
 struct cpu_params {
-    int ith;                     // this task ...
-    int nth;                     // ... of so many; all of them run
-    size_t work_size;            // bytes at work: at least what the row asked for
-    void *work;                  // aligned to 64, shared by all tasks, undefined content
+    int ith;                     // number of this task, 0 .. nth-1
+    int nth;                     // tasks of the op; all of them run
+    size_t work_size;            // bytes at work: at least what work_size of the entry returned
+    void *work;                  // aligned to 64 bytes, shared by all tasks, undefined content
     const struct cpu_kernels *k; // the micro-kernels to use
     struct cpu_team *team;       // private to compute.c
 };
 
-// Kernels an op calls beside loops of its own, one bit each, so that berth_cpu_op_tier can tell who serves it (tier_report.c).
+// The kernels that an op calls in addition to its own loops, one bit each. berth_cpu_op_tier uses them to report the tiers of an op
+// (tier_report.c).
 #define CPU_USES(X) \
     X(ADD, add) \
     X(SUB, sub) \
@@ -51,7 +53,7 @@ struct cpu_params {
     X(MAX, max) \
     X(EXP_SUM, exp_sum) \
     X(MIX, mix) \
-    X(TURN, turn) \
+    X(ROTATE, rotate) \
     X(COS_SIN, cos_sin)
 #define CPU_USE_BIT(name, slot) CPU_USE_BIT_##name,
 enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
@@ -59,25 +61,26 @@ enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 #define CPU_USE_ENUM(name, slot) CPU_USE_##name = 1 << CPU_USE_BIT_##name,
 enum cpu_use {
     CPU_USES(CPU_USE_ENUM)
-    // by type
-    CPU_USE_DOT = 1 << CPU_USE_BIT_COUNT,            // dot products of src[0]'s type, and making src[1] fit
-    CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // of src[1]'s type, and making src[0] fit
+    // Kernels that depend on a type.
+    CPU_USE_DOT = 1 << CPU_USE_BIT_COUNT,            // dot products of src[0]'s type, and conversion of src[1] to their type
+    CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // dot products of src[1]'s type, and conversion of src[0] to their type
     CPU_USE_DOT_F32 = 1 << (CPU_USE_BIT_COUNT + 2),
-    CPU_USE_CONVERT = 1 << (CPU_USE_BIT_COUNT + 3), // sources and results that are not f32
-    CPU_USE_RETYPE = 1 << (CPU_USE_BIT_COUNT + 4),  // likewise, where the result's type is not the source's: copies
+    CPU_USE_CONVERT = 1 << (CPU_USE_BIT_COUNT + 3), // conversion of sources and results that are not f32
+    CPU_USE_RETYPE = 1 << (CPU_USE_BIT_COUNT + 4),  // conversion only if the result has another type than the source: copies
 };
 #undef CPU_USE_ENUM
 
 struct cpu_op_row {
-    bool (*supports)(const struct ggml_tensor *op);                  // NULL: always
-    int (*n_tasks)(const struct ggml_tensor *op, int n_threads);     // 1 .. n_threads; NULL: cpu_tasks_by_size
-    size_t (*work_size)(const struct ggml_tensor *op, int n_tasks);  // NULL: none
-    size_t (*work_most)(const struct ggml_tensor *op, int n_tasks);  // of any op with no larger extents; NULL: work_size
+    bool (*supports)(const struct ggml_tensor *op);                 // NULL: always
+    int (*n_tasks)(const struct ggml_tensor *op, int n_threads);    // 1 .. n_threads; NULL: cpu_tasks_by_size
+    size_t (*work_size)(const struct ggml_tensor *op, int n_tasks); // NULL: none
+    size_t (*work_bound)(
+        const struct ggml_tensor *op, int n_tasks); // bound for every op whose extents are not larger; NULL: work_size
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
-    unsigned uses;                                                   // CPU_USE_ bits
-    unsigned (*uses_by)(const struct ggml_tensor *op);               // more of them, by op_params; NULL: none
-    bool caller_tasks;   // n_tasks is the caller's wish, not ours: more tasks than processors if it says so
-    unsigned empty_srcs; // bit i: the row runs with a src[i] that has no elements, though the result has some
+    unsigned uses;                                                   // CPU_USE_* bits
+    unsigned (*uses_by)(const struct ggml_tensor *op); // additional CPU_USE_* bits that depend on op_params; NULL: none
+    bool caller_tasks;                                 // the user chose n_tasks: it may exceed the number of processors
+    unsigned empty_srcs;                               // bit i: src[i] may be empty although the result is not
 };
 
 struct cpu_op_entry {
@@ -88,44 +91,45 @@ struct cpu_op_entry {
 #define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, NULL, 0, NULL, false, 0}}
 // clang-format on
 
-// The row of an op, NULL if there is none. A number that is no op has none.
+// The entry of an op; NULL if there is none or if op is out of range.
 extern const struct cpu_op_row *cpu_op_rows[GGML_OP_COUNT];
 static inline const struct cpu_op_row *cpu_op_row(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? cpu_op_rows[op] : NULL;
 }
-// Whether the CPU backend computes this tensor's op on these sources.
+// True if the CPU backend computes this op on its sources.
 bool cpu_supports_op(const struct ggml_tensor *op);
 
 // ---- inside an op (compute.c) ----
 
-// Waits for all nth tasks of the op. The chunk counter starts again from 0.
+// Waits for all nth tasks of the op, and resets the chunk counter to 0.
 void cpu_barrier(const struct cpu_params *p);
-// 0, 1, 2, ... each to one task, since the op began or the last barrier: for work that does not split evenly.
+// Returns 0, 1, 2, ..., each number to one task, since the start of the op or the last barrier. For work that does not split
+// evenly.
 int64_t cpu_chunk_next(const struct cpu_params *p);
-// The op cannot be computed (an index out of range, say): the compute ends with GGML_STATUS_FAILED after this op. First text
-// wins.
+// Reports that the op cannot be computed, for example because an index is out of range. The compute ends with GGML_STATUS_FAILED
+// after this op. The first text is kept.
 void cpu_fail(const struct cpu_params *p, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // ---- splitting ----
 
-// As many tasks as the larger of op and src[0] feeds with CPU_TASK_ELEMENTS each.
+// Returns the number of tasks that have CPU_TASK_ELEMENTS elements each, counted in op or src[0], whichever is larger.
 #define CPU_TASK_ELEMENTS 16384
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads);
-// Tasks for n pieces of work.
+// Returns the number of tasks for n pieces of work.
 static inline int cpu_tasks_for(double n, int n_threads) {
     if (n < 1) {
         return 1;
     }
     return n < n_threads ? (int) n : n_threads;
 }
-// One task, whatever the size.
+// One task, regardless of the size.
 int cpu_tasks_one(const struct ggml_tensor *op, int n_threads);
-// All threads.
+// As many tasks as threads.
 int cpu_tasks_all(const struct ggml_tensor *op, int n_threads);
 
-// This task's even share [*i0, *i1) of n units.
+// Returns the even share [*i0, *i1) of n units of this task.
 static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0, int64_t *i1) {
-    if (p->nth == 1) { // a division is a good part of a small op
+    if (p->nth == 1) { // avoids a division, which is a large part of a small op
         *i0 = 0;
         *i1 = n;
         return;
@@ -135,7 +139,7 @@ static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0,
     *i1 = *i0 + each + (p->ith < more);
 }
 
-// Position of row ir (dimensions 1 to 3 counted as one).
+// Position of row ir; ir counts rows over dimensions 1 to 3.
 struct cpu_row_pos {
     int64_t i1, i2, i3;
 };
@@ -148,7 +152,7 @@ static inline struct cpu_row_pos cpu_row_pos(const struct ggml_tensor *t, int64_
     const int64_t i2 = (ir - i3 * ne12) / t->ne[1];
     return (struct cpu_row_pos){.i1 = ir - i3 * ne12 - i2 * t->ne[1], .i2 = i2, .i3 = i3};
 }
-// To the next row, without a division.
+// Advances to the next row without a division.
 static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos *at) {
     if (++at->i1 == t->ne[1]) {
         at->i1 = 0;
@@ -158,7 +162,7 @@ static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos 
         }
     }
 }
-// NULL if t has no memory, as tensors without elements may: their rows are asked for too.
+// Returns NULL if t has no memory. Tensors without elements may have none, and callers ask for their rows too.
 static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
     const size_t at = (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];
     return t->data != NULL ? (char *) t->data + at : NULL;
@@ -166,16 +170,16 @@ static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t 
 static inline char *cpu_row(const struct ggml_tensor *t, struct cpu_row_pos at) {
     return cpu_row_at(t, at.i1, at.i2, at.i3);
 }
-// The row of t that broadcasts to position `at` of the result.
+// Returns the row of t that broadcasts to position `at` of the result.
 static inline char *cpu_row_repeat(const struct ggml_tensor *t, struct cpu_row_pos at) {
     return cpu_row_at(t, at.i1 % t->ne[1], at.i2 % t->ne[2], at.i3 % t->ne[3]);
 }
 
-// What ggml's functions of these names say, without a call into its library: small graphs are made of such questions.
+// Same as ggml's functions of these names, but inline: small graphs call them so often that library calls are too slow.
 static inline bool cpu_is_empty(const struct ggml_tensor *t) {
     return (t->ne[0] == 0) | (t->ne[1] == 0) | (t->ne[2] == 0) | (t->ne[3] == 0);
 }
-// A result without elements asks nothing of its sources: it is not run.
+// A result without elements is not run, so it has no requirements on its sources.
 static inline bool cpu_row_supports(const struct cpu_op_row *row, const struct ggml_tensor *op) {
     return row->supports == NULL || cpu_is_empty(op) || row->supports(op);
 }
@@ -189,19 +193,19 @@ static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct
 
 // ---- computing ----
 
-// owner: the backend it is for, or NULL. is_checked: every tensor is known to lie in memory, and no source is empty.
+// owner: the backend that computes, or NULL. is_checked: all tensors are known to be within their memory, and no source is empty.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
-// Work memory that is enough for this graph, and for every one of its nodes and edges in which no extent is larger.
-size_t cpu_graph_work_most(const struct ggml_cgraph *graph, int n_threads);
-// Whether this thread is running an op of a graph that is computed for this backend or on this pool.
+// Returns work memory that is enough for this graph and for every graph with the same nodes and edges but no larger extents.
+size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads);
+// True if this thread runs an op of a graph that is computed by this backend or on this pool.
 bool cpu_is_busy_with(const void *with);
 
 // ---- start ----
 
-// Fills the tables, once. Every entry point of the library calls it.
+// Initialises the tables once. Every entry point of the library calls it.
 void cpu_init(void);
 void cpu_optable_init(void);
 
-// The one CPU device (device.c).
+// The only CPU device (device.c).
 ggml_backend_dev_t cpu_device(void);

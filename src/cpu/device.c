@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: the CPU as a device, its registry entry, and the two functions by which it is loaded at run time.
-// Its memory is the host's: buffers come from libggml-base.
+// device.c: the CPU as a device, its registry entry, and the two functions that load it at run time. Its memory is host memory:
+// buffers come from libggml-base.
 
 #include "cpu/cpu.h"
 
@@ -13,14 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- what the system tells ----
+// ---- information from the system ----
 
-// The value after "key" and a colon in a file of such lines; "" if it is not there. A stream would want memory of its own.
+// Returns the value after "key" and a colon in a file of such lines; "" if the key is missing. A stdio stream would allocate
+// memory.
 static void proc_line(const char *path, const char *key, char *out, size_t out_size) {
     char text[4096];
     size_t n = 0;
     out[0] = '\0';
-    // The system hands such files out piece by piece; what is asked for stands at their beginning.
+    // The system returns such files in pieces. The keys are near the beginning.
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     for (ssize_t got = 1; file >= 0 && got > 0 && n<sizeof text - 1; n += got> 0 ? (size_t) got : 0) {
         got = read(file, text + n, sizeof text - 1 - n);
@@ -64,7 +65,7 @@ static const char *dev_description(ggml_backend_dev_t dev) {
     return description;
 }
 
-// total: the machine's memory; free: what can be had without swapping.
+// total: memory of the machine; free: memory available without swapping.
 static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
     (void) dev;
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -167,7 +168,7 @@ static void list_features(void) {
         {"DOTPROD", f->dotprod},
         {"SME", f->sme},
     };
-    _Static_assert(sizeof all / sizeof all[0] + 2 < MAX_FEATURES, "and the tier, and the end");
+    _Static_assert(sizeof all / sizeof all[0] + 2 < MAX_FEATURES, "room for the tier and the terminator");
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].has) {
@@ -178,7 +179,7 @@ static void list_features(void) {
     features[n] = (struct ggml_backend_feature){NULL, NULL};
 }
 
-// Ended by a NULL name.
+// The list ends with a NULL name.
 static struct ggml_backend_feature *reg_features(ggml_backend_reg_t reg) {
     (void) reg;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -255,7 +256,7 @@ ggml_backend_reg_t ggml_backend_cpu_reg(void) {
     return &cpu_reg;
 }
 
-// ---- loading: for shared libraries only, since backends in one program would clash over the names ----
+// ---- loading: for shared libraries only, because statically linked backends would define the same names ----
 
 #ifdef GGML_BACKEND_SHARED
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_init(void);
@@ -265,7 +266,7 @@ ggml_backend_reg_t ggml_backend_init(void) {
     return ggml_backend_cpu_reg();
 }
 
-// One build serves every machine: it runs anywhere, and what it uses there counts.
+// One build runs on every machine. The score counts the tiers that this machine supports.
 int ggml_backend_score(void) {
     int score = 1;
     for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// features.c: instruction sets by asking the processor and the system at run time; a set whose registers the system does not
-// save counts as absent. The ggml_cpu_has_ queries answer for this machine, not for how the library was compiled.
+// features.c: detects instruction sets at run time, from the processor and the operating system. A set whose registers the system
+// does not save counts as absent. The ggml_cpu_has_* functions report this machine, not the compiler flags of the library.
 
 #include "cpu/kernels.h"
 
@@ -19,7 +19,7 @@ static struct cpu_features found;
 #        define PR_SVE_GET_VL 51
 #    endif
 
-// Bits of AT_HWCAP and AT_HWCAP2 as the kernel defines them; older headers miss some.
+// Bits of AT_HWCAP and AT_HWCAP2 as the Linux kernel defines them; older headers lack some.
 #    define CAP_FP (1ul << 0)
 #    define CAP_ASIMD (1ul << 1)
 #    define CAP_ASIMDHP (1ul << 10)
@@ -60,8 +60,8 @@ static unsigned long long xcr0_read(void) {
     return (unsigned long long) hi << 32 | lo;
 }
 
-// AMX's tiles are saved only for processes that ask for them: a tier that uses them does so in its `has` (kernels.h), so that
-// nobody pays for larger signal frames who does not choose it.
+// The system saves AMX tiles only for processes that request it. The `has` function of the AMX tier makes the request (kernels.h),
+// so that other processes do not pay for larger signal frames.
 static void features_find(struct cpu_features *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
@@ -69,7 +69,7 @@ static void features_find(struct cpu_features *f) {
     }
     f->sse3 = (c & (1u << 0)) != 0;
     f->ssse3 = (c & (1u << 9)) != 0;
-    f->sse42 = f->ssse3 && (c & (1u << 19)) != 0 && (c & (1u << 20)) != 0; // with 4.1
+    f->sse42 = f->ssse3 && (c & (1u << 19)) != 0 && (c & (1u << 20)) != 0; // SSE4.2 includes SSE4.1
     const unsigned long long os = (c & (1u << 27)) != 0 ? xcr0_read() : 0;
     const bool ymm = (os & 0x6) == 0x6;
     const bool zmm = (os & 0xe6) == 0xe6;
@@ -137,7 +137,7 @@ int ggml_cpu_has_sve(void) { return cpu_features()->sve; }
 int ggml_cpu_get_sve_cnt(void) { return cpu_features()->sve_bytes; }
 int ggml_cpu_has_sme(void) { return cpu_features()->sme; }
 int ggml_cpu_has_sme2(void) { return cpu_features()->sme2; }
-// Architectures Berth has no kernels for, and a library it does not carry.
+// Architectures that Berth has no kernels for, and a library that it does not include.
 int ggml_cpu_has_riscv_v(void) { return 0; }
 int ggml_cpu_get_rvv_vlen(void) { return 0; }
 int ggml_cpu_has_vsx(void) { return 0; }

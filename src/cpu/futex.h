@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// futex.h: sleeping on a word and waking its sleepers, and the polite ways to spin.
+// futex.h: waiting on a word, waking its waiters, and pausing in spin loops.
 #pragma once
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 #    include <unistd.h>
 #endif
 
-// Returns at once if *word is not `value`; may also return for no reason.
+// Returns at once if *word is not `value`. It may also return spuriously.
 static inline void park_wait(atomic_uint *word, unsigned value) {
 #ifdef __linux__
     syscall(SYS_futex, (void *) word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);

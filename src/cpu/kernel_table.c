@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// kernel_table.c: fills the kernel tables: portable C first, then every tier the machine has, oldest first. BERTH_CPU_ISA=<tier>
-// ends with that tier, BERTH_CPU_ISA=portable takes none; the choice is logged when it was forced. Also cpu_init, the library's
-// start.
+// kernel_table.c: fills the kernel tables: portable C first, then every tier that the machine supports, oldest first.
+// BERTH_CPU_ISA=<tier> ends with that tier; BERTH_CPU_ISA=portable uses no tier. A choice by BERTH_CPU_ISA is logged. cpu_init,
+// which initialises the library, is also here.
 
 #include "cpu/cpu.h"
 
@@ -16,12 +16,12 @@ struct cpu_kernels cpu_kernels_best;
 const struct cpu_tier *const cpu_tiers = NULL;
 #endif
 
-// Who filled each slot of the best table; NULL: nobody but the portable kernels. A slot is a word of the table: a tier that
-// changes it has filled it, so tiers need not tell.
+// The tier that filled each slot of the best table; NULL: only the portable kernels did. A slot is a word of the table. A tier that
+// changes a word has filled the slot, so tiers need not report it.
 #define N_WORDS (CPU_SLOT(tier) / sizeof(uintptr_t))
 static const char *filled_by[N_WORDS];
 
-static void note_filled(const struct cpu_kernels *before, const struct cpu_kernels *after, const char *tier) {
+static void record_filled(const struct cpu_kernels *before, const struct cpu_kernels *after, const char *tier) {
     for (size_t i = 0; i < N_WORDS; i++) {
         const size_t off = i * sizeof(uintptr_t);
         if (memcmp((const char *) before + off, (const char *) after + off, sizeof(uintptr_t)) != 0) {
@@ -42,7 +42,7 @@ static void fill_portable(struct cpu_kernels *k) {
     strcpy(k->tier, "portable");
 }
 
-// Whether `name` is a tier of this architecture; false for NULL.
+// True if `name` is a tier of this architecture; false for NULL.
 static bool is_tier(const char *name) {
     for (const struct cpu_tier *t = cpu_tiers; name != NULL && t != NULL && t->name != NULL; t++) {
         if (strcmp(t->name, name) == 0) {
@@ -58,13 +58,14 @@ static void fill_tiers(struct cpu_kernels *k, const char *last) {
         if (t->has()) {
             const struct cpu_kernels before = *k;
             t->fill(k);
-            note_filled(&before, k, t->name);
+            record_filled(&before, k, t->name);
             const size_t len = strlen(t->name);
             if (n + len + 2 < sizeof k->tier) {
                 n += (size_t) snprintf(k->tier + n, sizeof k->tier - n, "%s%s", n > 0 ? "+" : "", t->name);
             }
         } else if (last != NULL && strcmp(t->name, last) == 0) {
-            shim_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: this machine cannot run it", last);
+            shim_log(
+                GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: this machine does not support the tier; using the older tiers", last);
         }
         if (last != NULL && strcmp(t->name, last) == 0) {
             break;
@@ -76,20 +77,20 @@ void cpu_kernels_init(void) {
     fill_portable(&cpu_kernels_portable);
     cpu_kernels_best = cpu_kernels_portable;
 
-    const char *want = getenv("BERTH_CPU_ISA");
-    if (want != NULL && want[0] == '\0') {
-        want = NULL;
+    const char *requested = getenv("BERTH_CPU_ISA");
+    if (requested != NULL && requested[0] == '\0') {
+        requested = NULL;
     }
-    const bool portable = want != NULL && strcmp(want, "portable") == 0;
-    if (want != NULL && !portable && !is_tier(want)) {
-        shim_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: no such tier here, all that run are taken", want);
-        want = NULL;
+    const bool portable = requested != NULL && strcmp(requested, "portable") == 0;
+    if (requested != NULL && !portable && !is_tier(requested)) {
+        shim_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: unknown tier; using all tiers that this machine supports", requested);
+        requested = NULL;
     }
     if (!portable) {
-        fill_tiers(&cpu_kernels_best, want);
+        fill_tiers(&cpu_kernels_best, requested);
     }
-    if (want != NULL) {
-        shim_log(GGML_LOG_LEVEL_INFO, "BERTH_CPU_ISA=%s: kernels are %s", want, cpu_kernels_best.tier);
+    if (requested != NULL) {
+        shim_log(GGML_LOG_LEVEL_INFO, "BERTH_CPU_ISA=%s: using kernels %s", requested, cpu_kernels_best.tier);
     }
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// kernels.h: the table of micro-kernels. They see pointers, counts and strides only. ukr/*.c fill every slot with portable C;
-// each tier of instructions the machine has (arm/, x86/) then overwrites the slots it does better (kernel_table.c). Two tables
-// exist: the best one, and the portable one that ggml_backend_cpu_set_use_ref asks for.
-//
-// Rules of a slot: n >= 0; any alignment; x and y may be the same pointer as the result where the comment says "in place", and
-// do not overlap otherwise. A tier may not change vec_dot_type: work memory is sized by it. What the portable table lacks no
-// table has, so `supports` asks that one; a driver that runs takes its kernels from p->k alone.
+// kernels.h: the table of micro-kernels, which see pointers, counts and strides only. ukr/*.c fill every slot with portable C. Each
+// tier of instructions that the machine supports (arm/, x86/) then overwrites the slots that it improves (kernel_table.c). There
+// are two tables: the best one, and the portable one for ggml_backend_cpu_set_use_ref.
+// Rules for a slot: n >= 0; any alignment. x and y may be the same pointer as the result if the comment says "in place"; otherwise
+// they do not overlap it. A tier may not change vec_dot_type, because the size of work memory depends on it. A kernel that the
+// portable table lacks is in no table, so `supports` checks that table. A driver that runs uses the kernels of p->k only.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -18,8 +17,8 @@
 typedef void (*cpu_row1_t)(int64_t n, float *y, const float *x);                 // y[i] = f(x[i]), in place
 typedef void (*cpu_row2_t)(int64_t n, float *z, const float *x, const float *y); // z[i] = f(x[i], y[i]), in place
 
-// nx times ny dot products at once: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr.
-// x is of the slot's type, y of its vec_dot_type, both n elements a row, bx and by bytes from row to row.
+// nx times ny dot products: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr. x has the slot's type,
+// y its vec_dot_type. Both have n elements per row; rows are bx and by bytes apart.
 #define CPU_TILE_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, int nx, const void *vy, size_t by, int ny
 typedef void (*cpu_tile_t)(CPU_TILE_ARGS);
 
@@ -28,68 +27,69 @@ struct cpu_tile {
     int mr, nr;
 };
 
-// The table that a kernel is called from, for those that call others of it.
+// The table that a kernel belongs to, for kernels that call other kernels of it.
 struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
-// A product of columns too few to pay for packing rows of x: mr of them as they lie, bx bytes apart, with a panel of columns.
+// A product with too few columns to pay for packing rows of x: mr rows in place, bx bytes apart, with a panel of columns.
 #define CPU_GEMM_ROWS_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny
 struct cpu_gemm_rows {
-    void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: there is none
+    void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: not implemented
     int step;                        // n is a multiple of it
-    int max_cols;                    // more pay for packing
+    int max_cols;                    // with more columns, packing pays
 };
 
-// A product of many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first brought into panels: a
-// form the machine multiplies fast. What that costs is paid once for all panels of the other side. Panels of f32 are the same on
-// every machine: element k of all rows (or columns) side by side, then element k + 1; callers may fill them themselves.
+// A product with many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first packed into panels: a
+// layout that the machine multiplies fast. A panel is packed once and used with all panels of the other operand. Panels of f32 have
+// the same layout on every machine: element k of all rows (or columns) in adjacent floats, then element k + 1. Callers may fill
+// them directly.
 #define CPU_GEMM_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, int nx, const void *vy, int ny
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny); // 1 <= ny <= nr columns
-    // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx and ny that were packed; NULL: use tile
+    // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx rows and ny columns that were packed; NULL: use tile.
     void (*run)(CPU_GEMM_ARGS);
     int mr, nr;
-    int min_cols;          // fewer do not pay for packing
-    int step;              // a panel has whole steps of so many elements, n is rounded up ...
-    size_t x_size, y_size; // ... and so many bytes for each ...
-    size_t x_head, y_head; // ... after so many at its start
+    int min_cols;          // with fewer columns, packing does not pay
+    int step;              // elements; n is rounded up to a multiple of it in panels
+    size_t x_size, y_size; // bytes of a panel per step
+    size_t x_head, y_head; // bytes at the start of a panel, before the steps
     struct cpu_gemm_rows rows;
 };
 
 #define CPU_GEMV_COLS 8
 
-// A product of a few columns: rows of x, of the slot's type, as they lie, with one column in a form of its own.
+// A product with a few columns: rows of x, of the slot's type, in place, with columns packed one by one.
 struct cpu_gemv {
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
-    // s[ix] = dot(row ix of x, the column); NULL: use tile
+    // s[ix] = dot(row ix of x, the column); NULL: use tile.
     void (*run)(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y);
-    // the same of ny columns, each with its s: 2 to CPU_GEMV_COLS; NULL: one after the other
+    // The same with ny columns, 2 to CPU_GEMV_COLS, each with its own s; NULL: call run for each column.
     void (*run_cols)(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
-    int step;      // the form has whole steps of so many elements, n is rounded up ...
-    size_t y_size; // ... and so many bytes for each
-    int max_cols;  // more are faster another way; 0: they are not
+    int step;      // elements; n is rounded up to a multiple of it in a packed column
+    size_t y_size; // bytes of a packed column per step
+    int max_cols;  // with more columns, other kernels are faster; 0: no limit
 };
 
 #define CPU_MIX_ARGS int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n
 
 struct cpu_kernels {
-    // By type. from_float and vec_dot are what ggml_get_type_traits_cpu shows; NULL: not to be had for this type.
+    // Indexed by type. from_float and vec_dot are those of ggml_get_type_traits_cpu; NULL: unavailable for this type.
     struct ggml_type_traits_cpu traits[GGML_TYPE_COUNT];
     ggml_to_float_t to_float[GGML_TYPE_COUNT];
     struct cpu_tile tile[GGML_TYPE_COUNT];
     struct cpu_gemm gemm[GGML_TYPE_COUNT];
     struct cpu_gemv gemv[GGML_TYPE_COUNT];
 
-    // Rows of two, in place
+    // Two rows, in place
     cpu_row2_t add, sub, mul, div;
     cpu_row2_t silu_mul; // silu(x) y
-    // Rows of one, in place
+    // One row, in place
     cpu_row1_t exp, silu, gelu, gelu_quick, tanh, sigmoid;
 
-    // Elements turned with their neighbours, in place: z[i] = x[i] c[i] + x[i ^ 1] s[i]; n is even
-    void (*turn)(int64_t n, float *z, const float *x, const float *c, const float *s);
-    // c = cos(x), s = sin(x) to a unit in the last place, however many turns x is; no two of the rows overlap
+    // Rotates pairs of neighbours (RoPE), in place: z[i] = x[i] c[i] + x[i ^ 1] s[i]; n is even
+    void (*rotate)(int64_t n, float *z, const float *x, const float *c, const float *s);
+    // c = cos(x), s = sin(x), with an error of at most one unit in the last place for any x; the rows do not overlap
     void (*cos_sin)(int64_t n, float *c, float *s, const float *x);
 
     // Rows with scalars
@@ -97,31 +97,32 @@ struct cpu_kernels {
     void (*mad)(int64_t n, float *y, const float *x, float s);            // y += x * s
     void (*fill)(int64_t n, float *y, float v);
 
-    // To one number
+    // Reductions
     double (*sum)(int64_t n, const float *x);
     double (*sum_sq)(int64_t n, const float *x);
     float (*max)(int64_t n, const float *x); // -inf for n = 0
     // y = exp(x - max), in place; returns the sum of y
     double (*exp_sum)(int64_t n, float *y, const float *x, float max);
 
-    // Weighted rows: y[j] += sum over i of w[j][i] x[i], for ny rows of y and n of x, of d elements each, ld floats from row to
-    // row. A row of x has no part in a row of y that gives it weight 0, whatever it holds.
+    // Weighted sums of rows: y[j] += sum over i of w[j][i] x[i], for ny rows of y and n rows of x, of d elements each; ld_*: floats
+    // between rows. A row of x with weight 0 does not affect that row of y, even if it contains NaN or infinity.
     void (*mix)(CPU_MIX_ARGS);
 
-    char tier[96]; // "portable" or the tiers that are in: "neon+dotprod"
+    char tier[96]; // "portable", or the tiers that filled slots: "neon+dotprod"
 };
 
 extern struct cpu_kernels cpu_kernels_portable;
 extern struct cpu_kernels cpu_kernels_best;
 
-// Fills both tables; BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
+// Fills both tables. BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
 void cpu_kernels_init(void);
 
-// The tier that filled a slot of cpu_kernels_best: cpu_slot_tier(CPU_SLOT(add)), cpu_slot_tier(CPU_SLOT(tile[type].run)).
+// Returns the tier that filled a slot of cpu_kernels_best: cpu_slot_tier(CPU_SLOT(add)), cpu_slot_tier(CPU_SLOT(tile[type].run)).
 #define CPU_SLOT(member) offsetof(struct cpu_kernels, member)
 const char *cpu_slot_tier(size_t slot_off);
 
-// Dot products count in int: `supports` asks whether a row's length is one, and what runs converts it by the other.
+// Dot products count elements in int. `supports` checks row lengths with cpu_dot_is_length; code that runs converts them with
+// cpu_dot_length.
 static inline bool cpu_dot_is_length(int64_t n) {
     return n >= 0 && n <= INT_MAX;
 }
@@ -129,12 +130,12 @@ static inline int cpu_dot_length(int64_t n) {
     return cpu_dot_is_length(n) ? (int) n : 0;
 }
 
-// The parameters of a vec_dot, which ggml_vec_dot_t gives; all kernels multiply one row with one other.
+// The parameters of a vec_dot, defined by ggml_vec_dot_t. All kernels multiply one row with one other row.
 #define CPU_DOT_ARGS \
     int n, float *restrict s, size_t bs __attribute__((unused)), const void *restrict vx, size_t bx __attribute__((unused)), \
         const void *restrict vy, size_t by __attribute__((unused)), int nrc __attribute__((unused))
 
-// A tile that is not full, one dot product at a time.
+// Computes a tile that is not full, one dot product at a time.
 static inline __attribute__((always_inline)) void cpu_tile_by_dot(ggml_vec_dot_t dot, CPU_TILE_ARGS) {
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
@@ -146,34 +147,34 @@ static inline __attribute__((always_inline)) void cpu_tile_by_dot(ggml_vec_dot_t
 
 // ---- for tiers ----
 
-// What the processor and the system together can run.
+// Instruction sets that both the processor and the operating system support.
 struct cpu_features {
     // arm
     bool neon, arm_fma, fp16_va, fhm, dotprod, i8mm, bf16, sve, sve2, sme, sme2;
-    int sve_bytes; // vector length, 0 without SVE
-    // x86: each only if the system saves its registers
+    int sve_bytes; // vector length in bytes; 0 without SVE
+    // x86: set only if the system saves the registers
     bool sse3, ssse3, sse42, avx, f16c, fma, avx2, bmi2, avx_vnni, avx512, avx512_vbmi, avx512_vnni, avx512_bf16, amx_int8,
         amx_bf16;
 };
 
-// Read once; safe on any thread.
+// Detected once. Any thread may call it.
 const struct cpu_features *cpu_features(void);
 
 struct cpu_tier {
     const char *name;
-    bool (*has)(void);                  // the machine and its system can run it
+    bool (*has)(void);                  // true if the processor and the system can run the tier
     void (*fill)(struct cpu_kernels *); // overwrites slots
 };
-// The tiers of this architecture from the oldest to the newest, ended by a NULL name. NULL for an architecture without any.
+// The tiers of this architecture, oldest first, ended by a NULL name. NULL for an architecture without tiers.
 extern const struct cpu_tier *const cpu_tiers;
 
-// A file <what>__<tier>.c ends with its filler, cpu_tier_<tier>_<what>. Where several tiers are made of one file, it names the
-// filler CPU_TIER_FILL(what); CPU_TIER is defined for each file by its name (src/CMakeLists.txt).
+// A file <what>__<tier>.c ends with its fill function, cpu_tier_<tier>_<what>. A file that is compiled for several tiers names it
+// CPU_TIER_FILL(what). src/CMakeLists.txt defines CPU_TIER for each file according to its name.
 #define CPU_TIER_NAME(tier, what) cpu_tier_##tier##_##what
 #define CPU_TIER_OF(tier, what) CPU_TIER_NAME(tier, what)
 #define CPU_TIER_FILL(what) CPU_TIER_OF(CPU_TIER, what)
 
-// fill_<tier>, which runs the fillers of the files that FILES(X, tier) lists as X(tier, what), in that order.
+// Defines fill_<tier>, which calls the fill functions of the files that FILES(X, tier) lists as X(tier, what), in that order.
 #define CPU_TIER_DECLARE(tier, what) void cpu_tier_##tier##_##what(struct cpu_kernels *k);
 #define CPU_TIER_CALL(tier, what) cpu_tier_##tier##_##what(k);
 #define CPU_TIER_FILES(tier, FILES) \
@@ -182,7 +183,7 @@ extern const struct cpu_tier *const cpu_tiers;
         FILES(CPU_TIER_CALL, tier) \
     }
 
-// ---- portable kernels (ukr/), one filler a file ----
+// ---- portable kernels (ukr/), one fill function per file ----
 
 void cpu_ukr_vec(struct cpu_kernels *k);
 void cpu_ukr_convert(struct cpu_kernels *k);

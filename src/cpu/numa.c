@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// numa.c: ggml's NUMA strategies. A placement is a ring of processor sets; thread ith of a pool belongs on the ith of the ring.
-//   distribute, mirror  a set for each node that has processors we may use
-//   isolate             one set: the node the caller of ggml_numa_init ran on
-//   numactl             one set: the affinity the process had then
-// Only processors that the process may use are in a set, and no set is empty. Memory follows its threads: by first touch, or by
-// the policy numactl gave the process.
+// numa.c: ggml's NUMA strategies. A placement is a list of processor sets; thread ith of a pool is bound to set ith modulo their
+// number.
+//   distribute, mirror  one set per node that has processors which the process may use
+//   isolate             one set: the node on which the caller of ggml_numa_init ran
+//   numactl             one set: the affinity of the process at ggml_numa_init
+// A set contains only processors that the process may use, and no set is empty. Memory is placed near its threads by first touch,
+// or by the policy that numactl set for the process.
 
 #include "cpu/numa.h"
 
@@ -19,7 +20,7 @@
 #define NUMA_ROOT "/sys/devices/system/node"
 
 struct place {
-    struct place *next; // the last one's is NULL
+    struct place *next; // NULL for the last one
     cpu_set_t set[];    // set_size bytes
 };
 
@@ -31,7 +32,7 @@ struct cpu_numa {
     struct place *places;
 };
 
-// ---- the kernel's lists ----
+// ---- the lists of the Linux kernel ----
 
 static bool number_next(const char **text, int *value) {
     const char *s = *text;
@@ -70,25 +71,25 @@ int cpu_list_next(const char **text, int *first, int *last) {
     return **text == '\n' || **text == '\0' ? 1 : -1;
 }
 
-// The whole file as text, to be freed; NULL with errno.
+// Returns the file as text, which the caller frees; NULL with errno on failure.
 static char *file_text(int dir, const char *path) {
     const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
-    size_t room = 256, n = 0;
-    char *text = shim_malloc(room);
+    size_t capacity = 256, n = 0;
+    char *text = shim_malloc(capacity);
     ssize_t got = 1;
-    while (text != NULL && (got = read(fd, text + n, room - 1 - n)) > 0) {
+    while (text != NULL && (got = read(fd, text + n, capacity - 1 - n)) > 0) {
         n += (size_t) got;
-        if (n + 1 == room) {
-            char *more = shim_malloc(2 * room);
+        if (n + 1 == capacity) {
+            char *more = shim_malloc(2 * capacity);
             if (more != NULL) {
                 memcpy(more, text, n);
             }
             shim_free(text);
             text = more;
-            room *= 2;
+            capacity *= 2;
         }
     }
     int err = got < 0 ? errno : 0;
@@ -105,7 +106,7 @@ static char *file_text(int dir, const char *path) {
     return text;
 }
 
-// ---- places ----
+// ---- processor sets ----
 
 static struct place *place_new(size_t set_size) {
     return shim_calloc(1, sizeof(struct place) + set_size);
@@ -121,7 +122,7 @@ static void place_add(struct cpu_numa *numa, struct place *place) {
     numa->n_cpus += CPU_COUNT_S(numa->set_size, place->set);
 }
 
-// Those processors of the list that are allowed. False: it is no list.
+// Adds the allowed processors of the list to set. Returns false if the text is not a list.
 static bool set_from_list(cpu_set_t *set, const char *list, const struct cpu_numa_host *host) {
     const int n_bits = (int) host->allowed_size * CHAR_BIT;
     int first, last, more;
@@ -135,7 +136,7 @@ static bool set_from_list(cpu_set_t *set, const char *list, const struct cpu_num
     return more == 0;
 }
 
-static bool is_wanted(enum ggml_numa_strategy strategy, const struct cpu_numa *numa, const struct place *p, int cpu) {
+static bool is_set_of_strategy(enum ggml_numa_strategy strategy, const struct cpu_numa *numa, const struct place *p, int cpu) {
     if (strategy == GGML_NUMA_STRATEGY_ISOLATE) {
         return cpu >= 0 && CPU_ISSET_S((size_t) cpu, numa->set_size, p->set);
     }
@@ -158,7 +159,7 @@ static bool node_add(
             place == NULL ? "out of memory" : "not a list of processors");
     }
     numa->n_nodes += good;
-    if (good && is_wanted(strategy, numa, place, host->cpu)) {
+    if (good && is_set_of_strategy(strategy, numa, place, host->cpu)) {
         place_add(numa, place);
     } else {
         shim_free(place);
@@ -167,7 +168,7 @@ static bool node_add(
     return good;
 }
 
-// Every node must have a file, so a list that claims too many ends at the first that is not there.
+// Stops at the first node without a file, so that a list with too many nodes does not make it run long.
 static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir) {
     char *online = file_text(dir, "online");
     if (online == NULL) {
@@ -193,7 +194,7 @@ static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, 
 struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu_numa_host *host) {
     const int dir = open(host->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) {
-        return NULL; // a kernel without NUMA
+        return NULL; // the system has no NUMA support
     }
     struct cpu_numa *numa = shim_calloc(1, sizeof *numa);
     if (numa == NULL) {
@@ -212,8 +213,8 @@ struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu
         }
     }
     if (good && numa->n_places == 0) {
-        shim_log(
-            GGML_LOG_LEVEL_WARN, "NUMA: of %d nodes none has a processor for us; threads stay where they are", numa->n_nodes);
+        shim_log(GGML_LOG_LEVEL_WARN,
+            "NUMA: none of the %d nodes has a processor that this process may use; threads are not bound", numa->n_nodes);
         good = false;
     }
     if (!good) {
@@ -254,7 +255,7 @@ int cpu_numa_n_cpus(const struct cpu_numa *numa) {
     return numa->n_cpus;
 }
 
-// ---- the process's placement: kept to the end, since a thread may look at it while the process exits ----
+// ---- the placement of the process: never freed, because a thread may read it while the process exits ----
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct cpu_numa *) active;
@@ -267,7 +268,7 @@ struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa) {
     return atomic_exchange(&active, numa);
 }
 
-// The affinity of the calling thread in as many bytes as the kernel wants; NULL: not to be had.
+// Returns the affinity of the calling thread, in as many bytes as the kernel requires; NULL: unavailable.
 static cpu_set_t *affinity_new(size_t *size) {
     for (*size = sizeof(cpu_set_t); *size <= (1u << 20); *size *= 2) {
         cpu_set_t *set = shim_calloc(1, *size);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// numa.h: which processors the threads of a pool belong on, on a machine with several memory nodes. Knows no pool.
+// numa.h: the processors on which the threads of a pool should run, on a machine with several memory nodes. This module does not
+// know pools.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -10,30 +11,30 @@
 
 struct cpu_numa;
 
-// What a placement is made from; the running system's, but for tests.
+// Input of a placement: the running system, or test data.
 struct cpu_numa_host {
     const char *root;         // holds `online` and node<N>/cpulist
-    const cpu_set_t *allowed; // processors the process may use
-    size_t allowed_size;      // bytes of it
-    int cpu;                  // the caller runs on it
+    const cpu_set_t *allowed; // processors that the process may use
+    size_t allowed_size;      // bytes of `allowed`
+    int cpu;                  // processor on which the caller runs
 };
 
-// NULL: one node or none, nothing to be placed by this strategy, no memory, or a tree that cannot be read; the last two are
-// logged.
+// Returns NULL in four cases: there is at most one node, the strategy places nothing, memory is insufficient, or the tree cannot be
+// read. The last two are logged.
 struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu_numa_host *host) BERTH_MUST_USE;
 void cpu_numa_free(struct cpu_numa *numa);
 
-// The placement ggml_numa_init chose, NULL without one. It stays the same once there is one.
+// Returns the placement that ggml_numa_init chose; NULL if there is none. It never changes once it is set.
 const struct cpu_numa *cpu_numa_active(void);
-// Makes it that one and returns the one before, which only tests may free: threads could be looking at it.
+// Makes `numa` the active placement and returns the previous one. Only tests may free that one: threads could be using it.
 struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa);
 
-// The processors of thread ith of a pool.
+// Returns the processors of thread ith of a pool.
 const cpu_set_t *cpu_numa_place(const struct cpu_numa *numa, int ith);
-size_t cpu_numa_set_size(const struct cpu_numa *numa); // bytes of each such set
-int cpu_numa_n_nodes(const struct cpu_numa *numa);     // of the machine, those without processors too
-int cpu_numa_n_cpus(const struct cpu_numa *numa);      // in all places together
+size_t cpu_numa_set_size(const struct cpu_numa *numa); // bytes of each set
+int cpu_numa_n_nodes(const struct cpu_numa *numa);     // nodes of the machine, including those without processors
+int cpu_numa_n_cpus(const struct cpu_numa *numa);      // processors in all sets
 
-// The next range of a list as the kernel writes it ("0-3,8"), and *text behind it. 1: there is one, 0: the list is at its
-// end, -1: it is no list.
+// Reads the next range of a list in the format of the Linux kernel ("0-3,8"), and advances *text. Returns 1: a range was read; 0:
+// the list is at its end; -1: the text is not a list.
 int cpu_list_next(const char **text, int *first, int *last);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// optable.c: the rows of the CPU backend by op, gathered from the families in op/. One line a family.
+// optable.c: the table of the CPU backend's op entries, collected from the families in op/.
 
 #include "cpu/optable.h"
 
@@ -22,7 +22,7 @@ void cpu_optable_init(void) {
     }
 }
 
-// Rows look types up in tables and multiply extents.
+// Op drivers index tables by type and multiply extents, so types must exist and extents must not overflow.
 static bool is_sound(const struct ggml_tensor *t) {
     return ggml_blck_size(t->type) > 0 && !berth_span_is_vast(t);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// optable.h: the families of op drivers. Add a line for op/<name>.c, which defines cpu_ops_<name>[].
+// optable.h: the list of op driver families. Each op/<name>.c, which defines cpu_ops_<name>[], needs a line here.
 #pragma once
 
 #include "cpu/cpu.h"

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
-// pool.c: threads are made once and wait for jobs. Running one takes no memory and makes no thread.
-//
-// A lane's `ticket` is the word idle threads watch: a counter in the upper bits, in the lower ones how many threads the job
-// takes.
-//   1. A job's fields are written before its ticket (release) and stay until n_busy is 0 again.
-//   2. A thread with ith < n takes every ticket of a job for n threads: the next ticket comes only after n_busy is 0.
-//      A thread with ith >= n only reads the ticket, never the job.
-//   3. Sleepers count themselves in n_idle before they look at the ticket for the last time, wakers change the ticket before
-//      they look at n_idle; both in one total order, so no wake-up is lost.
-// Idle threads spin for `poll` * 20 us (50, the default: 1 ms), then sleep. A paused pool does not spin. Threads beyond the
-// number of processors wait in a lane of their own and never spin: a job that has no use for them does not wake them.
-//
-// Threads do not follow a fork: a child counts generations (after_fork), and a pool of an earlier one starts its threads anew
-// before its next job. The threads of a pool take no signals but those that their own faults raise.
+// pool.c: thread pools. Threads are started once and wait for jobs. Running a job allocates no memory and starts no thread.
+// Threads wait in one of two lanes: lane 0 for threads that have a processor, lane 1 for the others. Idle threads watch the
+// `ticket` of their lane. Its upper bits are a counter, its lower bits the number of threads of the job.
+//   1. The fields of a job are written before its ticket (release), and stay until n_busy is 0 again.
+//   2. A thread with ith < n takes every ticket of a job for n threads, because the next ticket is written only after n_busy is 0.
+//      A thread with ith >= n reads only the ticket, never the job.
+//   3. A thread that goes to sleep increments n_idle before it reads the ticket for the last time. A thread that posts a job
+//      changes the ticket before it reads n_idle. Both are in one total order, so no wake-up is lost.
+// Idle threads spin for `poll` * 20 us (default 50: 1 ms), then sleep. Threads of a paused pool do not spin. Threads of lane 1
+// never spin, and a job that does not need them does not wake them.
+// Threads do not survive a fork. The child counts generations (after_fork), and a pool of an earlier generation restarts its
+// threads before its next job. The threads of a pool block all signals except those that they raise themselves.
 
 #include "cpu/pool.h"
 
@@ -31,60 +29,60 @@
 #define TICKET_THREADS_MASK 1023u // GGML_MAX_N_THREADS fits
 #define TICKET_STEP 1024u
 #define POLL_STEP_NS 20000
-#define GATE_SPIN_NS 30000    // for others of the same job; then ...
-#define GATE_YIELD_NS 1000000 // ... letting others have the processor in between, since being woken takes as long; then sleep
+#define GATE_SPIN_NS 30000    // spin time while waiting for threads of the same job
+#define GATE_YIELD_NS 1000000 // then yield the processor up to this time, because a wake-up takes as long; then sleep
 _Static_assert(GGML_MAX_N_THREADS <= TICKET_THREADS_MASK, "a ticket holds the number of threads");
 
 struct worker {
     struct ggml_threadpool *pool;
     int ith;
-    unsigned seen; // the ticket when the thread was made
-    bool on_node;  // bound by the NUMA strategy; the thread's own
+    unsigned seen; // ticket at the time the thread was started
+    bool on_node;  // bound by the NUMA strategy; used by this thread only
     pthread_t thread;
 };
 
 struct lane {
     _Alignas(64) atomic_uint ticket;
-    atomic_uint n_idle; // asleep on ticket
+    atomic_uint n_idle; // threads asleep on ticket
 };
 
 struct ggml_threadpool {
-    pthread_mutex_t turn; // one job, pause or growth at a time
-    atomic_int n_threads; // with the caller's; idle threads read it while the pool grows
-    int n_started;        // workers[1 .. n_started-1] run
-    int n_cpus;           // that the pool may use at once, where no NUMA strategy says so
-    bool is_crowd;        // n_cpus is a test's claim
-    atomic_uint born;     // the generation its threads belong to
+    pthread_mutex_t job_lock; // serialises jobs, pauses and growth
+    atomic_int n_threads;     // including the caller's thread; idle threads read it while the pool grows
+    int n_started;            // workers[1 .. n_started-1] are running
+    int n_cpus;               // processors that the pool can use, if no NUMA strategy is active
+    bool is_oversubscribed;   // BERTH_CPU_OVERSUBSCRIBE=1: a test set n_cpus to the maximum
+    atomic_uint born;         // generation of the threads
     struct ggml_threadpool_params params;
     bool has_mask;
     atomic_bool paused;
-    pthread_t placed; // the caller that got number 0's place last
+    pthread_t placed; // the last caller that was bound as thread 0
     bool is_placed;
-    cpu_set_t *own; // the caller's affinity while it is on number 0's node; NULL until then
+    cpu_set_t *own; // the caller's affinity while it is bound to the node of thread 0; NULL before the first use
 
     cpu_job_t job;
     void *arg;
-    bool stop; // the job is to end
+    bool stop; // the threads have to end
     struct worker *workers;
 
-    struct lane lanes[2];            // of the threads that have a processor, and of the rest
+    struct lane lanes[2];            // 0: threads that have a processor; 1: the others
     _Alignas(64) atomic_uint n_busy; // threads still in the job; the caller sleeps on it
     atomic_uint caller_waits;
 };
 
-// Forks since the library was loaded, counted in children.
+// Number of forks between the process that loaded the library and this process.
 static atomic_uint generation;
-static pthread_mutex_t renew_lock = PTHREAD_MUTEX_INITIALIZER; // one thread renews a pool
+static pthread_mutex_t renew_lock = PTHREAD_MUTEX_INITIALIZER; // only one thread restarts the threads of a pool
 
-static bool is_of_another_process(const struct ggml_threadpool *pool) {
+static bool is_from_before_fork(const struct ggml_threadpool *pool) {
     return atomic_load_explicit(&pool->born, memory_order_acquire) != atomic_load_explicit(&generation, memory_order_relaxed);
 }
 
 // ---- the threads ----
 
-// A mask of the pool's own wins over the NUMA strategy, which may also come after the pool was made.
+// The mask of a pool has priority over the NUMA strategy, which may be set after the pool was created.
 int cpu_pool_n_cpus(const struct ggml_threadpool *pool) {
-    const struct cpu_numa *numa = pool->has_mask || pool->is_crowd ? NULL : cpu_numa_active();
+    const struct cpu_numa *numa = pool->has_mask || pool->is_oversubscribed ? NULL : cpu_numa_active();
     return numa != NULL ? cpu_numa_n_cpus(numa) : pool->n_cpus;
 }
 
@@ -107,7 +105,7 @@ static int64_t idle_spin_ns(const struct ggml_threadpool *pool, int ith) {
     return (int64_t) min_u32(poll, 100) * POLL_STEP_NS;
 }
 
-// The next ticket of thread ith after `seen`.
+// Waits until the ticket of thread ith differs from `seen`, and returns it.
 static unsigned ticket_wait(struct ggml_threadpool *pool, int ith, unsigned seen) {
     struct lane *lane = lane_of(pool, ith);
     const int64_t spin_ns = idle_spin_ns(pool, ith);
@@ -160,7 +158,7 @@ static void *worker_main(void *arg) {
     }
 }
 
-static void lane_call(struct lane *lane, int n) {
+static void lane_post(struct lane *lane, int n) {
     const unsigned old = atomic_load(&lane->ticket);
     atomic_store(&lane->ticket, ((old & ~TICKET_THREADS_MASK) + TICKET_STEP) | (unsigned) n);
     if (atomic_load(&lane->n_idle) > 0) {
@@ -168,17 +166,17 @@ static void lane_call(struct lane *lane, int n) {
     }
 }
 
-// Calls in the workers 1 .. n-1.
+// Starts the job on workers 1 .. n-1.
 static void job_post(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->n_busy, (unsigned) n - 1);
-    lane_call(&pool->lanes[0], n);
+    lane_post(&pool->lanes[0], n);
     if (n > pool->n_cpus) {
-        lane_call(&pool->lanes[1], n);
+        lane_post(&pool->lanes[1], n);
     }
 }
 
-// Another round of waiting for threads of the same job, since `start`?
-static bool gate_goes_on(int64_t start) {
+// Yields or spins while waiting for threads of the same job. Returns false when it is time to sleep.
+static bool gate_keeps_waiting(int64_t start) {
     const int64_t ns = park_now_ns() - start;
     if (ns >= GATE_SPIN_NS) {
         sched_yield();
@@ -196,7 +194,7 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
                 }
                 park_relax();
             }
-        } while (gate_goes_on(start));
+        } while (gate_keeps_waiting(start));
     }
     atomic_store(&pool->caller_waits, 1);
     unsigned left;
@@ -206,7 +204,8 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->caller_waits, 0);
 }
 
-// True: only for this job, so that threads the caller makes later do not inherit it.
+// Binds the caller for a job. Returns true if cpu_place_back must undo it after the job, so that threads that the caller starts
+// later do not inherit it.
 static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
@@ -219,8 +218,8 @@ static bool caller_place(struct ggml_threadpool *pool) {
 
 void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg) {
     BERTH_ASSERT(n >= 1 && n <= pool->n_threads);
-    pthread_mutex_lock(&pool->turn);
-    const bool is_guest = caller_place(pool);
+    pthread_mutex_lock(&pool->job_lock);
+    const bool must_place_back = caller_place(pool);
     atomic_store_explicit(&pool->paused, false, memory_order_relaxed);
     pool->job = job;
     pool->arg = arg;
@@ -231,18 +230,18 @@ void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg)
     if (n > 1) {
         job_wait(pool, n);
     }
-    if (is_guest) {
+    if (must_place_back) {
         cpu_place_back(pool->own);
     }
-    pthread_mutex_unlock(&pool->turn);
+    pthread_mutex_unlock(&pool->job_lock);
 }
 
-// ---- making and ending ----
+// ---- creating and destroying ----
 
 static void pool_init(
     struct ggml_threadpool *pool, struct worker *workers, const struct ggml_threadpool_params *params, unsigned born) {
     memset(pool, 0, sizeof *pool);
-    pthread_mutex_init(&pool->turn, NULL);
+    pthread_mutex_init(&pool->job_lock, NULL);
     pool->workers = workers;
     pool->params = *params;
     atomic_init(&pool->n_threads, 1);
@@ -251,11 +250,11 @@ static void pool_init(
     for (int i = 0; i < GGML_MAX_N_THREADS; i++) {
         pool->has_mask |= params->cpumask[i];
     }
-    // More threads than processors only slow each other down, so ops take no more tasks than that (compute.c); tests that want
-    // the threads to collide say so.
+    // More threads than processors slow each other down, so ops use at most n_cpus tasks (compute.c). Tests set
+    // BERTH_CPU_OVERSUBSCRIBE to make threads compete.
     const char *crowd = getenv("BERTH_CPU_OVERSUBSCRIBE");
-    pool->is_crowd = crowd != NULL && crowd[0] == '1';
-    pool->n_cpus = pool->is_crowd ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
+    pool->is_oversubscribed = crowd != NULL && crowd[0] == '1';
+    pool->n_cpus = pool->is_oversubscribed ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
     atomic_init(&pool->paused, params->paused);
     for (int i = 0; i < 2; i++) {
         atomic_init(&pool->lanes[i].ticket, 0);
@@ -265,16 +264,16 @@ static void pool_init(
     atomic_init(&pool->caller_waits, 0);
 }
 
-// Starts workers until there are n threads with the caller's. False: the system gave fewer.
+// Starts workers until the pool has n threads, including the caller's. Returns false if the system started fewer.
 static bool pool_grow(struct ggml_threadpool *pool, int n) {
     int err = 0;
-    sigset_t mine, faults;
-    sigfillset(&faults);
-    const int raised_by_itself[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF}; // the last: profilers
-    for (size_t i = 0; i < sizeof raised_by_itself / sizeof raised_by_itself[0]; i++) {
-        sigdelset(&faults, raised_by_itself[i]);
+    sigset_t mine, blocked;
+    sigfillset(&blocked);
+    const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF}; // SIGPROF: for profilers
+    for (size_t i = 0; i < sizeof own_signals / sizeof own_signals[0]; i++) {
+        sigdelset(&blocked, own_signals[i]);
     }
-    pthread_sigmask(SIG_BLOCK, &faults, &mine); // a new thread takes over its maker's mask
+    pthread_sigmask(SIG_BLOCK, &blocked, &mine); // a new thread inherits the signal mask of its creator
     while (pool->n_started < n && err == 0) {
         struct worker *w = &pool->workers[pool->n_started];
         w->pool = pool;
@@ -287,13 +286,13 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
     pthread_sigmask(SIG_SETMASK, &mine, NULL);
     atomic_store(&pool->n_threads, pool->n_started);
     if (err != 0) {
-        shim_log(GGML_LOG_LEVEL_WARN, "thread %d of %d cannot be made: %s", pool->n_started, n, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "cannot start thread %d of %d: %s", pool->n_started, n, strerror(err));
     }
     return err == 0;
 }
 
 static void pool_fini(struct ggml_threadpool *pool) {
-    if (pool->n_started > 1 && !is_of_another_process(pool)) {
+    if (pool->n_started > 1 && !is_from_before_fork(pool)) {
         pool->stop = true;
         job_post(pool, pool->n_started);
         for (int i = 1; i < pool->n_started; i++) {
@@ -304,19 +303,19 @@ static void pool_fini(struct ggml_threadpool *pool) {
     shim_free(pool->own);
     pool->own = NULL;
     atomic_store(&pool->n_threads, 1);
-    pthread_mutex_destroy(&pool->turn);
+    pthread_mutex_destroy(&pool->job_lock);
 }
 
 int cpu_pool_ready(struct ggml_threadpool *pool) {
-    if (BERTH_UNLIKELY(is_of_another_process(pool))) {
+    if (BERTH_UNLIKELY(is_from_before_fork(pool))) {
         pthread_mutex_lock(&renew_lock);
-        if (is_of_another_process(pool)) {
+        if (is_from_before_fork(pool)) {
             const int n = atomic_load(&pool->n_threads);
             struct worker *workers = pool->workers;
             const struct ggml_threadpool_params params = pool->params;
             shim_free(pool->own);
             pool_init(pool, workers, &params, atomic_load(&pool->born));
-            pool_grow(pool, n); // fewer: then with those
+            pool_grow(pool, n); // on failure, the pool continues with fewer threads
             atomic_store(&pool->born, atomic_load(&generation));
         }
         pthread_mutex_unlock(&renew_lock);
@@ -326,7 +325,7 @@ int cpu_pool_ready(struct ggml_threadpool *pool) {
 
 struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *params) {
     if (params == NULL || params->n_threads < 1 || params->n_threads > GGML_MAX_N_THREADS) {
-        shim_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %d threads, 1 to %d are possible",
+        shim_error(GGML_STATUS_FAILED, "ggml_threadpool_new: n_threads is %d, must be 1 to %d",
             params != NULL ? params->n_threads : 0, GGML_MAX_N_THREADS);
         return NULL;
     }
@@ -364,7 +363,7 @@ int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool) {
     return threadpool != NULL ? threadpool->n_threads : 0;
 }
 
-// Paused threads sleep without spinning first. A compute on a paused pool resumes it.
+// Threads of a paused pool sleep without spinning first. A compute on a paused pool resumes it.
 void ggml_threadpool_pause(struct ggml_threadpool *threadpool) {
     if (threadpool != NULL) {
         atomic_store(&threadpool->paused, true);
@@ -377,7 +376,7 @@ void ggml_threadpool_resume(struct ggml_threadpool *threadpool) {
     }
 }
 
-// ---- the spare pool: static, so that it is no leak; its threads end with the library ----
+// ---- the spare pool: static, so that leak checkers do not report it; its threads end with the library ----
 
 static struct ggml_threadpool spare;
 static struct worker spare_workers[GGML_MAX_N_THREADS];
@@ -388,7 +387,7 @@ static bool spare_take(int n_threads) {
     pthread_mutex_lock(&spare_lock);
     const bool mine = !spare_taken;
     if (mine) {
-        if (!spare_made || is_of_another_process(&spare)) {
+        if (!spare_made || is_from_before_fork(&spare)) {
             struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
             shim_free(spare.own);
             pool_init(&spare, spare_workers, &params, atomic_load(&generation));
@@ -422,8 +421,8 @@ void cpu_pool_return(struct ggml_threadpool *pool) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// Unloading the library must not leave threads in its code. A process that exits in the middle of a compute just exits; a compute
-// that begins while it exits makes a pool of its own.
+// Unloading the library must not leave threads in its code. A process that exits during a compute exits without waiting. A compute
+// that begins during the exit creates its own pool.
 __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_lock(&spare_lock);
     if (spare_made && !spare_taken) {
@@ -434,7 +433,8 @@ __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// The child has the one thread that forked. Whatever another one held at that moment is nobody's there.
+// The child has only the thread that forked. Locks that other threads held at the fork have no owner in the child, so they are
+// initialised again.
 static void after_fork(void) {
     atomic_fetch_add(&generation, 1);
     pthread_mutex_init(&renew_lock, NULL);
@@ -463,7 +463,7 @@ static bool gate_spin(struct cpu_gate *g, unsigned phase) {
             }
             park_relax();
         }
-    } while (gate_goes_on(start));
+    } while (gate_keeps_waiting(start));
     return false;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rowio.c: see rowio.h. Strided rows are gathered element by element; dense ones go through the kernel table.
+// rowio.c: the conversions of rowio.h that are not inline. Strided rows are gathered element by element; dense rows are converted
+// by the kernel table.
 
 #include "cpu/rowio.h"
 
@@ -32,22 +33,22 @@ const float *cpu_row_load_repeat(
     if (i0 + n <= ne0) {
         return cpu_row_load(k, t, row, i0, n, buf);
     }
-    // one turn of the source, then copies of what is there already
-    int64_t have = 0, from = i0 % ne0;
-    const int64_t turn = min_i64(n, ne0);
-    while (have < turn) {
-        const int64_t m = min_i64(turn - have, ne0 - from);
-        const float *found = cpu_row_load(k, t, row, from, m, buf + have);
-        if (found != buf + have) {
-            memcpy(buf + have, found, (size_t) m * sizeof *buf);
+    // Loads one period of the source, then copies it repeatedly.
+    int64_t n_done = 0, from = i0 % ne0;
+    const int64_t n_period = min_i64(n, ne0);
+    while (n_done < n_period) {
+        const int64_t m = min_i64(n_period - n_done, ne0 - from);
+        const float *found = cpu_row_load(k, t, row, from, m, buf + n_done);
+        if (found != buf + n_done) {
+            memcpy(buf + n_done, found, (size_t) m * sizeof *buf);
         }
-        have += m;
+        n_done += m;
         from = 0;
     }
-    while (have < n) {
-        const int64_t m = min_i64(n - have, have);
-        memcpy(buf + have, buf, (size_t) m * sizeof *buf);
-        have += m;
+    while (n_done < n) {
+        const int64_t m = min_i64(n - n_done, n_done);
+        memcpy(buf + n_done, buf, (size_t) m * sizeof *buf);
+        n_done += m;
     }
     return buf;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rowio.h: pieces of rows of any type and any stride as floats, and back. What drivers that work in f32 put around a kernel.
+// rowio.h: converts pieces of rows of any type and stride to floats and back, for op drivers that compute in f32.
 #pragma once
 
 #include "base/min.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// Elements of a piece: a whole number of blocks of every format, and small enough that three pieces stay in the first cache.
+// Elements of a piece: a multiple of the block size of every format, and small enough that three pieces stay in the L1 cache.
 #define CPU_PIECE 1024
 
 static inline bool cpu_is_float(enum ggml_type t) {
@@ -18,12 +18,12 @@ static inline bool cpu_is_f32_dense(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
 }
 
-// Elements of a row follow each other; of a single one the stride says nothing.
+// True if the elements of a row are contiguous. The stride of a single element does not matter.
 static inline bool cpu_rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
 }
 
-// Element i of the first row, whatever the stride.
+// Element i of the first row, for any stride.
 static inline float cpu_f32_at(const struct ggml_tensor *t, int64_t i) {
     float v;
     memcpy(&v, (const char *) t->data + (size_t) i * t->nb[0], sizeof v);
@@ -35,20 +35,20 @@ static inline int32_t cpu_i32_at(const struct ggml_tensor *t, int64_t i) {
     return v;
 }
 
-// n floats starting at element i0 of a row: where they lie, if they are dense f32, else widened into buf. A quantised row is
-// dense, and i0 the start of a block.
+// Returns n floats from element i0 of a row: a pointer into the row if it is dense f32, otherwise converted into buf. A quantised
+// row must be dense, and i0 the start of a block.
 const float *cpu_row_widen(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf);
 static inline const float *cpu_row_load(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf) {
     return cpu_is_f32_dense(t) ? (const float *) (const void *) row + i0 : cpu_row_widen(k, t, row, i0, n, buf);
 }
-// Likewise for rows that repeat: element i of the row is element i % ne[0] of t.
+// The same for rows that repeat: element i of the row is element i % ne[0] of t.
 const float *cpu_row_load_repeat(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf);
 
-// Where to put n floats for element i0 on: in the row itself if it is dense f32, else in buf, from which cpu_row_store takes
-// them.
+// Returns where to write n floats for the elements from i0 on: in the row itself if it is dense f32, otherwise in buf.
+// cpu_row_store converts them from buf.
 static inline float *cpu_row_target(const struct ggml_tensor *t, char *row, int64_t i0, float *buf) {
     return cpu_is_f32_dense(t) ? (float *) (void *) row + i0 : buf;
 }
@@ -61,22 +61,23 @@ static inline void cpu_row_store(
     }
 }
 
-// This task's share of a tensor's pieces: for (struct cpu_pieces it = cpu_pieces(p, t); cpu_piece_next(&it);) ...
+// Iterates over the pieces of a tensor that are this task's share: for (struct cpu_pieces it = cpu_pieces(p, t);
+// cpu_piece_next(&it);) ...
 struct cpu_pieces {
     const struct ggml_tensor *t;
     int64_t n_left;
-    // the piece
+    // The current piece.
     struct cpu_row_pos at;
     int64_t i0, n;
 };
 static inline int64_t cpu_pieces_a_row(const struct ggml_tensor *t) {
     return (t->ne[0] + CPU_PIECE - 1) / CPU_PIECE;
 }
-// Pieces first .. end-1.
+// Iterates over pieces first .. end-1.
 static inline struct cpu_pieces cpu_pieces_of(const struct ggml_tensor *t, int64_t first, int64_t end) {
     const int64_t n_a_row = cpu_pieces_a_row(t);
     const int64_t ir = first > 0 ? first / n_a_row : 0;
-    // it stands one piece before the first
+    // The iterator starts one piece before the first.
     return (struct cpu_pieces){
         .t = t, .n_left = end - first, .at = cpu_row_pos(t, ir), .i0 = (first - ir * n_a_row - 1) * CPU_PIECE};
 }

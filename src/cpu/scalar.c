@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// scalar.c: single elements of host tensors as i32 or f32, and tensors of one value. One row a type: how to read and to write an
-// element through a double, which holds every value of these types. A wrong index, type or a tensor without memory: an error,
-// 0, nothing written.
+// scalar.c: single elements of host tensors as i32 or f32, and tensors that hold one value. Each type has functions that read and
+// write an element as a double, which represents every value of these types. A wrong index or type, or a tensor without memory,
+// gives an error; the result is 0, and nothing is written.
 
 #include "base/min.h"
 #include "base/shim/shim.h"
@@ -27,7 +27,7 @@ struct element {
         const type v = (type) d; \
         memcpy(at, &v, sizeof v); \
     }
-// Whole numbers wrap as a conversion from int32_t does.
+// Integers wrap as in a conversion from int32_t.
 #define ELEMENT_INT(name, type) \
     static double get_##name(const void *at) { \
         type v; \
@@ -66,11 +66,12 @@ static const struct element elements[GGML_TYPE_COUNT] = {
 
 static const struct element *element_of(const struct ggml_tensor *t, const char *func) {
     if (t == NULL || t->data == NULL) {
-        shim_error(GGML_STATUS_FAILED, "%s: no tensor, or one without memory", func);
+        shim_error(GGML_STATUS_FAILED, "%s: the tensor is NULL or has no memory", func);
         return NULL;
     }
     if ((unsigned) t->type >= GGML_TYPE_COUNT || elements[t->type].get == NULL) {
-        shim_error(GGML_STATUS_FAILED, "%s: elements of '%s' (%s) are no scalars", func, t->name, ggml_type_name(t->type));
+        shim_error(
+            GGML_STATUS_FAILED, "%s: '%s' has type %s, which has no scalar elements", func, t->name, ggml_type_name(t->type));
         return NULL;
     }
     return &elements[t->type];
@@ -87,8 +88,8 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
     bool fits = true;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
         if (i[d] < 0 || i[d] >= t->ne[d]) {
-            shim_error(GGML_STATUS_FAILED, "%s: index %lld of dimension %d, '%s' has %lld", func, (long long) i[d], d, t->name,
-                (long long) t->ne[d]);
+            shim_error(GGML_STATUS_FAILED, "%s: index %lld is out of range: dimension %d of '%s' has %lld elements", func,
+                (long long) i[d], d, t->name, (long long) t->ne[d]);
             return NULL;
         }
         fits &= berth_mul_ok((size_t) i[d], t->nb[d], &step) && berth_add_ok(off, step, &off);
@@ -106,7 +107,8 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
 
 static char *at_1d(const struct ggml_tensor *t, const char *func, int i) {
     if (i < 0 || i >= ggml_nelements(t)) {
-        shim_error(GGML_STATUS_FAILED, "%s: element %d, '%s' has %lld", func, i, t->name, (long long) ggml_nelements(t));
+        shim_error(GGML_STATUS_FAILED, "%s: index %d is out of range: '%s' has %lld elements", func, i, t->name,
+            (long long) ggml_nelements(t));
         return NULL;
     }
     int64_t at[4];

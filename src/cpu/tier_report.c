@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tier_report.c: which tiers of instructions serve an op: those that filled the slots its row says it uses. For people who look
-// (`berth ops`); nothing is computed by it.
+// tier_report.c: reports the tiers of an op: those that filled the kernel slots that its entry lists. `berth ops` prints them;
+// computing does not use them.
 
 #include "cpu/cpu.h"
 
@@ -10,7 +10,7 @@
 
 #define MAX_TIERS 16
 
-// The tiers found so far, in no order.
+// The tiers found so far, unordered.
 struct found {
     const char *tiers[MAX_TIERS];
     int n;
@@ -37,7 +37,7 @@ static void add_slots(struct found *f, unsigned uses) {
 #undef SLOT
 }
 
-// Dot products of rows of this type with rows of another, which are converted where they do not fit.
+// Adds the tiers of dot products of rows of `type` with rows of `other`, including the conversion to the type that they require.
 static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) {
     const enum ggml_type takes = cpu_kernels_best.traits[type].vec_dot_type;
     found_add(f, cpu_kernels_best.tile[type].run != NULL ? CPU_SLOT(tile[type].run) : CPU_SLOT(traits[type].vec_dot));
@@ -49,7 +49,7 @@ static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) 
     }
 }
 
-// The other ways of products of matrices.
+// Adds the tiers of the other kernels of matrix products.
 static void add_panels(struct found *f, enum ggml_type type) {
     if (cpu_kernels_best.gemm[type].run != NULL) {
         found_add(f, CPU_SLOT(gemm[type].run));
@@ -82,7 +82,7 @@ static int tier_rank(const char *tier) {
     return 0;
 }
 
-// Newest first.
+// Prints the newest tier first.
 static void found_print(struct found *f, char *text, size_t text_size) {
     size_t n = 0;
     for (; f->n > 0; f->n--) {
@@ -129,7 +129,7 @@ bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_siz
     if ((uses & CPU_USE_RETYPE) != 0 && op->src[0]->type != op->type) {
         add_conversions(&f, op);
     }
-    if (f.n == 0) { // loops of its own
+    if (f.n == 0) { // the op has only its own loops
         f.tiers[f.n++] = "portable";
     }
     if ((uses & CPU_USE_CONVERT) != 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dot__neon.c: dot products of f32 and f16 with 128-bit vectors and fused multiply-add; halves are widened before they are
-// multiplied. Eight accumulators hide the latency of the multiply-add (4 cycles, two a cycle on current cores).
+// dot__neon.c: dot products of f32 and f16 rows with 128-bit vectors and fused multiply-adds. f16 values are converted to f32
+// before they are multiplied. Eight accumulators hide the latency of the multiply-add (4 cycles; current cores start two per
+// cycle).
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -52,7 +53,7 @@ static inline float one_f16(const uint16_t *x) {
 DOT(f32, float)
 DOT(f16, uint16_t)
 
-static void half_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
+static void f16_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -63,7 +64,7 @@ static void half_from_f32__neon(const float *restrict x, void *restrict vy, int6
     }
 }
 
-static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_t n) {
+static void f16_to_f32__neon(const void *restrict vx, float *restrict y, int64_t n) {
     const uint16_t *x = vx;
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -76,8 +77,8 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
 
 // ---- tiles ----
 
-// 4 by 4 dot products at once. Each vector that is loaded is used four times, where a single dot product uses it once: 16
-// multiply-adds for 8 loads, in 24 of the 32 registers. Tiles that are not full take the single kernel.
+// A full tile is 4 by 4 dot products. It uses each loaded vector four times, a single dot product uses it once: 16 multiply-adds
+// per 8 loads, in 24 of the 32 registers. Tiles that are not full are computed by single dot products.
 #define MR 4
 #define NR 4
 
@@ -87,10 +88,10 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
     a##r##2 = vfmaq_f32(a##r##2, x##r, y2); \
     a##r##3 = vfmaq_f32(a##r##3, x##r, y3);
 #define ZEROS(r) float32x4_t a##r##0 = vdupq_n_f32(0), a##r##1 = a##r##0, a##r##2 = a##r##0, a##r##3 = a##r##0;
-// the four sums of one row of y, side by side as they lie in the result
+// STORE writes the dot products of four rows of x with row c of y, which are adjacent in the result.
 #define STORE(c) vst1q_f32(s + c * ld_s, vpaddq_f32(vpaddq_f32(a0##c, a1##c), vpaddq_f32(a2##c, a3##c)));
 
-// x and y are 4 rows, bx and by bytes apart.
+// x has MR rows that are bx bytes apart, y has NR rows that are by bytes apart.
 #define TILE(type, element) \
     static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, size_t by) { \
         const element *x[MR], *y[NR]; \
@@ -125,8 +126,8 @@ static void tile_f32__neon(CPU_TILE_ARGS) {
     }
 }
 
-// Halves are widened once for all rows that they meet, CHUNK elements of a row at a time: widening four of them takes as long as
-// four multiply-adds.
+// The large f16 tile converts each row to f32 once and uses it with all rows of the other operand, CHUNK elements at a time.
+// Converting four f16 values takes as long as four multiply-adds.
 #define WIDE_MR 32
 #define WIDE_NR 16
 #define CHUNK 256
@@ -144,7 +145,8 @@ static void row_widen(float *to, const char *row, int64_t i, int64_t n) {
     }
 }
 
-// Elements i to i + n of nx rows with ny others, both multiples of four; sums are added to s, or begin with the first.
+// Multiplies elements i to i + n - 1 of nx rows of x with those of ny rows of y; nx and ny are multiples of 4. The sums are stored
+// in s if i is 0, otherwise they are added to s.
 static void tile_f16_wide(
     int64_t i, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
     float xs[MR][CHUNK], ys[WIDE_NR][CHUNK];
@@ -174,7 +176,7 @@ static void tile_f16_wide(
 static void tile_f16__neon(CPU_TILE_ARGS) {
     const char *x = vx, *y = vy;
     const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
-    if (ny4 == NR) { // too few for what storing floats takes
+    if (ny4 == NR) { // with so few rows of y, storing the converted rows costs more than it saves
         for (int r = 0; r < nx4; r += MR) {
             tile_f16_full(n, s + r, ld_s, x + (size_t) r * bx, bx, y, by);
         }
@@ -183,7 +185,7 @@ static void tile_f16__neon(CPU_TILE_ARGS) {
             tile_f16_wide(i, min_i64(n - i, CHUNK), s, ld_s, x, bx, nx4, y, by, ny4);
         }
     }
-    const int done = ny4 > 0 ? nx4 : 0; // rows of which only the columns after ny4 are left
+    const int done = ny4 > 0 ? nx4 : 0; // rows of x that are complete except for the columns from ny4 on
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }
@@ -191,8 +193,8 @@ static void tile_f16__neon(CPU_TILE_ARGS) {
 void cpu_tier_neon_dot(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F32].vec_dot = vec_dot_f32__neon;
     k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__neon;
-    k->traits[GGML_TYPE_F16].from_float = half_from_f32__neon;
-    k->to_float[GGML_TYPE_F16] = half_to_f32__neon;
+    k->traits[GGML_TYPE_F16].from_float = f16_from_f32__neon;
+    k->to_float[GGML_TYPE_F16] = f16_to_f32__neon;
     k->tile[GGML_TYPE_F32] = (struct cpu_tile){tile_f32__neon, MR, NR};
     k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__neon, WIDE_MR, WIDE_NR};
 }

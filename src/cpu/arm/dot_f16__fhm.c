@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot_f16__fhm.c: dot products of halves by the instructions that multiply halves and add to floats without rounding in between:
-// no conversion, and as exact as widening first. One row, or 4 rows with 4 others at once.
+// dot_f16__fhm.c: dot products of f16 rows with FMLAL, which multiplies f16 values and adds to f32 without rounding the product.
+// The result is as exact as converting to f32 first, but needs no conversion. A full tile is 4 rows of x with 4 rows of y.
 
 #include "cpu/kernels.h"
 
@@ -15,7 +15,7 @@ static float one_f16(const uint16_t *h) {
     return (float) vget_lane_f16(vreinterpret_f16_u16(vdup_n_u16(*h)), 0);
 }
 
-// One row at a time runs straight through memory, which is what its speed hangs on.
+// Speed depends on memory: one row at a time is read sequentially.
 static void vec_dot_f16__fhm(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a0 = vdupq_n_f32(0.0f), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// dot_k.h: dot products of the formats with blocks of 256. Within a block everything is integer and exact: dots of 16 or
-// 32 elements, times their scales; minima and offsets go with the block sums that q8_K carries.
-//
-// A column of its own (kernels.h:cpu_gemv) comes as struct y256, aligned, since a load that is not costs two. q4_K and q5_K go
-// two rows at a time: gemv_k.h.
+// dot_k.h: dot products of the formats with blocks of 256 elements. The arithmetic within a block is integer and exact: it
+// multiplies the dot products of runs of 16 or 32 elements with the scales of the runs. Minima and offsets are multiplied with the
+// block sums that q8_K stores.
+// For the product with one column (kernels.h: cpu_gemv), pack_q8_K writes the column as struct y256. The struct is aligned, because
+// an unaligned load costs two loads. gemv_k.h has the one-column kernels of q4_K and q5_K, which process two rows at a time.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -16,14 +16,14 @@ struct y256 {
     float d, pad[3];
 };
 
-// What a block of y is made of, wherever it lies.
+// Pointers to the parts of a block of y, in either layout (block_q8_K or struct y256).
 struct y_at {
     const int8_t *qs;
     const int16_t *bsums;
 };
 
-// The sums of four vectors, side by side.
-UNPACK_INLINE int32x4_t sums_of(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+// Returns the horizontal sums of four vectors, in one vector.
+UNPACK_INLINE int32x4_t sums_across4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
     return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
 }
 
@@ -35,28 +35,30 @@ UNPACK_INLINE int32x4_t dot32(const int8x16_t *x, const int8_t *y) {
     return vdotq_s32(dot16(x[0], y), x[1], vld1q_s8(y + 16));
 }
 
-// Sum over 8 runs of 32 of scale times dot, in four parts.
+// Returns the sum over 8 runs of 32 elements of scale times dot product, as four partial sums.
 UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const struct y_at *y) {
     const int8_t *q = y->qs;
-    const int32x4_t a = sums_of(dot32(v, q), dot32(v + 2, q + 32), dot32(v + 4, q + 64), dot32(v + 6, q + 96));
-    const int32x4_t b = sums_of(dot32(v + 8, q + 128), dot32(v + 10, q + 160), dot32(v + 12, q + 192), dot32(v + 14, q + 224));
+    const int32x4_t a = sums_across4(dot32(v, q), dot32(v + 2, q + 32), dot32(v + 4, q + 64), dot32(v + 6, q + 96));
+    const int32x4_t b =
+        sums_across4(dot32(v + 8, q + 128), dot32(v + 10, q + 160), dot32(v + 12, q + 192), dot32(v + 14, q + 224));
     return vmlaq_s32(vmulq_s32(a, vmovl_s16(vget_low_s16(scales))), b, vmovl_high_s16(scales));
 }
 
-// Likewise over 16 runs of 16.
+// Returns the sum over 16 runs of 16 elements of scale times dot product, as four partial sums.
 UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s1, const struct y_at *y) {
     const int8_t *q = y->qs;
     int32x4_t sum = vmulq_s32(
-        sums_of(dot16(v[0], q), dot16(v[1], q + 16), dot16(v[2], q + 32), dot16(v[3], q + 48)), vmovl_s16(vget_low_s16(s0)));
-    sum = vmlaq_s32(
-        sum, sums_of(dot16(v[4], q + 64), dot16(v[5], q + 80), dot16(v[6], q + 96), dot16(v[7], q + 112)), vmovl_high_s16(s0));
-    sum = vmlaq_s32(sum, sums_of(dot16(v[8], q + 128), dot16(v[9], q + 144), dot16(v[10], q + 160), dot16(v[11], q + 176)),
+        sums_across4(dot16(v[0], q), dot16(v[1], q + 16), dot16(v[2], q + 32), dot16(v[3], q + 48)), vmovl_s16(vget_low_s16(s0)));
+    sum = vmlaq_s32(sum, sums_across4(dot16(v[4], q + 64), dot16(v[5], q + 80), dot16(v[6], q + 96), dot16(v[7], q + 112)),
+        vmovl_high_s16(s0));
+    sum = vmlaq_s32(sum, sums_across4(dot16(v[8], q + 128), dot16(v[9], q + 144), dot16(v[10], q + 160), dot16(v[11], q + 176)),
         vmovl_s16(vget_low_s16(s1)));
-    return vmlaq_s32(sum, sums_of(dot16(v[12], q + 192), dot16(v[13], q + 208), dot16(v[14], q + 224), dot16(v[15], q + 240)),
+    return vmlaq_s32(sum,
+        sums_across4(dot16(v[12], q + 192), dot16(v[13], q + 208), dot16(v[14], q + 224), dot16(v[15], q + 240)),
         vmovl_high_s16(s1));
 }
 
-// Sum of 16 block sums, each times its factor, in four parts.
+// Returns the sum of the 16 block sums, each times its factor, as four partial sums.
 UNPACK_INLINE int32x4_t dot_sums16(int16x8_t f0, int16x8_t f1, const struct y_at *y) {
     const int16x8_t b0 = vld1q_s16(y->bsums), b1 = vld1q_s16(y->bsums + 8);
     const int32x4_t lo = vmlal_s16(vmull_s16(vget_low_s16(f0), vget_low_s16(b0)), vget_low_s16(f1), vget_low_s16(b1));
@@ -72,7 +74,8 @@ UNPACK_INLINE int16x8_t s16_u8(uint8x8_t v) {
     return vreinterpretq_s16_u16(vmovl_u8(v));
 }
 
-// ---- a block of a row: the sum times d, and with *min what comes off times dmin; both in four parts ----
+// ---- a block of a row: returns the sum to be multiplied with d; *min is the sum to be multiplied with -dmin. Both are four
+// partial sums. ----
 
 UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];
@@ -135,8 +138,8 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_a
         const struct y_at y = {qs, bsums}; \
         int32x4_t m = vdupq_n_s32(0); \
         const int32x4_t dots = block_##type##_dot(x, &y, &m); \
-        sums = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), half_at(&x->d) * d); \
-        return has_min ? vfmaq_n_f32(sums, vcvtq_f32_s32(m), -half_at(min_of(x)) * d) : sums; \
+        sums = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), f16_as_float(&x->d) * d); \
+        return has_min ? vfmaq_n_f32(sums, vcvtq_f32_s32(m), -f16_as_float(min_of(x)) * d) : sums; \
     } \
     static void vec_dot_##type(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot_q32.h: dot products of the formats with blocks of 32, four blocks of a row at a time, so that one conversion to
-// float serves four sums of integers. A column of its own goes another way: gemv_q32.h.
+// dot_q32.h: dot products of the formats with blocks of 32 elements. Four blocks of a row are processed together, so that one
+// conversion to float serves four integer sums. gemv_q32.h has the kernels for one column.
 #pragma once
 
 #include "cpu/arm/unpack.h"
@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-// The sums of four vectors, side by side.
-UNPACK_INLINE int32x4_t sums_of(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+// Returns the horizontal sums of four vectors, in one vector.
+UNPACK_INLINE int32x4_t sums_across4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
     return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
 }
 
@@ -21,28 +21,29 @@ UNPACK_INLINE int32x4_t dot32(struct q32 x, const int8_t *y) {
 #define SUM_NONE(block) (&(block)->d)
 #define NO_MIN(a) 0.0f
 #define NO_MINS(a, b, c, d) vdupq_n_f32(0.0f)
-// has_min: y is q8_1 and brings its block sums; else q8_0.
+// has_min: y is q8_1, which contains block sums; otherwise y is q8_0.
 #define DOT_Q32(type, ytype, has_min, min_of, mins_of, sum_of) \
     static float row_##type(int64_t n, const block_##type *x, const block_##ytype *y) { \
         float32x4_t sums = vdupq_n_f32(0.0f); \
         int64_t i = 0; \
         for (; i + 4 <= n / 32; i += 4) { \
-            const int32x4_t dots = sums_of(dot32(unpack_##type(&x[i]), y[i].qs), dot32(unpack_##type(&x[i + 1]), y[i + 1].qs), \
-                dot32(unpack_##type(&x[i + 2]), y[i + 2].qs), dot32(unpack_##type(&x[i + 3]), y[i + 3].qs)); \
+            const int32x4_t dots = \
+                sums_across4(dot32(unpack_##type(&x[i]), y[i].qs), dot32(unpack_##type(&x[i + 1]), y[i + 1].qs), \
+                    dot32(unpack_##type(&x[i + 2]), y[i + 2].qs), dot32(unpack_##type(&x[i + 3]), y[i + 3].qs)); \
             const float32x4_t dx = scales_##type(&x[i], &x[i + 1], &x[i + 2], &x[i + 3]); \
-            const float32x4_t dy = halves_at(&y[i].d, &y[i + 1].d, &y[i + 2].d, &y[i + 3].d); \
+            const float32x4_t dy = f16x4_as_floats(&y[i].d, &y[i + 1].d, &y[i + 2].d, &y[i + 3].d); \
             sums = vfmaq_f32(sums, vcvtq_f32_s32(dots), vmulq_f32(dx, dy)); \
             if (has_min) { \
-                const float32x4_t sy = halves_at(sum_of(&y[i]), sum_of(&y[i + 1]), sum_of(&y[i + 2]), sum_of(&y[i + 3])); \
+                const float32x4_t sy = f16x4_as_floats(sum_of(&y[i]), sum_of(&y[i + 1]), sum_of(&y[i + 2]), sum_of(&y[i + 3])); \
                 sums = vfmaq_f32(sums, mins_of(&x[i], &x[i + 1], &x[i + 2], &x[i + 3]), sy); \
             } \
         } \
         float sum = vaddvq_f32(sums); \
         for (; i < n / 32; i++) { \
             const int32_t dot = vaddvq_s32(dot32(unpack_##type(&x[i]), y[i].qs)); \
-            sum = fmaf((float) dot, scale_##type(&x[i]) * half_at(&y[i].d), sum); \
+            sum = fmaf((float) dot, scale_##type(&x[i]) * f16_as_float(&y[i].d), sum); \
             if (has_min) { \
-                sum = fmaf(min_of(&x[i]), half_at(sum_of(&y[i])), sum); \
+                sum = fmaf(min_of(&x[i]), f16_as_float(sum_of(&y[i])), sum); \
             } \
         } \
         return sum; \

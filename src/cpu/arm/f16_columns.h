@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// f16_columns.h: columns of floats as halves that are multiplied and added as halves, of the fp16 tier. A power of two, which costs no
-// digit, brings the largest of them close to a limit, where neither small products vanish nor sums of a few overflow.
+// f16_columns.h: converts columns of floats to f16 for the fp16 tier, which also multiplies and adds in f16. Each column is scaled
+// by a power of two, which is exact. The scale brings the largest element close to a limit. At that limit small products do not
+// underflow, and sums of a few products do not overflow.
 #pragma once
 
 #include "base/min.h"
@@ -13,7 +14,7 @@ static inline float16x8_t f16_at(const uint16_t *at) {
     return vreinterpretq_f16_u16(vld1q_u16(at));
 }
 
-// The power of two that brings max below largest, itself one; 1 if there is nothing to scale.
+// Returns the power of two that scales max to below `largest`, which is itself a power of two. Returns 1 if max is 0 or not finite.
 static inline float scale_for(float max, float largest) {
     if (!(max > 0.0f && max < INFINITY)) {
         return 1.0f;
@@ -23,7 +24,7 @@ static inline float scale_for(float max, float largest) {
     return ldexpf(largest, e < -90 ? 90 : -e);
 }
 
-// Four at a time: one after the other they would wait for each other.
+// Four independent maxima hide the latency of vmaxq_f32.
 static inline float column_max(int64_t n, const float *y) {
     float32x4_t max[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
     int64_t i = 0;
@@ -39,7 +40,7 @@ static inline float column_max(int64_t n, const float *y) {
     return m;
 }
 
-static inline uint16x8_t halves_of(const float *y, float scale) {
+static inline uint16x8_t f16x8_from_f32(const float *y, float scale) {
     return vreinterpretq_u16_f16(
         vcombine_f16(vcvt_f16_f32(vmulq_n_f32(vld1q_f32(y), scale)), vcvt_f16_f32(vmulq_n_f32(vld1q_f32(y + 4), scale))));
 }

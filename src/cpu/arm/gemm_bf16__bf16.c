@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_bf16__bf16.c: bfloat16 rows: dot products by bfdot, and products with many columns, 8 by 8, by bfmmla,
-// which multiplies 2 rows of 4 elements with 2 others and adds in floats. Panels hold steps j of 4 elements of pairs p of rows:
-// j, p {x0: 4, x1: 4}; the last step is filled with zeros.
+// gemm_bf16__bf16.c: kernels for bfloat16 rows. BFDOT computes dot products. BFMMLA computes products with many columns in tiles of
+// 8 by 8: it multiplies 2 rows of 4 elements with 2 others and adds in f32. A panel holds, for each step j of 4 elements and each
+// pair p of rows, {x0: 4 elements, x1: 4 elements}. The last step is padded with zeros.
 
 #include "cpu/kernels.h"
 
@@ -19,7 +19,7 @@ static bfloat16x8_t bf16_at(const uint16_t *at) {
 
 // ---- dot products ----
 
-// One row at a time runs straight through memory, which is what its speed hangs on.
+// Speed depends on memory: one row at a time is read sequentially.
 static void vec_dot__bf16(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a[8];

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16.h: what products of rows of halves with many columns have in common, whatever the shape of their tiles: panels, and
-// what becomes of a tile that is added up. Who includes it says before how many rows (MR) and columns (NR) a tile has, both
-// multiples of 8.
-//
-// Products are multiplied and added in halves, eight at a time. Halves would lose digits and overflow over a long row, so
-//   - every column is scaled by a power of two, which costs no digit, to a largest element between 4 and 8;
-//   - short sums of products, which then stay below 2^16 unless a row has elements far above 8, are added up in floats. Where
-//     sums are not finite, the tile is computed again as floats.
-// What is left of the error is that of rounding products and short sums to 11 bits: a tenth of what adding up whole rows in
-// halves gives. A panel: [of y: what the sums are to be multiplied with: a float a column] [of x: 8 elements of each row; of y:
-// an element of each column; and zeros up to a whole step]
+// gemm_f16.h: the common part of products of f16 rows with many columns: packing the panels, and storing a finished tile. The
+// including file defines the rows (MR) and columns (NR) of a tile before the include; both are multiples of 8.
+// Products are multiplied and added in f16, eight at a time. Over a long row, f16 sums would lose digits and overflow. Two measures
+// prevent this:
+//   - Each column is scaled by a power of two, which is exact, so that its largest element is between 4 and 8.
+//   - Short f16 sums of products are added to f32 sums. A short sum stays below 2^16 unless a row has elements far above 8. If a
+//     sum is not finite, the tile is recomputed in f32.
+// The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding whole rows in
+// f16.
+// Panel of x: 8 elements of each row, then the next 8 elements of each row.
+// Panel of y: per column the float that its sums are multiplied with (1 / scale), then one element of each column at a time.
+// Both panels are padded with zeros to a multiple of STEP elements.
 #pragma once
 
 #include "base/min.h"
@@ -20,13 +21,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define STEP 8 // elements that panels have whole steps of
+#define STEP 8 // panels are padded to a multiple of this number of elements
 #define LARGEST 8.0f
-#define PACK_AHEAD 1024 // bytes of a row asked for before they are packed
+#define PACK_AHEAD 1024 // bytes: prefetch distance within a row while packing
 
 // ---- panels ----
 
-// 8 rows of 8 halves, element by element.
+// Transposes 8 rows of 8 f16 values.
 static void rows_transpose(uint16x8_t v[8]) {
     uint16x8_t a[8];
     uint32x4_t b[8];
@@ -48,9 +49,9 @@ static void rows_transpose(uint16x8_t v[8]) {
     }
 }
 
-// Eight elements of each row, then the next eight. Rows that are missing are copies of the first; what they give is not stored.
+// Packs eight elements of each row, then the next eight. Missing rows are copies of the first row; their results are not stored.
 static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
-    for (int h = 0; h < MR; h += 4) { // four rows are a line of the cache of the panel
+    for (int h = 0; h < MR; h += 4) { // the elements of four rows fill one cache line of the panel
         uint16_t *to = (uint16_t *) panel + h * 8;
         const uint16_t *rows[4];
         for (int r = 0; r < 4; r++) {
@@ -78,20 +79,20 @@ static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
 }
 
 static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    float *back = panel, scale[NR];
+    float *unscale = panel, scale[NR];
     const float *rows[NR];
     for (int c = 0; c < NR; c++) {
         rows[c] = y[c < ny ? c : 0];
         scale[c] = scale_for(column_max(n, rows[c]), LARGEST);
-        back[c] = 1.0f / scale[c];
+        unscale[c] = 1.0f / scale[c];
     }
-    uint16_t *to = (uint16_t *) (void *) (back + NR);
+    uint16_t *to = (uint16_t *) (void *) (unscale + NR);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8, to += 8 * NR) {
         for (int h = 0; h < NR; h += 8) {
             uint16x8_t v[8];
             for (int c = 0; c < 8; c++) {
-                v[c] = halves_of(rows[h + c] + i, scale[h + c]);
+                v[c] = f16x8_from_f32(rows[h + c] + i, scale[h + c]);
             }
             rows_transpose(v);
             for (int j = 0; j < 8; j++) {
@@ -117,15 +118,16 @@ static inline float float_of(uint16_t h) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
 }
 
-// Where rows are, in elements: from row to row, and from eight of them to the next eight.
-struct place {
+// Layout of rows of x, in elements: x is the first element, `row` the distance between rows, `step` the distance between groups of
+// eight elements of a row.
+struct x_layout {
     const uint16_t *x;
     size_t row, step;
 };
 
-// Sums of products that no half can hold: again, as floats.
-static __attribute__((noinline)) void tile_as_floats(
-    int64_t n, float (*tile)[NR], int n_rows, const struct place *at, const uint16_t *y) {
+// Recomputes a tile in f32 after an f16 sum overflowed.
+static __attribute__((noinline)) void tile_recompute_f32(
+    int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y) {
     memset(tile, 0, sizeof(float) * NR * (size_t) n_rows);
     for (int64_t i = 0; i < n; i++, y += NR) {
         for (int r = 0; r < n_rows; r++) {
@@ -137,17 +139,17 @@ static __attribute__((noinline)) void tile_as_floats(
     }
 }
 
-// A tile that is added up goes to s.
-static inline void tile_put(int64_t n, float (*tile)[NR], int n_rows, const struct place *at, const float *panel_y, float *s,
+// Multiplies the finished tile with the column factors and stores it in s.
+static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const float *panel_y, float *s,
     int64_t ld_s, int nx, int ny) {
-    float32x4_t none = vdupq_n_f32(0.0f); // 0 if all are finite, else NaN
+    float32x4_t nan_check = vdupq_n_f32(0.0f); // stays 0 if all elements are finite, otherwise becomes NaN
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < NR; c += 4) {
-            none = vfmaq_n_f32(none, vld1q_f32(tile[r] + c), 0.0f);
+            nan_check = vfmaq_n_f32(nan_check, vld1q_f32(tile[r] + c), 0.0f);
         }
     }
-    if (vaddvq_f32(none) != 0.0f) {
-        tile_as_floats(n, tile, n_rows, at, (const void *) (panel_y + NR));
+    if (vaddvq_f32(nan_check) != 0.0f) {
+        tile_recompute_f32(n, tile, n_rows, at, (const void *) (panel_y + NR));
     }
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
@@ -156,7 +158,8 @@ static inline void tile_put(int64_t n, float (*tile)[NR], int n_rows, const stru
     }
 }
 
-// Panels multiplied by run, or rows as they lie; fewer than min_cols columns are faster another way.
+// Describes the product kernel: `run` multiplies panels, `rows` reads rows in place. Below min_cols columns other kernels are
+// faster.
 static inline struct cpu_gemm gemm_f16(void (*run)(CPU_GEMM_ARGS), int min_cols, struct cpu_gemm_rows rows) {
     return (struct cpu_gemm){.pack_x = pack_x,
         .pack_y = pack_y,

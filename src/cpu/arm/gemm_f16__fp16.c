@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fp16.c: products of rows of halves with many columns, 16 by 8 (gemm_f16.h). Sums of 192 products are made of halves.
+// gemm_f16__fp16.c: products of f16 rows with many columns, in tiles of 16 by 8 (gemm_f16.h). Sums of up to 192 products are
+// accumulated in f16, then added to f32.
 
 #define MR 16
 #define NR 8
@@ -8,18 +9,18 @@
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/kernels.h"
 
-#define SUM 3            // steps that are added up in registers, and ...
-#define CHUNK 24         // ... as halves: sums of sums, since a long sum rounds more
-#define ROWS 8           // as they lie: their lines of memory, often at the same place of a page, must stay in the first cache
-#define ROWS_MAX_COLS 64 // more are faster in panels
-#define QUAD 32          // elements of four steps, which are added up in registers, and ...
-#define QUADS 6          // ... as halves
-#define AHEAD 512        // bytes of a row asked for before they are read
+#define SUM 3            // steps whose products are added in registers
+#define CHUNK 24         // steps whose sums are added in f16; sums of short sums round less than one long sum
+#define ROWS 8           // rows read in place at a time; their cache lines often have the same page offset and must all fit in L1
+#define ROWS_MAX_COLS 64 // with more columns, packing the rows into panels is faster
+#define QUAD 32          // elements of four steps, whose products are added in registers
+#define QUADS 6          // quads whose sums are added in f16
+#define AHEAD 512        // bytes: prefetch distance within a row
 
-// n steps of all rows with all columns, added to `part`. Sums of row r, of all columns side by side, are in vector 20 + r, those
-// of row 8 + r in vector 10 + r; elements of 8 rows are in vectors 0 to 7, then those of the other 8, and those of columns where
-// there is room. Whole, since compilers need two instructions to multiply by a lane, copy zeros instead of making them, which
-// takes no turn in a pipe, and run out of registers when they unroll.
+// Adds to `part` the products of n steps of all rows with all columns. Vector 20 + r holds the sums of row r for all columns,
+// vector 10 + r those of row 8 + r. Vectors 0 to 7 hold the elements of the first 8 rows, then those of the other 8 rows. Vectors
+// 8, 9, 18, 19 and 28 to 31 hold columns. The loop is written in assembly for three reasons. Compilers need two instructions to
+// multiply by a lane. They copy zeros, although MOVI needs no execution pipe. They run out of registers when they unroll.
 
 // clang-format off
 #define EIGHT ".irp r, 0, 1, 2, 3, 4, 5, 6, 7\n\t"
@@ -55,9 +56,10 @@ static inline __attribute__((always_inline)) void add_steps(
         : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15",
           "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 }
-// The same of eight rows as they lie, n times four steps: the first row is at x, the others so many bytes behind. Elements of rows are
-// in vectors 0 to 7 or 8 to 15 (no others can be multiplied by a lane), sums from 16 on, columns from 24 on. What a step needs is
-// loaded in the one before it: a core looks no further ahead than a step. After the last step what it had is loaded again.
+// Adds the products of n quads of eight rows in place. The first row is at x, each following row b bytes after it. Vectors 0 to 7
+// or 8 to 15 hold elements of rows (other vectors cannot be multiplied by a lane), vectors 16 to 23 sums, vectors 24 to 31 columns.
+// Each step loads the operands of the next step, because a core's out-of-order window covers about one step. The last step loads
+// its own operands again, because loads past the end are not allowed.
 #define X_ROW(r, v) "ldr q" #v ", [%[x], %[o" #r "]]\n\t"
 #define X_ROWS(v0, v1, v2, v3, v4, v5, v6, v7) \
     "ldr q" #v0 ", [%[x]]\n\t" X_ROW(1, v1) X_ROW(2, v2) X_ROW(3, v3) X_ROW(4, v4) X_ROW(5, v5) X_ROW(6, v6) X_ROW(7, v7)
@@ -78,7 +80,7 @@ static inline __attribute__((always_inline)) void add_steps(
     ODD(30, 6, off + 96) ODD(31, 7, off + 112)
 #define NEXT_STEP "add %[x], %[x], #16\n\t"
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverlength-strings" // of C's own length: whoever takes assembly takes more
+#pragma GCC diagnostic ignored "-Woverlength-strings" // longer than C guarantees; compilers with inline assembly accept it
 static inline __attribute__((always_inline)) void add_quads(
     float16_t part[ROWS][NR], const uint16_t *x, size_t b, const uint16_t *y, int64_t n) {
     const uint16_t *next;
@@ -106,7 +108,7 @@ static inline __attribute__((always_inline)) void add_quads(
 #pragma GCC diagnostic pop
 // clang-format on
 
-static inline void rows_ask(const uint16_t *x, size_t bx) {
+static inline void rows_prefetch(const uint16_t *x, size_t bx) {
     for (int r = 0; r < ROWS; r++) {
         for (size_t i = AHEAD; i < AHEAD + QUADS * QUAD * sizeof *x; i += 64) {
             __builtin_prefetch((const char *) x + (size_t) r * bx + i, 0, 3);
@@ -131,22 +133,22 @@ static void run__fp16(CPU_GEMM_ARGS) {
             add(tile[r], vld1q_f16(part[r]));
         }
     }
-    tile_put(n, tile, MR, &(struct place){vx, 8, 8 * MR}, vy, s, ld_s, nx, ny);
+    tile_store(n, tile, MR, &(struct x_layout){vx, 8, 8 * MR}, vy, s, ld_s, nx, ny);
 }
 
 static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) {
-    const struct place at = {x, bx / sizeof *x, 8};
+    const struct x_layout at = {x, bx / sizeof *x, 8};
     const uint16_t *y = (const void *) ((const float *) panel_y + NR);
     float tile[ROWS][NR] = {{0}};
     for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) {
         float16_t part[ROWS][NR] = {{0}};
-        rows_ask(x, bx);
+        rows_prefetch(x, bx);
         add_quads(part, x, bx, y, min_i64(left, QUADS));
         for (int r = 0; r < ROWS; r++) {
             add(tile[r], vld1q_f16(part[r]));
         }
     }
-    tile_put(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
+    tile_store(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
 }
 
 static void run_rows__fp16(CPU_GEMM_ROWS_ARGS) {

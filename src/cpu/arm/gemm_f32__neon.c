@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_f32__neon.c: products of rows of floats with many columns: 8 rows times 8 columns, element by element of all of them: four
-// loads feed sixteen multiply-adds, whose sums stay in registers. Panels hold element k of 8 rows (or columns) side by side. Rows
-// of halves become panels of floats: widened once for all columns.
+// gemm_f32__neon.c: products of f32 rows with many columns, in tiles of 8 by 8. Per element of all rows and columns, four loads
+// feed sixteen multiply-adds, and the sums stay in registers. A panel holds element k of 8 rows (or columns) in adjacent floats.
+// f16 rows are packed as f32, so that they are converted once for all columns.
 
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
@@ -12,7 +12,7 @@
 #define MR 8
 #define NR 8
 
-// 4 elements of 4 rows, each row's to a column of `to`.
+// Transposes 4 elements of 4 rows: row j becomes column j of `to`, whose rows are 8 floats apart.
 UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
     const float64x2_t ab0 = vreinterpretq_f64_f32(vzip1q_f32(a, b)), ab1 = vreinterpretq_f64_f32(vzip2q_f32(a, b));
     const float64x2_t cd0 = vreinterpretq_f64_f32(vzip1q_f32(c, d)), cd1 = vreinterpretq_f64_f32(vzip2q_f32(c, d));
@@ -22,9 +22,9 @@ UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4
     vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(ab1, cd1)));
 }
 
-// pack8: element k of 8 rows to `to`. Rows are often a power of two apart and fall into the same few lines of the cache: four
-// rows at a time fit, and each line is read to its end before the next. pack_x: rows that are missing are copies of the first;
-// what they give is not stored.
+// pack8 writes element k of 8 rows to to[8 * k]. Rows are often a power of two apart, so that they map to the same few cache sets.
+// Four rows at a time fit, and each cache line is read completely before the next one. In pack_x, missing rows are copies of the
+// first row; their results are not stored.
 #define PACK(type, element) \
     UNPACK_INLINE void pack4_##type(float *to, const element *const *rows, int64_t i) { \
         transpose4(to, four_##type(rows[0], i), four_##type(rows[1], i), four_##type(rows[2], i), four_##type(rows[3], i)); \
@@ -71,7 +71,7 @@ static void pack_y__neon(CPU_TABLE, int64_t n, void *panel, const float *const *
 #define STORE(c, v, lane) \
     vst1q_f32(tile[c], a##c); \
     vst1q_f32(tile[c] + 4, b##c);
-#define STORE_WHOLE(c, v, lane) \
+#define STORE_FULL(c, v, lane) \
     vst1q_f32(s + c * ld_s, a##c); \
     vst1q_f32(s + c * ld_s + 4, b##c);
 
@@ -83,7 +83,7 @@ static void run__neon(CPU_GEMM_ARGS) {
         COLUMNS(STEP)
     }
     if (nx == MR && ny == NR) {
-        COLUMNS(STORE_WHOLE)
+        COLUMNS(STORE_FULL)
         return;
     }
     float tile[NR][MR];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__dotprod.c: products of quantised rows with many columns: 8 rows times 4 columns of bytes at once by sdot, which
-// multiplies four bytes of each of four rows with the same four of a column. So sums need not be added across a vector, and
-// numbers of rows lie as sums do (panel_q.h).
+// gemm_q__dotprod.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SDOT. SDOT multiplies four
+// bytes of each of four rows with the same four bytes of a column. So no sum across a vector is needed, and the numbers of the rows
+// (scales, minima) have the layout of the sums (panel_q.h).
 
 #define MR 8
 #define NR 4
@@ -13,7 +13,7 @@
 
 // ---- lines ----
 
-// Four words of each of four rows, the other way round.
+// Transposes four 32-bit words of each of four rows.
 UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v) {
     const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(v[0], v[1])), ab1 = vreinterpretq_s64_s32(vzip2q_s32(v[0], v[1]));
     const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(v[2], v[3])), cd1 = vreinterpretq_s64_s32(vzip2q_s32(v[2], v[3]));
@@ -35,8 +35,9 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 // ---- the product ----
 
-// Lines of all rows with all columns, from `first` on. As one, since compilers multiply four rows to the end of a block before
-// the other four, and copy sums for the sake of loads: 62 cycles a block of q8_0 for 51.
+// Multiplies the lines of all rows at x_at with those of all columns at y_at. The loop is one asm statement, because compilers
+// multiply four rows to the end of a block before the other four, and copy sums to make registers free for loads: 62 cycles per
+// block of q8_0 instead of 51.
 #define DOTS_LINE(x0, x1, y, x_off, y_off) \
     "ldp q" #x0 ", q" #x1 ", [%[x], #" #x_off "]\n\t" \
     "ldr q" #y ", [%[y], #" #y_off "]\n\t" \
@@ -66,13 +67,14 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
             : [x] "r"(x_at), [y] "r"(y_at) \
             : "v0", "v1", "v2", "v3", "v4", "v5", "memory")
 
-// Four rows and a column each: vectors by name, which compilers keep in registers more surely than arrays.
+// Each vector holds four rows and one column. The vectors have names, because compilers keep named vectors in registers more
+// reliably than arrays.
 #define TILE(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)
 #define SUM(p, c) float32x4_t sum##p##c = vdupq_n_f32(0.0f);
 #define STORE(p, c) vst1q_f32(&tile[c][4 * p], sum##p##c);
 
-// Integers below 2^22 that are added to the bits of this float are added to the float too: taking it off makes them floats in one
-// turn of any pipe, where converting takes two turns of one.
+// The sums are converted to float by an offset. An integer below 2^22 that is added to the bits of BASE also adds its value to the
+// float BASE. Subtracting BASE converts the integer to float in one cycle of any pipe; a conversion takes two cycles of one pipe.
 #define BASE 12582912.0f // 1.5 times 2^23
 #define BASED(p, c) int32x4_t t##p##c = vreinterpretq_s32_f32(base);
 #define ADD(p, c) \
@@ -81,7 +83,7 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min) {
     float32x4_t base = vdupq_n_f32(BASE);
-    __asm__("" : "+w"(base)); // a number that compilers know they would add with its sign turned, from one more register
+    __asm__("" : "+w"(base)); // hides the value: for a constant, compilers add its negative and use one more register for it
     TILE(SUM)
     for (int64_t i = 0; i < n / 32; i++) {
         const float32x4_t d_x0 = f32_at(x), d_x1 = f32_at(x + 16), d_y = f32_at(y);
@@ -104,10 +106,10 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
     store_tile(tile, s, ld_s, nx, ny);
 }
 
-#define WHOLE(p, c) int32x4_t whole##p##c = zeros();
-#define EMPTY(p, c) int32x4_t t##p##c = zeros();
-#define ADD_RUN(p, c) whole##p##c = vmlaq_s32(whole##p##c, t##p##c, scale##p);
-#define ADD_BLOCK(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(whole##p##c), d_x##p), d_y, c);
+#define ZERO_BLOCK(p, c) int32x4_t block_sum##p##c = zeros();
+#define ZERO_RUN(p, c) int32x4_t t##p##c = zeros();
+#define ADD_RUN(p, c) block_sum##p##c = vmlaq_s32(block_sum##p##c, t##p##c, scale##p);
+#define ADD_BLOCK(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(block_sum##p##c), d_x##p), d_y, c);
 
 UNPACK_INLINE void run_256(
     int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_runs, const bool has_min) {
@@ -116,9 +118,9 @@ UNPACK_INLINE void run_256(
         const char *d_x = x, *scales = x + X_LINE, *mins = scales + n_runs * X_LINE, *d = y, *sums = y + Y_LINE;
         x = has_min ? mins + n_runs * X_LINE : mins;
         y = has_min ? sums + n_runs * Y_LINE : sums;
-        TILE(WHOLE)
+        TILE(ZERO_BLOCK)
         for (int r = 0; r < n_runs; r++) {
-            TILE(EMPTY)
+            TILE(ZERO_RUN)
             if (n_runs == 8) {
                 DOTS(DOTS_8_LINES, x, y);
             } else {
@@ -142,9 +144,9 @@ UNPACK_INLINE void run_256(
     store_tile(tile, s, ld_s, nx, ny);
 }
 
-// ---- rows as they lie ----
+// ---- rows in place ----
 
-// factor: what scales of rows are to be multiplied with.
+// Stores the sums of MR rows. factor: the number that all scales of the rows lack.
 UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
     float tile[NR][MR];
     for (int r = 0; r < MR; r++) {
@@ -168,7 +170,7 @@ ROWS_RUN(q4_0, 0.0625f)
 ROWS_RUN(iq4_nl, 1.0f)
 ROWS_RUN(mxfp4, 1.0f)
 
-// A run of four rows, 2 or 1 times 16 bytes of each at x, 256 bytes from row to row, with the lines at y.
+// Multiplies a run of four rows with the lines at y. Each row has 32 or 16 bytes at x; rows are 256 bytes apart.
 #define ROWS_LINE(y, x, k) \
     "sdot %[t0].4s, v" #y ".16b, v" #x "0.4b[" #k "]\n\t" \
     "sdot %[t1].4s, v" #y ".16b, v" #x "1.4b[" #k "]\n\t" \
@@ -188,20 +190,21 @@ ROWS_RUN(mxfp4, 1.0f)
             : [x] "r"(x_at), [y] "r"(y_at) \
             : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v10", "v11", "v12", "v13", "memory")
 #define EACH_ROW(X) X(0) X(1) X(2) X(3)
-#define ROW_WHOLE(r) int32x4_t whole##r = zeros();
-#define ROW_EMPTY(r) int32x4_t t##r = zeros();
-#define ROW_ADD_RUN(r) whole##r = vmlaq_laneq_s32(whole##r, t##r, scale, r);
+#define ROW_ZERO_BLOCK(r) int32x4_t block_sum##r = zeros();
+#define ROW_ZERO_RUN(r) int32x4_t t##r = zeros();
+#define ROW_ADD_RUN(r) block_sum##r = vmlaq_laneq_s32(block_sum##r, t##r, scale, r);
 #define ROW_ADD_MIN(r) sum[r] = vfmaq_laneq_f32(sum[r], sum_y, min_x, r);
-#define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(whole##r), d_x, r), d_y);
+#define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(block_sum##r), d_x, r), d_y);
 
-// A block of 256 of four rows, unpacked to v, with what heads_ made of their scales. Sums are those of run_256.
+// Adds the products of a block of 256 elements of four rows, unpacked to v. heads_<type> computed `head` from the scales of the
+// rows. The sums are those of run_256.
 UNPACK_INLINE void rows_256(float32x4_t *sum, float32x4_t d_x, const char *head, int8x16_t (*v)[16], const char *y,
     const int n_runs, const bool has_min) {
     const float32x4_t d_y = f32_at(y);
     const char *sums = y + Y_LINE, *lines = has_min ? sums + n_runs * Y_LINE : sums;
-    EACH_ROW(ROW_WHOLE)
+    EACH_ROW(ROW_ZERO_BLOCK)
     for (int run = 0; run < n_runs; run++, lines += LINES(QK_K) / n_runs * Y_LINE) {
-        EACH_ROW(ROW_EMPTY)
+        EACH_ROW(ROW_ZERO_RUN)
         if (n_runs == 8) {
             ROWS_DOTS(ROWS_RUN_32, &v[0][2 * run], lines);
         } else {

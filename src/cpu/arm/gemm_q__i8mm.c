@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__i8mm.c: products of quantised rows with many columns: 8 rows times 4 columns of bytes at once by smmla, which
-// multiplies 2 rows of 8 bytes with 2 others. A vector of a result is {x0 y0, x1 y0, x0 y1, x1 y1} for a pair of rows x and a
-// pair of columns y, so numbers of rows lie as {x0 x1 x0 x1} in a line, those of columns as {y0 y0 y1 y1} (panel_q.h).
+// gemm_q__i8mm.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SMMLA. SMMLA multiplies 2 rows
+// of 8 bytes with 2 others. A result vector is {x0 y0, x1 y0, x0 y1, x1 y1} for a pair of rows x and a pair of columns y. So a line
+// holds the numbers of rows (scales, minima) as {x0 x1 x0 x1} and those of columns as {y0 y0 y1 y1} (panel_q.h).
 
 #define MR 8
 #define NR 4
@@ -36,7 +36,7 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 // ---- the product ----
 
-// n_steps times 8 elements of all pairs with all pairs.
+// Sets t to the products of n_steps * 8 elements of all pairs of rows with all pairs of columns.
 UNPACK_INLINE void multiply(int32x4_t t[PX][PY], const char *x, const char *y, int n_steps) {
     for (int p = 0; p < PX; p++) {
         for (int q = 0; q < PY; q++) {
@@ -96,7 +96,7 @@ UNPACK_INLINE void run_256(
     int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_runs, const bool has_min) {
     const int steps = LINES(QK_K) / n_runs, x_head = 1 + (has_min ? 2 : 1) * n_runs, y_head = 1 + (has_min ? n_runs : 0);
     float32x4_t sum[PX][PY];
-    int32x4_t t[PX][PY], whole[PX][PY];
+    int32x4_t t[PX][PY], block_sum[PX][PY];
     for (int p = 0; p < PX; p++) {
         for (int q = 0; q < PY; q++) {
             sum[p][q] = vdupq_n_f32(0.0f);
@@ -105,7 +105,7 @@ UNPACK_INLINE void run_256(
     for (int64_t i = 0; i < n / QK_K; i++, x += (x_head + LINES(QK_K)) * X_LINE, y += (y_head + LINES(QK_K)) * Y_LINE) {
         for (int p = 0; p < PX; p++) {
             for (int q = 0; q < PY; q++) {
-                whole[p][q] = vdupq_n_s32(0);
+                block_sum[p][q] = vdupq_n_s32(0);
             }
         }
         const char *scales = x + X_LINE, *mins = scales + n_runs * X_LINE, *sums = y + Y_LINE;
@@ -115,7 +115,7 @@ UNPACK_INLINE void run_256(
             for (int p = 0; p < PX; p++) {
                 const int32x4_t scale = s32_at(scales + p * 16);
                 for (int q = 0; q < PY; q++) {
-                    whole[p][q] = vmlaq_s32(whole[p][q], t[p][q], scale);
+                    block_sum[p][q] = vmlaq_s32(block_sum[p][q], t[p][q], scale);
                     if (has_min) {
                         sum[p][q] = vfmaq_f32(sum[p][q], f32_at(mins + r * X_LINE + p * 16), f32_at(sums + r * Y_LINE + q * 16));
                     }
@@ -125,7 +125,7 @@ UNPACK_INLINE void run_256(
         for (int p = 0; p < PX; p++) {
             for (int q = 0; q < PY; q++) {
                 const float32x4_t d = vmulq_f32(f32_at(x + p * 16), f32_at(y + q * 16));
-                sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(whole[p][q]), d);
+                sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(block_sum[p][q]), d);
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16.h: the form of a column that is multiplied with rows of halves as they lie. It comes in runs of STEP elements: {what
-// their sums are to be multiplied with} {STEP halves, zeros after its end}. A row whose products are too much for a half has sums
-// that are not finite: it is multiplied again as floats.
+// gemv_f16.h: the layout of a column that is multiplied with f16 rows in place. A column consists of runs of STEP elements. Each
+// run has the factor that its sums are multiplied with, and STEP f16 values, padded with zeros. If the sum of a row is not finite,
+// because its products exceed the range of f16, the row is recomputed in f32.
 #pragma once
 
 #include "cpu/arm/f16_columns.h"
@@ -13,17 +13,17 @@
 #define STEP 256
 
 struct run {
-    float back, pad[3]; // aligned as vectors are
+    float unscale, pad[3]; // unscale: 1 / scale of the run; pad: aligns y to 16 bytes
     uint16_t y[STEP];
 };
 
-static float row_as_floats(int64_t n, const uint16_t *x, const struct run *y) {
+static float row_recompute_f32(int64_t n, const uint16_t *x, const struct run *y) {
     float sum = 0.0f;
     for (; n > 0; n -= STEP, x += STEP, y++) {
         float part = 0.0f;
         for (int64_t i = 0; i < n && i < STEP; i++) {
             const float32x4_t v = vcvt_f32_f16(vreinterpret_f16_u16((uint16x4_t){x[i], y->y[i], 0, 0}));
-            part = fmaf(vgetq_lane_f32(v, 0), vgetq_lane_f32(v, 1) * y->back, part);
+            part = fmaf(vgetq_lane_f32(v, 0), vgetq_lane_f32(v, 1) * y->unscale, part);
         }
         sum += part;
     }

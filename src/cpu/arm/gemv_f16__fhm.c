@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16__fhm.c: one column, or two, times rows of halves, two rows at a time (streams.h): loads are the limit, three a turn,
-// and a column's then serve both rows. Sums of eight products reach the floats by a multiplication with one, which takes any
-// pipe. All products as floats would be exact, but take twice the instructions, and a fifth longer from the last cache.
+// gemv_f16__fhm.c: one or two columns times f16 rows, two rows at a time (streams.h). Loads limit the speed (three per cycle), and
+// each load of a column serves both rows. f16 sums of eight products are added to f32 by FMLAL by one, which any pipe executes.
+// Adding all products in f32 would be exact, but takes twice the instructions, and 20% longer when the rows are in the last-level
+// cache.
 
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/streams.h"
@@ -10,15 +11,15 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MOST 2 // columns at a time
+#define MAX_COLS 2 // columns per pass
 
-// Four times eight products, added as halves.
+// Returns sums of four products, eight at a time, in f16.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16_t *x, const float16x8_t *y) {
     const float16x8_t t = vfmaq_f16(vmulq_f16(f16_at(x), y[0]), f16_at(x + 8), y[1]);
     return vfmaq_f16(vfmaq_f16(t, f16_at(x + 16), y[2]), f16_at(x + 24), y[3]);
 }
 
-// Products of 64 elements of a row with those of a column, added to floats.
+// Adds the products of 64 elements of a row and a column to f32 sums.
 static inline __attribute__((always_inline)) void add64(float32x4_t *sum, const uint16_t *x, const float16x8_t *y) {
     const float16x8_t one = vdupq_n_f16(1), t = vaddq_f16(product4(x, y), product4(x + 32, y + 4));
     sum[0] = vfmlalq_low_f16(sum[0], t, one);
@@ -37,11 +38,11 @@ static inline __attribute__((always_inline)) void add64_cols(float32x4_t (*sum_a
     }
 }
 
-// Two rows with a run of each of nc columns.
+// Multiplies two rows with one run of each of nc columns. m: elements in the run.
 static inline __attribute__((always_inline)) void run2(int64_t m, const uint16_t *a, const uint16_t *b,
     const struct run *const *y, const int nc, float32x4_t *all_a, float32x4_t *all_b) {
     const float32x4_t zero = vdupq_n_f32(0.0f);
-    float32x4_t sum_a[MOST][2] = {{zero, zero}, {zero, zero}}, sum_b[MOST][2] = {{zero, zero}, {zero, zero}};
+    float32x4_t sum_a[MAX_COLS][2] = {{zero, zero}, {zero, zero}}, sum_b[MAX_COLS][2] = {{zero, zero}, {zero, zero}};
     int64_t i = 0;
     for (; i + 64 <= m; i += 64) {
         add64_cols(sum_a, sum_b, a + i, b + i, y, i, nc);
@@ -53,20 +54,20 @@ static inline __attribute__((always_inline)) void run2(int64_t m, const uint16_t
         add64_cols(sum_a, sum_b, rest_a, rest_b, y, i, nc);
     }
     for (int c = 0; c < nc; c++) {
-        all_a[c] = vfmaq_n_f32(all_a[c], vaddq_f32(sum_a[c][0], sum_a[c][1]), y[c]->back);
-        all_b[c] = vfmaq_n_f32(all_b[c], vaddq_f32(sum_b[c][0], sum_b[c][1]), y[c]->back);
+        all_a[c] = vfmaq_n_f32(all_a[c], vaddq_f32(sum_a[c][0], sum_a[c][1]), y[c]->unscale);
+        all_b[c] = vfmaq_n_f32(all_b[c], vaddq_f32(sum_b[c][0], sum_b[c][1]), y[c]->unscale);
     }
 }
 
-// Two rows with nc columns from y0 and y1 on: 1 or MOST.
+// Multiplies two rows with nc columns, y0 and y1; nc is 1 or MAX_COLS.
 static inline __attribute__((always_inline)) void rows2(int64_t n, const uint16_t *a, const uint16_t *b, const struct run *y0,
     const struct run *y1, const int nc, float *s_a, float *s_b) {
-    float32x4_t all_a[MOST] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}, all_b[MOST] = {all_a[0], all_a[0]};
-    for (; n >= STEP; n -= STEP, a += STEP, b += STEP, y0++, y1++) { // a length the compiler knows
-        run2(STEP, a, b, (const struct run *const[MOST]){y0, y1}, nc, all_a, all_b);
+    float32x4_t all_a[MAX_COLS] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}, all_b[MAX_COLS] = {all_a[0], all_a[0]};
+    for (; n >= STEP; n -= STEP, a += STEP, b += STEP, y0++, y1++) { // a constant length, so that the compiler unrolls
+        run2(STEP, a, b, (const struct run *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
     }
     if (n > 0) {
-        run2(n, a, b, (const struct run *const[MOST]){y0, y1}, nc, all_a, all_b);
+        run2(n, a, b, (const struct run *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
     }
     for (int c = 0; c < nc; c++) {
         s_a[c] = vaddvq_f32(all_a[c]);
@@ -74,16 +75,16 @@ static inline __attribute__((always_inline)) void rows2(int64_t n, const uint16_
     }
 }
 
-static inline float finite_or_again(float s, int64_t n, const char *x, const struct run *y) {
-    return isfinite(s) ? s : row_as_floats(n, (const void *) x, y);
+static inline float finite_or_recomputed(float s, int64_t n, const char *x, const struct run *y) {
+    return isfinite(s) ? s : row_recompute_f32(n, (const void *) x, y);
 }
 
 static void gemv__fhm(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) {
     for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) {
         float a, b;
         rows2(n, (const void *) at.a, (const void *) at.b, y, y, 1, &a, &b);
-        *at.s_a = finite_or_again(a, n, at.a, y);
-        *at.s_b = finite_or_again(b, n, at.b, y);
+        *at.s_a = finite_or_recomputed(a, n, at.a, y);
+        *at.s_b = finite_or_recomputed(b, n, at.b, y);
     }
 }
 
@@ -91,16 +92,16 @@ static void gemv_cols__fhm(int64_t n, float *const *s, const void *x, size_t bx,
     for (struct streams at = streams(s[0], x, bx, nx); streams_have(&at); streams_next(&at)) {
         const ptrdiff_t r_a = at.s_a - s[0], r_b = at.s_b - s[0];
         for (int c = 0, nc; c < ny; c += nc) {
-            float a[MOST], b[MOST];
-            nc = ny - c < MOST ? 1 : MOST;
+            float a[MAX_COLS], b[MAX_COLS];
+            nc = ny - c < MAX_COLS ? 1 : MAX_COLS;
             if (nc == 1) {
                 rows2(n, (const void *) at.a, (const void *) at.b, y[c], y[c], 1, a, b);
             } else {
-                rows2(n, (const void *) at.a, (const void *) at.b, y[c], y[c + 1], MOST, a, b);
+                rows2(n, (const void *) at.a, (const void *) at.b, y[c], y[c + 1], MAX_COLS, a, b);
             }
             for (int j = 0; j < nc; j++) {
-                s[c + j][r_a] = finite_or_again(a[j], n, at.a, y[c + j]);
-                s[c + j][r_b] = finite_or_again(b[j], n, at.b, y[c + j]);
+                s[c + j][r_a] = finite_or_recomputed(a[j], n, at.a, y[c + j]);
+                s[c + j][r_b] = finite_or_recomputed(b[j], n, at.b, y[c + j]);
             }
         }
     }

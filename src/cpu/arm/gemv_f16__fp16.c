@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16__fp16.c: one column, or a few, times rows of halves, as fast as memory brings them. Widening takes one of two pipes
-// two turns for four halves, so that it is done after eight products have been added as halves, in two parts, and not before.
+// gemv_f16__fp16.c: one or a few columns times f16 rows, at the speed of memory. A conversion of four f16 values to f32 takes one
+// of two pipes for two cycles. So eight products are added in f16, in two parts, and the sum is converted, not each product.
 
 #include "base/min.h"
 #include "cpu/arm/gemv_f16.h"
@@ -8,42 +8,42 @@
 
 #include <string.h>
 
-#define AHEAD 1024 // bytes asked for before they are read
+#define AHEAD 1024 // bytes: prefetch distance
 #define LARGEST 128.0f
-#define MOST 4 // columns at a time
+#define MAX_COLS 4 // columns per pass
 
 static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     for (struct run *to = panel; n > 0; n -= STEP, y += STEP, to++) {
         const int64_t m = min_i64(n, STEP);
         const float scale = scale_for(column_max(m, y), LARGEST);
-        to->back = 1.0f / scale;
+        to->unscale = 1.0f / scale;
         int64_t i = 0;
         for (; i + 8 <= m; i += 8) {
-            vst1q_u16(to->y + i, halves_of(y + i, scale));
+            vst1q_u16(to->y + i, f16x8_from_f32(y + i, scale));
         }
         if (i < m) {
             float rest[8] = {0};
             memcpy(rest, y + i, (size_t) (m - i) * sizeof *y);
-            vst1q_u16(to->y + i, halves_of(rest, scale));
+            vst1q_u16(to->y + i, f16x8_from_f32(rest, scale));
             i += 8;
         }
         memset(to->y + i, 0, (size_t) (STEP - i) * sizeof *to->y);
     }
 }
 
-// Four times eight products, added as halves.
+// Returns sums of four products, eight at a time, in f16.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16x8x4_t x, const uint16_t *y) {
-    const uint16x8x4_t v = vld1q_u16_x4(y); // one after the other, so that no two loads meet in a bank
+    const uint16x8x4_t v = vld1q_u16_x4(y); // sequential loads, so that no two loads hit the same cache bank
     float16x8_t t = vmulq_f16(vreinterpretq_f16_u16(x.val[0]), vreinterpretq_f16_u16(v.val[0]));
     t = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[1]), vreinterpretq_f16_u16(v.val[1]));
     t = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[2]), vreinterpretq_f16_u16(v.val[2]));
     return vfmaq_f16(t, vreinterpretq_f16_u16(x.val[3]), vreinterpretq_f16_u16(v.val[3]));
 }
 
-// Products of 64 elements with nc columns, added to floats.
+// Adds the products of 64 elements with nc columns to f32 sums.
 static inline __attribute__((always_inline)) void add64(
     float32x4_t *lo, float32x4_t *hi, const uint16_t *x, const struct run *const *y, int64_t k, int64_t i, const int nc) {
-    float16x8_t t[MOST];
+    float16x8_t t[MAX_COLS];
     const uint16x8x4_t x0 = vld1q_u16_x4(x);
     for (int c = 0; c < nc; c++) {
         t[c] = product4(x0, y[c][k].y + i);
@@ -56,16 +56,16 @@ static inline __attribute__((always_inline)) void add64(
     }
 }
 
-// One row with nc columns, of which there are at most MOST: the row is loaded once for all of them.
+// Multiplies one row with nc columns, at most MAX_COLS. Each part of the row is loaded once for all columns.
 static inline __attribute__((always_inline)) void row__fp16(
     int64_t n, const uint16_t *x, const struct run *const *y, const int nc, float *s) {
-    float32x4_t sum[MOST];
+    float32x4_t sum[MAX_COLS];
     for (int c = 0; c < nc; c++) {
         sum[c] = vdupq_n_f32(0.0f);
     }
     for (int64_t k = 0; n > 0; n -= STEP, x += STEP, k++) {
         const int64_t m = min_i64(n, STEP);
-        float32x4_t lo[MOST], hi[MOST];
+        float32x4_t lo[MAX_COLS], hi[MAX_COLS];
         for (int c = 0; c < nc; c++) {
             lo[c] = hi[c] = vdupq_n_f32(0.0f);
         }
@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void row__fp16(
             add64(lo, hi, rest, y, k, i, nc);
         }
         for (int c = 0; c < nc; c++) {
-            sum[c] = vfmaq_n_f32(sum[c], vaddq_f32(lo[c], hi[c]), y[c][k].back);
+            sum[c] = vfmaq_n_f32(sum[c], vaddq_f32(lo[c], hi[c]), y[c][k].unscale);
         }
     }
     for (int c = 0; c < nc; c++) {
@@ -95,7 +95,7 @@ static void gemv__fp16(int64_t n, float *s, const void *vx, size_t bx, int nx, c
         const uint16_t *x = (const void *) ((const char *) vx + (size_t) r * bx);
         row__fp16(n, x, &y, 1, s + r);
         if (!isfinite(s[r])) {
-            s[r] = row_as_floats(n, x, y);
+            s[r] = row_recompute_f32(n, x, y);
         }
     }
 }
@@ -114,7 +114,7 @@ static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t b
     for (int c = 0; c < ny; c++) {
         y[c] = vy[c];
     }
-    const int n_parts = (ny + MOST - 1) / MOST, most = (ny + n_parts - 1) / n_parts;
+    const int n_parts = (ny + MAX_COLS - 1) / MAX_COLS, most = (ny + n_parts - 1) / n_parts;
     for (int r = 0; r < nx; r++) {
         const uint16_t *x = (const void *) ((const char *) vx + (size_t) r * bx);
         float out[CPU_GEMV_COLS];
@@ -122,7 +122,7 @@ static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t b
             row_cols(n, x, y + c, min_int(ny - c, most), out + c);
         }
         for (int c = 0; c < ny; c++) {
-            s[c][r] = isfinite(out[c]) ? out[c] : row_as_floats(n, x, y[c]);
+            s[c][r] = isfinite(out[c]) ? out[c] : row_recompute_f32(n, x, y[c]);
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_f__neon.c: one column, or a few, times rows of floats, or of halves, two rows at a time (streams.h), which share the loads
-// of the column. It stays as it is, in floats: halves of both sides would have to be widened.
+// gemv_f__neon.c: one or a few columns times f32 or f16 rows, two rows at a time (streams.h). Both rows share the loads of the
+// column. The column stays in f32, because an f16 column would have to be converted in addition to the rows.
 
 #include "cpu/arm/streams.h"
 #include "cpu/arm/unpack.h"
@@ -11,18 +11,19 @@
 #include <string.h>
 
 #define STEP 16
-#define MOST 4         // columns at a time
-#define F32_MAX_COLS 3 // more are faster by tiles, which use a load of a column four times
+#define MAX_COLS 4     // columns per pass
+#define F32_MAX_COLS 3 // with more columns, tiles are faster: they use each load of a column four times
 
 static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
     memcpy(panel, y, (size_t) n * sizeof *y);
 }
 
-// Two rows with nc columns, of which there are at most MOST. Sums of a row with a column are two: enough that none waits.
+// Multiplies two rows with nc columns, at most MAX_COLS. Each pair of row and column has two sums, which is enough to hide the
+// latency.
 #define ROWS2(type, element) \
     UNPACK_INLINE void rows2_##type( \
         int64_t n, const element *a, const element *b, const float *const *y, const int nc, float *s_a, float *s_b) { \
-        float32x4_t sum_a[MOST][2], sum_b[MOST][2]; \
+        float32x4_t sum_a[MAX_COLS][2], sum_b[MAX_COLS][2]; \
         for (int c = 0; c < nc; c++) { \
             sum_a[c][0] = sum_a[c][1] = sum_b[c][0] = sum_b[c][1] = vdupq_n_f32(0.0f); \
         } \
@@ -44,7 +45,7 @@ static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
                 all_a = fmaf(one_##type(a, j), y[c][j], all_a); \
                 all_b = fmaf(one_##type(b, j), y[c][j], all_b); \
             } \
-            s_a[c] = all_a; /* the same place as s_b where a row is alone */ \
+            s_a[c] = all_a; /* s_a == s_b if a row has no partner */ \
             s_b[c] = all_b; \
         } \
     }
@@ -59,14 +60,14 @@ static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
     } \
     static void gemv_cols_##type##__neon( \
         int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *vy, int ny) { \
-        const int n_parts = (ny + MOST - 1) / MOST, most = (ny + n_parts - 1) / n_parts; \
+        const int n_parts = (ny + MAX_COLS - 1) / MAX_COLS, n_pass = (ny + n_parts - 1) / n_parts; \
         for (struct streams at = streams(s[0], x, bx, nx); streams_have(&at); streams_next(&at)) { \
             const element *a = (const void *) at.a, *b = (const void *) at.b; \
             const ptrdiff_t r_a = at.s_a - s[0], r_b = at.s_b - s[0]; \
             for (int c = 0, nc; c < ny; c += nc) { \
-                const float *y[MOST]; \
-                float s_a[MOST], s_b[MOST]; \
-                nc = ny - c < most ? ny - c : most; \
+                const float *y[MAX_COLS]; \
+                float s_a[MAX_COLS], s_b[MAX_COLS]; \
+                nc = ny - c < n_pass ? ny - c : n_pass; \
                 for (int j = 0; j < nc; j++) { \
                     y[j] = vy[c + j]; \
                 } \
@@ -74,7 +75,7 @@ static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
                     case 1: rows2_##type(n, a, b, y, 1, s_a, s_b); break; \
                     case 2: rows2_##type(n, a, b, y, 2, s_a, s_b); break; \
                     case 3: rows2_##type(n, a, b, y, 3, s_a, s_b); break; \
-                    default: rows2_##type(n, a, b, y, MOST, s_a, s_b); break; \
+                    default: rows2_##type(n, a, b, y, MAX_COLS, s_a, s_b); break; \
                 } \
                 for (int j = 0; j < nc; j++) { \
                     s[c + j][r_a] = s_a[j]; \

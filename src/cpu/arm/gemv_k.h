@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). The core's queues of waiting instructions are
-// short, so an instruction had better not wait: while a section of 64 elements is multiplied, the next one is loaded, the sums of
-// the one before are folded, and those of the one before that are scaled. That is worth a quarter of the time on a Neoverse V1
-// (docs/dev/cpu-kernels.md).
-//
+// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). A core can hold few waiting instructions, so
+// the code is software-pipelined over sections of 64 elements. While one section is multiplied, the next is loaded, the sums of the
+// previous one are folded (added across lanes), and those of the section before that are scaled. The pipelining saves a quarter of
+// the time on a Neoverse V1 (docs/user/speed.md).
 // Vectors hold both rows, a and b:
-//   folded dots of a section  {a low, a high, b low, b high}: low nibbles are a run of 32 elements, high ones the next
+//   folded dots of a section  {a low, a high, b low, b high}: low nibbles are a run of 32 elements, high nibbles the next run
 //   minima of a block         {a, a, b, b}
-//   both, folded              {a, b, minima of a, minima of b}, which takes one conversion and one product with the scales
-// A run's sum of y has 13 bits; as 128 hi + lo it is two bytes, which sdot multiplies with the minima as they come. They are kept
-// with their sign turned, so that what is to be taken off is added.
+//   both, folded              {a, b, minima of a, minima of b}: needs one conversion and one product with the scales
+// The sum of y over a run has 13 bits. It is stored as two bytes, 128 hi + lo, which SDOT multiplies with the minima. The bytes are
+// negated, so that the minima are added instead of subtracted.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -19,17 +18,17 @@
 
 struct y_block {
     int8_t qs[QK_K];
-    int8_t sums_hi[16], sums_lo[16]; // of 8 runs, twice, with their sign turned
+    int8_t sums_hi[16], sums_lo[16]; // negated sums of the 8 runs, stored twice
     float d, pad[3];
 };
 
-// One section of both rows and of y, loaded ahead.
+// A section of both rows and of y, loaded ahead of its use.
 struct section {
     uint8x16_t a[2], b[2];
     int8x16_t y[4];
 };
 
-// Dots of a section, by rows a and b, before they are folded; then half folded.
+// Dot products of a section for rows a and b, before folding (dots) and after the first folding step (half_folded).
 struct dots {
     int32x4_t a_low, b_low, a_high, b_high;
 };
@@ -62,7 +61,7 @@ UNPACK_INLINE struct dots dots_q4_K(const struct section *s) {
     };
 }
 
-// Takes the sums of the section before a step further; returns those before it, folded.
+// Applies the first folding step to the dots of the previous section. Returns the completely folded dots of the section before it.
 UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
     const int32x4_t folded = vpaddq_s32(h->a, h->b);
     h->a = vpaddq_s32(d->a_low, d->a_high);
@@ -70,7 +69,7 @@ UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
     return folded;
 }
 
-// Scales of section j, as they meet folded dots.
+// Byte indices that place the scales of section j in the lanes of the folded dots; index 255 gives 0.
 static const uint8_t scale_index[4][16] = {
 #define INDEX(j) \
     { j, 255, 255, 255, j + 1, 255, 255, 255, j + 8, 255, 255, 255, j + 9, 255, 255, 255 }
@@ -85,14 +84,14 @@ UNPACK_INLINE int32x4_t scales_at(uint8x16_t both, int j) {
     return vreinterpretq_s32_u8(vqtbl1q_u8(both, vld1q_u8(scale_index[j])));
 }
 
-// What stands before the quants of a block, which is the same in both formats, of both rows.
+// The head of a block of both rows. The head (d, dmin, scales) precedes the quants and is the same in both formats.
 struct heads {
-    uint8x16_t scales; // 8 of a, 8 of b
+    uint8x16_t scales; // 8 scales of a, then 8 of b
     int8x16_t mins;
     float32x4_t d; // {d of a, d of b, dmin of a, dmin of b}
 };
 
-UNPACK_INLINE uint16x4_t two_halves(const char *at) {
+UNPACK_INLINE uint16x4_t two_f16(const char *at) {
     uint32_t two;
     memcpy(&two, at, sizeof two);
     return vreinterpret_u16_u32(vset_lane_u32(two, vdup_n_u32(0), 0));
@@ -105,7 +104,7 @@ UNPACK_INLINE struct heads heads_of(const char *a, const char *b) {
     return (struct heads){
         .scales = vcombine_u8(scales_a, scales_b),
         .mins = s8(vcombine_u8(mins_a, mins_b)),
-        .d = vcvt_f32_f16(vreinterpret_f16_u16(vzip1_u16(two_halves(a), two_halves(b)))),
+        .d = vcvt_f32_f16(vreinterpret_f16_u16(vzip1_u16(two_f16(a), two_f16(b)))),
     };
 }
 
@@ -132,55 +131,55 @@ UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths
     return (struct dots){dot2(v[0], v[1], s->y), dot2(v[2], v[3], s->y), dot2(v[4], v[5], s->y + 2), dot2(v[6], v[7], s->y + 2)};
 }
 
-// Both formats begin alike: d, dmin, scales; then q5_K has its fifth bits.
+// Both formats begin with d, dmin and scales. In q5_K the fifth bits follow.
 #define HEAD 16
 _Static_assert(offsetof(block_q4_K, qs) == HEAD && offsetof(block_q5_K, qh) == HEAD, "a block's head");
 _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a block's head");
 
-UNPACK_INLINE void put_two(const struct streams *at, float32x4_t sums) {
+UNPACK_INLINE void store_two(const struct streams *at, float32x4_t sums) {
     const float32x2_t v = vadd_f32(vget_low_f32(sums), vget_high_f32(sums));
     *at->s_a = vget_lane_f32(v, 0);
     *at->s_b = vget_lane_f32(v, 1);
 }
 
-// Rows two at a time, one pair right after the other: what is under way of a pair at its end is finished while the next one
-// begins.
-UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool five) {
-    const size_t size = five ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = five ? offsetof(block_q5_K, qs) : HEAD;
-    const int32x4_t nil = vdupq_n_s32(0);
-    struct dots dots = {nil, nil, nil, nil};
-    struct half_folded half = {nil, nil};
-    int32x4_t whole = nil, mins = nil, scales2 = nil, scales3 = nil;
+// Processes pairs of rows without a gap: the pipeline finishes a pair while the next pair begins.
+UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool is_q5) {
+    const size_t size = is_q5 ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = is_q5 ? offsetof(block_q5_K, qs) : HEAD;
+    const int32x4_t zero = vdupq_n_s32(0);
+    struct dots dots = {zero, zero, zero, zero};
+    struct half_folded half = {zero, zero};
+    int32x4_t block_sum = zero, mins = zero, scales2 = zero, scales3 = zero;
     float32x4_t sums = vdupq_n_f32(0.0f), d = sums;
     const struct y_block *y = column;
     const char *a = at.a, *b = at.b;
-    struct streams before = at; // the pair that is to be finished; of the first there is nothing yet
+    // The pair whose results are stored next. At the first store the sums are 0; the end of the first pair overwrites them.
+    struct streams previous = at;
     struct section s;
     struct fifths f;
     load_section(&s, (const uint8_t *) a + quants, (const uint8_t *) b + quants, y->qs);
-    if (five) {
+    if (is_q5) {
         load_fifths(&f, (const uint8_t *) a + HEAD, (const uint8_t *) b + HEAD);
     }
 #define SECTION(j, scales, next_a, next_b, next_y) \
-    whole = vmlaq_s32(whole, fold(&half, &dots), scales); \
-    dots = five ? dots_q5_K(&s, &f, j) : dots_q4_K(&s); \
+    block_sum = vmlaq_s32(block_sum, fold(&half, &dots), scales); \
+    dots = is_q5 ? dots_q5_K(&s, &f, j) : dots_q4_K(&s); \
     load_section(&s, (const uint8_t *) (next_a) + quants, (const uint8_t *) (next_b) + quants, next_y);
 
     for (int64_t left = n_blocks; left > 0;) {
         const bool first = left == n_blocks;
-        streams_ask(a, b);
-        SECTION(0, scales2, a + 32, b + 32, y->qs + 64) // scales of the block before
+        streams_prefetch(a, b);
+        SECTION(0, scales2, a + 32, b + 32, y->qs + 64) // uses scales of the previous block
         const struct heads h = heads_of(a, b);
         SECTION(1, scales3, a + 64, b + 64, y->qs + 128)
-        const float32x4_t ended = vcvtq_f32_s32(vpaddq_s32(whole, mins));
-        whole = nil;
+        const float32x4_t ended = vcvtq_f32_s32(vpaddq_s32(block_sum, mins));
+        block_sum = zero;
         mins = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
         SECTION(2, scales_at(h.scales, 0), a + 96, b + 96, y->qs + 192)
         sums = vfmaq_f32(sums, ended, d);
         if (first) {
-            put_two(&before, sums);
+            store_two(&previous, sums);
             sums = vdupq_n_f32(0.0f);
-            before = at;
+            previous = at;
         }
         d = vmulq_n_f32(h.d, y->d);
         mins = vdotq_s32(mins, h.mins, vld1q_s8(y->sums_lo));
@@ -195,27 +194,27 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
                 a = at.a;
                 b = at.b;
                 y = column;
-            } // else the load ahead reads the same block again
+            } // otherwise the load ahead re-reads the same block
         }
         SECTION(3, scales_at(h.scales, 1), a, b, y->qs)
-        if (five) {
+        if (is_q5) {
             load_fifths(&f, (const uint8_t *) a + HEAD, (const uint8_t *) b + HEAD);
         }
         scales2 = scales_at(h.scales, 2);
         scales3 = scales_at(h.scales, 3);
     }
 #undef SECTION
-    whole = vmlaq_s32(whole, fold(&half, &dots), scales2);
-    whole = vmlaq_s32(whole, fold(&half, &dots), scales3);
-    put_two(&before, vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(whole, mins)), d));
+    block_sum = vmlaq_s32(block_sum, fold(&half, &dots), scales2);
+    block_sum = vmlaq_s32(block_sum, fold(&half, &dots), scales3);
+    store_two(&previous, vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(block_sum, mins)), d));
 }
 
-#define GEMV(type, five) \
+#define GEMV(type, is_q5) \
     static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
         if (n == 0) { \
             memset(s, 0, (size_t) nx * sizeof *s); \
         } else if (nx > 0) { \
-            rows_run(n / QK_K, streams(s, x, bx, nx), y, five); \
+            rows_run(n / QK_K, streams(s, x, bx, nx), y, is_q5); \
         } \
     }
 GEMV(q4_K, false)

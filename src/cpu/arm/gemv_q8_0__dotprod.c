@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory are the limit: 18.4 GB/s
-// of the 19.5 that a Neoverse N1 reads at all, where one row after the other, with a load of the column for each of its own, took
-// 17.4. A block is a scale of two bytes and 32 more, so that three blocks of four lie off the multiples of 8 from which a load
-// costs one turn, not two. Here four blocks, 136 bytes, are loaded from such places, scales and all:
+// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. A Neoverse
+// N1 reads 18.4 GB/s of its maximum of 19.5 GB/s; one row at a time, with separate loads of the column for each row, read 17.4
+// GB/s.
+// A block is a scale of two bytes and 32 bytes of quants. So in three of four blocks the quants do not start at a multiple of 8,
+// and loading them takes two cycles instead of one. This kernel loads four blocks (136 bytes) at aligned positions, including the
+// scales:
 //   scale | 2 .. 33 block 0 | scale | 36 .. 67 block 1 | scale | 70 .. 101 block 2 | scale | 104 .. 135 block 3
-// and the column is laid out to match, with zeros where the scales are. A dot product adds up four bytes at a time, and none of
-// these fours has bytes of two blocks. Blocks 0 and 2 have one four too many for two vectors: it joins after the first folding,
-// when the first half of the sums is that block's. The scales lie in lanes 0, 1, 2 and 3 of vectors that are loaded anyway.
-//
-// The column: groups of [4 scales] [10 vectors] [16 bytes of nothing, so that a group is whole lines], then blocks that make no
-// whole group, as [4 scales] [32 bytes each].
+// The column has the same layout, with zeros at the positions of the scales. SDOT adds four bytes at a time, and no group of four
+// bytes contains bytes of two blocks. Blocks 0 and 2 have four bytes too many for two vectors. For block 2 these bytes are added
+// after the first folding (adding pairs of lanes), when the first half of the sums belongs to block 2. The scales are in lanes 0,
+// 1, 2 and 3 of vectors that are loaded anyway.
+// The column consists of groups of [4 scales] [10 vectors] [16 unused bytes, so that a group fills whole cache lines]. After the
+// groups, the remaining blocks are stored as [4 scales] [32 bytes each].
 
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/streams.h"
@@ -25,7 +27,7 @@ UNPACK_INLINE int8x16_t bytes_at(const char *at) {
     return vld1q_s8((const int8_t *) at);
 }
 
-// 8 bytes, then zeros: one load, where compilers put the zeros in after it.
+// Loads 8 bytes followed by zeros. One instruction does this; compilers add a second one for the zeros.
 UNPACK_INLINE int8x16_t last_bytes(const char *at) {
     int8x16_t v;
     __asm__("ldr %d0, %1" : "=w"(v) : "Q"(*(const int64_t *) (const void *) at));
@@ -36,18 +38,17 @@ UNPACK_INLINE float32x4_t f32_at(const char *at) {
     return vld1q_f32((const float *) (const void *) at);
 }
 
-// The scales of four blocks, from vectors that begin at bytes 0, 32, 64 and 96 of them. The first is used up: in plain C
-// compilers copy it first, which takes a turn.
+// Returns the scales of four blocks, from vectors that begin at bytes 0, 32, 64 and 96 of the blocks. The asm statement overwrites
+// x0; compilers would copy x0 first, which takes a cycle.
 UNPACK_INLINE float32x4_t scales_of(int8x16_t x0, int8x16_t x32, int8x16_t x64, int8x16_t x96) {
     __asm__("mov %0.h[1], %1.h[1]\n\tmov %0.h[2], %2.h[2]\n\tmov %0.h[3], %3.h[3]" : "+w"(x0) : "w"(x32), "w"(x64), "w"(x96));
     return vcvt_f32_f16(vreinterpret_f16_s8(vget_low_s8(x0)));
 }
 
-// Four blocks of a row with four of the column: dot products that are still to be folded, those of blocks 2 and 3 that come after
-// that, and the scales of the row.
+// Products of four blocks of a row with four blocks of the column.
 struct group {
-    int32x4_t dot[4], more;
-    float32x4_t scales;
+    int32x4_t dot[4], dot_late; // dot: to be folded; dot_late: parts of blocks 2 and 3, added after the first folding
+    float32x4_t scales;         // of the row
 };
 
 UNPACK_INLINE struct group group_of(const char *x, const int8x16_t *v) {
@@ -57,14 +58,14 @@ UNPACK_INLINE struct group group_of(const char *x, const int8x16_t *v) {
     g.dot[1] = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 36), v[3]), bytes_at(x + 52), v[4]);
     g.dot[2] = vdotq_s32(vdotq_s32(zeros(), x64, v[5]), bytes_at(x + 80), v[6]);
     g.dot[3] = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 112), v[8]), last_bytes(x + 128), v[9]);
-    g.more = vdotq_s32(zeros(), x96, v[7]);
+    g.dot_late = vdotq_s32(zeros(), x96, v[7]);
     g.scales = scales_of(x0, x32, x64, x96);
     return g;
 }
 
-// Adds a group of a row, with the column's scales.
+// Adds the products of a group of a row; d: the scales of the column.
 UNPACK_INLINE float32x4_t group_add(float32x4_t sums, const struct group *g, float32x4_t d) {
-    const int32x4_t b23 = vaddq_s32(vpaddq_s32(g->dot[2], g->dot[3]), g->more);
+    const int32x4_t b23 = vaddq_s32(vpaddq_s32(g->dot[2], g->dot[3]), g->dot_late);
     const int32x4_t dots = vpaddq_s32(vpaddq_s32(g->dot[0], g->dot[1]), b23);
     return vfmaq_f32(sums, vcvtq_f32_s32(dots), vmulq_f32(g->scales, d));
 }
@@ -75,13 +76,13 @@ UNPACK_INLINE float float_at(const char *at) {
     return f;
 }
 
-// n blocks that make no whole group.
+// Multiplies the last n blocks, which do not fill a group.
 static float row_rest(int n, const block_q8_0 *x, const char *y) {
     float sum = 0.0f;
     for (int i = 0; i < n; i++) {
         const int32x4_t half = vdotq_s32(zeros(), vld1q_s8(x[i].qs), bytes_at(y + 16 + 32 * i));
         const int32x4_t dot = vdotq_s32(half, vld1q_s8(x[i].qs + 16), bytes_at(y + 32 + 32 * i));
-        sum = fmaf((float) vaddvq_s32(dot), half_at(&x[i].d) * float_at(y + 4 * i), sum);
+        sum = fmaf((float) vaddvq_s32(dot), f16_as_float(&x[i].d) * float_at(y + 4 * i), sum);
     }
     return sum;
 }
@@ -93,7 +94,7 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
         const char *a = at.a, *b = at.b, *column = y;
         float32x4_t sums_a = vdupq_n_f32(0.0f), sums_b = sums_a, d_b = sums_a;
         struct group last = {
-            {zeros(), zeros(), zeros(), zeros()}, zeros(), sums_a}; // b's, which is folded while a's is multiplied
+            {zeros(), zeros(), zeros(), zeros()}, zeros(), sums_a}; // group of row b; folded while row a is multiplied
         for (int64_t i = 0; i < n_groups; i++, column += GROUP) {
             const float32x4_t d = f32_at(column);
             int8x16_t v[N_VECTORS];
@@ -121,7 +122,7 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
 
 // ---- the column ----
 
-// 32 floats as bytes; returns the float one of them stands for.
+// Quantises 32 floats to bytes and returns their scale.
 UNPACK_INLINE float pack_block(int8_t *to, const float *y) {
     int8x16_t lo, hi;
     float d;
@@ -129,14 +130,14 @@ UNPACK_INLINE float pack_block(int8_t *to, const float *y) {
         block_q8_0 b;
         block_q8_0_of(y, &b);
         memcpy(to, b.qs, 32);
-        return half_at(&b.d);
+        return f16_as_float(&b.d);
     }
     vst1q_s8(to, lo);
     vst1q_s8(to + 16, hi);
-    return rounded_to_half(d);
+    return rounded_to_f16(d);
 }
 
-// Four blocks as they lie in a row, to the vectors that group_add takes.
+// Rearranges four blocks in row order to the vectors that group_of reads.
 UNPACK_INLINE void pack_group(char *to, const char *x) {
     const int8x16_t first = {-1, -1, -1, -1};
     const int8x16_t v[N_VECTORS] = {bytes_at(x), bytes_at(x + 16), vandq_s8(bytes_at(x + 32), first), bytes_at(x + 36),

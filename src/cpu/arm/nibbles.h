@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// nibbles.h: the whole groups of two rows of q4_0, iq4_nl or mxfp4 with a column, for gemv_q32.h, by the instruction for dot
-// products of bytes. What the vector pipes do is the limit here, and the order of it matters as much as the number: with the
-// same instructions in the order of compilers, which differs with every change around them, a Neoverse N1 took 6 to 15% longer
-// (27, 34 and 35 cycles for four blocks of each row; 25, 33 and 32 would be without any wait). So the order is written down.
-//
-// The stages are those of gemv_q32.h: blocks and bytes of the column are loaded one block ahead; sums of the group before are
-// folded, made floats and scaled between the blocks of this one. What else saves turns of the pipes:
-//   - scales go from general registers to vectors through memory, since a move takes a turn;
-//   - the bits of a large float are added to sums of q4_0 with their offsets, and a subtraction leaves floats: one turn of any
-//     pipe, where the conversion takes two of one;
-//   - scales of mxfp4 come from a table, as the upper halves of floats.
-//
-//     v0 v1    next block of rows a and b      v16 v17  first halves of the sums     v26 v27  scales of the group before
-//     v2 v3    the block after it              v18 v19  sums of the group before     v28 v29  results
-//     v4-v7    a block of a and b, as bytes    v20 v21  next bytes of the column     v30      table, or the large float
-//     v8-v11   sums of a, v12-v15 of b         v22 v23  those after them             v31      15 in every byte
-//     v24      scales as halves                v25      offsets of the group before
+// nibbles.h: multiplies the complete groups of two rows of q4_0, iq4_nl or mxfp4 with a column, for gemv_q32.h, by SDOT. The vector
+// pipes limit the speed, and the order of the instructions matters as much as their number. Compilers chose an order that changed
+// with every edit nearby, and a Neoverse N1 took 6 to 15% longer (27, 34 and 35 cycles per four blocks of each row; 25, 33 and 32
+// cycles is the minimum without stalls). So the order is fixed here in assembly.
+// The stages are those of gemv_q32.h. Blocks and bytes of the column are loaded one block ahead. The sums of the previous group are
+// folded, converted to float and scaled between the blocks of the current group. Three more measures save cycles of the vector
+// pipes:
+//   - Scales go from general registers to vectors through memory, because a move takes a cycle of a vector pipe.
+//   - The offsets of q4_0 include the bits of a large float. Subtracting that float converts the sums: one cycle of any pipe; a
+//     conversion takes two cycles of one pipe.
+//   - Scales of mxfp4 come from a table that holds the upper 16 bits of floats.
+// Registers:
+//     v0 v1    next block of rows a and b      v16 v17  first part of the sums        v26 v27  scales of the previous group
+//     v2 v3    the block after v0 v1           v18 v19  sums of the previous group    v28 v29  results
+//     v4-v7    a block of a and b, as bytes    v20 v21  next bytes of the column      v30      table, or the large float
+//     v8-v11   sums of a, v12-v15 of b         v22 v23  the bytes after v20 v21       v31      15 in every byte
+//     v24      scales as f16                   v25      offsets of the previous group
 #pragma once
 
 #include "cpu/arm/unpack.h"
@@ -23,23 +23,23 @@
 #define NIBBLES_STR_(s) #s
 #define NIBBLES_STR(s) NIBBLES_STR_(s)
 
-// One instruction or step a line.
+// Each line below is one instruction or one stage.
 // clang-format off
 
 // ---- pieces ----
 
-// Block j of both rows, counted from where they are, to xa and xb, and 32 bytes of the column.
+// Loads block j of both rows, relative to a and b, to xa and xb, and 32 bytes of the column.
 #define NEXT(xa, xb, y0, y1, j, y_off, size) \
     "ldur q" #xa ", [%[a], #(" #j " * " size " + " size " - 16)]\n\t" \
     "ldur q" #xb ", [%[b], #(" #j " * " size " + " size " - 16)]\n\t" \
     "ldp q" #y0 ", q" #y1 ", [%[y], #(" y_off ")]\n\t"
 
-#define DOTS(xa, xb, y0, y1, sum_a, sum_b, open) \
+#define DOTS(xa, xb, y0, y1, sum_a, sum_b, expand) \
     "and v4.16b, v" #xa ".16b, v31.16b\n\t" \
     "ushr v5.16b, v" #xa ".16b, #4\n\t" \
     "and v6.16b, v" #xb ".16b, v31.16b\n\t" \
     "ushr v7.16b, v" #xb ".16b, #4\n\t" \
-    open \
+    expand \
     "movi v" #sum_a ".4s, #0\n\t" \
     "movi v" #sum_b ".4s, #0\n\t" \
     "sdot v" #sum_a ".4s, v4.16b, v" #y0 ".16b\n\t" \
@@ -47,22 +47,22 @@
     "sdot v" #sum_a ".4s, v5.16b, v" #y1 ".16b\n\t" \
     "sdot v" #sum_b ".4s, v7.16b, v" #y1 ".16b\n\t"
 
-#define OPEN_TABLE \
+#define EXPAND_TABLE \
     "tbl v4.16b, {v30.16b}, v4.16b\n\t" \
     "tbl v5.16b, {v30.16b}, v5.16b\n\t" \
     "tbl v6.16b, {v30.16b}, v6.16b\n\t" \
     "tbl v7.16b, {v30.16b}, v7.16b\n\t"
 
-// Scales of four blocks of a row, loaded into registers n0 to n3 ...
+// LOAD_*: loads the scales of four blocks of a row into general registers n0 to n3.
 #define LOAD_SCALES(ldr, row, size, n) \
     ldr " %w[" n "0], [%[" #row "]]\n\t" \
     ldr " %w[" n "1], [%[" #row "], #(" size ")]\n\t" \
     ldr " %w[" n "2], [%[" #row "], #(2 * " size ")]\n\t" \
     ldr " %w[" n "3], [%[" #row "], #(3 * " size ")]\n\t"
-#define LOAD_HALVES(row, size, n) LOAD_SCALES("ldrh", row, size, n)
+#define LOAD_F16(row, size, n) LOAD_SCALES("ldrh", row, size, n)
 #define LOAD_POWERS(row, size, n) LOAD_SCALES("ldrb", row, size, n)
-// ... and put together in the first of them.
-#define JOIN_HALVES(n) \
+// JOIN_*: joins the four 16-bit values in register n0.
+#define JOIN_16BIT(n) \
     "orr %x[" n "0], %x[" n "0], %x[" n "1], lsl #16\n\t" \
     "orr %x[" n "2], %x[" n "2], %x[" n "3], lsl #16\n\t" \
     "orr %x[" n "0], %x[" n "0], %x[" n "2], lsl #32\n\t"
@@ -71,16 +71,17 @@
     "ldrh %w[" n "1], [%[powers], %x[" n "1], lsl #1]\n\t" \
     "ldrh %w[" n "2], [%[powers], %x[" n "2], lsl #1]\n\t" \
     "ldrh %w[" n "3], [%[powers], %x[" n "3], lsl #1]\n\t" \
-    JOIN_HALVES(n)
+    JOIN_16BIT(n)
 
-#define FLOATS_OF_HALVES \
+#define FLOATS_OF_F16 \
     "fcvtl v8.4s, v24.4h\n\t" \
     "fcvtl2 v9.4s, v24.8h\n\t"
 #define FLOATS_OF_POWERS \
     "shll v8.4s, v24.4h, #16\n\t" \
     "shll2 v9.4s, v24.8h, #16\n\t"
 
-// Sums of the group before: two halves of them, then one. Before the first they are zeros, and so are its scales.
+// FOLD_HALF and FOLD: the two steps that fold the sums of the previous group. For the first group, the previous sums and scales are
+// zeros.
 #define FOLD_HALF \
     "addp v18.4s, v10.4s, v11.4s\n\t" \
     "addp v19.4s, v14.4s, v15.4s\n\t"
@@ -103,39 +104,39 @@
 
 // ---- a group, and all of them ----
 
-// next_x, next_y: what is loaded for the group after this one.
-#define NIBBLES_GROUP(size, head, next_x, next_y, load, join, scale_floats, open, offset, sum_floats) \
+// next_x, next_y: block index and offset that are loaded for the next group.
+#define NIBBLES_GROUP(size, head, next_x, next_y, load, join, scale_floats, expand, offset, sum_floats) \
     load(a, size, "a") \
     FOLD_HALF \
     "prfm pldl2keep, [%[a], #" NIBBLES_STR(STREAMS_AHEAD) "]\n\t" \
     "prfm pldl2keep, [%[b], #" NIBBLES_STR(STREAMS_AHEAD) "]\n\t" \
     NEXT(2, 3, 22, 23, 1, head " + 32", size) \
-    DOTS(0, 1, 20, 21, 8, 12, open) \
+    DOTS(0, 1, 20, 21, 8, 12, expand) \
     join("a") \
     load(b, size, "b") \
     FOLD \
     NEXT(0, 1, 20, 21, 2, head " + 64", size) \
-    DOTS(2, 3, 22, 23, 9, 13, open) \
+    DOTS(2, 3, 22, 23, 9, 13, expand) \
     join("b") \
     "stp %x[a0], %x[b0], [%[cell]]\n\t" \
     offset \
     "addp v16.4s, v8.4s, v9.4s\n\t" \
     "addp v17.4s, v12.4s, v13.4s\n\t" \
     NEXT(2, 3, 22, 23, 3, head " + 96", size) \
-    DOTS(0, 1, 20, 21, 10, 14, open) \
+    DOTS(0, 1, 20, 21, 10, 14, expand) \
     "ldr q24, [%[cell]]\n\t" \
     sum_floats \
     NEXT(0, 1, 20, 21, next_x, next_y, size) \
-    DOTS(2, 3, 22, 23, 11, 15, open) \
+    DOTS(2, 3, 22, 23, 11, 15, expand) \
     scale_floats \
     ADD_UP \
     "ldr q24, [%[y]]\n\t" \
     "fmul v26.4s, v8.4s, v24.4s\n\t" \
     "fmul v27.4s, v9.4s, v24.4s\n\t"
 
-// Whole groups of n elements, one at least, of rows a and b. What the last group would load ahead might not be there: it loads
-// again what is.
-#define NIBBLES(type, size, head, table, powers_at, load, join, scale_floats, open, offset, sum_floats) \
+// Multiplies rows a and b with the complete groups of n elements; there is at least one group. The last group must not load past
+// the end, so its load ahead re-reads the last block.
+#define NIBBLES(type, size, head, table, powers_at, load, join, scale_floats, expand, offset, sum_floats) \
     UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, const block_##type *b, const char *y) { \
         _Static_assert(sizeof(block_##type) == size, "offsets are those of a block"); \
         register float32x4_t sums_a __asm__("v28"), sums_b __asm__("v29"); \
@@ -154,14 +155,14 @@
             "b.eq 2f\n\t" \
             ".p2align 5\n\t" \
             "1:\n\t" \
-            NIBBLES_GROUP(#size, #head, 4, #head " + 128 + " #head, load, join, scale_floats, open, offset, sum_floats) \
+            NIBBLES_GROUP(#size, #head, 4, #head " + 128 + " #head, load, join, scale_floats, expand, offset, sum_floats) \
             "add %[a], %[a], #(4 * " #size ")\n\t" \
             "add %[b], %[b], #(4 * " #size ")\n\t" \
             "add %[y], %[y], #(" #head " + 128)\n\t" \
             "subs %[left], %[left], #1\n\t" \
             "b.ne 1b\n\t" \
             "2:\n\t" \
-            NIBBLES_GROUP(#size, #head, 3, #head, load, join, scale_floats, open, offset, sum_floats) \
+            NIBBLES_GROUP(#size, #head, 3, #head, load, join, scale_floats, expand, offset, sum_floats) \
             FOLD_HALF \
             FOLD \
             offset \
@@ -180,8 +181,8 @@
 static const float table_large[4] = {LARGE, LARGE, LARGE, LARGE};
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverlength-strings" // of more than 4095 characters: both compilers take them
-NIBBLES(q4_0, 18, 32, table_large, NULL, LOAD_HALVES, JOIN_HALVES, FLOATS_OF_HALVES, "", OFFSET_SUMS, FLOATS_OF_OFFSET_SUMS)
-NIBBLES(iq4_nl, 18, 16, table_iq4, NULL, LOAD_HALVES, JOIN_HALVES, FLOATS_OF_HALVES, OPEN_TABLE, "", FLOATS_OF_SUMS)
-NIBBLES(mxfp4, 17, 16, table_mxfp4, table_powers, LOAD_POWERS, JOIN_POWERS, FLOATS_OF_POWERS, OPEN_TABLE, "", FLOATS_OF_SUMS)
+#pragma GCC diagnostic ignored "-Woverlength-strings" // more than 4095 characters; gcc and clang accept them
+NIBBLES(q4_0, 18, 32, table_large, NULL, LOAD_F16, JOIN_16BIT, FLOATS_OF_F16, "", OFFSET_SUMS, FLOATS_OF_OFFSET_SUMS)
+NIBBLES(iq4_nl, 18, 16, table_iq4, NULL, LOAD_F16, JOIN_16BIT, FLOATS_OF_F16, EXPAND_TABLE, "", FLOATS_OF_SUMS)
+NIBBLES(mxfp4, 17, 16, table_mxfp4, table_powers, LOAD_POWERS, JOIN_POWERS, FLOATS_OF_POWERS, EXPAND_TABLE, "", FLOATS_OF_SUMS)
 #pragma GCC diagnostic pop

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: panels of quantised rows and of columns for products with many columns (gemm_q__*.c). They hold bytes as the tier
-// multiplies them, and scales as vectors that fit its results, so that what unpacking costs is paid once for all columns.
-//
-// A panel is made of lines. A line of x has 16 bytes for each group of GROUP rows: either STEP bytes of each row, or a number of
-// each. A line of y has STEP bytes of each column, or a number in their place.
+// panel_q.h: panels of quantised rows and of columns for products with many columns (gemm_q__*.c). A panel holds bytes in the order
+// in which the tier multiplies them, and scales as vectors in the layout of the tier's results. So rows are unpacked once for all
+// columns.
+// A panel consists of lines. A line of x has 16 bytes for each group of GROUP rows: either STEP bytes of each row, or one number of
+// each row. A line of y has STEP bytes of each column, or one number of each column.
 //   blocks of 32:  x: [scale] [min]? [bytes: LINES(32)]
 //                  y: [scale] [sum]? [bytes: LINES(32)]
 //   blocks of 256: x: [d] [scales of runs: run, int32] [minima of runs: run, float]? [bytes: LINES(256)]
 //                  y: [d] [sums of runs: run, float]? [bytes: LINES(256)]
-// Rows and columns that are missing are copies of the first; what they give is not stored.
-//
-// The file that includes it says MR, NR, GROUP, and how numbers lie within a line:
-//   x_lines4(to, v)      v[r]: four numbers of row r of a group, each to a line of its own
+// Missing rows and columns are copies of the first; their results are not stored.
+// The including file defines MR, NR and GROUP, and these functions for the layout of numbers within a line:
+//   x_lines4(to, v)      v[r]: four numbers of row r of a group; number j goes to line j
 //   x_bytes(to, v)       v[r]: 16 bytes of row r of a group, to LINES(16)
 //   y_number(line, c, v) v: a number of column c
 #pragma once
@@ -20,7 +19,7 @@
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
-#define AHEAD 512 // bytes of a row asked for before they are read
+#define AHEAD 512 // bytes: prefetch distance within a row
 #define STEP (16 / GROUP)
 #define LINES(n) ((n) / STEP)
 #define X_LINE (MR / GROUP * 16) // bytes
@@ -30,7 +29,7 @@ UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v);
 UNPACK_INLINE void x_bytes(char *to, const int8x16_t *v);
 UNPACK_INLINE void y_number(char *line, int c, float v);
 
-// ---- what products read ----
+// ---- helpers for the products ----
 
 UNPACK_INLINE float32x4_t f32_at(const char *at) {
     return vld1q_f32((const float *) (const void *) at);
@@ -46,7 +45,7 @@ UNPACK_INLINE int32x4_t s32_at(const char *at) {
 
 UNPACK_INLINE void store_tile(float tile[NR][MR], float *s, int64_t ld_s, int nx, int ny) {
     for (int c = 0; c < ny; c++) {
-        if (nx == MR) { // a size the compiler knows
+        if (nx == MR) { // a constant size, so that the compiler inlines the copy
             memcpy(s + c * ld_s, tile[c], sizeof tile[c]);
         } else {
             memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
@@ -56,7 +55,7 @@ UNPACK_INLINE void store_tile(float tile[NR][MR], float *s, int64_t ld_s, int nx
 
 // ---- panels of y ----
 
-// 32 bytes of column c to the lines that begin at `to`.
+// Copies 32 bytes of column c to the lines that begin at `to`.
 UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q) {
     for (int j = 0; j < LINES(32); j++) {
         memcpy(to + j * Y_LINE + c * STEP, q + j * STEP, STEP);
@@ -70,7 +69,7 @@ static void pack_y_q8_0(CPU_TABLE, int64_t n, void *panel, const float *const *y
         for (int64_t i = 0; i < n; i += 32, to += (1 + LINES(32)) * Y_LINE) {
             block_q8_0 b;
             block_q8_0_of(from + i, &b);
-            y_number(to, c, half_at(&b.d));
+            y_number(to, c, f16_as_float(&b.d));
             y_bytes(to + Y_LINE, c, b.qs);
         }
     }
@@ -83,14 +82,14 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
         for (int64_t i = 0; i < n; i += 32, to += (2 + LINES(32)) * Y_LINE) {
             block_q8_1 b;
             block_q8_1_of(from + i, &b);
-            y_number(to, c, half_at(&b.d));
-            y_number(to + Y_LINE, c, half_at(&b.s));
+            y_number(to, c, f16_as_float(&b.d));
+            y_number(to + Y_LINE, c, f16_as_float(&b.s));
             y_bytes(to + 2 * Y_LINE, c, b.qs);
         }
     }
 }
 
-// n_sums: runs whose sums go into the panel, 0, 8 or 16.
+// n_sums: number of runs whose sums are stored in the panel: 0, 8 or 16.
 UNPACK_INLINE void pack_y_q8_K(int64_t n, char *panel, const float *const *y, int ny, const int n_sums) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
@@ -122,7 +121,7 @@ static void pack_y_k16_min(CPU_TABLE, int64_t n, void *panel, const float *const
 
 // ---- panels of x ----
 
-// Scales of 8 runs of each row of a group.
+// Stores the scales of 8 runs of each row of a group.
 UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -134,7 +133,7 @@ UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     x_lines4(to + 4 * X_LINE, hi);
 }
 
-// Minima of 8 runs of each row, to be added.
+// Stores the minima of 8 runs of each row, negated so that they are added.
 UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -146,10 +145,10 @@ UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     x_lines4(to + 4 * X_LINE, hi);
 }
 
-// One number of each row of a group, as they lie in a line.
+// Stores one number of each row of a group in a line.
 #define X_NUMBERS(line, of, row) vst1q_f32((float *) (void *) (line), of((row)[0], (row)[1], (row)[GROUP - 2], (row)[GROUP - 1]))
 
-// The rows of group g.
+// Declares pointers to the rows of group g.
 #define ROWS_OF(type) \
     const block_##type *row[GROUP]; \
     for (int r = 0; r < GROUP; r++) { \
@@ -194,7 +193,7 @@ PACK_32(mxfp4, 0, NO_MINS)
 PACK_32(q4_1, 1, mins_q4_1)
 PACK_32(q5_1, 1, mins_q5_1)
 
-// Each lays out the scales of a group.
+// heads_<type>: stores the scales and minima of a group of rows.
 #define HEADS_6BIT(type) \
     UNPACK_INLINE void heads_##type(char *to, const block_##type *const *row) { \
         int8x8_t scales[GROUP], mins[GROUP]; \
@@ -204,7 +203,7 @@ PACK_32(q5_1, 1, mins_q5_1)
             scales_6bit(row[r]->scales, &s, &m); \
             scales[r] = vreinterpret_s8_u8(s); \
             mins[r] = vreinterpret_s8_u8(m); \
-            dmin[r] = half_at(&row[r]->dmin); \
+            dmin[r] = f16_as_float(&row[r]->dmin); \
         } \
         x_scales8(to, scales); \
         x_mins8(to + 8 * X_LINE, mins, dmin); \
@@ -212,7 +211,7 @@ PACK_32(q5_1, 1, mins_q5_1)
 HEADS_6BIT(q4_K)
 HEADS_6BIT(q5_K)
 
-UNPACK_INLINE void halves_of16(const int8x16_t *v, int8x8_t *lo, int8x8_t *hi) {
+UNPACK_INLINE void split_low_high(const int8x16_t *v, int8x8_t *lo, int8x8_t *hi) {
     for (int r = 0; r < GROUP; r++) {
         lo[r] = vget_low_s8(v[r]);
         hi[r] = vget_high_s8(v[r]);
@@ -220,7 +219,7 @@ UNPACK_INLINE void halves_of16(const int8x16_t *v, int8x8_t *lo, int8x8_t *hi) {
 }
 UNPACK_INLINE void heads_16(char *to, const int8x16_t *scales) {
     int8x8_t lo[GROUP], hi[GROUP];
-    halves_of16(scales, lo, hi);
+    split_low_high(scales, lo, hi);
     x_scales8(to, lo);
     x_scales8(to + 8 * X_LINE, hi);
 }
@@ -232,10 +231,10 @@ UNPACK_INLINE void heads_q2_K(char *to, const block_q2_K *const *row) {
         const uint8x16_t both = vld1q_u8(row[r]->scales);
         scales[r] = s8(low4(both));
         mins[r] = s8(vshrq_n_u8(both, 4));
-        dmin[r] = half_at(&row[r]->dmin);
+        dmin[r] = f16_as_float(&row[r]->dmin);
     }
     heads_16(to, scales);
-    halves_of16(mins, lo, hi);
+    split_low_high(mins, lo, hi);
     x_mins8(to + 16 * X_LINE, lo, dmin);
     x_mins8(to + 24 * X_LINE, hi, dmin);
 }
@@ -261,8 +260,8 @@ UNPACK_INLINE void heads_iq4_xs(char *to, const block_iq4_xs *const *row) {
     x_scales8(to, scales);
 }
 
-// n_head: lines of scales and minima; offset: what comes off every element.
-#define D_OF(a, b, c, d0) halves_at(&(a)->d, &(b)->d, &(c)->d, &(d0)->d)
+// n_head: lines of scales and minima; offset: subtracted from every element.
+#define D_OF(a, b, c, d0) f16x4_as_floats(&(a)->d, &(b)->d, &(c)->d, &(d0)->d)
 #define PACK_256(type, n_head, offset) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
         for (int g = 0; g < MR / GROUP; g++) { \
@@ -294,7 +293,8 @@ PACK_256(iq4_xs, 8, 0)
 
 // ---- a tier ----
 
-// What a file ends with, once it has run_32(n, s, ld_s, x, nx, y, ny, has_min) and run_256(..., n_runs, has_min).
+// GEMM_Q_TIER ends the including file, which must define run_32(n, s, ld_s, x, nx, y, ny, has_min) and run_256(..., n_runs,
+// has_min).
 #define GEMM_Q_RUN(name, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
         call(n, s, ld_s, vx, nx, vy, ny, __VA_ARGS__); \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// quantize.h: floats as blocks of the formats that activations take in dot products, for rows (quantize__neon.c) and for what
-// other forms of a column are made of. Bit for bit what the portable functions make of finite floats; others go to them.
+// quantize.h: quantises floats to blocks of the formats that activations have in dot products. It is used for rows
+// (quantize__neon.c) and for packed columns. For finite floats the results are bit-identical to those of the portable functions;
+// other blocks are passed to the portable functions.
 #pragma once
 
 #include "base/min.h"
@@ -14,7 +15,7 @@
 static inline float lanes_largest(const float32x4_t *v, int n) {
     float32x4_t max = vabsq_f32(v[0]);
     for (int j = 1; j < n; j++) {
-        max = vmaxq_f32(max, vabsq_f32(v[j])); // a NaN stays
+        max = vmaxq_f32(max, vabsq_f32(v[j])); // a NaN stays a NaN
     }
     return vmaxvq_f32(max);
 }
@@ -23,12 +24,12 @@ static inline int8x16_t ints_narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32
     return vcombine_s8(vmovn_s16(vcombine_s16(vmovn_s32(a), vmovn_s32(b))), vmovn_s16(vcombine_s16(vmovn_s32(c), vmovn_s32(d))));
 }
 
-// The lowest byte of every four.
+// Returns the lowest byte of each 32-bit lane.
 static inline int8x16_t low_bytes(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
     return vreinterpretq_s8_u8(vuzp1q_u8(vuzp1q_u8(a, b), vuzp1q_u8(c, d)));
 }
 
-// 32 floats to bytes and the float one of them stands for; false if they are not finite or too small to divide by.
+// Quantises 32 floats to bytes and their scale *d. Returns false if a float is not finite or the floats are too small to divide by.
 static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     float32x4_t v[8];
     for (int j = 0; j < 8; j++) {
@@ -39,8 +40,8 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
-    // Added to a large float, numbers are rounded to the nearest whole one, ties to even, in its low bits: a turn of any pipe,
-    // where a Neoverse N1 takes two of one pipe for the conversion, and one for halving what it gives.
+    // Adding a large float rounds to the nearest integer, ties to even, in the low bits. The addition takes a cycle of any pipe; a
+    // Neoverse N1 needs two cycles of one pipe for the conversion and one more for narrowing the result.
     const float inverse = 1.0f / *d;
     uint8x16_t q[8];
     for (int j = 0; j < 8; j++) {
@@ -51,12 +52,12 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     return true;
 }
 
-// Rounds to the nearest as quant/half.h does; f is no NaN.
-static inline uint16_t half_of(float f) {
+// Rounds to nearest, as quant/half.h does. f must not be NaN.
+static inline uint16_t f16_from_float(float f) {
     return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(f))), 0);
 }
 
-static inline float rounded_to_half(float f) {
+static inline float rounded_to_f16(float f) {
     return vgetq_lane_f32(vcvt_f32_f16(vcvt_f16_f32(vdupq_n_f32(f))), 0);
 }
 
@@ -67,7 +68,7 @@ static inline void block_q8_0_of(const float *x, block_q8_0 *y) {
         quantize_row_q8_0_ref(x, y, 32);
         return;
     }
-    y->d = half_of(d);
+    y->d = f16_from_float(d);
     vst1q_s8(y->qs, lo);
     vst1q_s8(y->qs + 16, hi);
 }
@@ -79,13 +80,14 @@ static inline void block_q8_1_of(const float *x, block_q8_1 *y) {
         quantize_row_q8_1_ref(x, y, 32);
         return;
     }
-    y->d = half_of(d);
-    y->s = half_of((float) vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi))) * d);
+    y->d = f16_from_float(d);
+    y->s = f16_from_float((float) vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi))) * d);
     vst1q_s8(y->qs, lo);
     vst1q_s8(y->qs + 16, hi);
 }
 
-// The value that is farthest from zero, with its sign: the first of equals.
+// Returns the value that is farthest from zero, with its sign. If max and -min are equal, returns the first of these values in the
+// row.
 static inline float row_extreme(const float *x, float max, float min) {
     if (max != -min) {
         return max > -min ? max : min;
@@ -96,7 +98,7 @@ static inline float row_extreme(const float *x, float max, float min) {
     return *x;
 }
 
-// The sums of 8 vectors of bytes.
+// Returns the horizontal sums of 8 vectors of bytes.
 static inline int16x8_t sums_of_8(const int8x16_t *v) {
     int16x8_t s[8];
     for (int j = 0; j < 8; j++) {
@@ -112,7 +114,7 @@ static inline void block_q8_K_of(const float *x, block_q8_K *y) {
         max[u] = min[u] = vld1q_f32(x + 4 * u);
     }
     for (int j = 16; j < QK_K; j += 16) {
-        for (int u = 0; u < 4; u++) { // a NaN stays
+        for (int u = 0; u < 4; u++) { // a NaN stays a NaN
             const float32x4_t v = vld1q_f32(x + j + 4 * u);
             max[u] = vmaxq_f32(max[u], v);
             min[u] = vminq_f32(min[u], v);

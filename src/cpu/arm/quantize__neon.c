@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// quantize__neon.c: rows of floats to the formats that activations take in dot products, block by block (quantize.h).
+// quantize__neon.c: quantises rows of floats to the formats that activations have in dot products, block by block (quantize.h).
 
 #include "cpu/arm/quantize.h"
 #include "cpu/kernels.h"

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT
-// rows_q.h: four rows of q8_0, q4_0, iq4_nl or mxfp4 as they lie with a panel of four columns (gemm_q__dotprod.c), for columns
-// too few to pay for packing rows. A line of the panel has four bytes of each column; sdot multiplies it with the same four bytes
-// of a row, so that sums of the columns lie side by side and need no folding.
-//
-// In a fixed order, since that of compilers takes a half longer: bytes of the next block are loaded as soon as those of this one
-// are multiplied; sums of the block before are scaled between the lines of this one; sums begin with the bits of a large float,
-// which come from memory, since copying them takes a turn of a pipe.
-//
-//     v0-v3    first halves of blocks, as bytes     v12-v15 v16-v19  sums, and those of the block before, in turns
-//     v4-v7    second halves                        v20-v23          results
-//     v8-v11   lines of the panel                   v24 v25 v26 v27  scales of rows and columns, of both blocks
-//     v28      the large float                      v29-v31          what unpacking needs
+// rows_q.h: multiplies four rows of q8_0, q4_0, iq4_nl or mxfp4 in place with a panel of four columns (gemm_q__dotprod.c). It is
+// used when there are too few columns to pay for packing the rows. A line of the panel has four bytes of each column. SDOT
+// multiplies the line with four bytes of a row, so that each lane holds the sum of one column and needs no folding.
+// The order of instructions is fixed here, because that of compilers takes 50% longer. Bytes of the next block are loaded as soon
+// as those of the current block are multiplied. Sums of the previous block are scaled between the lines of the current block. Sums
+// start with the bits of a large float (BASE in gemm_q__dotprod.c). These are loaded from memory, because copying a register takes
+// a cycle of a vector pipe.
+// Registers:
+//     v0-v3    first 16 bytes of blocks, unpacked    v12-v15 v16-v19  sums of the current and of the previous block, alternating
+//     v4-v7    second 16 bytes                       v20-v23          results
+//     v8-v11   lines of the panel                    v24 v25 v26 v27  scales of rows and columns, of both blocks
+//     v28      the large float                       v29-v31          constants for unpacking
 #pragma once
 
 #include "cpu/arm/unpack.h"
 
-// One instruction or step a line.
+// Each line below is one instruction or one stage.
 // clang-format off
 #define ROWS_DOT(t0, t1, t2, t3, y, x0, x1, x2, x3, k) \
     "sdot v" #t0 ".4s, v" #y ".16b, v" #x0 ".4b[" #k "]\n\t" \
     "sdot v" #t1 ".4s, v" #y ".16b, v" #x1 ".4b[" #k "]\n\t" \
     "sdot v" #t2 ".4s, v" #y ".16b, v" #x2 ".4b[" #k "]\n\t" \
     "sdot v" #t3 ".4s, v" #y ".16b, v" #x3 ".4b[" #k "]\n\t"
-// Sum p of the block before, to be scaled by dx and dy and added to result s.
+// Subtract the large float from sum p of the previous block, scale it by dx and dy, and add it to result s.
 #define ROWS_SUB(p) "fsub v" #p ".4s, v" #p ".4s, v28.4s\n\t"
 #define ROWS_MUL(p, dx, r) "fmul v" #p ".4s, v" #p ".4s, v" #dx ".s[" #r "]\n\t"
 #define ROWS_ADD(s, p, dy) "fmla v" #s ".4s, v" #p ".4s, v" #dy ".4s\n\t"
 
-// Scales of this block of all rows: put together in a general register.
+// Load the scales of the current block of all rows and join them in a general register.
 #define ROWS_HEADS(ldr) \
     ldr " %w[d0], [%[r0], %[at]]\n\t" \
     ldr " %w[d1], [%[r1], %[at]]\n\t" \
@@ -43,12 +43,12 @@
     "orr %x[d2], %x[d2], %x[d3], lsl #16\n\t" \
     "orr %x[d0], %x[d0], %x[d2], lsl #32\n\t" \
     "fmov d" #dx ", %x[d0]\n\t"
-#define ROWS_HALVES ROWS_HEADS("ldrh")
+#define ROWS_F16 ROWS_HEADS("ldrh")
 #define ROWS_WIDEN(dx) "fcvtl v" #dx ".4s, v" #dx ".4h\n\t"
 #define ROWS_WIDEN_POWERS(dx) "shll v" #dx ".4s, v" #dx ".4h, #16\n\t"
 
-#define ROWS_AHEAD "256" // bytes of a row asked for before they are read, of two rows in each block
-// The next block; after the last what it had is loaded again.
+#define ROWS_AHEAD "256" // bytes: prefetch distance; each block prefetches for two of the rows
+// Advances to the next block. After the last block, the first block is loaded, because loads past the end are not allowed.
 #define ROWS_NEXT(size, head) \
     "add %[at], %[at], #" size "\n\t" \
     "cmp %[at], %[end]\n\t" \
@@ -61,18 +61,18 @@
     "ldr q" #v3 ", [%[r3], %[next]]\n\t"
 
 #define Q8_0_HEAD "2"
-#define Q8_0_SCALES ROWS_HALVES
+#define Q8_0_SCALES ROWS_F16
 #define Q8_0_WIDEN ROWS_WIDEN
 #define Q8_0_SIZE "34"
 #define Q8_0_INIT
 #define Q8_0_FIRST ROWS_LOAD(0, 1, 2, 3) "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
-#define Q8_0_OPEN
+#define Q8_0_EXPAND
 #define Q8_0_LOW ROWS_LOAD(0, 1, 2, 3)
 #define Q8_0_HIGH "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
 
-// Nibbles as in unpack_q4_0: v4-v7 are loaded, and become both halves.
+// Nibbles as in unpack_q4_0: v4-v7 are loaded and expanded to v0-v7.
 #define Q4_0_HEAD "2"
-#define Q4_0_SCALES ROWS_HALVES
+#define Q4_0_SCALES ROWS_F16
 #define Q4_0_WIDEN ROWS_WIDEN
 #define Q4_0_SIZE "18"
 #define Q4_0_INIT "movi v29.16b, #0xf0\n\tmovi v30.16b, #0x88\n\t"
@@ -81,12 +81,12 @@
     "eor v" #hi ".16b, v" #hi ".16b, v30.16b\n\t" \
     "shl v" #lo ".16b, v" #hi ".16b, #4\n\t" \
     "and v" #hi ".16b, v" #hi ".16b, v29.16b\n\t"
-#define Q4_0_OPEN Q4_0_ROW(0, 4) Q4_0_ROW(1, 5) Q4_0_ROW(2, 6) Q4_0_ROW(3, 7)
+#define Q4_0_EXPAND Q4_0_ROW(0, 4) Q4_0_ROW(1, 5) Q4_0_ROW(2, 6) Q4_0_ROW(3, 7)
 #define Q4_0_LOW
 #define Q4_0_HIGH ROWS_LOAD(4, 5, 6, 7)
 
 #define IQ4_NL_HEAD "2"
-#define IQ4_NL_SCALES ROWS_HALVES
+#define IQ4_NL_SCALES ROWS_F16
 #define IQ4_NL_WIDEN ROWS_WIDEN
 #define IQ4_NL_SIZE "18"
 #define IQ4_NL_INIT "movi v29.16b, #0x0f\n\tldr q31, [%[table]]\n\t"
@@ -96,7 +96,7 @@
     "ushr v" #hi ".16b, v" #hi ".16b, #4\n\t" \
     "tbl v" #lo ".16b, {v31.16b}, v" #lo ".16b\n\t" \
     "tbl v" #hi ".16b, {v31.16b}, v" #hi ".16b\n\t"
-#define IQ4_NL_OPEN IQ4_NL_ROW(0, 4) IQ4_NL_ROW(1, 5) IQ4_NL_ROW(2, 6) IQ4_NL_ROW(3, 7)
+#define IQ4_NL_EXPAND IQ4_NL_ROW(0, 4) IQ4_NL_ROW(1, 5) IQ4_NL_ROW(2, 6) IQ4_NL_ROW(3, 7)
 #define IQ4_NL_LOW
 #define IQ4_NL_HIGH ROWS_LOAD(4, 5, 6, 7)
 
@@ -106,16 +106,16 @@
 #define MXFP4_SIZE "17"
 #define MXFP4_INIT IQ4_NL_INIT
 #define MXFP4_FIRST IQ4_NL_FIRST
-#define MXFP4_OPEN IQ4_NL_OPEN
+#define MXFP4_EXPAND IQ4_NL_EXPAND
 #define MXFP4_LOW IQ4_NL_LOW
 #define MXFP4_HIGH IQ4_NL_HIGH
 
-// A block: sums to t, those of the block before from p. ra, rb: rows asked for.
+// Multiplies a block. t: its sums; p: sums of the previous block; ra, rb: rows that are prefetched.
 #define ROWS_BLOCK(TYPE, ra, rb, t0, t1, t2, t3, dx, dy, p0, p1, p2, p3, px, py) \
     TYPE##_SCALES ROWS_JOIN(dx) \
     "ldp q" #dy ", q8, [%[y]]\n\t" \
     "ldp q9, q10, [%[y], #32]\n\t" \
-    TYPE##_OPEN \
+    TYPE##_EXPAND \
     "ldr q" #t0 ", [%[base]]\n\t" \
     "ldr q" #t1 ", [%[base]]\n\t" \
     "ldr q" #t2 ", [%[base]]\n\t" \
@@ -158,7 +158,7 @@
             "mov v12.16b, v28.16b\n\tmov v13.16b, v28.16b\n\tmov v14.16b, v28.16b\n\tmov v15.16b, v28.16b\n\t" \
             "mov v16.16b, v28.16b\n\tmov v17.16b, v28.16b\n\tmov v18.16b, v28.16b\n\tmov v19.16b, v28.16b\n\t" \
             TYPE##_FIRST \
-            "tbnz %[n_blocks], #0, 2f\n\t" /* an odd block comes first */ \
+            "tbnz %[n_blocks], #0, 2f\n\t" /* an odd number of blocks starts with the second part of the loop */ \
             "1:\n\t" \
             ROWS_BLOCK(TYPE, r0, r1, 12, 13, 14, 15, 24, 25, 16, 17, 18, 19, 26, 27) \
             "2:\n\t" \
@@ -179,7 +179,7 @@
               "v31"); \
     }
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverlength-strings" // of C's own length: whoever takes assembly takes more
+#pragma GCC diagnostic ignored "-Woverlength-strings" // longer than C guarantees; compilers with inline assembly accept it
 ROWS_Q(q8_0, Q8_0, NULL)
 ROWS_Q(q4_0, Q4_0, NULL)
 ROWS_Q(iq4_nl, IQ4_NL, table_iq4)

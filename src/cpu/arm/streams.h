@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// streams.h: rows two at a time, which share the loads of a column: one from each half of them, not neighbours. The hardware
-// foresees two long runs through memory (a Neoverse N1 reads 19.0 GB/s so, 19.5 in one), but not two that begin anew with every
-// pair of rows (10). Asking for every line by instruction makes up for that, but only from memory: where rows come from a cache
-// it takes a third longer. A line now and then, far ahead, is cheap and tells the hardware early of the pages to come.
+// streams.h: iterates over rows two at a time, so that both rows share the loads of a column. One row comes from the first half of
+// the rows, the other from the second half; they are not neighbours. The hardware prefetcher follows two long sequential streams (a
+// Neoverse N1 reads 19.0 GB/s from two streams, 19.5 GB/s from one). It does not follow two streams that restart with every pair of
+// rows (10 GB/s). Prefetching every cache line by instruction would compensate for that, but makes kernels a third slower when the
+// rows are in a cache. Prefetching an occasional line far ahead is cheap and announces the next pages to the hardware.
 #pragma once
 
 #include <stddef.h>
 
-#define STREAMS_AHEAD 8192 // bytes from what is read to what is asked for
+#define STREAMS_AHEAD 8192 // bytes: prefetch distance
 
 struct streams {
-    const char *a, *b; // rows; the same one where the first half has one more
-    float *s_a, *s_b;  // where their results go
+    const char *a, *b; // current rows; equal if the first half has one row more
+    float *s_a, *s_b;  // destinations of their results
     size_t bx;
     int n_a, n_b; // rows left
 };
@@ -26,15 +27,15 @@ static inline __attribute__((always_inline)) int streams_have(const struct strea
 }
 
 static inline __attribute__((always_inline)) void streams_next(struct streams *at) {
-    const int has_a = --at->n_a > 0, has_b = --at->n_b > 0; // behind the last row there is no other, and bx may be anything
+    const int has_a = --at->n_a > 0, has_b = --at->n_b > 0; // after the last row, a and b do not advance: bx may be any number
     at->a += has_a ? at->bx : 0;
     at->s_a += has_a;
     at->b = has_b ? at->b + at->bx : at->a;
     at->s_b = has_b ? at->s_b + 1 : at->s_a;
 }
 
-// For kernels that do more than wait for memory: what both rows will come to, into the second cache.
-static inline __attribute__((always_inline)) void streams_ask(const void *a, const void *b) {
+// Prefetches both rows to the L2 cache, for kernels that are not limited by memory alone.
+static inline __attribute__((always_inline)) void streams_prefetch(const void *a, const void *b) {
     __builtin_prefetch((const char *) a + STREAMS_AHEAD, 0, 2);
     __builtin_prefetch((const char *) b + STREAMS_AHEAD, 0, 2);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of arm, oldest first. A tier is filled by files named <what>__<tier>.c, compiled with its flags.
+// tiers.c: the tiers of ARM, oldest first. Files named <what>__<tier>.c fill a tier; they are compiled with the flags of the tier.
 
 #include "cpu/kernels.h"
 
@@ -27,7 +27,7 @@ static bool has_bf16(void) {
     return cpu_features()->bf16;
 }
 
-// Files in the order in which they fill: a later one may use or change what an earlier one put in.
+// Files in the order in which they fill the table: a later file may use or replace entries of an earlier one.
 #define NEON(X, tier) \
     X(tier, dot) \
     X(tier, gemm_f32) \

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// unpack.h: blocks of quantised rows as vectors of signed bytes, and the scales they are to be multiplied with. Elements come in
-// the order of the row, so that activations need no shuffling. Used by the dot products (dot_*.h) and by what packs
-// panels (gemm_q__i8mm.c).
-//
-// Blocks of 32: unpack_<type>(block) gives 32 bytes, scale_<type>(block) the float they stand for one of. Some are kept times 16
-// where that saves a shift; the scale makes up for it.
-// Blocks of 256: unpack_<type>(block, v) gives 16 vectors. q3_K and q6_K come with an offset (4, 32) that scales times block sums
-// take off, as the formats with minima do theirs.
+// unpack.h: unpacks blocks of quantised rows to vectors of signed bytes, and returns their scales. Elements are in row order, so
+// that activations need no shuffling. The dot products (dot_*.h), the one-column kernels (gemv_*.h) and the packing of panels
+// (panel_q.h) use it.
+// Blocks of 32: unpack_<type>(block) returns 32 bytes, scale_<type>(block) the float that a byte of 1 represents. Some bytes are 16
+// times the value, which saves a shift; their scale is divided by 16.
+// Blocks of 256: unpack_<type>(block, v) stores 16 vectors. Elements of q3_K and q6_K include an offset (4, 32). The kernels
+// subtract the offset as scales times block sums, as they do with the minima of other formats.
 #pragma once
 
 #include "quant/blocks.h"
@@ -20,13 +19,14 @@ struct q32 {
     int8x16_t lo, hi; // elements 0 to 15, 16 to 31
 };
 
-UNPACK_INLINE float half_at(const uint16_t *h) {
+UNPACK_INLINE float f16_as_float(const uint16_t *h) {
     __fp16 f;
     memcpy(&f, h, sizeof f);
     return f;
 }
 
-// Zeros to start a sum with. Compilers keep one vector of them and copy it, which takes a turn in a pipe; this takes none.
+// Returns zeros to start a sum with. Compilers keep one zero vector and copy it, which takes a cycle of a vector pipe; MOVI takes
+// none.
 UNPACK_INLINE int32x4_t zeros(void) {
     int32x4_t z;
     __asm__ volatile("movi %0.4s, #0" : "=w"(z));
@@ -47,7 +47,8 @@ UNPACK_INLINE struct q32 unpack_q8_0(const block_q8_0 *b) {
     return (struct q32){vld1q_s8(b->qs), vld1q_s8(b->qs + 16)};
 }
 
-// A nibble q stands for q - 8: with its top bit turned it is that in two's complement, times 16 in the upper half of a byte.
+// A nibble q represents q - 8. Flipping its top bit gives q - 8 in two's complement; in the upper half of a byte it is 16 times
+// that.
 UNPACK_INLINE struct q32 unpack_q4_0(const block_q4_0 *b) {
     const uint8x16_t v = veorq_u8(vld1q_u8(b->qs), vdupq_n_u8(0x88));
     return (struct q32){s8(vshlq_n_u8(v, 4)), s8(vandq_u8(v, vdupq_n_u8(0xf0)))};
@@ -58,7 +59,8 @@ UNPACK_INLINE struct q32 unpack_q4_1(const block_q4_1 *b) {
     return (struct q32){s8(low4(v)), s8(vshrq_n_u8(v, 4))};
 }
 
-// Bits as bytes: 0 for one that is set, 0xf0 for one that is not. From a table, since general registers are far from vectors.
+// table_bits expands the bits of a byte to 8 bytes: 0 for a set bit, 0xf0 for a clear bit. A table is used, because moving data
+// from general registers to vectors is slow.
 #define BIT(b, i) ((uint64_t) ((b) >> (i) &1 ? 0x00 : 0xf0) << (8 * (i)))
 #define BITS_1(b) (BIT(b, 0) | BIT(b, 1) | BIT(b, 2) | BIT(b, 3) | BIT(b, 4) | BIT(b, 5) | BIT(b, 6) | BIT(b, 7))
 #define BITS_4(b) BITS_1(b), BITS_1((b) + 1), BITS_1((b) + 2), BITS_1((b) + 3)
@@ -70,7 +72,7 @@ UNPACK_INLINE uint8x16_t bits16(const uint8_t *two) {
     return vreinterpretq_u8_u64(vcombine_u64(vld1_u64(&table_bits[two[0]]), vld1_u64(&table_bits[two[1]])));
 }
 
-// Without its fifth bit, q stands for q - 16.
+// An element whose fifth bit is clear represents q - 16.
 UNPACK_INLINE struct q32 unpack_q5_0(const block_q5_0 *b) {
     const uint8x16_t v = vld1q_u8(b->qs);
     return (struct q32){s8(vorrq_u8(low4(v), bits16(b->qh))), s8(vorrq_u8(vshrq_n_u8(v, 4), bits16(b->qh + 2)))};
@@ -99,8 +101,8 @@ UNPACK_INLINE struct q32 unpack_mxfp4(const block_mxfp4 *b) {
     return unpack_table(table_mxfp4, b->qs);
 }
 
-// Four halves from four places as floats: one conversion for all.
-UNPACK_INLINE float32x4_t halves_at(const uint16_t *a, const uint16_t *b, const uint16_t *c, const uint16_t *d) {
+// Converts four f16 values from four addresses with one conversion.
+UNPACK_INLINE float32x4_t f16x4_as_floats(const uint16_t *a, const uint16_t *b, const uint16_t *c, const uint16_t *d) {
     uint16x4_t h = vld1_dup_u16(a);
     h = vld1_lane_u16(b, h, 1);
     h = vld1_lane_u16(c, h, 2);
@@ -108,30 +110,30 @@ UNPACK_INLINE float32x4_t halves_at(const uint16_t *a, const uint16_t *b, const 
     return vcvt_f32_f16(vreinterpret_f16_u16(h));
 }
 
-// Of one block, and of one block each of four rows.
-#define SCALE_OF_HALF(type, factor) \
+// scale_<type>: the scale of one block. scales_<type>: the scales of one block of each of four rows.
+#define SCALE_FROM_F16(type, factor) \
     UNPACK_INLINE float scale_##type(const block_##type *b) { \
-        return half_at(&b->d) * (factor); \
+        return f16_as_float(&b->d) * (factor); \
     } \
     UNPACK_INLINE float32x4_t scales_##type( \
         const block_##type *a, const block_##type *b, const block_##type *c, const block_##type *d) { \
-        return vmulq_n_f32(halves_at(&a->d, &b->d, &c->d, &d->d), factor); \
+        return vmulq_n_f32(f16x4_as_floats(&a->d, &b->d, &c->d, &d->d), factor); \
     }
-SCALE_OF_HALF(q8_0, 1.0f)
-SCALE_OF_HALF(q4_0, 0.0625f)
-SCALE_OF_HALF(q4_1, 1.0f)
-SCALE_OF_HALF(q5_0, 1.0f)
-SCALE_OF_HALF(q5_1, 1.0f)
-SCALE_OF_HALF(iq4_nl, 1.0f)
+SCALE_FROM_F16(q8_0, 1.0f)
+SCALE_FROM_F16(q4_0, 0.0625f)
+SCALE_FROM_F16(q4_1, 1.0f)
+SCALE_FROM_F16(q5_0, 1.0f)
+SCALE_FROM_F16(q5_1, 1.0f)
+SCALE_FROM_F16(iq4_nl, 1.0f)
 
-// 2^(e - 128), half of what e stands for; the two least are subnormal.
+// Returns 2^(e - 128), half of the value of e, because table_mxfp4 is doubled. The two smallest scales are subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-// The upper half of its bits; the lower is nothing.
+// table_powers holds the upper 16 bits of these scales; the lower 16 bits are 0.
 #define POWER(e) (uint16_t)((e) == 0 ? 0x20 : (e) == 1 ? 0x40 : (e) *128 - 128)
 #define POWERS_4(e) POWER(e), POWER((e) + 1), POWER((e) + 2), POWER((e) + 3)
 #define POWERS_16(e) POWERS_4(e), POWERS_4((e) + 4), POWERS_4((e) + 8), POWERS_4((e) + 12)
@@ -142,28 +144,28 @@ UNPACK_INLINE float32x4_t scales_mxfp4(const block_mxfp4 *a, const block_mxfp4 *
     return (float32x4_t){scale_mxfp4(a), scale_mxfp4(b), scale_mxfp4(c), scale_mxfp4(d)};
 }
 
-#define MIN_OF_HALF(type) \
+#define MIN_FROM_F16(type) \
     UNPACK_INLINE float min_##type(const block_##type *b) { \
-        return half_at(&b->m); \
+        return f16_as_float(&b->m); \
     } \
     UNPACK_INLINE float32x4_t mins_##type( \
         const block_##type *a, const block_##type *b, const block_##type *c, const block_##type *d) { \
-        return halves_at(&a->m, &b->m, &c->m, &d->m); \
+        return f16x4_as_floats(&a->m, &b->m, &c->m, &d->m); \
     }
-MIN_OF_HALF(q4_1)
-MIN_OF_HALF(q5_1)
+MIN_FROM_F16(q4_1)
+MIN_FROM_F16(q5_1)
 
 // ---- blocks of 256 ----
 
-// The 8 scales and minima of q4_K and q5_K: 6 bits each in 12 bytes. The second fours come the other way round, so that each
-// result takes one instruction.
+// Extracts the 8 scales and 8 minima of q4_K and q5_K: 6 bits each in 12 bytes. `second` holds the minima before the scales, so
+// that each result takes one instruction.
 UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t *mins) {
-    uint64_t low; // four scales, four minima, each with two bits of another
+    uint64_t low; // four scales, then four minima; the upper two bits of each byte belong to another number
     uint32_t high;
     memcpy(&low, from, sizeof low);
     memcpy(&high, from + sizeof low, sizeof high);
     const uint64_t first = low & 0x3f3f3f3f3f3f3f3f, nibbles = (high >> 4 | (uint64_t) high << 32) & 0x0f0f0f0f0f0f0f0f;
-    const uint64_t second = nibbles | ((low >> 34 | low << 30) & 0x3030303030303030); // four minima, four scales
+    const uint64_t second = nibbles | ((low >> 34 | low << 30) & 0x3030303030303030); // four minima, then four scales
     *scales = vcreate_u8((second & 0xffffffff00000000) | (first & 0xffffffff));
     *mins = vcreate_u8(first >> 32 | second << 32);
 }
@@ -178,7 +180,7 @@ UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, int8x16_t *v) {
     }
 }
 
-// v below 16 with bit r of h for its fifth bit.
+// Returns v, which is below 16, with bit r of h as its fifth bit.
 UNPACK_INLINE uint8x16_t with_fifth(uint8x16_t v, uint8x16_t h, const int r) {
     return vbslq_u8(vdupq_n_u8(0x10), r < 4 ? h << (4 - r) : h >> (r - 4), v);
 }
@@ -196,7 +198,7 @@ UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, int8x16_t *v) {
 
 UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, int8x16_t *v) {
     const uint8x16_t three = vdupq_n_u8(3);
-    for (int j = 0; j < 4; j++) { // 16 bytes hold the elements 16 j of four runs of 32
+    for (int j = 0; j < 4; j++) { // 16 bytes hold 16 elements of each of four runs of 32
         const uint8x16_t q = vld1q_u8(b->qs + 16 * j);
         int8x16_t *to = v + (j / 2) * 8 + j % 2;
         to[0] = s8(vandq_u8(q, three));
@@ -219,7 +221,7 @@ UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, int8x16_t *v) {
     }
 }
 
-// The 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
+// Returns the 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
 UNPACK_INLINE int8x16_t scales_q3_K(const uint8_t *from) {
     uint32_t u[3];
     memcpy(u, from, sizeof u);
@@ -250,18 +252,18 @@ UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, int8x16_t *v) {
     }
 }
 
-// The 8 scales of iq4_xs: 4 bits in scales_l, 2 in scales_h, with an offset of 32.
+// Returns the 8 scales of iq4_xs: 4 bits in scales_l and 2 bits in scales_h, with an offset of 32.
 UNPACK_INLINE int8x8_t scales_iq4_xs(const block_iq4_xs *b) {
     uint32_t l;
     memcpy(&l, b->scales_l, sizeof l);
     const uint8x8_t two = vreinterpret_u8_u32(vdup_n_u32(l));
     const uint8x8_t each = vzip1_u8(vand_u8(two, vdup_n_u8(15)), vshr_n_u8(two, 4));
-    const int16x8_t shift = {4, 2, 0, -2, -4, -6, -8, -10}; // bits 2 j and 2 j + 1 to bits 4 and 5
+    const int16x8_t shift = {4, 2, 0, -2, -4, -6, -8, -10}; // moves bits 2 j and 2 j + 1 to bits 4 and 5
     const uint8x8_t high = vmovn_u16(vandq_u16(vshlq_u16(vdupq_n_u16(b->scales_h), shift), vdupq_n_u16(0x30)));
     return vsub_s8(vreinterpret_s8_u8(vorr_u8(each, high)), vdup_n_s8(32));
 }
 
-// ---- rows of floats and of halves, as floats: four from the i-th on, and one ----
+// ---- elements of f32 and f16 rows as floats: four from index i on, or one ----
 
 UNPACK_INLINE float32x4_t four_f32(const float *x, int64_t i) {
     return vld1q_f32(x + i);
@@ -273,17 +275,17 @@ UNPACK_INLINE float32x4_t four_f16(const uint16_t *x, int64_t i) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i)));
 }
 UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
-    return half_at(x + i);
+    return f16_as_float(x + i);
 }
 
-// ---- the dot product of four bytes a lane, where the processor has no instruction for it ----
+// ---- SDOT for processors that lack the instruction: each lane adds four products of bytes ----
 
-// Four products of eight bits are added up in 16 bits first. Two of them fit there as long as one side has no -128, which
-// activations never have.
+// Pairs of 8-bit products are added in 16 bits first. A pair fits in 16 bits if one operand has no -128, and activations never have
+// -128.
 #ifndef __ARM_FEATURE_DOTPROD
 static inline __attribute__((always_inline)) int32x4_t sdot_by_products(int32x4_t sum, int8x16_t x, int8x16_t y) {
     const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(y)), high = vmull_high_s8(x, y);
     return vpadalq_s16(sum, vpaddq_s16(low, high));
 }
-#    define vdotq_s32 sdot_by_products // arm_neon.h has one that cannot be used
+#    define vdotq_s32 sdot_by_products // arm_neon.h declares vdotq_s32, but it cannot be used here
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vec__neon.c: rows of floats through the exponential, and what is made of it; sums of weighted rows, for attention.
-// exp is exact to 2 units in the last place over the whole range, subnormals, infinities and NaN included.
+// vec__neon.c: row functions on floats: exp and the activations computed from it, RoPE, maxima, sums, and weighted sums of rows for
+// attention. exp has an error of at most 2 units in the last place over the whole range, including subnormals, infinities and NaN.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -10,7 +10,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-static void row_turn__neon(int64_t n, float *z, const float *x, const float *c, const float *s) {
+static void row_rotate__neon(int64_t n, float *z, const float *x, const float *c, const float *s) {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
         const float32x4_t v = vld1q_f32(x + i);
@@ -29,10 +29,10 @@ struct parts {
     int32x4_t k;
 };
 
-// exp(x) = 2^k exp(r), |r| <= ln 2 / 2, for |x| <= 104. The series to the seventh power, which is spread over the lower ones so
-// that it need not be computed (Chebyshev): what is left out is below 2^-26.
+// exp(x) = 2^k exp(r) with |r| <= ln 2 / 2, for |x| <= 104. The polynomial is the Taylor series up to the seventh power, with that
+// power folded into lower ones (Chebyshev). The truncation error is below 2^-26.
 INLINE struct parts parts4(float32x4_t x) {
-    const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to a whole number, in the low bits
+    const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to an integer in the low bits
     const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f));
     const float32x4_t r = vfmsq_n_f32(vfmsq_n_f32(x, k, 0x1.62e4p-1f), k, 0x1.7f7d1cp-20f);
     float32x4_t p = vfmaq_n_f32(vdupq_n_f32(0.00837503932f), r, 1.0f / 720);
@@ -44,22 +44,23 @@ INLINE struct parts parts4(float32x4_t x) {
     return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
 }
 
-// 2^k, for -126 <= k <= 127; inf for 128. Of a NaN k is any number, and what comes out does not matter: the sum may wrap.
+// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. For a NaN, k and the result are arbitrary; the sum may wrap.
 INLINE float32x4_t power2(int32x4_t k) {
     const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f));
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_s32(vshlq_n_s32(k, 23)), one));
 }
 
-// 2^k is multiplied in two parts, each of which a float can hold.
+// 2^k is multiplied in two factors, each of which fits a float.
 INLINE float32x4_t exp4(float32x4_t x) {
-    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond: 0 and inf all the same
+    x = vminq_f32(
+        vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // outside this range the result is 0 or infinity anyway
     const struct parts e = parts4(x);
     const int32x4_t half = vshrq_n_s32(e.k, 1);
     return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));
 }
 
-// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
-// that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
+// Returns 1 + exp(-x). Terms below 2^-126 do not change the sum; above 2^127.5 the result may be infinity. exp(-x) is 2^k exp(-u).
+// The rounding constant is larger by 127, so that its low bits are the biased exponent of 2^k.
 INLINE float32x4_t one_and_exp4(float32x4_t x) {
     x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-89.0f)), vdupq_n_f32(87.0f));
     const float32x4_t z = vfmsq_n_f32(vdupq_n_f32(0x1.8p23f + 127), x, 0x1.715476p+0f);
@@ -82,27 +83,27 @@ INLINE float32x4_t silu4(float32x4_t x) {
     return vdivq_f32(x, one_and_exp4(x));
 }
 
-// As half and back: see ukr/vec.c.
-INLINE float32x4_t as_half4(float32x4_t x) {
+// Rounds to f16 and back; ukr/vec.c explains why.
+INLINE float32x4_t round_f16_4(float32x4_t x) {
     return vcvt_f32_f16(vcvt_f16_f32(x));
 }
 
-// 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)); beyond 10 the curve is 0 or x.
+// Uses 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)). For |x| >= 10 the result is 0 or x.
 INLINE float32x4_t gelu4(float32x4_t x) {
-    const float32x4_t v = as_half4(x);
+    const float32x4_t v = round_f16_4(x);
     const float32x4_t u = vmulq_f32(
         vmulq_n_f32(v, 2 * 0.79788456080286535587989211986876f), vfmaq_n_f32(vdupq_n_f32(1.0f), vmulq_f32(v, v), 0.044715f));
-    const float32x4_t y = as_half4(vdivq_f32(v, one_and_exp4(u)));
+    const float32x4_t y = round_f16_4(vdivq_f32(v, one_and_exp4(u)));
     const float32x4_t z = vbslq_f32(vcleq_f32(x, vdupq_n_f32(-10.0f)), vdupq_n_f32(0.0f), y);
     return vbslq_f32(vcgeq_f32(x, vdupq_n_f32(10.0f)), x, z);
 }
 
 INLINE float32x4_t gelu_quick4(float32x4_t x) {
-    const float32x4_t v = as_half4(x);
-    return as_half4(vmulq_f32(v, sigmoid4(vmulq_n_f32(v, 1.702f))));
+    const float32x4_t v = round_f16_4(x);
+    return round_f16_4(vmulq_f32(v, sigmoid4(vmulq_n_f32(v, 1.702f))));
 }
 
-// The first n of four floats.
+// Loads the first n of four floats; the others are 0.
 INLINE float32x4_t load_some(const float *x, int64_t n) {
     float v[4] = {0};
     for (int64_t i = 0; i < n; i++) {
@@ -122,7 +123,7 @@ INLINE void store_some(float *y, int64_t n, float32x4_t from) {
 #define ROW(name) \
     static void row_##name##__neon(int64_t n, float *y, const float *x) { \
         int64_t i = 0; \
-        for (; i + 16 <= n; i += 16) { /* four at a time: the series is a chain */ \
+        for (; i + 16 <= n; i += 16) { /* four independent chains hide the latency of the polynomial */ \
             const float32x4_t a = name##4(vld1q_f32(x + i)), b = name##4(vld1q_f32(x + i + 4)); \
             const float32x4_t c = name##4(vld1q_f32(x + i + 8)), d = name##4(vld1q_f32(x + i + 12)); \
             vst1q_f32(y + i, a); \
@@ -158,7 +159,7 @@ ROW(gelu_quick)
 static float row_max__neon(int64_t n, const float *x) {
     float32x4_t a = vdupq_n_f32(-INFINITY), b = a, c = a, d = a;
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) { // a NaN is not looked at
+    for (; i + 16 <= n; i += 16) { // vmaxnm ignores NaN
         a = vmaxnmq_f32(a, vld1q_f32(x + i));
         b = vmaxnmq_f32(b, vld1q_f32(x + i + 4));
         c = vmaxnmq_f32(c, vld1q_f32(x + i + 8));
@@ -171,7 +172,7 @@ static float row_max__neon(int64_t n, const float *x) {
     return max;
 }
 
-// Floats add up within 256 elements, doubles over all.
+// Sums are f32 within 256 elements, f64 across them.
 static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) {
     const float32x4_t m = vdupq_n_f32(max);
     double sum = 0;
@@ -197,10 +198,11 @@ static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) 
 
 // ---- weighted rows ----
 
-#define Q 4  // rows of y at once ...
-#define D 16 // ... and elements of each: sixteen sums in registers over all rows of x
+#define Q 4  // rows of y per tile
+#define D 16 // elements of each row per tile: sixteen sums stay in registers over all rows of x
 
-// All weights of a row of x are 0: it may hold anything. Some are: it must not reach those rows of y.
+// A row of x whose weights are all 0 may contain anything and is skipped. If only some weights are 0, the row must not affect those
+// rows of y, even if it contains NaN or infinity.
 INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
     float32x4_t a[Q][D / 4];
     for (int j = 0; j < Q; j++) {
@@ -210,20 +212,20 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
     }
     for (int i = 0; i < n; i++) {
         const float32x4_t all = {w[i], w[i + ld_w], w[i + 2 * ld_w], w[i + 3 * ld_w]};
-        const uint32x4_t is = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
-        if (vmaxvq_u32(is) == 0) {
+        const uint32x4_t nonzero = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
+        if (vmaxvq_u32(nonzero) == 0) {
             continue;
         }
         float32x4_t v[D / 4];
         for (int u = 0; u < D / 4; u++) {
             v[u] = vld1q_f32(x + i * ld_x + 4 * u);
         }
-        if (vminvq_u32(is) == 0) {
+        if (vminvq_u32(nonzero) == 0) {
             for (int j = 0; j < Q; j++) {
                 const uint32x4_t mask = vdupq_n_u32(w[i + j * ld_w] != 0.0f ? ~0u : 0);
                 for (int u = 0; u < D / 4; u++) {
-                    const float32x4_t seen = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v[u]), mask));
-                    a[j][u] = vfmaq_n_f32(a[j][u], seen, w[i + j * ld_w]);
+                    const float32x4_t masked = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v[u]), mask));
+                    a[j][u] = vfmaq_n_f32(a[j][u], masked, w[i + j * ld_w]);
                 }
             }
             continue;
@@ -284,5 +286,5 @@ void cpu_tier_neon_vec(struct cpu_kernels *k) {
     k->max = row_max__neon;
     k->exp_sum = row_exp_sum__neon;
     k->mix = mix__neon;
-    k->turn = row_turn__neon;
+    k->rotate = row_rotate__neon;
 }

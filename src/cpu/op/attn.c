@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without the matrix of scores (Dao et al., arXiv 2205.14135).
-//   1. A unit is some queries that read the same keys: tokens of one head, and heads that share a head of k and v. Where there
-//      are many, they are multiplied as panels of f32 (kernels.h:cpu_gemm), whatever k and v are; few are by dot products.
-//   2. A unit walks the keys in tiles of K_ROWS. It keeps, per query, the largest score m, the sum s of exp(score - m), and the
-//      sum of exp(score - m) v; when m grows, both sums are scaled down.
-//   3. Few units over many keys are cut into runs of keys whose sums are joined at the end. How many does not depend on the
-//      number of tasks, so results do not either.
-// Sums are f32. Queries are rounded to the type that k's dot products take.
+// attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
+//   1. A unit is a set of queries that read the same keys: tokens of one head, and heads that share a head of k and v. Units of
+//      many queries multiply panels of f32 (kernels.h: cpu_gemm), for any type of k and v. Units of few queries use dot products.
+//   2. A unit walks over the keys in tiles of K_ROWS. Per query it keeps the largest score m, the sum s of exp(score - m), and the
+//      sum of exp(score - m) v. When m grows, both sums are scaled down.
+//   3. If there are few units and many keys, the keys are divided into runs, whose sums are joined at the end. The number of runs
+//      does not depend on the number of tasks, so results do not either.
+// Sums are f32. Queries are rounded to the type that the dot products of k require.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -18,25 +18,25 @@
 #include <float.h>
 #include <math.h>
 
-#define Q_ROWS 16   // queries a unit, by dot products
-#define Q_PANELS 64 // at most, by panels: so many pay for packing keys and values
-#define Q_MANY 64   // queries of a group for which units are panels: short prompts add up as single tokens do
+#define Q_ROWS 16   // queries per unit with dot products
+#define Q_PANELS 64 // maximum queries per unit with panels: enough to pay for packing keys and values
+#define Q_MANY 64   // queries per group from which panels are used; short prompts give the same sums as single tokens
 #define K_ROWS 64
-#define RUN_MIN 256 // keys that are worth a run of their own
-#define N_ITEMS 16  // units are cut until there are so many items
+#define RUN_MIN 256 // minimum keys per run
+#define N_ITEMS 16  // units are divided into runs up to this number of items
 
 struct attn {
     const struct cpu_kernels *table;
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
-    const struct cpu_gemm *g; // panels; NULL: dot products
+    const struct cpu_gemm *g; // kernel for panels; NULL: dot products
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
-    int64_t q_rows;            // queries a unit
-    int64_t n_heads;           // heads of q that share a head of k and v
-    int64_t n_groups;          // of heads
-    int64_t n_blocks, n_units; // blocks of queries a group; units in all
-    int64_t n_runs, run;       // runs a unit, keys a run
-    size_t q_size;             // a query in the type k is multiplied with
+    int64_t q_rows;            // queries per unit
+    int64_t n_heads;           // heads of q per head of k and v
+    int64_t n_groups;          // groups of such heads
+    int64_t n_blocks, n_units; // blocks of queries per group; units in total
+    int64_t n_runs, run;       // runs per unit; keys per run
+    size_t q_size;             // bytes of a query in the type that k is multiplied with
 };
 
 static enum ggml_type dot_type(const struct attn *a) {
@@ -65,10 +65,10 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
-    // never more runs than there are keys for
-    const int64_t most = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
+    // No more runs than the keys fill.
+    const int64_t max_runs = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
     const int64_t n_runs = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
-    a.n_runs = max_i64(1, min_i64(n_runs, most));
+    a.n_runs = max_i64(1, min_i64(n_runs, max_runs));
     a.run = (a.n_kv + a.n_runs - 1) / a.n_runs;
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
@@ -109,26 +109,26 @@ static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- work memory ----
 
-// What is known of a unit's queries after some keys: [sum of weighted v: q_rows * d_v][m: q_rows][s: q_rows]
+// The sums of a unit's queries after some keys: [sum of weighted v: q_rows * d_v][m: q_rows][s: q_rows]. Returns their size.
 static int64_t sums_floats(const struct attn *a) {
     return (int64_t) cpu_scratch_floats(a->q_rows * (a->d_v + 2));
 }
 
-// A task's own memory, after its sums: where what is, in floats.
-struct room {
-    int64_t rows;                    // of q, k or v as floats, after the scores [q_rows][K_ROWS]
-    int64_t queries;                 // in k's dot type, or panels of columns
-    int64_t keys, values;            // panels of rows; those of v have keys for elements
+// Layout of the memory of a task after its sums: offsets in floats.
+struct layout {
+    int64_t rows;                    // rows of q, k or v as floats; the scores [q_rows][K_ROWS] are before them
+    int64_t queries;                 // queries in k's dot type, or panels of columns
+    int64_t keys, values;            // panels of rows; the elements of panels of v are keys
     int64_t weights;                 // panels of columns: the scores
     int64_t product;                 // [q_rows][d_v]
-    int64_t x_k, x_v, y_k, y_v, end; // a panel
-    float *own;                      // the memory
+    int64_t x_k, x_v, y_k, y_v, end; // floats of one panel of k or v (x: rows, y: columns); end of the memory
+    float *own;                      // start of the memory
 };
 
-static struct room room_of(const struct attn *a) {
+static struct layout layout_of(const struct attn *a) {
     const struct cpu_gemm *g = a->g;
     const int64_t d = max_i64(a->d_k, a->d_v);
-    struct room r = {.rows = a->q_rows * K_ROWS};
+    struct layout r = {.rows = a->q_rows * K_ROWS};
     r.queries = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
     if (g == NULL) {
         r.end = r.queries + (int64_t) (cpu_gemm_lines(a->q_size * Q_ROWS) / sizeof(float));
@@ -147,7 +147,7 @@ static struct room room_of(const struct attn *a) {
 }
 
 static int64_t task_floats(const struct attn *a) {
-    return sums_floats(a) + room_of(a).end;
+    return sums_floats(a) + layout_of(a).end;
 }
 
 static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks) {
@@ -156,14 +156,14 @@ static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor
     return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
 }
 
-// Enough for panels, and for the portable kernels, which have none.
+// Enough for panels and for the portable kernels, which have no panels.
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
     return max_i64(best, plain);
 }
 
-// Fewer queries are fewer units, which are cut into more runs, and may go by dot products.
-static size_t attn_work_most(const struct ggml_tensor *op, int n_tasks) {
+// An op with fewer queries has fewer units, which are divided into more runs, and may use dot products.
+static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
     const int64_t n_runs = (best.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(best.q) * n_runs;
     const int64_t joined = n_runs > 1 ? min_i64(n_items, N_ITEMS) * sums_floats(&best) : 0;
@@ -183,15 +183,15 @@ static struct sums sums_at(const struct attn *a, float *at) {
 
 struct unit {
     int64_t group, seq, first;
-    int n;                 // queries: first to first + n of the group's n_heads * n_token, heads of a token next to each other
-    float slope[Q_PANELS]; // of the mask
+    int n;                 // queries first to first + n - 1 of the group's n_heads * n_token; heads of a token are adjacent
+    float slope[Q_PANELS]; // factor of the mask (ALiBi), per query
 };
 
 static float slope_of(const struct attn *a, int64_t h) {
     if (!(a->max_bias > 0.0f)) {
         return 1.0f;
     }
-    int64_t n = 1; // the largest power of two within the heads
+    int64_t n = 1; // the largest power of two that is at most the number of heads
     while (n * 2 <= a->q->ne[2]) {
         n *= 2;
     }
@@ -218,7 +218,7 @@ static int64_t unit_token(const struct attn *a, const struct unit *u, int j) {
     return (u->first + j) / a->n_heads;
 }
 
-// A part of a row of the mask, which all heads of a token may share.
+// A part of a row of the mask as floats. All heads of a token may share it.
 struct bias {
     const char *row;
     bool is_zero;
@@ -229,25 +229,25 @@ static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
     return cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
 }
 
-// For query j and the n keys from k0 on, for which it is kept.
+// Loads the mask of query j for the n keys from k0 on, unless b already holds the same row.
 static void bias_load(const struct attn *a, const struct unit *u, int j, int64_t k0, int n, struct bias *b) {
     const char *row = mask_row(a, u, j);
     if (row == b->row) {
         return;
     }
-    const uint16_t *half = (const uint16_t *) (const void *) row + k0;
+    const uint16_t *mask_f16 = (const uint16_t *) (const void *) row + k0;
     unsigned bits = 0;
     for (int i = 0; i < n; i++) {
-        bits |= half[i];
+        bits |= mask_f16[i];
     }
     b->row = row;
     b->is_zero = (bits & 0x7fff) == 0;
     if (!b->is_zero) {
-        a->table->to_float[GGML_TYPE_F16](half, b->v, n);
+        a->table->to_float[GGML_TYPE_F16](mask_f16, b->v, n);
     }
 }
 
-// Scores of query j against n keys, finished in place. False if none is above -inf.
+// Scales, caps and masks the scores of query j with n keys in place. Returns false if all are -inf.
 static bool scores_finish(const struct attn *a, const struct unit *u, int j, const struct bias *b, int n, float *score) {
     a->table->scale(n, score, score, a->scale, 0.0f);
     if (a->softcap != 0.0f) {
@@ -259,7 +259,7 @@ static bool scores_finish(const struct attn *a, const struct unit *u, int j, con
     }
     const float slope = u->slope[j];
     int any = 0;
-    for (int i = 0; i < n; i++) { // a masked key is not there, whatever its score
+    for (int i = 0; i < n; i++) { // a masked key is ignored, even if its score is NaN or infinity
         const float v = score[i] + slope * b->v[i];
         score[i] = b->v[i] == -INFINITY ? -INFINITY : v;
     }
@@ -269,11 +269,11 @@ static bool scores_finish(const struct attn *a, const struct unit *u, int j, con
     return any != 0;
 }
 
-// m and s take n scores in; the scores become weights.
+// Updates m and s with n scores, and turns the scores into weights.
 static void scores_weigh(const struct attn *a, struct sums *t, int j, int n, float *score) {
     const float max = a->table->max(n, score);
     if (max > t->m[j]) {
-        const float down = expf(t->m[j] - max); // 0 for the first
+        const float down = expf(t->m[j] - max); // 0 if m is -inf
         t->m[j] = max;
         t->s[j] *= down;
         a->table->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, down, 0.0f);
@@ -283,10 +283,10 @@ static void scores_weigh(const struct attn *a, struct sums *t, int j, int n, flo
 
 struct rows {
     const float *at;
-    int64_t ld; // floats from row to row
+    int64_t ld; // floats between rows
 };
 
-// n rows as floats: where they lie, or in buf.
+// Returns n rows as floats: in place, or converted into buf.
 static struct rows rows_load(const struct attn *a, const struct ggml_tensor *t, const char *rows, int n, float *buf) {
     if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0) {
         return (struct rows){(const float *) (const void *) rows, (int64_t) (t->nb[1] / sizeof(float))};
@@ -305,7 +305,7 @@ static const char *query_at(const struct attn *a, const struct unit *u, int j) {
     return cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
 }
 
-// Query j in the type that k is multiplied with.
+// Converts query j to the type that k is multiplied with.
 static void query_load(const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
     const float *row = cpu_row_load(a->table, a->q, query_at(a, u, j), 0, a->d_k, buf);
     a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
@@ -313,12 +313,12 @@ static void query_load(const struct attn *a, const struct unit *u, int j, float 
 
 // ---- panels ----
 
-// Queries are rounded as those of dot products are.
-static void queries_pack(const struct attn *a, const struct unit *u, const struct room *r) {
+// Packs the queries, rounded like the operands of dot products.
+static void queries_pack(const struct attn *a, const struct unit *u, const struct layout *r) {
     float *own = r->own;
     const struct cpu_gemm *g = a->g;
     const enum ggml_type type = dot_type(a);
-    char *rounded = (char *) (own + r->keys); // there are none yet
+    char *rounded = (char *) (own + r->keys); // the panels of keys are not in use yet
     float *panel = own + r->queries;
     for (int j = 0; j < u->n; j += g->nr, panel += r->y_k) {
         const int n = min_int(u->n - j, g->nr);
@@ -339,11 +339,11 @@ static void queries_pack(const struct attn *a, const struct unit *u, const struc
 
 struct panels {
     const float *at;
-    int64_t floats; // of a panel
-    int64_t n;      // rows or columns of all
+    int64_t floats; // floats of one panel
+    int64_t n;      // rows or columns of all panels
 };
 
-// s[row + column * ld] of rows x and columns y of n elements.
+// Computes s[row + column * ld] for all rows of x and columns of y, of n elements each.
 static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld, struct panels x, struct panels y) {
     for (int64_t j = 0; j < y.n; j += g->nr, y.at += y.floats) {
         const float *at = x.at;
@@ -353,8 +353,8 @@ static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld
     }
 }
 
-// Scores of the unit's queries with n keys.
-static void scores_by_panels(const struct attn *a, const struct unit *u, const struct room *r, const char *keys, int n) {
+// Computes the scores of the unit's queries with n keys.
+static void scores_by_panels(const struct attn *a, const struct unit *u, const struct layout *r, const char *keys, int n) {
     const struct cpu_gemm *g = a->g;
     float *own = r->own;
     const struct rows x = rows_load(a, a->k, keys, n, own + r->rows);
@@ -367,17 +367,17 @@ static void scores_by_panels(const struct attn *a, const struct unit *u, const s
 }
 
 static bool are_finite(int64_t n, const float *x) {
-    int odd = 0;
+    int n_nonfinite = 0;
     for (int64_t i = 0; i < n; i++) {
-        odd |= !(fabsf(x[i]) <= FLT_MAX);
+        n_nonfinite |= !(fabsf(x[i]) <= FLT_MAX);
     }
-    return odd == 0;
+    return n_nonfinite == 0;
 }
 
-// Adds n rows of v to the sums, each as often as its scores say. False, with nothing done, if there are values that even a weight
-// of 0 would spread.
+// Adds n rows of v to the sums, weighted by their scores. Returns false, with nothing added, if a value is not finite: even a
+// weight of 0 would turn the sums into NaN.
 static bool values_by_panels(
-    const struct attn *a, const struct unit *u, const struct room *r, struct sums *t, const struct rows *v, int n) {
+    const struct attn *a, const struct unit *u, const struct layout *r, struct sums *t, const struct rows *v, int n) {
     const struct cpu_gemm *g = a->g;
     for (int i = 0; i < n; i++) {
         if (!are_finite(a->d_v, v->at + i * v->ld)) {
@@ -385,7 +385,7 @@ static bool values_by_panels(
         }
     }
     float *own = r->own;
-    cpu_gemm_pack_across(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v->at,
+    cpu_gemm_pack_transposed(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v->at,
         (size_t) v->ld * sizeof(float), a->d_v);
     for (int j = 0; j < u->n; j += g->nr) {
         const int n_cols = min_int(u->n - j, g->nr);
@@ -403,15 +403,15 @@ static bool values_by_panels(
 
 // ---- tiles of keys ----
 
-// Whether any query of the unit sees any of the n keys from k0 on.
-static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int n) {
+// True if any query of the unit sees any of the n keys from k0 on.
+static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, int n) {
     const char *last = NULL;
     for (int j = 0; j < u->n && a->mask != NULL; j++) {
         const char *row = mask_row(a, u, j);
-        const uint16_t *half = (const uint16_t *) (const void *) row + k0;
+        const uint16_t *mask_f16 = (const uint16_t *) (const void *) row + k0;
         int hidden = 0;
         for (int i = 0; i < n && row != last; i++) {
-            hidden += half[i] == 0xfc00; // -inf
+            hidden += mask_f16[i] == 0xfc00; // -inf
         }
         if (row != last && hidden < n) {
             return true;
@@ -421,16 +421,16 @@ static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int 
     return a->mask == NULL;
 }
 
-// Keys k0 to k1; t is empty at first.
+// Processes keys k0 to k1 - 1; t is initialised first.
 static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
-    const bool has_keys = k0 < k1; // without any there may be no memory either
+    const bool has_keys = k0 < k1; // tensors without keys may have no memory
     const char *keys = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
     const char *values = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
-    struct room r = room_of(a);
+    struct layout r = layout_of(a);
     float *score = own;
-    bool live[Q_PANELS];
+    bool is_live[Q_PANELS];
     r.own = own;
     if (a->g != NULL) {
         queries_pack(a, u, &r);
@@ -445,7 +445,7 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
     for (; k0 < k1; k0 += K_ROWS) {
         const int n = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
         const char *tile = keys + (size_t) k0 * a->k->nb[1];
-        if (!is_seen(a, u, k0, n)) {
+        if (!is_visible(a, u, k0, n)) {
             continue;
         }
         if (a->g != NULL) {
@@ -460,14 +460,14 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
             if (a->mask != NULL) {
                 bias_load(a, u, j, k0, n, &b);
             }
-            live[j] = scores_finish(a, u, j, &b, n, score + j * K_ROWS);
-            any = any || live[j];
-            if (live[j]) {
+            is_live[j] = scores_finish(a, u, j, &b, n, score + j * K_ROWS);
+            any = any || is_live[j];
+            if (is_live[j]) {
                 scores_weigh(a, t, j, n, score + j * K_ROWS);
             }
         }
         for (int j = 0; any && j < u->n; j++) {
-            if (!live[j]) {
+            if (!is_live[j]) {
                 a->table->fill(n, score + j * K_ROWS, 0.0f);
             }
         }
@@ -480,17 +480,18 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
     }
 }
 
-// Adds the sums of other keys.
-static void sums_join(const struct attn *a, int n, struct sums *t, const struct sums *more) {
+// Adds the sums of another run of keys.
+static void sums_join(const struct attn *a, int n, struct sums *t, const struct sums *other) {
     for (int j = 0; j < n; j++) {
-        if (more->m[j] == -INFINITY && more->s[j] == 0.0f) {
+        if (other->m[j] == -INFINITY && other->s[j] == 0.0f) {
             continue;
         }
-        const float m = max_f32(more->m[j], t->m[j]);
-        const float t_down = t->m[j] == m ? 1.0f : expf(t->m[j] - m), more_down = more->m[j] == m ? 1.0f : expf(more->m[j] - m);
+        const float m = max_f32(other->m[j], t->m[j]);
+        const float t_down = t->m[j] == m ? 1.0f : expf(t->m[j] - m),
+                    other_down = other->m[j] == m ? 1.0f : expf(other->m[j] - m);
         a->table->scale(a->d_v, t->v + j * a->d_v, t->v + j * a->d_v, t_down, 0.0f);
-        a->table->mad(a->d_v, t->v + j * a->d_v, more->v + j * a->d_v, more_down);
-        t->s[j] = t->s[j] * t_down + more->s[j] * more_down;
+        a->table->mad(a->d_v, t->v + j * a->d_v, other->v + j * a->d_v, other_down);
+        t->s[j] = t->s[j] * t_down + other->s[j] * other_down;
         t->m[j] = m;
     }
 }
@@ -499,7 +500,7 @@ static void unit_finish(const struct attn *a, struct ggml_tensor *op, const stru
     for (int j = 0; j < u->n; j++) {
         const int64_t h = unit_head(a, u, j);
         float s = t->s[j], down = 1.0f;
-        if (a->sinks != NULL) { // a key without a value
+        if (a->sinks != NULL) { // a sink is a key without a value
             const float sink = cpu_f32_at(a->sinks, h), m = max_f32(sink, t->m[j]);
             down = expf(t->m[j] - m);
             s = s * down + expf(sink - m);
@@ -532,8 +533,8 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const struct unit u = unit_of(&a, i);
         struct sums t = sums_at(&a, joined + i * a.n_runs * n_each);
         for (int64_t r = 1; r < a.n_runs; r++) {
-            const struct sums more = sums_at(&a, joined + (i * a.n_runs + r) * n_each);
-            sums_join(&a, u.n, &t, &more);
+            const struct sums other = sums_at(&a, joined + (i * a.n_runs + r) * n_each);
+            sums_join(&a, u.n, &t, &other);
         }
         unit_finish(&a, op, &u, &t);
     }
@@ -543,9 +544,9 @@ const struct cpu_op_entry cpu_ops_attn[] = {
     {GGML_OP_FLASH_ATTN_EXT, {.supports = attn_supports,
                                  .n_tasks = attn_n_tasks,
                                  .work_size = attn_work_size,
-                                 .work_most = attn_work_most,
+                                 .work_bound = attn_work_bound,
                                  .run = attn_run,
-                                 .empty_srcs = 1 << 1 | 1 << 2 | 1 << 3, // no keys
+                                 .empty_srcs = 1 << 1 | 1 << 2 | 1 << 3, // k, v and mask may be empty: no keys
                                  .uses = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
                                          CPU_USE_EXP_SUM | CPU_USE_MIX}},
     CPU_OPS_END,

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// cells.h: rows moved as they are: elements of any size, any strides.
+// cells.h: moves elements of rows without conversion, for any element size and any strides. A cell is an element, or a block of a
+// quantised row.
 #pragma once
 
 #include "cpu/cpu.h"
 
 #include <string.h>
 
-// Bytes from element to element of a row, and of one element. A quantised row is counted in blocks.
+// Cells of n elements of a row.
 static inline int64_t cells_of(const struct ggml_tensor *t, int64_t n) {
     return n / ggml_blck_size(t->type);
 }
 static inline bool cells_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type);
 }
-// Rows of t can be moved: those of a block format lie dense.
+// True if rows of t can be moved: rows of a block format must be dense.
 static inline bool cells_movable(const struct ggml_tensor *t) {
     return cells_dense(t) || ggml_blck_size(t->type) == 1;
 }
@@ -23,13 +24,13 @@ static inline bool cells_movable(const struct ggml_tensor *t) {
         memcpy(to + (size_t) i * to_step, from + (size_t) i * from_step, bytes); \
     }
 
-// n elements of size bytes; steps in bytes. Does not overlap.
+// Copies n cells of `size` bytes; steps are in bytes. Source and destination do not overlap.
 static inline void cells_copy(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t size) {
     if (to_step == size && from_step == size) {
         memcpy(to, from, (size_t) n * size);
         return;
     }
-    switch (size) { // constant sizes let the compiler see plain loads and stores
+    switch (size) { // constant sizes compile to plain loads and stores
         case 1: CELLS_LOOP(1) break;
         case 2: CELLS_LOOP(2) break;
         case 4: CELLS_LOOP(4) break;
@@ -39,7 +40,7 @@ static inline void cells_copy(char *to, size_t to_step, const char *from, size_t
 }
 #undef CELLS_LOOP
 
-// n elements to zero bits.
+// Sets n cells to zero bits.
 static inline void cells_zero(char *to, size_t to_step, int64_t n, size_t size) {
     if (to_step == size) {
         memset(to, 0, (size_t) n * size);
@@ -50,7 +51,7 @@ static inline void cells_zero(char *to, size_t to_step, int64_t n, size_t size) 
     }
 }
 
-// A whole row of `from` to a row of `to`, same type.
+// Copies a row of f to a row of t, which has the same type.
 static inline void cells_copy_row(const struct ggml_tensor *t, char *to, const struct ggml_tensor *f, const char *from) {
     cells_copy(to, t->nb[0], from, f->nb[0], cells_of(f, f->ne[0]), ggml_type_size(f->type));
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// columns.h: windows of a picture as columns, in one, two or three directions (the missing ones have extent 1).
+// columns.h: gathers windows of an image as columns, in one, two or three dimensions (missing dimensions have extent 1).
 #pragma once
 
 #include "base/base.h"
 #include "cpu/cpu.h"
 
-// How windows walk over the data. Index 0: x, 1: y, 2: z.
+// The windows of a convolution. Index 0: x, 1: y, 2: z.
 struct columns {
     int64_t k[3];   // extents of the window
-    int64_t n[3];   // of the data
-    int64_t out[3]; // windows in each direction
+    int64_t n[3];   // extents of the data
+    int64_t out[3]; // number of windows per dimension
     int64_t stride[3], pad[3], dil[3];
     int64_t n_channels, n_batch;
-    size_t nb[3], nb_channel, nb_batch; // bytes of the data from one to the next
-    size_t size;                        // of an element
+    size_t nb[3], nb_channel, nb_batch; // byte strides of the data
+    size_t size;                        // bytes of an element
 };
 
-// Do the sizes below fit into 63 bits? They multiply extents of several tensors.
+// True if the sizes below fit into 63 bits. They multiply extents of several tensors.
 static inline bool columns_fit(const struct columns *c) {
     int64_t length, count;
     return berth_mul_i64_ok(c->k[0], c->k[1], &length) && berth_mul_i64_ok(length, c->k[2], &length) &&
@@ -26,10 +26,11 @@ static inline bool columns_fit(const struct columns *c) {
 static inline int64_t columns_length(const struct columns *c) {
     return c->k[0] * c->k[1] * c->k[2] * c->n_channels;
 }
-// Windows of one batch.
+// Windows per batch element.
 static inline int64_t columns_count(const struct columns *c) {
     return c->out[0] * c->out[1] * c->out[2];
 }
 
-// Window (x, y, z) of a batch that starts at data, to `to`: elements of [kx, ky, kz, channel], zeros outside (im2col.c).
+// Copies window (x, y, z) of the batch element at `data` to `to`: elements in order [kx, ky, kz, channel], zeros outside the data
+// (im2col.c).
 void cpu_column_gather(const struct columns *c, const char *data, const int64_t at[3], char *to);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data and result are f32, kernels f32 or f16; with
-// an f16 kernel the data is rounded to f16 too, and products add up in f32.
-//   CONV_2D, CONV_3D: tasks take blocks of windows, gather them as columns (columns.h) into their own work memory, and multiply
-//     with the kernel, whose rows are columns already, straight into the planes of the result.
-//   CONV_2D_DW: one kernel a channel: no sum over channels, so rows (or pixels of channels) add up as vectors.
-//   CONV_TRANSPOSE_*: kernel and data are turned so that channels lie side by side; a dot over them is what one pixel gives one
-//     place of the result.
+// conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data and result are f32, kernels are f32 or f16. With
+// an f16 kernel the data is rounded to f16 too, and products are added in f32.
+//   CONV_2D, CONV_3D: each task takes blocks of windows, gathers them as columns (columns.h) in its work memory, and multiplies
+//     them with the kernel, whose rows already have this layout, directly into the planes of the result.
+//   CONV_2D_DW: each channel has one kernel, and there is no sum over channels. Rows (or the channels of a pixel) are added as
+//     vectors.
+//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. A dot product over channels is the
+//     contribution of one input pixel to one element of the result.
 
 #include "base/min.h"
 #include "core/span.h"
@@ -26,7 +27,7 @@ static bool types_fit(const struct ggml_tensor *op) {
 
 // ---- CONV_2D, CONV_3D ----
 
-#define BLOCK_WINDOWS 64 // windows gathered at once: kernel rows are read once for so many
+#define BLOCK_WINDOWS 64 // windows gathered at a time: the kernel is read once per block
 #define BLOCK_FLOATS (64 * 1024)
 
 // op_params: 2d [s0, s1, p0, p1, d0, d1]; 3d [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels, batches, channels out]
@@ -84,13 +85,13 @@ static bool conv_supports(const struct ggml_tensor *op) {
            (op->op == GGML_OP_CONV_2D || op->src[1]->ne[3] == c.n_channels * c.n_batch);
 }
 
-// Windows a block: as many as fit, so that small windows come in larger blocks.
+// Returns the windows per block: as many as fit, so that small windows give larger blocks.
 static int64_t block_windows(const struct columns *c) {
     const int64_t n = BLOCK_FLOATS / (columns_length(c) + 1);
     return clamp_i64(n, 4, BLOCK_WINDOWS);
 }
 
-// Floats of work memory a task: the columns, and one as f32 on its way to f16.
+// Floats of work memory per task: the columns, and one column as f32 before its conversion to f16.
 static int64_t conv_floats(const struct ggml_tensor *op) {
     const struct columns c = columns_of(op);
     return (block_windows(&c) + 1) * columns_length(&c);
@@ -100,8 +101,8 @@ static size_t conv_work(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(conv_floats(op), n_tasks);
 }
 
-// Shorter windows come in larger blocks.
-static size_t conv_work_most(const struct ggml_tensor *op, int n_tasks) {
+// Ops with shorter windows have larger blocks.
+static size_t conv_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct columns c = columns_of(op);
     const int64_t length = columns_length(&c), all = (BLOCK_WINDOWS + 1) * length;
     const int64_t most = 4 * length > BLOCK_FLOATS ? 5 * length : BLOCK_FLOATS + length;
@@ -155,7 +156,8 @@ static size_t dw_work(const struct ggml_tensor *op, int n_tasks) {
     return (cpu_scratch_floats(ggml_nelements(a)) + cpu_scratch_floats(op->ne[0]) * (size_t) n_tasks) * sizeof(float);
 }
 
-// The kernel as floats, taps side by side (by_channel) or channels side by side.
+// Converts the kernel to floats in work memory, with the taps of a channel adjacent (by_channel) or with the channels of a tap
+// adjacent.
 static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, bool by_channel) {
     const int64_t n_taps = a->ne[0] * a->ne[1], n_channels = a->ne[3];
     float *taps = p->work;
@@ -172,7 +174,7 @@ static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, boo
     cpu_barrier(p);
 }
 
-// A row of one channel: each tap adds its multiple of a shifted row.
+// Computes a row of one channel: each tap adds its multiple of a shifted row.
 static void dw_row(
     const struct cpu_params *p, const struct ggml_tensor *op, struct cpu_row_pos at, const float *taps, float *sums) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -185,7 +187,7 @@ static void dw_row(
         }
         const char *row = cpu_row_at(b, y, at.i2, at.i3);
         for (int64_t kx = 0; kx < a->ne[0]; kx++) {
-            const int64_t shift = kx * q[4] - q[2]; // result x takes data x * q[0] + shift
+            const int64_t shift = kx * q[4] - q[2]; // result x reads data x * q[0] + shift
             int64_t x0 = shift < 0 ? (-shift + q[0] - 1) / q[0] : 0;
             int64_t x1 = b->ne[0] - shift > 0 ? (b->ne[0] - shift + q[0] - 1) / q[0] : 0;
             x1 = min_i64(x1, op->ne[0]);
@@ -204,7 +206,7 @@ static void dw_row(
     cells_copy(cpu_row(op, at), op->nb[0], (const char *) sums, sizeof(float), op->ne[0], sizeof(float));
 }
 
-// A pixel with its channels side by side in data, result and taps.
+// Computes a pixel whose channels are adjacent in data, result and taps.
 static void dw_pixel(
     const struct cpu_params *p, const struct ggml_tensor *op, int64_t x, struct cpu_row_pos at, const float *taps) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -252,11 +254,11 @@ static void dw_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D: op_params [stride, ...] ----
 
-// Both as two-dimensional.
+// Both ops as a two-dimensional transposed convolution.
 struct transposed {
-    int64_t kx, ky, n_in, n_out, w, h, n_batch; // kernel, channels, data
-    size_t nb_kx, nb_ky, nb_k_out, nb_k_in;     // bytes in the kernel
-    size_t nb_x, nb_y, nb_in, nb_batch;         // bytes in the data
+    int64_t kx, ky, n_in, n_out, w, h, n_batch; // kernel extents, channels, data extents
+    size_t nb_kx, nb_ky, nb_k_out, nb_k_in;     // byte strides of the kernel
+    size_t nb_x, nb_y, nb_in, nb_batch;         // byte strides of the data
     int64_t stride;
 };
 
@@ -271,7 +273,7 @@ static struct transposed transposed_of(const struct ggml_tensor *op) {
         a->nb[3], b->nb[0], b->nb[1], b->nb[2], b->nb[3], stride};
 }
 
-// What n windows of k cover, as the constructor has it.
+// True if n windows of k elements cover `extent`, as the constructor computes it.
 static bool windows_cover(int64_t n, int64_t stride, int64_t k, int64_t extent) {
     int64_t all;
     return berth_add_i64_ok(n, -1, &all) && berth_mul_i64_ok(all, stride, &all) && berth_add_i64_ok(all, k, &all) &&
@@ -286,7 +288,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
     const int64_t *ne = op->ne;
     int64_t n_taps;
     if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MOST) {
-        return false; // of which each task has as many floats
+        return false; // each task has this many floats
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
         return op->src[1]->ne[1] == t.n_in && windows_cover(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 &&
@@ -296,7 +298,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
            windows_cover(t.h, t.stride, t.ky, ne[1]) && ne[2] == t.n_out && ne[3] == t.n_batch;
 }
 
-// Work memory: turned kernel, turned data, then a row of floats and one of taps a task.
+// Work memory: transposed kernel, transposed data, then per task a row of floats and the taps of a row.
 static size_t kernel_size(const struct ggml_tensor *op) {
     return cpu_scratch_floats(ggml_nelements(op->src[0])) * sizeof(float);
 }
@@ -312,8 +314,8 @@ static size_t transposed_work(const struct ggml_tensor *op, int n_tasks) {
     return kernel_size(op) + data_size(op) + cpu_scratch_size(transposed_floats(&t), n_tasks);
 }
 
-// Both turned to channels innermost; the data in the kernel's type.
-static void transposed_turn(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t, float *row) {
+// Transposes kernel and data so that channels are innermost, and converts the data to the type of the kernel.
+static void channels_innermost(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t, float *row) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const size_t size = ggml_type_size(a->type), cell = (size_t) t->n_in * size;
     char *kernel = p->work, *data = kernel + kernel_size(op);
@@ -334,7 +336,7 @@ static void transposed_turn(const struct cpu_params *p, const struct ggml_tensor
     cpu_barrier(p);
 }
 
-// One channel of the result in one batch: every row of data at once, then its taps to where they belong.
+// Computes one channel of the result of one batch element: the products of a row of data, which are then added to the result.
 static void transposed_plane(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t,
     int64_t i_batch, int64_t c, float *taps) {
     const enum ggml_type type = op->src[0]->type;
@@ -363,7 +365,7 @@ static void transposed_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct transposed t = transposed_of(op);
     float *mine = (float *) (void *) ((char *) p->work + kernel_size(op) + data_size(op)) +
                   cpu_scratch_floats(transposed_floats(&t)) * (size_t) p->ith;
-    transposed_turn(p, op, &t, mine);
+    channels_innermost(p, op, &t, mine);
     int64_t i0, i1;
     cpu_share(p, t.n_out * t.n_batch, &i0, &i1);
     for (int64_t i = i0; i < i1; i++) {
@@ -383,13 +385,13 @@ const struct cpu_op_entry cpu_ops_conv[] = {
     {GGML_OP_CONV_2D, {.supports = conv_supports,
                           .n_tasks = conv_tasks,
                           .work_size = conv_work,
-                          .work_most = conv_work_most,
+                          .work_bound = conv_work_bound,
                           .run = conv_run,
                           .uses = CPU_USE_DOT}},
     {GGML_OP_CONV_3D, {.supports = conv_supports,
                           .n_tasks = conv_tasks,
                           .work_size = conv_work,
-                          .work_most = conv_work_most,
+                          .work_bound = conv_work_bound,
                           .run = conv_run,
                           .uses = CPU_USE_DOT}},
     {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .work_size = dw_work, .run = dw_run, .uses = CPU_USE_MAD | CPU_USE_CONVERT}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// copy.c: DUP, CPY, CONT: elements in their order from one layout and type to another. Shapes may differ, the number of elements
-// does not. Same type: bytes move as they are. Otherwise through f32, one rounding; to i32 toward zero. i64 goes to i32 as it is,
-// for row numbers.
+// copy.c: DUP, CPY, CONT: copies elements in order from one layout and type to another. Shapes may differ; the number of elements
+// is equal. Equal types are copied as bytes. Other types are converted through f32 with one rounding, to i32 toward zero. i64 is
+// converted directly to i32, for row indices.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -15,7 +15,7 @@ static bool can_widen(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_I32 || cpu_kernels_portable.to_float[t->type] != NULL;
 }
 
-// Row numbers of SET_ROWS as GET_ROWS takes them.
+// True for i64 to i32: row indices of SET_ROWS in the type of GET_ROWS.
 static bool is_narrowing(const struct ggml_tensor *a, const struct ggml_tensor *op) {
     return a->type == GGML_TYPE_I64 && op->type == GGML_TYPE_I32;
 }
@@ -33,14 +33,14 @@ static bool copy_supports(const struct ggml_tensor *op) {
            (can_widen(a) && cpu_kernels_portable.traits[op->type].from_float != NULL);
 }
 
-// ---- elements i .. i+n-1 of a tensor in their order, to and from dense memory of its type ----
+// ---- elements i .. i+n-1 of a tensor in order, copied to and from dense memory of its type ----
 
-// Calls for each run of elements that lie in one row: position of the first, how many, and how many came before.
+// An iterator over runs of elements that are in one row.
 struct run {
     const struct ggml_tensor *t;
-    int64_t i, left, done;
-    char *at;  // the run
-    int64_t n; // its elements
+    int64_t i, left, done; // first element of the run; elements left; elements of earlier runs
+    char *at;              // address of the run
+    int64_t n;             // elements of the run
 };
 
 static bool run_next(struct run *r) {
@@ -58,7 +58,7 @@ static bool run_next(struct run *r) {
 }
 
 static void strided_copy(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t size) {
-    // constant sizes let the compiler see plain loads and stores
+    // Constant sizes compile to plain loads and stores.
     switch (size) {
 #define CASE(bytes) \
     case bytes: \
@@ -74,7 +74,7 @@ static void strided_copy(char *to, size_t to_step, const char *from, size_t from
     }
 }
 
-// The dense elements: where they lie, or gathered into buf.
+// Returns the elements densely: in place, or gathered into buf.
 static const char *cells_gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
@@ -104,7 +104,7 @@ static void cells_scatter(const struct ggml_tensor *t, int64_t i, int64_t n, con
     }
 }
 
-// Dense n elements of one type to another; both ends as copy_supports allows.
+// Converts n dense elements from one type to another; copy_supports has checked the types.
 static void cells_convert(
     const struct cpu_kernels *k, enum ggml_type from_type, const char *from, enum ggml_type to_type, char *to, int64_t n) {
     float buf[CPU_PIECE];
@@ -113,7 +113,7 @@ static void cells_convert(
         for (int64_t i = 0; i < n; i++) {
             int64_t wide;
             memcpy(&wide, from + (size_t) i * sizeof wide, sizeof wide);
-            const int32_t v = (int32_t) clamp_i64(wide, INT32_MIN, INT32_MAX); // out of range stays so
+            const int32_t v = (int32_t) clamp_i64(wide, INT32_MIN, INT32_MAX); // indices out of range stay out of range
             memcpy(to + (size_t) i * sizeof v, &v, sizeof v);
         }
         return;
@@ -143,7 +143,7 @@ static void copy_bytes(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// Same type and shape, rows dense on both sides: row after row.
+// Copies row by row: same type and shape, dense rows on both sides.
 static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_row_size(op->type, op->ne[0]);
@@ -161,11 +161,11 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- the source's elements lie dense along another dimension: squares, so that each line of memory is fetched once ----
+// ---- the source is dense along another dimension than 0: copied in squares, so that each cache line is loaded once ----
 
 #define SQUARE 16
 
-// to[j][i] = from[i][j] for i < ni, j < nj; both dense along the last index.
+// to[j][i] = from[i][j] for i < ni, j < nj; both are dense along the last index.
 #define TRANSPOSE(size) \
     static void transpose_##size(char *to, size_t to_step, const char *from, size_t from_step, int64_t ni, int64_t nj) { \
         for (int64_t i0 = 0; i0 < ni; i0 += SQUARE) { \
@@ -182,7 +182,7 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
 TRANSPOSE(2)
 TRANSPOSE(4)
 
-// The dimension along which the source is dense instead of 0; 0: none, or its elements are of another size.
+// Returns the dimension other than 0 along which the source is dense; 0 if there is none, or if elements do not have 2 or 4 bytes.
 static int transposed_dim(const struct ggml_tensor *a) {
     const size_t size = ggml_type_size(a->type);
     if (ggml_is_quantized(a->type) || (size != 2 && size != 4)) {
@@ -196,11 +196,12 @@ static int transposed_dim(const struct ggml_tensor *a) {
     return 0;
 }
 
-// Same type and shape, the result dense. A unit of work: SQUARE steps along d, all along 0.
+// Copies a transposed source of the same type and shape to a dense result. A unit of work is SQUARE indices along d and all along
+// 0.
 static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(a->type);
-    const int d1 = d == 1 ? 2 : 1, d2 = d == 3 ? 2 : 3; // the other two
+    const int d1 = d == 1 ? 2 : 1, d2 = d == 3 ? 2 : 3; // the other two dimensions
     const int64_t n_bands = (op->ne[d] + SQUARE - 1) / SQUARE;
     int64_t u, end;
     cpu_share(p, n_bands * op->ne[d1] * op->ne[d2], &u, &end);
@@ -249,7 +250,7 @@ const struct cpu_op_entry cpu_ops_copy[] = {
     {GGML_OP_DUP, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     {GGML_OP_CPY, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     {GGML_OP_CONT, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
-    // views compute nothing
+    // Views compute nothing.
     {GGML_OP_NONE, {.run = NULL}},
     {GGML_OP_RESHAPE, {.run = NULL}},
     {GGML_OP_VIEW, {.run = NULL}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: the caller's function, once for each of the tasks it asked for. As many tasks run as
-// there are threads at most, whatever the number of processors: the function may count on them.
+// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the function of the user once per requested task. The number of tasks is limited by
+// the number of threads, not of processors, because the function may rely on it.
 
 #include "cpu/optable.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-// All four params structs have the same shape; only the function's type differs.
+// The four params structs have the same layout; only the type of the function differs.
 static struct ggml_custom_op_params params_of(const struct ggml_tensor *op) {
     struct ggml_custom_op_params params;
     memcpy(&params, op->op_params, sizeof params);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// dots.h: dot products of some rows with some other rows, by the best micro-kernel there is for their type.
+// dots.h: dot products of several rows with several other rows, by the best kernel for their type.
 #pragma once
 
 #include "base/min.h"
 #include "cpu/cpu.h"
 #include "cpu/rowio.h"
 
-// s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements; x is of the type given, y of its vec_dot_type; bx and by:
-// bytes from row to row.
+// s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements. x has type `type`, y its vec_dot_type. bx and by: bytes
+// between rows.
 static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, int64_t n, float *s, int64_t ld_s, const char *x,
     size_t bx, int nx, const char *y, size_t by, int ny) {
     const struct cpu_tile *tile = &k->tile[type];
@@ -30,18 +30,18 @@ static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, in
 
 // ---- MUL_MAT and MUL_MAT_ID: rows of src[0] with rows of src[1] ----
 
-// What rows of src[1] are to be for the dot products of src[0]'s type.
+// The type to which rows of src[1] are converted for the dot products of src[0]'s type.
 static inline enum ggml_type cpu_dot_type(const struct ggml_tensor *op) {
     return cpu_kernels_portable.traits[op->src[0]->type].vec_dot_type;
 }
 
-// src[1] can be fed to the dot product as it is.
+// True if the dot product can read src[1] without conversion.
 static inline bool cpu_dot_is_ready(const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
     return b->type == cpu_dot_type(op) && b->nb[0] == ggml_type_size(b->type);
 }
 
-// There is a dot product for src[0], and src[1] can be brought to what it takes.
+// True if src[0]'s type has a dot product and src[1] can be converted to its operand type.
 static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     const struct ggml_tensor *a = op->src[0];
@@ -49,7 +49,7 @@ static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
            (cpu_dot_is_ready(op) || (cpu_is_float(op->src[1]->type) && k->traits[cpu_dot_type(op)].from_float != NULL));
 }
 
-// As many tasks as have something to do.
+// Returns as many tasks as have enough work.
 static inline int cpu_dot_tasks(const struct ggml_tensor *op, int n_threads) {
     const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] / 131072;
     return cpu_tasks_for(n, n_threads);

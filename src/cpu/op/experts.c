@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// experts.c: MUL_MAT_ID and ADD_ID, whose experts ids name. MUL_MAT_ID: each row of src[1] goes through the matrices (experts) that ids name for its token. The (row, expert)
-// pairs are sorted by expert in work memory; then there are three ways, chosen by types and shapes alone:
-//   panels   many pairs an expert: a wave of pairs at a time is brought into panels of columns (kernels.h:cpu_gemm), which are
-//            multiplied with panels of the experts' rows. A wave bounds the memory; an expert at its end is taken up by the next.
-//   columns  few: every row of src[1] is brought into the form of a single column (kernels.h:cpu_gemv).
-//   tiles    else: every row is brought to the type src[0]'s dot products take; tiles of TILE_ROWS rows of an expert times up to
-//            TILE_PAIRS rows of src[1], gathered so that the micro-kernels find them at one stride.
+// experts.c: MUL_MAT_ID and ADD_ID. In MUL_MAT_ID, each row of src[1] is multiplied with the matrices (experts) that ids select for
+// its token. The (row, expert) pairs are sorted by expert in work memory. Then there are three methods; types and shapes alone
+// decide:
+//   panels   Many pairs per expert. A wave of pairs at a time is packed into panels of columns (kernels.h: cpu_gemm), which are
+//            multiplied with panels of the experts' rows. Waves bound the memory. An expert at the end of a wave continues in the
+//            next wave.
+//   columns  Few pairs per expert. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
+//   tiles    Otherwise. Every row is converted to the type that the dot products of src[0] require. A tile is TILE_ROWS rows of an
+//            expert times up to TILE_PAIRS rows of src[1], which are gathered so that they have one stride.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -19,7 +21,7 @@
 #define TILE_PAIRS 16
 #define WAVE_PAIRS 512
 
-// Expert number `use` of those that ids name for a token.
+// Returns expert number `use` of those that ids select for a token.
 static inline int32_t expert_of(const struct ggml_tensor *ids, int64_t use, int64_t token) {
     int32_t id;
     memcpy(&id, (const char *) ids->data + (size_t) use * ids->nb[0] + (size_t) token * ids->nb[1], sizeof id);
@@ -37,9 +39,9 @@ static bool experts_supports(const struct ggml_tensor *op) {
     return fits && cpu_dot_supports(op);
 }
 
-enum way { TILES, COLUMNS, PANELS };
+enum method { TILES, COLUMNS, PANELS };
 
-static enum way way_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+static enum method method_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const struct cpu_gemm *g = &k->gemm[a->type];
     const bool is_plain =
@@ -50,35 +52,35 @@ static enum way way_of(const struct cpu_kernels *k, const struct ggml_tensor *op
     return is_plain && k->gemv[a->type].run != NULL ? COLUMNS : TILES;
 }
 
-// ---- work memory: rows of src[1] in their form or a wave of panels, first pair and first panel of each expert, pairs by expert,
-// ---- and what a task has of its own ----
+// ---- work memory: packed rows of src[1] or a wave of panels, first pair and first panel of each expert, pairs by expert, and
+// ---- the memory of each task ----
 
 struct work {
-    enum way way;
-    size_t row_size; // of src[1] in its form; a panel
+    enum method method;
+    size_t row_size; // bytes of a packed row of src[1], or of a panel
     size_t rows_size, first_size, pairs_size, own_size;
-    int64_t wave;     // panels
-    const char *rows; // NULL: src[1] itself
-    int32_t *first;   // [n_expert + 1]
-    int32_t *panel;   // [n_expert + 1]: of the first pair, panels hold pairs of one expert
-    int32_t *pairs;   // [n_used * n_token]: n_used * token + use
-    char *own;        // of this task: gathered rows; panels of rows of an expert
+    int64_t wave;     // panels per wave
+    const char *rows; // packed or converted rows; NULL: src[1] itself
+    int32_t *first;   // [n_expert + 1]: first pair of each expert
+    int32_t *panel;   // [n_expert + 1]: panel of the first pair; a panel holds pairs of one expert
+    int32_t *pairs;   // [n_used * n_token]: n_used * token + use, sorted by expert
+    char *own;        // memory of this task: gathered rows, or panels of rows of an expert
 };
 
-static struct work work_for(enum way way, const struct cpu_kernels *k, const struct ggml_tensor *op) {
+static struct work work_for(enum method method, const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = a->ne[0], n_pairs = op->ne[1] * op->ne[2];
-    struct work w = {.way = way};
+    struct work w = {.method = method};
     w.first_size = cpu_gemm_lines((size_t) (a->ne[2] + 1) * sizeof *w.first);
     w.pairs_size = cpu_gemm_lines((size_t) n_pairs * sizeof *w.pairs);
-    if (w.way == PANELS) {
+    if (w.method == PANELS) {
         const struct cpu_gemm *g = &k->gemm[a->type];
         const int64_t most = n_pairs / g->nr + a->ne[2];
         w.wave = min_i64(most, WAVE_PAIRS / g->nr);
         w.row_size = cpu_gemm_y_size(g, n);
         w.rows_size = w.row_size * (size_t) w.wave;
         w.own_size = cpu_gemm_x_size(g, n) * CPU_GEMM_X_PANELS;
-    } else if (w.way == COLUMNS) {
+    } else if (w.method == COLUMNS) {
         w.row_size = cpu_gemv_y_size(&k->gemv[a->type], n);
         w.rows_size = w.row_size * (size_t) ggml_nrows(b);
     } else {
@@ -90,31 +92,31 @@ static struct work work_for(enum way way, const struct cpu_kernels *k, const str
 }
 
 static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
-    return work_for(way_of(k, op), k, op);
+    return work_for(method_of(k, op), k, op);
 }
 
-static size_t whole_size(const struct work *w, int tasks) {
+static size_t total_size(const struct work *w, int tasks) {
     return w->rows_size + w->own_size * (size_t) tasks + 2 * w->first_size + w->pairs_size;
 }
 
-// Enough for the way it will go, and for the portable kernels, which know only tiles.
+// Enough for the chosen method, and for the portable kernels, which only have tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const struct work best = work_of(&cpu_kernels_best, op), plain = work_of(&cpu_kernels_portable, op);
-    const size_t best_size = whole_size(&best, tasks), plain_size = whole_size(&plain, tasks);
+    const size_t best_size = total_size(&best, tasks), plain_size = total_size(&plain, tasks);
     return max_size(best_size, plain_size);
 }
 
-// Fewer pairs, or fewer experts, may go any way.
-static size_t work_most(const struct ggml_tensor *op, int tasks) {
+// An op with fewer pairs or fewer experts may use any method.
+static size_t work_bound(const struct ggml_tensor *op, int tasks) {
     const struct cpu_kernels *k = &cpu_kernels_best;
     const enum ggml_type type = op->src[0]->type;
     size_t most = work_size(op, tasks);
-    for (enum way way = TILES; way <= PANELS; way++) {
-        if ((way == PANELS && k->gemm[type].run == NULL) || (way == COLUMNS && k->gemv[type].run == NULL)) {
+    for (enum method method = TILES; method <= PANELS; method++) {
+        if ((method == PANELS && k->gemm[type].run == NULL) || (method == COLUMNS && k->gemv[type].run == NULL)) {
             continue;
         }
-        const struct work w = work_for(way, k, op);
-        most = max_size(most, whole_size(&w, tasks));
+        const struct work w = work_for(method, k, op);
+        most = max_size(most, total_size(&w, tasks));
     }
     return most;
 }
@@ -132,7 +134,7 @@ static struct work work_open(const struct cpu_params *p, const struct ggml_tenso
 
 // ---- pairs ----
 
-// Counts, sums, places: pairs of an expert keep the order of tokens. An expert that is not there leaves no pairs at all.
+// Counting sort: pairs of an expert keep the order of tokens. An expert index out of range leaves no pairs at all.
 static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op, struct work *w) {
     const struct ggml_tensor *ids = op->src[2];
     const int64_t n_expert = op->src[0]->ne[2], n_used = ids->ne[0], n_token = ids->ne[1];
@@ -141,7 +143,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
         for (int64_t u = 0; u < n_used; u++) {
             const int32_t id = expert_of(ids, u, t);
             if (id < 0 || id >= n_expert) {
-                cpu_fail(p, "%s: token %" PRId64 " wants expert %d of %" PRId64, op->name, t, id, n_expert);
+                cpu_fail(p, "%s: token %" PRId64 " selects expert %d, there are %" PRId64, op->name, t, id, n_expert);
                 memset(w->first, 0, (size_t) (n_expert + 1) * sizeof *w->first);
                 memset(w->panel, 0, (size_t) (n_expert + 1) * sizeof *w->panel);
                 return;
@@ -149,9 +151,10 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
             w->first[id]++;
         }
     }
-    const int32_t nr = w->way == PANELS ? p->k->gemm[op->src[0]->type].nr : 1;
+    const int32_t nr = w->method == PANELS ? p->k->gemm[op->src[0]->type].nr : 1;
     int32_t sum = 0, panels = 0;
-    for (int64_t e = 0; e <= n_expert; e++) { // first[e]: where expert e ends; placing from the back makes it where it starts
+    for (int64_t e = 0; e <= n_expert;
+         e++) { // first[e] is the end of expert e; placing pairs from the last on turns it into the start
         const int32_t n = e < n_expert ? w->first[e] : 0;
         w->panel[e] = panels;
         panels += (n + nr - 1) / nr;
@@ -163,11 +166,11 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
     }
 }
 
-// The row of src[1] that a pair multiplies: its number, and where it lies.
+// The row of src[1] that a pair multiplies: its index, and its address.
 static int64_t row_of(const struct ggml_tensor *op, int32_t pair) {
     return pair / op->ne[1] * op->src[1]->ne[1] + pair % op->ne[1] % op->src[1]->ne[1];
 }
-static const char *plain_row(const struct ggml_tensor *op, int32_t pair) {
+static const char *source_row(const struct ggml_tensor *op, int32_t pair) {
     return cpu_row_at(op->src[1], pair % op->ne[1] % op->src[1]->ne[1], pair / op->ne[1], 0);
 }
 static float *result_row(const struct ggml_tensor *op, int32_t pair) {
@@ -176,10 +179,10 @@ static float *result_row(const struct ggml_tensor *op, int32_t pair) {
 
 // ---- panels ----
 
-// This task's share of panels i0 to i1 of columns.
+// Packs this task's share of panels i0 to i1 - 1 of columns.
 static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w, int64_t i0, int64_t i1) {
     const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
-    int64_t e = 0; // the expert that a panel belongs to: panels only grow
+    int64_t e = 0; // expert of the panel: i only grows
     for (int64_t i = i0 + cpu_chunk_next(p); i < i1; i = i0 + cpu_chunk_next(p)) {
         while (i >= w->panel[e + 1]) {
             e++;
@@ -188,18 +191,18 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
         const int n = min_int(left, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int c = 0; c < n; c++) {
-            cols[c] = (const float *) (const void *) plain_row(op, w->pairs[first + c]);
+            cols[c] = (const float *) (const void *) source_row(op, w->pairs[first + c]);
         }
         g->pack_y(p->k, op->src[0]->ne[0], (char *) p->work + (size_t) (i - i0) * w->row_size, cols, n);
     }
 }
 
-// Rows r0 to r1 of expert e.
+// Rows r0 to r1 - 1 of expert e.
 struct slab {
     int64_t e, r0, r1;
 };
 
-// Its rows times panels i0 to i1 of its expert; w->rows holds those from `wave` on.
+// Multiplies the rows of a slab with panels i[0] to i[1] - 1 of its expert. w->rows holds the panels from `wave` on.
 static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *s,
     const int64_t i[2], int64_t wave) {
     const struct ggml_tensor *a = op->src[0];
@@ -207,9 +210,9 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
     const struct cpu_gemm *g = &p->k->gemm[a->type];
     const int64_t n = a->ne[0];
     const size_t x_size = cpu_gemm_x_size(g, n);
-    const bool lie = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
+    const bool in_place = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
     for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
-        if (lie && r1 - r >= g->mr) {
+        if (in_place && r1 - r >= g->mr) {
             continue;
         }
         g->pack_x(n, w->own + x_size * (size_t) j, cpu_row_at(a, r, e, 0), a->nb[1], r1 - r < g->mr ? (int) (r1 - r) : g->mr);
@@ -222,7 +225,7 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
             const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
             const char *y = w->rows + w->row_size * (size_t) (k - wave);
             float out[CPU_GEMM_MR * CPU_GEMM_NR];
-            if (lie && nr == g->mr) {
+            if (in_place && nr == g->mr) {
                 g->rows.run(n, out, g->mr, cpu_row_at(a, r, e, 0), a->nb[1], y, nc);
             } else {
                 g->run(n, out, g->mr, w->own + x_size * (size_t) j, nr, y, nc);
@@ -239,7 +242,7 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
     BERTH_ASSERT(g->mr <= CPU_GEMM_MR && g->nr <= CPU_GEMM_NR);
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = (int64_t) CPU_GEMM_X_PANELS * g->mr;
     const int64_t n_rows = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
-    int64_t e0 = 0; // the first expert of the wave
+    int64_t e0 = 0; // first expert of the wave
     for (int64_t i0 = 0; i0 < n_panels; i0 += w->wave) {
         const int64_t i1 = min_i64(n_panels, i0 + w->wave);
         pack_wave(p, op, w, i0, i1);
@@ -275,7 +278,7 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-// A slab for n pairs, whose rows are in the form of single columns.
+// Multiplies a slab with n pairs whose rows are packed as single columns.
 static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
     const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
@@ -299,7 +302,7 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     const char *cols = w->own;
     float out[TILE_PAIRS * TILE_ROWS];
     for (int c = 0; c < n; c++) {
-        const char *row = w->rows != NULL ? w->rows + w->row_size * (size_t) row_of(op, pairs[c]) : plain_row(op, pairs[c]);
+        const char *row = w->rows != NULL ? w->rows + w->row_size * (size_t) row_of(op, pairs[c]) : source_row(op, pairs[c]);
         if (n == 1) {
             cols = row;
         } else {
@@ -313,11 +316,11 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     }
 }
 
-// Rows of a tile. Columns of one token read the rows of an expert once, most often: long runs are the faster ones (gemv.c), as
-// long as every task finds some.
+// Returns the rows of a tile. With a single token, most rows of an expert are read once, and long runs of rows are faster (gemv.c).
+// So tiles grow as long as every task has enough of them.
 static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
     int64_t rows = TILE_ROWS;
-    while (w->way == COLUMNS && op->ne[2] == 1 && rows < 1024 && op->ne[0] * op->ne[1] / rows > 8 * p->nth) {
+    while (w->method == COLUMNS && op->ne[2] == 1 && rows < 1024 && op->ne[0] * op->ne[1] / rows > 8 * p->nth) {
         rows *= 2;
     }
     return rows;
@@ -326,7 +329,7 @@ static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor
 static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = rows_of_tile(p, op, w);
     const int64_t n_rows = (ne0 + rows - 1) / rows;
-    int64_t e = 0, e_start = 0, e_tiles = 0; // the expert that tile i belongs to: i only grows
+    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i: i only grows
     for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
         for (; e < n_expert; e++) {
             e_tiles = n_rows * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);
@@ -340,30 +343,30 @@ static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const 
             const struct slab slab = {e, r0, min_i64(ne0, r0 + rows)};
             const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
             const int64_t n = min_i64(w->first[e + 1] - c0, TILE_PAIRS);
-            (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, &slab, w->pairs + c0, (int) n);
+            (w->method == COLUMNS ? columns_run : tile_run)(p, op, w, &slab, w->pairs + c0, (int) n);
         }
     }
 }
 
 static void experts_run(const struct cpu_params *p, struct ggml_tensor *op) {
     struct work w = work_open(p, op);
-    if (w.way == COLUMNS) {
+    if (w.method == COLUMNS) {
         cpu_gemv_pack(p, op->src[1], &p->k->gemv[op->src[0]->type], p->work);
-    } else if (w.way == TILES && w.rows != NULL) {
+    } else if (w.method == TILES && w.rows != NULL) {
         convert_rows(p, op, &w);
     }
     if (p->ith == 0) {
         sort_pairs(p, op, &w);
     }
     cpu_barrier(p);
-    if (w.way == PANELS) {
+    if (w.method == PANELS) {
         run_panels(p, op, &w);
     } else {
         run_tiles(p, op, &w);
     }
 }
 
-// ---- ADD_ID: a row of src[1], named by ids, to each row of src[0] ----
+// ---- ADD_ID: adds the row of src[1] that ids select to each row of src[0] ----
 
 static bool add_id_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
@@ -378,7 +381,7 @@ static void add_id_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         const int32_t id = expert_of(ids, it.at.i1, it.at.i2);
         if (id < 0 || id >= b->ne[1]) {
-            cpu_fail(p, "%s: row %d is wanted, there are %" PRId64, op->name, id, b->ne[1]);
+            cpu_fail(p, "%s: id %d is out of range: src[1] has %" PRId64 " rows", op->name, id, b->ne[1]);
             return;
         }
         char *row = cpu_row(op, it.at);
@@ -394,7 +397,7 @@ const struct cpu_op_entry cpu_ops_experts[] = {
     {GGML_OP_MUL_MAT_ID, {.supports = experts_supports,
                              .n_tasks = cpu_dot_tasks,
                              .work_size = work_size,
-                             .work_most = work_most,
+                             .work_bound = work_bound,
                              .run = experts_run,
                              .uses = CPU_USE_DOT}},
     {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = add_id_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fill.c: DIAG_MASK_INF, DIAG_MASK_ZERO, TRI: a tensor with a triangle of it overwritten; FILL, ARANGE, TIMESTEP_EMBEDDING: made
-// from numbers; LEAKY_RELU.
+// fill.c: DIAG_MASK_INF, DIAG_MASK_ZERO and TRI overwrite a triangle of a tensor. FILL, ARANGE and TIMESTEP_EMBEDDING compute
+// tensors from numbers. LEAKY_RELU is here too.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -16,7 +16,7 @@ static bool same_f32(const struct ggml_tensor *op) {
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
 }
 
-// Elements [from, to) of a row to v.
+// Sets elements [from, to) of a row to v.
 static void row_set(const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t from, int64_t to, float v) {
     if (t->nb[0] == sizeof(float)) {
         k->fill(to - from, (float *) (void *) row + from, v);
@@ -27,7 +27,7 @@ static void row_set(const struct cpu_kernels *k, const struct ggml_tensor *t, ch
     }
 }
 
-// Row i1 keeps elements [i1 + first, i1 + end) of a; the others become v.
+// Row i1 keeps elements [i1 + first, i1 + end) of a; the others are set to v.
 static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t first, int64_t end, float v) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = op->ne[0];
@@ -46,14 +46,14 @@ static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t
     }
 }
 
-#define FAR ((int64_t) 1 << 40) // past every row, and small enough to add to
+#define BEYOND ((int64_t) 1 << 40) // larger than every row, and small enough for additions
 
 static void diag_mask_inf_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    band_run(p, op, -FAR, (int64_t) param_i32(op, 0) + 1, -INFINITY);
+    band_run(p, op, -BEYOND, (int64_t) param_i32(op, 0) + 1, -INFINITY);
 }
 
 static void diag_mask_zero_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    band_run(p, op, -FAR, (int64_t) param_i32(op, 0) + 1, 0.0f);
+    band_run(p, op, -BEYOND, (int64_t) param_i32(op, 0) + 1, 0.0f);
 }
 
 static bool tri_supports(const struct ggml_tensor *op) {
@@ -64,16 +64,16 @@ static void tri_run(const struct cpu_params *p, struct ggml_tensor *op) {
     static const struct {
         int64_t first, end;
     } kept[] = {
-        [GGML_TRI_TYPE_UPPER_DIAG] = {0, FAR},
-        [GGML_TRI_TYPE_UPPER] = {1, FAR},
-        [GGML_TRI_TYPE_LOWER_DIAG] = {-FAR, 1},
-        [GGML_TRI_TYPE_LOWER] = {-FAR, 0},
+        [GGML_TRI_TYPE_UPPER_DIAG] = {0, BEYOND},
+        [GGML_TRI_TYPE_UPPER] = {1, BEYOND},
+        [GGML_TRI_TYPE_LOWER_DIAG] = {-BEYOND, 1},
+        [GGML_TRI_TYPE_LOWER] = {-BEYOND, 0},
     };
     const int32_t kind = param_i32(op, 0);
     band_run(p, op, kept[kind].first, kept[kind].end, 0.0f);
 }
 
-// ---- from numbers ----
+// ---- tensors from numbers ----
 
 static bool fill_supports(const struct ggml_tensor *op) {
     return cpu_is_float(op->type);
@@ -96,7 +96,8 @@ static void arange_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);
         for (int64_t i = it.i0; i < it.i0 + it.n; i++) {
-            const float v = fmaf(step, (float) i, start); // one rounding, as the reference's compiler makes it
+            const float v =
+                fmaf(step, (float) i, start); // one rounding, as in the reference, whose compiler fuses the operations
             memcpy(row + (size_t) i * op->nb[0], &v, sizeof v);
         }
     }
@@ -108,7 +109,8 @@ static bool timestep_supports(const struct ggml_tensor *op) {
            op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
 }
 
-// A row a timestep: cosines, then sines, of frequencies that fall from 1 to 1 / max_period; an odd end is 0.
+// Each timestep has a row: cosines, then sines, of frequencies that fall from 1 to 1 / max_period. The last element of an odd row
+// is 0.
 static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t half = op->ne[0] / 2;
@@ -148,7 +150,7 @@ static void leaky_relu_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_x);
         float *y = cpu_row_target(op, row, it.i0, buf_y);
         for (int64_t i = 0; i < it.n; i++) {
-            // neither half takes a NaN: it becomes 0
+            // max_f32 and min_f32 ignore NaN, so NaN becomes 0.
             y[i] = max_f32(x[i], 0.0f) + slope * min_f32(x[i], 0.0f);
         }
         cpu_row_store(p->k, op, row, it.i0, it.n, y);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// gemm.c: products of many columns, for MUL_MAT and OUT_PROD. All tasks bring columns of b into panels, in work memory; then each
-// takes rows of a, as it gets to them, packs a panel of them into its own memory and multiplies it with every panel of b that it
-// meets: a panel of rows, the larger, stays in the first cache or near it while those of columns come from the second. Sources of
-// f32 may be transposed: X_PANELS panels of them are copied from across the rows at a time.
-//
-// That is a round. More columns than its memory has room for, of one batch or of many, take several, so that work memory does not
-// grow with b. Panels of b are counted through: batch after batch, those that meet the same batch of a together.
+// gemm.c: products with many columns, for MUL_MAT and OUT_PROD. All tasks together pack columns of b into panels in work memory.
+// Then each task takes blocks of rows of a, packs a panel of rows into its own memory, and multiplies it with every panel of b. The
+// panel of rows, which is larger, stays in or near the L1 cache, while the panels of columns come from the L2 cache. Sources of f32
+// may be transposed: then X_PANELS panels are filled at a time.
+// This is a round. If the columns do not fit into the memory of one round, there are several rounds, so that work memory does not
+// grow with b. Panels of b are numbered batch by batch; batches that use the same batch of a are adjacent.
 
 #include "cpu/op/gemm.h"
 
@@ -14,10 +13,10 @@
 #include <string.h>
 
 #define X_PANELS CPU_GEMM_X_PANELS
-#define Y_PANELS 4 // that are packed at a time
-// Columns of a round at least: so many products are a packed row's, and rows are packed again for each round.
+#define Y_PANELS 4 // panels packed at a time
+// Minimum columns of a round. Rows are packed once per round, so each packed row serves at least this many products.
 #define ROUND_COLS 512
-#define ROUND_SIZE ((size_t) 1 << 20) // bytes, where those are fewer
+#define ROUND_SIZE ((size_t) 1 << 20) // bytes; minimum panel memory of a round
 
 bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -25,18 +24,18 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
            b->ne[1] >= k->gemm[a->type].min_cols && op->nb[1] % sizeof(float) == 0;
 }
 
-bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    const int few = min_int(g->min_cols, g->nr); // no dot products are an alternative
+    const int few = min_int(g->min_cols, g->nr); // there are no dot products as an alternative
     return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 
 struct sizes {
-    size_t x, y;      // a panel
-    int64_t n_panels; // of b, a batch
-    int64_t n_alike;  // of b, those that meet one batch of a
-    int64_t n_all;    // of b
-    int64_t n_round;  // of b, a round
+    size_t x, y;      // bytes of a panel
+    int64_t n_panels; // panels of b per batch
+    int64_t n_alike;  // panels of b that use one batch of a
+    int64_t n_all;    // all panels of b
+    int64_t n_round;  // panels of b per round
 };
 
 static size_t round_size(const struct cpu_gemm *g, size_t y) {
@@ -56,12 +55,12 @@ static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor 
         .n_round = min_i64(n_round, n_all)};
 }
 
-// Panels of rows that a task has room for: those of f32 may come from across.
+// Panels of rows per task: transposed f32 needs several.
 static size_t n_own(enum ggml_type type) {
     return type == GGML_TYPE_F32 ? X_PANELS : 1;
 }
 
-// What a round has room for, not what it fills: fewer columns, or shorter ones, take no more.
+// Returns the capacity of a round, not the bytes that it fills, so that fewer or shorter columns never require more.
 size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
     const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
@@ -71,13 +70,13 @@ size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int 
 
 // ---- panels ----
 
-void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows) {
+void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows) {
     for (int64_t i = 0; i < n; i++, panels += (size_t) side * sizeof(float)) {
         const char *from = rows + (size_t) i * step;
         char *to = panels;
         int64_t r = 0;
         for (; side % 8 == 0 && r + side <= n_rows; r += side, to += size) {
-            for (int j = 0; j < side; j += 8) { // a size the compiler knows
+            for (int j = 0; j < side; j += 8) { // a constant size, so that the compiler inlines the copy
                 memcpy(to + (size_t) j * sizeof(float), from + (size_t) (r + j) * sizeof(float), 8 * sizeof(float));
             }
         }
@@ -89,12 +88,12 @@ void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const 
     }
 }
 
-// Panels first to end - 1 of one batch of b.
+// Packs panels first to end - 1 of one batch of b.
 static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, const struct sizes *size,
     const struct ggml_tensor *b, char *panels, int64_t first, int64_t end, int64_t i2, int64_t i3) {
     const int64_t c0 = first * g->nr, c1 = min_i64(b->ne[1], end * g->nr);
     if (b->nb[0] != sizeof(float)) {
-        cpu_gemm_pack_across(b->ne[0], panels, size->y, g->nr, cpu_row_at(b, c0, i2, i3), b->nb[0], c1 - c0);
+        cpu_gemm_pack_transposed(b->ne[0], panels, size->y, g->nr, cpu_row_at(b, c0, i2, i3), b->nb[0], c1 - c0);
         return;
     }
     for (int64_t c = c0; c < c1; c += g->nr, panels += size->y) {
@@ -107,21 +106,21 @@ static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, con
     }
 }
 
-// Batch i of b, counted as panels are.
+// Returns batch i of b, in the order in which panels are numbered.
 static void batch_of(const struct ggml_tensor *a, const struct ggml_tensor *b, int64_t i, int64_t *i2, int64_t *i3) {
     const int64_t r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], of_a = i / (r2 * r3);
     *i2 = of_a % a->ne[2] * r2 + i % r2;
     *i3 = of_a / a->ne[2] * r3 + i / r2 % r3;
 }
 
-// Panels p0 to p1 - 1, all tasks together.
+// Packs panels p0 to p1 - 1; all tasks share the work.
 static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
     const int64_t n = (p1 - p0 + Y_PANELS - 1) / Y_PANELS;
     for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
         const int64_t end = min_i64(p0 + (i + 1) * Y_PANELS, p1);
-        for (int64_t at = p0 + i * Y_PANELS, next; at < end; at = next) { // of one batch at a time
+        for (int64_t at = p0 + i * Y_PANELS, next; at < end; at = next) { // one batch at a time
             const int64_t batch = at / size->n_panels, first = batch * size->n_panels;
             int64_t i2, i3;
             next = min_i64(first + size->n_panels, end);
@@ -133,14 +132,14 @@ static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call 
 
 // ---- products ----
 
-// Rows r0 to r1 of one batch of a, and panels of the batches of b that meet it.
+// Rows r0 to r1 - 1 of one batch of a, and panels of the batches of b that use it.
 struct item {
     int64_t r0, r1, batch;
-    int64_t c0, c1;     // panels, counted from the first that meets this batch of a
-    const char *panels; // c0's
+    int64_t c0, c1;     // panels, counted from the first that uses this batch of a
+    const char *panels; // address of panel c0
 };
 
-// nr rows from r on with all columns of the item: a panel at own, or as they lie if that is NULL.
+// Multiplies nr rows from r on with all columns of the item. own: the packed panel of rows; NULL: the rows are read in place.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
@@ -164,40 +163,40 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     const struct sizes *size, const struct item *it) {
     const struct ggml_tensor *a = call->a;
     const int64_t i2 = it->batch % a->ne[2], i3 = it->batch / a->ne[2];
-    const bool across = a->nb[0] != ggml_type_size(a->type);
-    const bool lie = !across && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
+    const bool is_transposed = a->nb[0] != ggml_type_size(a->type);
+    const bool in_place = !is_transposed && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
     char *own = call->work + size->y * (size_t) size->n_round + size->x * n_own(a->type) * (size_t) p->ith;
     int64_t r = it->r0;
-    for (; lie && r + g->mr <= it->r1; r += g->mr) { // panel after panel of columns while these rows are at hand
+    for (; in_place && r + g->mr <= it->r1; r += g->mr) { // all panels of columns while these rows are in the cache
         columns_run(call, g, size, it, r, g->mr, NULL);
     }
-    if (across && r < it->r1) {
-        cpu_gemm_pack_across(a->ne[0], own, size->x, g->mr, cpu_row_at(a, r, i2, i3), a->nb[0], it->r1 - r);
+    if (is_transposed && r < it->r1) {
+        cpu_gemm_pack_transposed(a->ne[0], own, size->x, g->mr, cpu_row_at(a, r, i2, i3), a->nb[0], it->r1 - r);
     }
-    for (; r < it->r1; r += g->mr, own += across ? size->x : 0) {
+    for (; r < it->r1; r += g->mr, own += is_transposed ? size->x : 0) {
         const int nr = it->r1 - r < g->mr ? (int) (it->r1 - r) : g->mr;
-        if (!across) {
+        if (!is_transposed) {
             g->pack_x(a->ne[0], own, cpu_row_at(a, r, i2, i3), a->nb[1], nr);
         }
         columns_run(call, g, size, it, r, nr, own);
     }
 }
 
-// Panels p0 to p1 - 1 with all rows that meet them.
+// Multiplies panels p0 to p1 - 1 with all rows that use them.
 static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     const int64_t ne0 = call->op->ne[0], first = p0 / size->n_alike, n_batches = (p1 - 1) / size->n_alike - first + 1;
-    const int64_t wanted = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_alike);
-    // fewer rows an item while there are few items, then fewer columns: every task should find some
+    const int64_t min_items = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_alike);
+    // Items get fewer rows while there are few items, then fewer columns, so that every task has work.
     int64_t rows = (int64_t) X_PANELS * g->mr;
-    while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < wanted) {
+    while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < min_items) {
         rows /= 2;
     }
-    const int64_t n_rows = (ne0 + rows - 1) / rows, most = n_cols / 8 + 1;
-    const int64_t n_parts = min_i64((wanted + n_rows * n_batches - 1) / (n_rows * n_batches), most);
+    const int64_t n_rows = (ne0 + rows - 1) / rows, max_parts = n_cols / 8 + 1;
+    const int64_t n_parts = min_i64((min_items + n_rows * n_batches - 1) / (n_rows * n_batches), max_parts);
     for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
-        const int64_t of_batch = batch * size->n_alike; // its panels of this round: c0 to c1
+        const int64_t of_batch = batch * size->n_alike; // first panel of the batch; its panels in this round are c0 to c1 - 1
         const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0, c1 = p1 < of_batch + size->n_alike ? p1 - of_batch : size->n_alike;
         const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;
         const struct item it = {
@@ -220,7 +219,7 @@ void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call) 
     for (int64_t p0 = 0; p0 < size.n_all; p0 += size.n_round) {
         const int64_t p1 = min_i64(p0 + size.n_round, size.n_all);
         if (p0 > 0) {
-            cpu_barrier(p); // the last round's panels are read until then
+            cpu_barrier(p); // until here other tasks read the panels of the last round
         }
         pack_columns(p, call, g, &size, p0, p1);
         cpu_barrier(p);

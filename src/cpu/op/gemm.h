@@ -1,41 +1,40 @@
 // SPDX-License-Identifier: MIT
-// gemm.h: the ways of MUL_MAT other than plain tiles (matmul.c): many columns through panels (kernels.h:cpu_gemm), and few
-// columns each in a form of its own (kernels.h:cpu_gemv). Which way a product goes depends on types and shapes only, never on
-// tasks.
+// gemm.h: the methods of MUL_MAT in addition to plain tiles (matmul.c): many columns through panels (kernels.h: cpu_gemm), and few
+// columns packed one by one (kernels.h: cpu_gemv). The choice depends on types and shapes only, never on the number of tasks.
 #pragma once
 
 #include "cpu/cpu.h"
 
-// op[i, j] = dot(row i of a, row j of b), batches of a shared by those of b.
+// op[i, j] = dot(row i of a, row j of b). Several batches of b may share a batch of a.
 struct cpu_gemm_call {
     const struct ggml_tensor *op;
-    const struct ggml_tensor *a; // rows without holes, or f32 with rows next to each other (nb[1] is that of an element)
-    const struct ggml_tensor *b; // f32, likewise
+    const struct ggml_tensor *a; // dense rows, or transposed f32 (nb[1] is the size of an element)
+    const struct ggml_tensor *b; // f32, dense or transposed rows
     char *work;                  // cpu_gemm_work_size() bytes
 };
 
-bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op);        // MUL_MAT
-bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor *op); // a result of sources of f32
+bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op);            // MUL_MAT
+bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_tensor *op); // sources are f32
 size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
-// Panels of rows that lie next to each other: element i of all of them side by side, which is how panels of f32 are on every
-// machine (kernels.h). Several panels, of `size` bytes each, at a time, so that a line of memory is read to its end once.
-void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows);
+// Fills panels from transposed rows: element i of all rows is contiguous in memory, as in panels of f32 (kernels.h). Several panels
+// of `size` bytes each are filled at a time, so that each cache line is read once.
+void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows);
 
-bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after the former
+bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // used if cpu_gemm_takes is false
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op);
-// nx rows times ny columns, at most CPU_GEMV_COLS, each in its form and with its result.
+// Multiplies nx rows with ny packed columns, at most CPU_GEMV_COLS, each with its own result.
 void cpu_gemv_columns(
     const struct cpu_gemv *g, int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
 
-// ---- memory of panels and columns, in whole lines of the cache ----
+// ---- sizes of panels and columns, in whole cache lines ----
 
 #define CPU_GEMM_LINE 64
-#define CPU_GEMM_X_PANELS 4 // of rows, which stay in the second cache while a panel of columns stays in the first
-#define CPU_GEMM_MR 32      // rows and ...
-#define CPU_GEMM_NR 32      // ... columns that a panel can have
+#define CPU_GEMM_X_PANELS 4 // panels of rows per task, which stay in the L2 cache while a panel of columns stays in L1
+#define CPU_GEMM_MR 32      // maximum rows of a panel
+#define CPU_GEMM_NR 32      // maximum columns of a panel
 
 static inline size_t cpu_gemm_lines(size_t size) {
     return (size + CPU_GEMM_LINE - 1) / CPU_GEMM_LINE * CPU_GEMM_LINE;
@@ -46,7 +45,7 @@ static inline size_t cpu_gemm_x_size(const struct cpu_gemm *g, int64_t n) {
 static inline size_t cpu_gemm_y_size(const struct cpu_gemm *g, int64_t n) {
     return cpu_gemm_lines(g->y_head + (size_t) ((n + g->step - 1) / g->step) * g->y_size);
 }
-// Are rows of n elements taken as they lie, for so many columns?
+// True if rows of n elements are read in place for n_cols columns.
 static inline bool cpu_gemm_has_rows(const struct cpu_gemm *g, int64_t n, int64_t n_cols) {
     return g->rows.run != NULL && n % g->rows.step == 0 && n_cols <= g->rows.max_cols;
 }
@@ -54,5 +53,5 @@ static inline size_t cpu_gemv_y_size(const struct cpu_gemv *g, int64_t n) {
     return cpu_gemm_lines((size_t) ((n + g->step - 1) / g->step) * g->y_size);
 }
 
-// All rows of b in the form gemv takes, one after the other: this task's share of it.
+// Packs this task's share of all rows of b as columns for gemv, consecutively.
 void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemv *g, char *columns);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// gemv.c: MUL_MAT of few columns. All tasks bring the columns into the form the micro-kernel takes, in work memory, a piece at a
-// time; then they take runs of rows of src[0], as they get to them, and multiply them with every column. A column of its own
-// reads each row once, so that runs may be long, which the memory's prefetching likes (arm/streams.h): they begin with half of
-// what there is for all tasks and become shorter, so that all end at about the same time. With more columns a run's rows are to
-// stay in a cache for the next one.
+// gemv.c: MUL_MAT with few columns. All tasks together pack the columns in work memory, one piece at a time. Then they take runs of
+// rows of src[0] and multiply them with every column. With a single column each row is read once, so long runs are best, because
+// hardware prefetching works better (arm/streams.h). Each task first takes a run such that all tasks together take half of the
+// rows. Runs become shorter, so that all tasks end at about the same time. With more columns, runs are short, so that their rows
+// stay in a cache for the next column.
 
 #include "base/min.h"
 #include "cpu/op/gemm.h"
 #include "cpu/rowio.h"
 
-#define ROWS 32           // of the shortest run, unless there are so few that a task would find none
-#define ROWS_MOST 1048576 // of the longest: a kernel counts in int
+#define ROWS 32           // rows of the shortest run, unless some tasks would get no run
+#define ROWS_MOST 1048576 // rows of the longest run: kernels count in int
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
@@ -33,13 +33,14 @@ void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, cons
     }
 }
 
-// Rows of a matrix, by runs: nth of them take half of what is left, or `least` rows each; then nth more, and so on.
+// Divides the rows of a matrix into runs. nth runs together take half of the remaining rows, or `least` rows each; then nth more,
+// and so on.
 struct runs {
     int64_t n_rows, least, nth;
     bool is_long;
 };
 
-// Run i: rows *r0 to the result; the same once there are no more.
+// Run i consists of rows *r0 to the result - 1. It is empty if there are no more rows.
 static int64_t run_at(const struct runs *runs, int64_t i, int64_t *r0) {
     const int64_t n = runs->n_rows;
     int64_t size = runs->least, first = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// glu.c: GLU: one half of each row, or one of two tensors, activated and multiplied with the other (Shazeer, arXiv 2002.05202).
-// f32, f16 and bf16; computed in f32 on pieces of rows.
+// glu.c: GLU: one half of each row, or one of two tensors, is activated and multiplied with the other (Shazeer, arXiv 2002.05202).
+// Types are f32, f16 and bf16; pieces of rows are computed in f32.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-// y[i] = act(x[i]) * g[i]; y is neither x nor g unless it is x itself.
+// y[i] = act(x[i]) * g[i]; y may be x, but not g.
 typedef void (*gate_t)(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g);
 
@@ -32,21 +32,21 @@ static float limit_both(float x, float limit) {
     if (x < -limit) {
         return -limit;
     }
-    return min_f32(limit, x); // NaN stays
+    return min_f32(limit, x); // a NaN stays a NaN
 }
 
-// Both sides are limited, and the linear one is shifted by 1.
+// Both operands are limited, and 1 is added to the linear one.
 static void gate_oai(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
     const float alpha = param_f32(op, 2), limit = param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
-        const float v = min_f32(limit, x[i]); // NaN stays
+        const float v = min_f32(limit, x[i]); // a NaN stays a NaN
         y[i] = v / (1.0f + expf(alpha * -v)) * (limit_both(g[i], limit) + 1.0f);
     }
 }
 
-// The same without the shift.
+// The same as gate_oai, but without the addition of 1, and alpha is 1.
 static void gate_clamp(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
@@ -63,28 +63,29 @@ static void gate_silu(
     k->silu_mul(n, y, x, g);
 }
 
-// ggml looks these two activations up in tables over all halves; models see values of half precision. n <= CPU_PIECE.
-static void act_by_half(const struct cpu_kernels *k, cpu_row1_t act, int64_t n, float *y, const float *x) {
-    uint16_t half[CPU_PIECE];
-    k->traits[GGML_TYPE_F16].from_float(x, half, n);
-    k->to_float[GGML_TYPE_F16](half, y, n);
+// ggml reads these two activations from tables over all f16 values, so models see values with f16 precision. n <= CPU_PIECE.
+static void act_rounded_f16(const struct cpu_kernels *k, cpu_row1_t act, int64_t n, float *y, const float *x) {
+    uint16_t f16[CPU_PIECE];
+    k->traits[GGML_TYPE_F16].from_float(x, f16, n);
+    k->to_float[GGML_TYPE_F16](f16, y, n);
     act(n, y, y);
-    k->traits[GGML_TYPE_F16].from_float(y, half, n);
-    k->to_float[GGML_TYPE_F16](half, y, n);
+    k->traits[GGML_TYPE_F16].from_float(y, f16, n);
+    k->to_float[GGML_TYPE_F16](f16, y, n);
 }
 
 static void gate_gelu(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     float act[CPU_PIECE];
-    act_by_half(k, k->gelu, n, act, x);
-    if (op->src[0]->type == GGML_TYPE_F16) { // halves are all in the table, where the formula meets inf * 0 at one end
+    act_rounded_f16(k, k->gelu, n, act, x);
+    if (op->src[0]->type ==
+        GGML_TYPE_F16) { // the table contains all f16 values; at -infinity its formula gives infinity * 0, which is NaN
         for (int64_t i = 0; i < n; i++) {
             y[i] = (x[i] == -INFINITY ? NAN : act[i]) * g[i];
         }
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        // far out there is no table: 0 whatever the gate, or x
+        // The table ends at |x| = 10: below -10 the result is 0 for any gate, above 10 the activation is x.
         const float v = x[i] >= 10.0f ? x[i] : act[i];
         y[i] = x[i] <= -10.0f ? 0.0f : v * g[i];
     }
@@ -93,7 +94,7 @@ static void gate_gelu(
 static void gate_gelu_quick(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) op;
-    act_by_half(k, k->gelu_quick, n, y, x);
+    act_rounded_f16(k, k->gelu_quick, n, y, x);
     k->mul(n, y, y, g);
 }
 
@@ -140,7 +141,7 @@ static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const gate_t gate = gate_of(op);
     const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
     const bool swapped = half > 0 && param_i32(op, 1) != 0;
-    const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // where the two sides start in their rows
+    const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // first element of each operand in its row
     float buf_x[CPU_PIECE], buf_g[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// im2col.c: IM2COL, IM2COL_3D: windows of a picture into columns; IM2COL_BACK, COL2IM_1D: columns added up where they overlap.
-// The first two copy: an f16 result takes each column through f32 in work memory. The others are sums in f32; a task owns whole
-// channels of the result, so nothing is shared.
+// im2col.c: IM2COL and IM2COL_3D gather windows of an image as columns. IM2COL_BACK and COL2IM_1D add columns where windows
+// overlap. The first two copy elements; for an f16 result, each column is gathered as f32 in work memory first. The other two add
+// in f32; each task owns whole channels of the result, so tasks share no element.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -12,7 +12,7 @@
 
 // ---- gathering ----
 
-// The taps i of k for which first + i * dil lies in [0, n).
+// Returns the taps i of k for which first + i * dil is in [0, n).
 static void taps_inside(int64_t first, int64_t dil, int64_t k, int64_t n, int64_t *i0, int64_t *i1) {
     *i0 = 0;
     *i1 = k;
@@ -30,7 +30,7 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
         first[d] = at[d] * c->stride[d] - c->pad[d];
     }
     taps_inside(first[0], c->dil[0], c->k[0], c->n[0], &lo, &hi);
-    const int64_t step = (int64_t) ((size_t) c->dil[0] * c->nb[0]); // bytes from tap to tap, backwards too
+    const int64_t step = (int64_t) ((size_t) c->dil[0] * c->nb[0]); // bytes between taps; may be negative
     const size_t row = (size_t) c->k[0] * c->size;
     for (int64_t ic = 0; ic < c->n_channels; ic++) {
         for (int64_t kz = 0; kz < c->k[2]; kz++) {
@@ -44,7 +44,7 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
                 const char *from = data + (size_t) ic * c->nb_channel + (size_t) z * c->nb[2] + (size_t) y * c->nb[1] +
                                    (first[0] + lo * c->dil[0]) * (int64_t) c->nb[0];
                 memset(to, 0, (size_t) lo * c->size);
-                if (c->size == sizeof(float)) { // rows are short: a loop beats calls
+                if (c->size == sizeof(float)) { // rows are short: a loop is faster than calls
                     for (int64_t i = lo; i < hi; i++) {
                         memcpy(to + (size_t) i * sizeof(float), from + (i - lo) * step, sizeof(float));
                     }
@@ -82,7 +82,7 @@ static struct columns columns_2d(const struct ggml_tensor *op) {
     };
 }
 
-// op_params: [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels]; channels and batch share ne[3] of the data
+// op_params: [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels]; ne[3] of the data counts channels and batch elements.
 static struct columns columns_3d(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int32_t *q = op->op_params;
@@ -156,7 +156,7 @@ static bool im2col_back_supports(const struct ggml_tensor *op) {
            a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
 }
 
-// What one window gives one channel: taps is its part of the column.
+// Adds one window to one channel; taps: the part of the column for this channel.
 static void window_add(const struct ggml_tensor *op, char *plane, const char *taps, size_t step, int64_t x0, int64_t y0,
     int64_t kx, int64_t ky, int64_t n_y) {
     const int32_t *q = op->op_params;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// indexer.c: LIGHTNING_INDEXER: how much a token may want a key: sum over heads of weight * max(0, q k), plus the mask.
+// indexer.c: LIGHTNING_INDEXER: scores of keys for a token: sum over heads of weight * max(0, q k), plus the mask.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -32,7 +32,7 @@ static size_t index_work_size(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(I_KEYS * op->src[0]->ne[0], n_tasks);
 }
 
-// Scores of token t for the n keys from k0 on, which lie at `keys` as floats.
+// Computes the scores of token t for the n keys from k0 on, which are at `keys` as floats.
 static void index_token(
     const struct cpu_params *p, struct ggml_tensor *op, int64_t t, int64_t seq, int64_t k0, int n, const float *keys) {
     const struct ggml_tensor *q = op->src[0], *w = op->src[2], *mask = op->src[3];
@@ -55,7 +55,7 @@ static void index_token(
     p->k->add(n, y, y, bias);
 }
 
-// A unit is a tile of keys of one sequence for all tokens: keys are widened once.
+// A unit of work is a tile of keys of one sequence for all tokens, so that keys are converted once.
 static void index_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *k = op->src[1];
     const int64_t d = k->ne[0], n_tiles = (op->ne[0] + I_KEYS - 1) / I_KEYS;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT: every row of src[1] times every row of src[0]. Rows of src[1] are brought to the type src[0]'s dot products
-// take (vec_dot_type) once, in work memory, by all tasks; then the tasks take tiles of the result as they get to them, so that a
-// slow thread does not hold up the rest. Within a tile, TILE_ROWS rows of src[0] stay in the cache for TILE_COLS rows of src[1].
-// Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemv.c.
+// matmul.c: MUL_MAT: multiplies every row of src[1] with every row of src[0]. All tasks together convert the rows of src[1] once,
+// in work memory, to the type that the dot products of src[0] require (vec_dot_type). Then each task takes tiles of the result
+// until none are left, so that a slow thread does not delay the others. Within a tile, TILE_ROWS rows of src[0] stay in the cache
+// for TILE_COLS rows of src[1]. If the machine has kernels for them, products with many or few rows of src[1] use gemm.c or gemv.c.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -10,8 +10,8 @@
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
-#define TILE_ROWS 32 // of src[0]
-#define TILE_COLS 16 // of src[1]
+#define TILE_ROWS 32 // rows of src[0]
+#define TILE_COLS 16 // rows of src[1]
 
 static bool matmul_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -28,7 +28,7 @@ static size_t row_size(const struct ggml_tensor *op) {
     return ggml_row_size(cpu_dot_type(op), op->src[1]->ne[0]);
 }
 
-// Enough for the way it will go, and for the portable kernels, which know only tiles.
+// Enough for the chosen method, and for the portable kernels, which only have tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
     if (cpu_gemm_takes(&cpu_kernels_best, op)) {
@@ -37,7 +37,7 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
     return cpu_gemv_takes(&cpu_kernels_best, op) ? max_size(rows, cpu_gemv_work_size(op)) : rows;
 }
 
-// What it takes with so many columns, or all where they are fewer.
+// Returns the work memory for n_cols columns, or for all columns if there are fewer.
 static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     struct ggml_tensor few = *op->src[1], product = *op;
     few.ne[1] = min_i64(n_cols, few.ne[1]);
@@ -45,18 +45,18 @@ static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     return work_size(&product, tasks);
 }
 
-// Fewer columns may go another way: those that are too few for panels, or for tiles.
-static size_t work_most(const struct ggml_tensor *op, int tasks) {
+// An op with fewer columns may use another method: too few columns for panels, or few enough for gemv.
+static size_t work_bound(const struct ggml_tensor *op, int tasks) {
     const enum ggml_type type = op->src[0]->type;
     const int64_t no_panels = cpu_kernels_best.gemm[type].min_cols - 1, single = cpu_kernels_best.gemv[type].max_cols;
-    size_t most = work_size(op, tasks);
+    size_t max = work_size(op, tasks);
     if (no_panels > 0) {
-        most = max_size(most, work_of(op, tasks, no_panels));
+        max = max_size(max, work_of(op, tasks, no_panels));
     }
     if (single > 0) {
-        most = max_size(most, work_of(op, tasks, single));
+        max = max_size(max, work_of(op, tasks, single));
     }
-    return most;
+    return max;
 }
 
 // ---- the rows of src[1] ----
@@ -75,7 +75,7 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-// Where the rows of one batch of src[1] lie and how far apart.
+// Address and distance of the rows of one batch of src[1].
 struct cols {
     const char *data;
     size_t step;
@@ -138,7 +138,7 @@ static void matmul_run(const struct cpu_params *p, struct ggml_tensor *op) {
         convert_rows(p, op);
         cpu_barrier(p);
     }
-    // narrow tiles while there are few: every task should find one
+    // Tiles are narrower while there are few, so that every task gets one.
     const int64_t ne0 = op->ne[0], ne1 = op->ne[1];
     const int64_t n_cols = (ne1 + TILE_COLS - 1) / TILE_COLS;
     int64_t tile_rows = TILE_ROWS;
@@ -165,7 +165,7 @@ const struct cpu_op_entry cpu_ops_matmul[] = {
     {GGML_OP_MUL_MAT, {.supports = matmul_supports,
                           .n_tasks = cpu_dot_tasks,
                           .work_size = work_size,
-                          .work_most = work_most,
+                          .work_bound = work_bound,
                           .run = matmul_run,
                           .uses = CPU_USE_DOT}},
     CPU_OPS_END,

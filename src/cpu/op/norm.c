@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// norm.c: NORM, RMS_NORM, L2_NORM over rows and GROUP_NORM over groups of channels (dimension 2). f32, in place or not. Rows
-// whose elements lie apart are gathered into work memory; groups take dense rows only. Sums are in double: a row of a million
-// elements keeps its digits.
+// norm.c: NORM, RMS_NORM and L2_NORM over rows, and GROUP_NORM over groups of channels (dimension 2). All are f32, in place or not.
+// Strided rows are gathered in work memory; GROUP_NORM requires dense rows. Sums are f64, so that a row of a million elements keeps
+// its digits.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"

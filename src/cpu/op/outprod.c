@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// outprod.c: OUT_PROD: result[i, j] = sum over k of a[i, k] b[j, k], which gradients of products are made of. With both sources
-// transposed that is a product of rows, and goes through the panels of MUL_MAT (gemm.c), where those of f32 are filled from
-// across the rows; a of another type is widened first. Few columns, or a machine without panels: rows of a, weighted, make rows
-// of the result.
+// outprod.c: OUT_PROD: result[i, j] = sum over k of a[i, k] b[j, k]. Gradients of products use it. With both sources transposed, it
+// is a product of rows. It uses the panels of MUL_MAT (gemm.c), which can be filled from transposed f32; other types of a are
+// converted first. With few columns, or on a machine without panels, rows of the result are weighted sums of rows of a.
 
 #include "base/min.h"
 #include "cpu/op/gemm.h"
@@ -10,7 +9,7 @@
 #include "cpu/rowio.h"
 
 #define TASK_FLOPS 131072
-#define OUT_ROWS 8 // rows of the result that one widened piece of a goes into
+#define OUT_ROWS 8 // rows of the result that one converted piece of a is added to
 
 static bool outprod_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -31,7 +30,7 @@ static int n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- through panels ----
 
-// Rows become columns.
+// Returns t with dimensions 0 and 1 swapped.
 static struct ggml_tensor rows_as_columns(const struct ggml_tensor *t) {
     struct ggml_tensor r = *t;
     r.ne[0] = t->ne[1];
@@ -41,18 +40,18 @@ static struct ggml_tensor rows_as_columns(const struct ggml_tensor *t) {
     return r;
 }
 
-// One of the two directions is dense.
-static bool is_straight(const struct ggml_tensor *t) {
+// True if dimension 0 or 1 is dense.
+static bool has_dense_dim(const struct ggml_tensor *t) {
     return t->nb[0] == sizeof(float) || t->nb[1] == sizeof(float);
 }
 
 static bool panels_take(const struct cpu_kernels *k, const struct ggml_tensor *op) {
-    return cpu_gemm_takes_across(k, op) && !cpu_is_empty(op->src[0]) && is_straight(op->src[1]);
+    return cpu_gemm_takes_transposed(k, op) && !cpu_is_empty(op->src[0]) && has_dense_dim(op->src[1]);
 }
 
-// f32 that can be read as it is needs no copy.
+// Bytes of the converted copy of a; 0 for f32 that can be read in place.
 static size_t widened_size(const struct ggml_tensor *a) {
-    const bool is_ready = a->type == GGML_TYPE_F32 && is_straight(a);
+    const bool is_ready = a->type == GGML_TYPE_F32 && has_dense_dim(a);
     return is_ready ? 0 : cpu_gemm_lines((size_t) ggml_nelements(a) * sizeof(float));
 }
 
@@ -82,10 +81,10 @@ static struct ggml_tensor matrix_widen(const struct cpu_params *p, const struct 
 }
 
 static void run_panels(const struct cpu_params *p, struct ggml_tensor *op) {
-    const size_t wide = widened_size(op->src[0]);
-    const struct ggml_tensor whole = wide > 0 ? matrix_widen(p, op->src[0]) : *op->src[0];
-    const struct ggml_tensor a = rows_as_columns(&whole), b = rows_as_columns(op->src[1]);
-    cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = &a, .b = &b, .work = (char *) p->work + wide});
+    const size_t copy_size = widened_size(op->src[0]);
+    const struct ggml_tensor wide_a = copy_size > 0 ? matrix_widen(p, op->src[0]) : *op->src[0];
+    const struct ggml_tensor a = rows_as_columns(&wide_a), b = rows_as_columns(op->src[1]);
+    cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = &a, .b = &b, .work = (char *) p->work + copy_size});
 }
 
 // ---- row by row ----

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT
-// pad.c: PAD, PAD_REFLECT_1D, ROLL: rows at another place, with something around them; WIN_PART, WIN_UNPART: a picture into
-// windows and back; GET_REL_POS, ADD_REL_POS: the relative positions that go with windows.
-// Elements are moved as they are.
+// pad.c: PAD, PAD_REFLECT_1D and ROLL move rows and fill their surroundings. WIN_PART and WIN_UNPART divide an image into windows
+// and back. GET_REL_POS and ADD_REL_POS handle relative positions within windows. Elements are copied without conversion.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
-// i to [0, n), n > 0.
+// Maps i to [0, n) modulo n; n > 0.
 static int64_t index_wrap(int64_t i, int64_t n) {
     const int64_t r = i % n;
     return r < 0 ? r + n : r;
 }
 
-// One element type, and every element for itself.
+// True if source and result have the same type, which has no blocks.
 static bool same_cells(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
@@ -40,7 +39,7 @@ struct line {
     int64_t n; // cells
 };
 
-// Row `from` into another, its first element at shift, repeated to both ends without end.
+// Copies row `from` repeatedly, such that its first element is at index shift.
 static void row_wrap(struct line to, struct line from, int64_t shift, size_t size) {
     for (int64_t i = 0; i < to.n;) {
         const int64_t j = index_wrap(i - shift, from.n);
@@ -50,7 +49,7 @@ static void row_wrap(struct line to, struct line from, int64_t shift, size_t siz
     }
 }
 
-// Likewise once, zeros around it.
+// Copies row `from` once, with its first element at index shift, and zeros around it.
 static void row_place(struct line to, struct line from, int64_t shift, size_t size) {
     const int64_t begin = clamp_i64(shift, 0, to.n);
     const int64_t end = max_i64(begin, min_i64(shift + from.n, to.n));
@@ -123,7 +122,7 @@ static void reflect_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         const char *from = cpu_row(a, at);
-        char *to = cpu_row(op, at) + (size_t) left * op->nb[0]; // element 0 of a
+        char *to = cpu_row(op, at) + (size_t) left * op->nb[0]; // position of element 0 of a
         cells_copy(to, op->nb[0], from, a->nb[0], n, size);
         for (int64_t i = 1; i <= left; i++) {
             memcpy(to - (size_t) i * op->nb[0], from + (size_t) i * a->nb[0], size);
@@ -162,7 +161,7 @@ static void win_part_run(const struct cpu_params *p, struct ggml_tensor *op) {
 static bool win_unpart_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t w = param_i32(op, 0);
-    // the last row and column must lie in a window that is there
+    // Whether the windows cover the result is checked when the op runs.
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1;
 }
 
@@ -172,8 +171,8 @@ static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const int64_t n_x = (op->ne[1] + w - 1) / w;
     const int64_t n_y = (op->ne[2] + w - 1) / w;
     if (n_x * n_y > a->ne[3] || w > a->ne[1] || w > a->ne[2]) {
-        cpu_fail(p, "WIN_UNPART '%s': %lld x %lld windows of %lld, there are %lld of %lld x %lld", op->name, (long long) n_x,
-            (long long) n_y, (long long) w, (long long) a->ne[3], (long long) a->ne[1], (long long) a->ne[2]);
+        cpu_fail(p, "WIN_UNPART '%s': requires %lld x %lld windows of size %lld, src[0] has %lld of %lld x %lld", op->name,
+            (long long) n_x, (long long) n_y, (long long) w, (long long) a->ne[3], (long long) a->ne[1], (long long) a->ne[2]);
         return;
     }
     int64_t r0, r1;
@@ -189,7 +188,7 @@ static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool get_rel_pos_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    // bits move: what comes from bf16 stays that, whatever the result calls itself
+    // The bits are copied: a bf16 source stays bf16, even if the result has another type of the same size.
     return a != NULL && ggml_type_size(a->type) == ggml_type_size(op->type) && ggml_blck_size(a->type) == 1 &&
            ggml_blck_size(op->type) == 1 && op->ne[0] == a->ne[0] && op->ne[1] == op->ne[2] && a->ne[1] == 2 * op->ne[1] - 1 &&
            op->ne[3] == 1 && a->ne[2] > 0 && a->ne[3] > 0;
@@ -215,7 +214,7 @@ static bool add_rel_pos_supports(const struct ggml_tensor *op) {
            berth_mul_i64_ok(pw->ne[1], pw->ne[2], &n_rows) && n_rows == a->ne[1] && pw->ne[3] == a->ne[2] && a->ne[3] == 1;
 }
 
-// Row of w * w numbers: number (y, x) gets the y-th of ph's row and the x-th of pw's, one after the other.
+// A row has w * w elements. Element (y, x) is increased by element x of pw's row, then by element y of ph's row.
 static void add_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
     const int64_t w = pw->ne[0];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// pool.c: POOL_1D, POOL_2D, POOL_2D_BACK: the largest or the mean of each window.
-// What of a window lies outside counts as not there, but the mean of POOL_2D is always over the whole window. A window
-// without a number above -FLT_MAX gives that as its largest.
+// pool.c: POOL_1D, POOL_2D, POOL_2D_BACK: the maximum or the mean of each window. Elements of a window outside the data are
+// ignored, but the mean of POOL_2D always divides by the size of the whole window. The maximum of a window without an element above
+// -FLT_MAX is -FLT_MAX.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -9,7 +9,7 @@
 
 #include <float.h>
 
-// A one-dimensional pool is a window of height 1. Index 0: x, 1: y.
+// A one-dimensional pool has windows of height 1. Index 0: x, 1: y.
 struct pool {
     int32_t op, k[2], stride[2], pad[2];
 };
@@ -33,7 +33,7 @@ static float element_at(const struct cpu_kernels *k, const struct ggml_tensor *t
     return v;
 }
 
-// The part of a window that lies in [0, n).
+// Returns the part of a window that is within [0, n).
 static void window_clip(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i0, int64_t *i1) {
     const int64_t first = i * w->stride[d] - w->pad[d];
     *i0 = max_i64(0, first);
@@ -53,7 +53,7 @@ static bool pool_supports(const struct ggml_tensor *op) {
 static float window_pool(
     const struct cpu_kernels *k, const struct ggml_tensor *op, const struct pool *w, struct cpu_row_pos at, int64_t ox) {
     const struct ggml_tensor *a = op->src[0];
-    const bool rows = op->op == GGML_OP_POOL_1D; // every row for itself
+    const bool rows = op->op == GGML_OP_POOL_1D; // each row is pooled separately
     int64_t x0, x1, y0, y1;
     window_clip(ox, w, 0, a->ne[0], &x0, &x1);
     window_clip(at.i1, w, 1, a->ne[1], &y0, &y1);
@@ -87,7 +87,7 @@ static void pool_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- backward: src[0] the gradient of the pooled picture, src[1] the picture ----
+// ---- backward: src[0] is the gradient of the pooled image, src[1] the image ----
 
 static bool pool_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *af = op->src[1];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// recurrent.c: linear attention with a matrix of d x d a head as its state: RWKV_WKV6 and 7 (arXiv 2404.05892, 2503.14456),
-// GATED_LINEAR_ATTN (2312.06635), GATED_DELTA_NET (2412.06464). All f32. A unit of work is one head of one sequence with all
-// its tokens; its state is copied to where the result holds it and changed there.
+// recurrent.c: linear attention whose state is a d x d matrix per head: RWKV_WKV6 and 7 (arXiv 2404.05892, 2503.14456),
+// GATED_LINEAR_ATTN (2312.06635), GATED_DELTA_NET (2412.06464). All are f32. A unit of work is one head of one sequence with all
+// its tokens. The state is copied to its position in the result and updated there.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -20,16 +20,16 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
     return op->type == GGML_TYPE_F32;
 }
 
-// ---- wkv6, wkv7, gla: [d, n_head, n_token] sources, sequences of equal length one after the other ----
+// ---- wkv6, wkv7, gla: sources are [d, n_head, n_token]; sequences have equal length and follow each other ----
 
-// One token of one head: S is the d x d state, x[i] the head's part of source i, y the head's part of the result.
+// Processes one token of one head. S: the d x d state; x[i]: the head's part of source i; y: the head's part of the result.
 typedef void (*wkv_step_t)(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t d, float *S, const float *const *x, float *y);
 
-// src: n of [d, n_head, n_token], or fewer tokens where `still` has a bit: one for all; then the state.
+// n_src sources of [d, n_head, n_token] are followed by the state. Bit i of constant_srcs: source i is [d, n_head] for all tokens.
 struct wkv {
     int n_src;
-    unsigned still;
+    unsigned constant_srcs;
     wkv_step_t step;
 };
 
@@ -49,30 +49,32 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
     const struct ggml_tensor *state = op->src[w->n_src];
     const int64_t d = k->ne[0], n_head = k->ne[1], n_token = k->ne[2], n_seq = state->ne[1];
     if (n_seq == 0 || n_token % n_seq != 0) {
-        cpu_fail(p, "%s: %" PRId64 " tokens are not %" PRId64 " sequences of one length", op->name, n_token, n_seq);
+        cpu_fail(
+            p, "%s: %" PRId64 " tokens cannot be divided into %" PRId64 " sequences of equal length", op->name, n_token, n_seq);
         return;
     }
     int64_t n_state, n_result; // sources without tokens may have any other extents
     if (__builtin_mul_overflow(n_head, n_seq, &n_state) || __builtin_mul_overflow(n_state, d, &n_state) ||
         __builtin_mul_overflow(n_state, d, &n_state) || __builtin_mul_overflow(d * n_head, n_token, &n_result) ||
         __builtin_add_overflow(n_result, n_state, &n_result)) {
-        cpu_fail(p, "%s: %" PRId64 " heads of %" PRId64 " by %" PRId64 " sequences are too many", op->name, n_head, d, n_seq);
+        cpu_fail(p, "%s: the state of %" PRId64 " heads of size %" PRId64 " and %" PRId64 " sequences is too large", op->name,
+            n_head, d, n_seq);
         return;
     }
     if (d > INT32_MAX || ggml_nelements(state) < n_state || ggml_nelements(op) < n_result) {
-        cpu_fail(p, "%s: %" PRId64 " numbers of state and %" PRId64 " of the result, %" PRId64 " and %" PRId64 " are needed",
+        cpu_fail(p, "%s: state has %" PRId64 " elements and result %" PRId64 ", %" PRId64 " and %" PRId64 " are required",
             op->name, ggml_nelements(state), ggml_nelements(op), n_state, n_result);
         return;
     }
     for (int i = 0; i < w->n_src; i++) {
-        const int64_t want = (w->still >> i & 1) != 0 ? d * n_head : d * n_head * n_token;
-        if (ggml_nelements(op->src[i]) < want) {
-            cpu_fail(p, "%s: source %d has %" PRId64 " elements, %" PRId64 " are needed", op->name, i, ggml_nelements(op->src[i]),
-                want);
+        const int64_t n_required = (w->constant_srcs >> i & 1) != 0 ? d * n_head : d * n_head * n_token;
+        if (ggml_nelements(op->src[i]) < n_required) {
+            cpu_fail(p, "%s: source %d has %" PRId64 " elements, %" PRId64 " are required", op->name, i,
+                ggml_nelements(op->src[i]), n_required);
             return;
         }
     }
-    if (d == 0) { // heads without elements: whatever the result is for, none of it comes from them
+    if (d == 0) { // heads without elements contribute nothing to the result
         return;
     }
     const int64_t n_each = n_token / n_seq;
@@ -85,14 +87,14 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
         for (int64_t t = seq * n_each; t < (seq + 1) * n_each; t++) {
             const float *x[GGML_MAX_SRC];
             for (int j = 0; j < w->n_src; j++) {
-                x[j] = (const float *) op->src[j]->data + ((w->still >> j & 1) != 0 ? h : t * n_head + h) * d;
+                x[j] = (const float *) op->src[j]->data + ((w->constant_srcs >> j & 1) != 0 ? h : t * n_head + h) * d;
             }
             w->step(p->k, op, d, S, x, y + (t * n_head + h) * d);
         }
     }
 }
 
-// src: k, v, r, first, decay. y = (S + first k v) r; S = decay S + k v. Rows of S belong to keys.
+// src: k, v, r, first, decay. y = (S + first k v) r; S = decay S + k v. The rows of S are indexed by keys.
 static void wkv6_step(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t d, float *S, const float *const *x, float *y) {
     (void) op;
@@ -107,7 +109,7 @@ static void wkv6_step(
     }
 }
 
-// src: k, v, q, gate. S = gate S + k v; y = scale S q. Rows of S belong to keys.
+// src: k, v, q, gate. S = gate S + k v; y = scale S q. The rows of S are indexed by keys.
 static void gla_step(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t d, float *S, const float *const *x, float *y) {
     const float *key = x[0], *v = x[1], *q = x[2], *gate = x[3];
@@ -121,7 +123,7 @@ static void gla_step(
     }
 }
 
-// src: r, w, k, v, a, b. S = w S + v k + (S a) b; y = S r. Rows of S belong to values.
+// src: r, w, k, v, a, b. S = w S + v k + (S a) b; y = S r. The rows of S are indexed by values.
 static void wkv7_step(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t d, float *S, const float *const *x, float *y) {
     (void) op;
@@ -159,16 +161,16 @@ static void gla_run(const struct cpu_params *p, struct ggml_tensor *op) {
     wkv_run(p, op, &gla, op->src[0]);
 }
 
-// ---- the gated delta rule: S = exp(g) S; S += beta (v - S k) k; y = S q / sqrt(d). Rows of S belong to values. ----
+// ---- the gated delta rule: S = exp(g) S; S += beta (v - S k) k; y = S q / sqrt(d). The rows of S are indexed by values. ----
 
-// Sources without tokens may have any other extents.
+// True if the state has d * d * n_head * n_seq elements. Sources without tokens may have any extents, so the product may overflow.
 static bool is_state(const struct ggml_tensor *state, int64_t d, int64_t n_head, int64_t n_seq) {
     int64_t size;
     return !__builtin_mul_overflow(d, d, &size) && !__builtin_mul_overflow(size, n_head, &size) &&
            !__builtin_mul_overflow(size, n_seq, &size) && ggml_nelements(state) == size;
 }
 
-// q and k may have fewer heads and sequences, which are repeated.
+// q and k may have fewer heads and sequences; these are repeated.
 static bool delta_supports(const struct ggml_tensor *op) {
     if (!sources_f32(op, 6) || !ggml_is_contiguous(op)) {
         return false;
@@ -203,10 +205,10 @@ static void delta_token(const struct cpu_params *p, int64_t d, float *S, const f
     const float scale = 1.0f / sqrtf((float) d);
     for (int64_t i = 0; i < d; i++) {
         float *row = S + i * d;
-        float have;
+        float retrieved;
         p->k->mul(d, row, row, decay);
-        dot(cpu_dot_length(d), &have, 0, row, 0, k, 0, 1);
-        p->k->mad(d, row, k, (v[i] - have) * beta);
+        dot(cpu_dot_length(d), &retrieved, 0, row, 0, k, 0, 1);
+        p->k->mad(d, row, k, (v[i] - retrieved) * beta);
         dot(cpu_dot_length(d), &y[i], 0, row, 0, q, 0, 1);
         y[i] *= scale;
     }
@@ -216,8 +218,8 @@ static const float *at_f32(const struct ggml_tensor *t, int64_t i1, int64_t i2, 
     return (const float *) (const void *) cpu_row_at(t, i1, i2, i3);
 }
 
-// The result holds K states of all heads and sequences: after the last token, after the one before, and so on. Those from before
-// the first token are not written.
+// The result holds K states of all heads and sequences: after the last token, after the second to last, and so on. States from
+// before the first token are not written.
 static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *g = op->src[3], *beta = op->src[4];
     const int64_t d = v->ne[0], n_head = v->ne[1], n_token = v->ne[2], n_seq = v->ne[3];
@@ -248,10 +250,12 @@ static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// Without tokens, whose sources are empty then, states stay as they are.
+// Without tokens, these sources are empty and the states stay unchanged.
 const struct cpu_op_entry cpu_ops_recurrent[] = {
-    {GGML_OP_RWKV_WKV6,
-        {.supports = wkv6_supports, .run = wkv6_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0x17}}, // all but first
+    {GGML_OP_RWKV_WKV6, {.supports = wkv6_supports,
+                            .run = wkv6_run,
+                            .uses = CPU_USE_MAD | CPU_USE_SCALE,
+                            .empty_srcs = 0x17}}, // all but src[3] (first)
     {GGML_OP_RWKV_WKV7,
         {.supports = wkv7_supports, .run = wkv7_run, .uses = CPU_USE_DOT_F32 | CPU_USE_MUL | CPU_USE_MAD, .empty_srcs = 0x3f}},
     {GGML_OP_GATED_LINEAR_ATTN,

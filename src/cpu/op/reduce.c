@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL: rows to fewer numbers, and running sums.
-// Sums are kept in double and rounded once. SUM and COUNT_EQUAL leave partial results in work memory, which task 0 adds up. Those
-// of SUM are of fixed blocks of elements, so that the result does not depend on the number of tasks.
+// reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL. SUM, SUM_ROWS and MEAN add in f64 and round once; CUMSUM adds in f32.
+// SUM and COUNT_EQUAL store partial results in work memory, which task 0 adds. The partial sums of SUM cover fixed blocks of
+// elements, so that the result does not depend on the number of tasks.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -13,9 +13,9 @@ static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op)
     return a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
 }
 
-// ---- one number from all ----
+// ---- one number per tensor ----
 
-#define PART_SIZE 64 // a cache line a task
+#define PART_SIZE 64 // bytes per task: one cache line
 
 static size_t parts_size(const struct ggml_tensor *op, int n_tasks) {
     (void) op;
@@ -30,7 +30,7 @@ static bool sum_supports(const struct ggml_tensor *op) {
 #define SUM_BLOCK 64 // pieces
 
 static int64_t sum_pieces(const struct ggml_tensor *a) {
-    return cpu_is_empty(a) ? 0 : cpu_pieces_a_row(a) * ggml_nrows(a); // without elements the extents may be anything
+    return cpu_is_empty(a) ? 0 : cpu_pieces_a_row(a) * ggml_nrows(a); // a tensor without elements may have any other extents
 }
 
 static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {
@@ -85,7 +85,7 @@ static int64_t row_count_equal(int64_t n, const char *x, size_t x_step, const ch
 static void count_equal_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     int64_t r0, r1, count = 0;
-    cpu_share(p, cpu_is_empty(a) ? 0 : ggml_nrows(a), &r0, &r1); // rows without elements may be any number
+    cpu_share(p, cpu_is_empty(a) ? 0 : ggml_nrows(a), &r0, &r1); // a tensor without elements may have any number of rows
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(a, ir);
         count += row_count_equal(a->ne[0], cpu_row(a, at), a->nb[0], cpu_row(b, at), b->nb[0]);
@@ -105,7 +105,7 @@ static void count_equal_run(const struct cpu_params *p, struct ggml_tensor *op) 
     memcpy(op->data, &count, sizeof count);
 }
 
-// ---- one number a row ----
+// ---- one number per row ----
 
 static bool sum_rows_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
@@ -154,7 +154,7 @@ static bool argmax_supports(const struct ggml_tensor *op) {
            ggml_is_vector(op);
 }
 
-// The last one of equal maxima. After a NaN the search starts anew, as in the reference.
+// Returns the last of equal maxima. After a NaN the search starts anew, as in the reference.
 static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
     float buf[CPU_PIECE];
     float max = -INFINITY;
@@ -182,7 +182,7 @@ static void argmax_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- running sums ----
+// ---- cumulative sums ----
 
 static bool cumsum_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// repeat.c: REPEAT, CONCAT, DIAG: elements moved as they are, of any type and with any strides; ACC and SET: a tensor with
-// another one in, or added to, a part of it; ADD1.
-// The part that ACC and SET name by strides and offset comes from the caller unchecked: one that reaches past the result fails.
+// repeat.c: REPEAT, CONCAT and DIAG copy elements without conversion, for any type and strides. ACC and SET add or copy a tensor to
+// a part of another one. ADD1 is here too. The caller of ACC and SET gives the strides and the offset of the part unchecked; a part
+// that extends past the result makes the op fail.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -20,18 +20,18 @@ static bool repeat_supports(const struct ggml_tensor *op) {
 static void repeat_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(op->type);
-    const int64_t n = cells_of(op, op->ne[0]), turn = cells_of(a, a->ne[0]);
+    const int64_t n = cells_of(op, op->ne[0]), n_period = cells_of(a, a->ne[0]);
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         char *to = cpu_row(op, at);
-        cells_copy(to, op->nb[0], cpu_row_repeat(a, at), a->nb[0], turn, size);
-        // what is there already, twice as much each time
-        for (int64_t have = turn; have < n;) {
-            const int64_t m = min_i64(n - have, have);
-            cells_copy(to + (size_t) have * op->nb[0], op->nb[0], to, op->nb[0], m, size);
-            have += m;
+        cells_copy(to, op->nb[0], cpu_row_repeat(a, at), a->nb[0], n_period, size);
+        // Copy the elements written so far, which doubles them each time.
+        for (int64_t n_done = n_period; n_done < n;) {
+            const int64_t m = min_i64(n - n_done, n_done);
+            cells_copy(to + (size_t) n_done * op->nb[0], op->nb[0], to, op->nb[0], m, size);
+            n_done += m;
         }
     }
 }
@@ -97,14 +97,14 @@ static void diag_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- ACC, SET ----
 
-// The part of the result, of b's shape.
+// The part of the result that ACC or SET changes. It has the shape of b.
 struct part {
     size_t nb[GGML_MAX_DIMS];
-    size_t off, end; // bytes it reaches to
-    bool overlaps;   // rows may lie on one another: their order matters
+    size_t off, end; // byte offset; end of the part in bytes
+    bool overlaps;   // rows may overlap, so their order matters
 };
 
-// False: it lies outside the result or between its elements, or its end is no number.
+// Returns false if the part is outside the result or not aligned to its elements, or if its end overflows.
 static bool part_of(const struct ggml_tensor *op, struct part *part) {
     const struct ggml_tensor *b = op->src[1];
     const int32_t off = param_i32(op, 3);
@@ -117,7 +117,7 @@ static bool part_of(const struct ggml_tensor *op, struct part *part) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const int32_t nb = i == 0 ? 0 : param_i32(op, i - 1);
         if (b->ne[i] == 1) {
-            continue; // its stride is not used
+            continue; // this stride is not used
         }
         if (nb < 0 || (size_t) nb % part->nb[0] != 0) {
             return false;
@@ -139,7 +139,7 @@ static bool part_supports(const struct ggml_tensor *op) {
            ggml_is_contiguous(op) && (op->type == GGML_TYPE_F32 || (op->op == GGML_OP_SET && op->type == GGML_TYPE_I32));
 }
 
-// a itself into the result, unless it is the result already.
+// Copies a to the result, unless it is the result already.
 static void part_copy_rest(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a->data == op->data) {
@@ -164,14 +164,14 @@ static void row_add(const struct cpu_kernels *k, float *to, const struct ggml_te
 
 static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    struct part part = {0}; // of an empty b nothing else is read
+    struct part part = {0}; // stays unused if b is empty
     if (!ggml_is_empty(b) && !part_of(op, &part)) {
         cpu_fail(p,
             "%s '%s': the part at offset %d with strides %d, %d, %d for [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-            "] elements does not lie on elements within the %zu bytes of the result",
+            "] elements is not aligned to elements or not within the %zu bytes of the result",
             ggml_op_name(op->op), op->name, param_i32(op, 3), param_i32(op, 0), param_i32(op, 1), param_i32(op, 2), b->ne[0],
             b->ne[1], b->ne[2], b->ne[3], ggml_nbytes(op));
-        return; // all tasks alike
+        return; // all tasks return here
     }
     part_copy_rest(p, op);
     if (ggml_is_empty(b) || (part.overlaps && p->ith != 0)) {

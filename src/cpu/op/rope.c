@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// rope.c: ROPE and ROPE_BACK: turns pairs of elements of each row by an angle that grows with the row's position (Su et al.,
-// arXiv 2104.09864), with YaRN's mix of frequencies (arXiv 2309.00071) and the modes that give a row four positions (M-RoPE).
-//   1. Angles belong to a token (dimension 2); they are computed once for all heads that a task turns.
-//   2. The angle of pair i is position * step^i by repeated multiplication in f32: at positions in the 100,000s another way of
-//      rounding would be visible, and models are used to this one.
-//   3. Row elements that no pair holds are copied. Pairs begin at n_offs, and are turned as if they began at 0.
+// rope.c: ROPE and ROPE_BACK rotate pairs of elements of each row by an angle that is proportional to the row's position (Su et
+// al., arXiv 2104.09864). They support YaRN's mix of frequencies (arXiv 2309.00071) and the modes that give a row four positions
+// (M-RoPE).
+//   1. Angles belong to a token (dimension 2); they are computed once for all heads that a task rotates.
+//   2. The angle of pair i is position * step^i, computed by repeated multiplication in f32. At positions in the 100,000s another
+//      rounding would be visible, and models are trained with this one.
+//   3. Row elements that are in no pair are copied. Pairs begin at n_offs, and are rotated as if they began at 0.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -14,21 +15,21 @@
 #include <inttypes.h>
 #include <math.h>
 
-// op_params, as core/ops_rope.c fills them
+// op_params, as core/ops_rope.c sets them
 struct rope {
     int32_t n_dims, mode, n_ctx_orig;
     float freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
     int32_t sections[GGML_MROPE_SECTIONS];
     int32_t n_offs;
-    // derived
+    // derived values
     bool is_multi, is_vision, is_interleaved;
-    bool is_halves;  // a pair is (i, i + n_apart); else neighbours
-    int64_t n_pairs; // pairs that are turned
-    int64_t n_apart; // elements between the two of a pair
-    float step;      // from the angle of a pair to that of the next
-    float ramp[2];   // pairs between which YaRN goes from one frequency to the other
-    float length;    // what a turned pair is scaled with
-    float sin_sign;  // -1: turn back
+    bool is_split;   // a pair is (i, i + n_apart); otherwise neighbours
+    int64_t n_pairs; // rotated pairs
+    int64_t n_apart; // distance between the two elements of a pair
+    float step;      // factor between the angles of consecutive pairs
+    float ramp[2];   // pairs between which YaRN blends from one frequency to the other
+    float length;    // scale of a rotated pair
+    float sin_sign;  // -1: rotate in the opposite direction (ROPE_BACK)
     const struct ggml_tensor *factors;
 };
 
@@ -49,9 +50,9 @@ static struct rope rope_of(const struct ggml_tensor *op) {
     r.is_multi = (r.mode & GGML_ROPE_TYPE_MROPE) != 0;
     r.is_vision = r.mode == GGML_ROPE_TYPE_VISION;
     r.is_interleaved = r.mode == GGML_ROPE_TYPE_IMROPE;
-    r.is_halves = r.is_multi || (r.mode & GGML_ROPE_TYPE_NEOX) != 0;
+    r.is_split = r.is_multi || (r.mode & GGML_ROPE_TYPE_NEOX) != 0;
     r.n_pairs = r.is_vision ? op->ne[0] / 2 : r.n_dims / 2;
-    r.n_apart = r.is_halves ? r.n_dims / 2 : 1;
+    r.n_apart = r.is_split ? r.n_dims / 2 : 1;
     if (r.is_vision) {
         r.n_apart = r.n_dims;
     }
@@ -66,7 +67,7 @@ static struct rope rope_of(const struct ggml_tensor *op) {
     return r;
 }
 
-// What the constructor takes and no formula is for.
+// Fails for parameters that the constructor accepts but for which no formula exists.
 static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const struct ggml_tensor *op) {
     const int64_t ne0 = op->ne[0];
     if (r->n_dims <= 0 || r->n_dims > ne0 || r->n_dims % 2 != 0) {
@@ -74,35 +75,36 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
         return true;
     }
     if (r->is_vision && (int64_t) r->n_dims * 2 != ne0) {
-        cpu_fail(p, "%s: n_dims is %d, vision mode takes half of the row length %" PRId64, op->name, r->n_dims, ne0);
+        cpu_fail(p, "%s: n_dims is %d, vision mode requires half of the row length %" PRId64, op->name, r->n_dims, ne0);
         return true;
     }
     if (r->mode != GGML_ROPE_TYPE_NORMAL && r->mode != GGML_ROPE_TYPE_NEOX && r->mode != GGML_ROPE_TYPE_MROPE && !r->is_vision &&
         !r->is_interleaved) {
-        cpu_fail(p, "%s: %d is no mode of rope", op->name, r->mode);
+        cpu_fail(p, "%s: unknown RoPE mode %d", op->name, r->mode);
         return true;
     }
     if (r->n_offs < 0 || r->n_offs % 2 != 0 || (int64_t) r->n_offs + r->n_dims > ne0 || (r->n_offs > 0 && r->is_vision)) {
         cpu_fail(p,
-            "%s: offset %d, it must be even, with the %d dimensions after it at most the row length %" PRId64
-            ", and 0 in vision mode",
+            "%s: n_offs is %d; it must be even, n_offs + n_dims (%d) at most the row length %" PRId64 ", and 0 in vision mode",
             op->name, r->n_offs, r->n_dims, ne0);
         return true;
     }
     const int32_t *s = r->sections;
     const bool is_some = s[0] >= 0 && s[1] >= 0 && s[2] >= 0 && s[3] >= 0 && (s[0] > 0 || s[1] > 0 || s[2] > 0);
     if (r->is_multi && (!is_some || (int64_t) s[0] + s[1] + s[2] + s[3] > ne0)) {
-        cpu_fail(p, "%s: sections %d, %d, %d, %d do not cut rows of %" PRId64, op->name, s[0], s[1], s[2], s[3], ne0);
+        cpu_fail(p, "%s: sections %d, %d, %d, %d are not valid for rows of %" PRId64 " elements", op->name, s[0], s[1], s[2],
+            s[3], ne0);
         return true;
     }
     const struct ggml_tensor *pos = op->src[1], *factors = op->src[2];
     const int64_t n_pos = r->is_multi ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
     if (pos->ne[0] < n_pos || ggml_nrows(pos) < 1) {
-        cpu_fail(p, "%s: %" PRId64 " positions, %" PRId64 " are needed", op->name, pos->ne[0], n_pos);
+        cpu_fail(p, "%s: src[1] has %" PRId64 " positions, %" PRId64 " are required", op->name, pos->ne[0], n_pos);
         return true;
     }
     if (factors != NULL && (factors->ne[0] < r->n_pairs || ggml_nrows(factors) < 1)) {
-        cpu_fail(p, "%s: %" PRId64 " frequency factors for %" PRId64 " pairs", op->name, factors->ne[0], r->n_pairs);
+        cpu_fail(
+            p, "%s: src[2] has %" PRId64 " frequency factors, %" PRId64 " are required", op->name, factors->ne[0], r->n_pairs);
         return true;
     }
     return false;
@@ -110,13 +112,13 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 
 // ---- angles ----
 
-// What elements are multiplied with: their own factor c, and s for the other of the pair. Neighbours have theirs next to each
-// other, with signs (kernels.h:turn); pairs of halves one of each.
+// Factors of the elements: c multiplies the element itself, s the other element of its pair. For neighbours, each element has its
+// own factors, with signs (kernels.h: rotate). For split pairs, each pair has one c and one s.
 struct angles {
     float *c, *s;
 };
 
-// The angle of pair i whose plain one is theta.
+// Returns the angle of pair i, from theta, its angle without scaling.
 static float angle_of(const struct rope *r, int64_t i, float theta) {
     const float plain = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
     const float scaled = r->freq_scale * plain;
@@ -129,11 +131,11 @@ static float angle_of(const struct rope *r, int64_t i, float theta) {
     return scaled * (1.0f - mix) + plain * mix;
 }
 
-// Factors of angles whose cos and sin are these.
-static void angles_put(const struct rope *r, const float *cosine, const float *sine, struct angles to) {
+// Converts cosines and sines of the angles to factors.
+static void angles_store(const struct rope *r, const float *cosine, const float *sine, struct angles to) {
     for (int64_t i = 0; i < r->n_pairs; i++) {
         const float c = cosine[i] * r->length, s = sine[i] * r->length * r->sin_sign;
-        if (r->is_halves) {
+        if (r->is_split) {
             to.c[i] = c;
             to.s[i] = s;
         } else {
@@ -152,11 +154,11 @@ static void angles_plain(const struct rope *r, int32_t pos, float *to) {
     }
 }
 
-// Which of the four positions turns pair number `at` of a round through the sections.
+// Returns which of the four positions rotates pair `at` of a round through the sections.
 static int section_of(const struct rope *r, int64_t at) {
     const int32_t *s = r->sections;
     if (r->is_interleaved) {
-        const int which = (int) (at % 3); // time, height, width take turns while they have pairs left
+        const int which = (int) (at % 3); // time, height and width alternate while they have pairs left
         return at < 3 * (int64_t) s[which] ? which : 3;
     }
     int which = 0;
@@ -166,7 +168,7 @@ static int section_of(const struct rope *r, int64_t at) {
     return which;
 }
 
-// A token's four positions are n_token apart.
+// The four positions of a token are n_token apart.
 static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *to) {
     const int32_t *s = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
@@ -177,9 +179,10 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
     }
     for (int64_t i = 0; i < r->n_pairs; i++) {
         const int64_t at = i % n_round;
-        if (r->is_vision) { // every section starts from its lowest frequency again
+        if (r->is_vision) { // every section starts again from the first frequency
             for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
-                if (at == starts[j]) { // of sections without pairs that start here, only the first does
+                if (at ==
+                    starts[j]) { // of several sections that start here (sections may have no pairs), only the first restarts
                     theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
                     break;
                 }
@@ -192,10 +195,10 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
     }
 }
 
-// ---- turning ----
+// ---- rotation ----
 
-// y may be x.
-static void turn_halves(int64_t n, int64_t apart, float *y, const float *x, struct angles by) {
+// Rotates split pairs. y may be x.
+static void rotate_split(int64_t n, int64_t apart, float *y, const float *x, struct angles by) {
     for (int64_t i = 0; i < n; i++) {
         const float a = x[i], b = x[i + apart], c = by.c[i], s = by.s[i];
         y[i] = a * c - b * s;
@@ -210,7 +213,7 @@ static bool rope_supports(const struct ggml_tensor *op) {
 }
 
 static int64_t rope_scratch(const struct ggml_tensor *op) {
-    return 4 * op->ne[0]; // angles, a row to read, a row to write
+    return 4 * op->ne[0]; // factors (two rows), a row to read, a row to write
 }
 
 static size_t rope_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -227,32 +230,32 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *pos = op->src[1];
     float *buf_x = cpu_scratch(p, rope_scratch(op)), *buf_y = buf_x + ne0;
     const struct angles by = {.c = buf_y + ne0, .s = buf_y + 2 * ne0};
-    int64_t have = -1; // the token whose angles they are
+    int64_t angles_token = -1; // token of the current angles
     int64_t i, end;
     cpu_share(p, ggml_nrows(op), &i, &end);
     for (struct cpu_row_pos at = cpu_row_pos(op, i); i < end; i++, cpu_row_step(op, &at)) {
-        if (at.i2 != have) {
-            have = at.i2;
+        if (at.i2 != angles_token) {
+            angles_token = at.i2;
             if (r.is_multi) {
-                angles_multi(&r, pos, have, op->ne[2], buf_y);
+                angles_multi(&r, pos, angles_token, op->ne[2], buf_y);
             } else {
-                angles_plain(&r, cpu_i32_at(pos, have), buf_y);
+                angles_plain(&r, cpu_i32_at(pos, angles_token), buf_y);
             }
-            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // neither holds a row yet
-            angles_put(&r, buf_x, buf_x + r.n_pairs, by);
+            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // buf_x and buf_y hold no row yet
+            angles_store(&r, buf_x, buf_x + r.n_pairs, by);
         }
         char *row = cpu_row(op, at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, at), 0, ne0, buf_x);
         float *y = cpu_row_target(op, row, 0, buf_y);
-        if (r.is_halves) {
-            turn_halves(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, by);
+        if (r.is_split) {
+            rotate_split(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, by);
         } else {
-            p->k->turn(2 * r.n_pairs, y + r.n_offs, x + r.n_offs, by.c, by.s);
+            p->k->rotate(2 * r.n_pairs, y + r.n_offs, x + r.n_offs, by.c, by.s);
         }
-        const int64_t turned = r.n_offs + 2 * r.n_pairs;
-        if (y != x && (r.n_offs > 0 || turned < ne0)) {
+        const int64_t rotated_end = r.n_offs + 2 * r.n_pairs;
+        if (y != x && (r.n_offs > 0 || rotated_end < ne0)) {
             memcpy(y, x, (size_t) r.n_offs * sizeof *y);
-            memcpy(y + turned, x + turned, (size_t) (ne0 - turned) * sizeof *y);
+            memcpy(y + rotated_end, x + rotated_end, (size_t) (ne0 - rotated_end) * sizeof *y);
         }
         cpu_row_store(p->k, op, row, 0, ne0, y);
     }
@@ -262,10 +265,10 @@ const struct cpu_op_entry cpu_ops_rope[] = {
     {GGML_OP_ROPE, {.supports = rope_supports,
                        .work_size = rope_work_size,
                        .run = rope_run,
-                       .uses = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
+                       .uses = CPU_USE_ROTATE | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
     {GGML_OP_ROPE_BACK, {.supports = rope_supports,
                             .work_size = rope_work_size,
                             .run = rope_run,
-                            .uses = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
+                            .uses = CPU_USE_ROTATE | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS: rows by number. A number out of range ends the compute with an error; nothing is read or
-// written outside.
+// rows.c: GET_ROWS and SET_ROWS: rows by index. An index out of range ends the compute with an error; nothing is read or written
+// outside the tensors.
 
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
@@ -22,7 +22,8 @@ static bool number_ok(const struct cpu_params *p, const struct ggml_tensor *op, 
     if (number >= 0 && number < n_rows) {
         return true;
     }
-    cpu_fail(p, "%s '%s': row %lld of %lld", ggml_op_name(op->op), op->name, (long long) number, (long long) n_rows);
+    cpu_fail(p, "%s '%s': row index %lld is out of range: there are %lld rows", ggml_op_name(op->op), op->name,
+        (long long) number, (long long) n_rows);
     return false;
 }
 
@@ -60,7 +61,7 @@ static void get_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- SET_ROWS: the result is src[2], in which src[0]'s rows replace those that src[1] names ----
+// ---- SET_ROWS: the result is src[2]; rows of src[0] replace the rows whose indices are in src[1] ----
 
 static bool set_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *rows = op->src[0], *numbers = op->src[1];
@@ -93,7 +94,7 @@ static void set_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 static int set_tasks(const struct ggml_tensor *op, int n_threads) {
-    const int64_t n = ggml_nelements(op->src[0]) / CPU_TASK_ELEMENTS; // what is written, not what is there
+    const int64_t n = ggml_nelements(op->src[0]) / CPU_TASK_ELEMENTS; // counts the written elements, not those of the result
     return cpu_tasks_for((double) n, n_threads);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// softmax.c: SOFT_MAX: exp(x * scale + slope * mask) of a row, divided by its sum. The mask (f16 or f32) repeats over dimensions
-// 2 and 3; with max_bias the slope falls from head to head (ALiBi). A sink adds one more term to a head's sum, and no output.
+// softmax.c: SOFT_MAX: exp(x * scale + slope * mask) of a row, divided by its sum. The mask (f16, bf16 or f32) repeats over
+// dimensions 2 and 3. With max_bias the slope decreases from head to head (ALiBi). A sink adds one more term to a head's sum, but
+// has no output.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -25,7 +26,7 @@ static float slope_of(int64_t head, int64_t n_heads, float max_bias) {
     if (!(max_bias > 0.0f)) {
         return 1.0f;
     }
-    int64_t n = 1; // the largest power of two that is no more than n_heads
+    int64_t n = 1; // the largest power of two that is at most n_heads
     while (n * 2 <= n_heads) {
         n *= 2;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sort.c: ARGSORT, TOP_K: the order of each row. A row is sorted by one task: by keys on its stack up to ROOM of them,
-// in work memory up to KEYS_MAX; more by their indices, in the result and 4 bytes an element beside it, or 8 if not
-// all are wanted, and 4 for the floats of a row that is none of dense floats. The k largest of many need k keys.
+// sort.c: ARGSORT, TOP_K: the order of each row. One task sorts a row. Rows of up to KEYS_MAX elements are sorted by keys: up to
+// STACK_KEYS keys are on the stack, more are in work memory. Longer rows are sorted by indices, in the result and in work memory: 4
+// bytes per element, 4 more for TOP_K, and 4 more for the floats of a row that is not dense f32. TOP_K of few elements needs only k
+// keys.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -9,10 +10,11 @@
 
 // ---- keys ----
 
-// An element's float as an unsigned number of the same order above, its index below. Keys sort without looking at the row again,
-// no two are the same, and equal elements keep their order. NaN counts as larger than every number.
+// A key has the element's float as an unsigned number of the same order in the upper 32 bits, and its index in the lower 32 bits.
+// Keys are sorted without reading the row again. No two keys are equal, and equal elements keep their order. NaN counts as larger
+// than every number.
 
-// Larger floats have larger keys; both zeros have the same. flip: all bits set for the largest first, else none.
+// Larger floats have larger keys; both zeros have the same key. flip: all bits set for descending order, otherwise 0.
 static inline uint32_t sort_float_key(float f, uint32_t flip) {
     int32_t u;
     f += 0.0f; // -0 becomes 0
@@ -25,16 +27,16 @@ static inline uint64_t sort_key(float f, int64_t i, uint32_t flip) {
     return (uint64_t) sort_float_key(f, flip) << 32 | (uint64_t) i;
 }
 
-#define INSERTION_MAX 32 // up to here insertion beats counting
+#define INSERTION_MAX 32 // up to this number of keys insertion sort is faster than counting
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
-#define ROOM 1024     // keys on the stack, and as many beside them: 16 KB
-#define KEYS_MAX 4096 // up to here keys beat indices
-#define PICK_LEAST 8  // times more elements than are wanted: below that all of them are sorted
+#define STACK_KEYS 1024 // keys on the stack; with a second buffer of the same size, 16 KiB
+#define KEYS_MAX 4096   // up to this row length keys are faster than indices
+#define HEAP_RATIO 8    // TOP_K uses a heap if the row has at least this many times k elements; otherwise it sorts the row
 
-static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, bool down, uint64_t *key) {
+static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, bool descending, uint64_t *key) {
     float buf[CPU_PIECE];
-    const uint32_t flip = down ? UINT32_MAX : 0;
+    const uint32_t flip = descending ? UINT32_MAX : 0;
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
         const int64_t n = min_i64(t->ne[0] - i0, CPU_PIECE);
         const float *x = cpu_row_load(k, t, row, i0, n, buf);
@@ -55,7 +57,8 @@ static void sort_insertion(uint64_t *key, int64_t n) {
     }
 }
 
-// By the upper half alone, in stable passes: the indices come in order already. Returns where the result is: key or spare.
+// Sorts by the upper 32 bits in stable passes; the indices in the lower bits are in order already. Returns the sorted keys: key or
+// spare.
 static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
     for (int shift = 32; shift < 64; shift += RADIX_BITS) {
         int64_t start[RADIX] = {0};
@@ -63,7 +66,7 @@ static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
             start[key[i] >> shift & (RADIX - 1)]++;
         }
         if (start[key[0] >> shift & (RADIX - 1)] == n) {
-            continue; // all alike in this digit
+            continue; // all keys have the same digit
         }
         int64_t sum = 0;
         for (int d = 0; d < RADIX; d++) {
@@ -81,7 +84,7 @@ static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
     return key;
 }
 
-// key in, sorted keys out; spare has as much room.
+// Sorts n keys and returns them: key or spare, which has the same size.
 static uint64_t *keys_sort(uint64_t *key, uint64_t *spare, int64_t n) {
     if (n <= INSERTION_MAX) {
         sort_insertion(key, n);
@@ -90,7 +93,7 @@ static uint64_t *keys_sort(uint64_t *key, uint64_t *spare, int64_t n) {
     return sort_radix(key, spare, n);
 }
 
-// ---- the largest k of a row: a heap of their keys with the largest on top, which the rest tries to push out ----
+// ---- the largest k of a row: a heap of the k smallest keys (keys are flipped, so these are the largest elements) ----
 
 static void heap_sink(uint64_t *heap, int64_t k, int64_t i) {
     const uint64_t v = heap[i];
@@ -104,7 +107,7 @@ static void heap_sink(uint64_t *heap, int64_t k, int64_t i) {
     heap[i] = v;
 }
 
-static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor *t, const char *row, uint64_t *heap, int64_t k) {
+static void row_heap(const struct cpu_kernels *kernels, const struct ggml_tensor *t, const char *row, uint64_t *heap, int64_t k) {
     float buf[CPU_PIECE];
     for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
         const int64_t n = min_i64(t->ne[0] - i0, CPU_PIECE);
@@ -128,31 +131,31 @@ static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor
 
 // ---- long rows ----
 
-// Indices go to and fro between two places in stable passes by a digit of their keys, the lowest digit first; keys are made again
-// from the row, which costs no more than to carry them. The first pass takes the indices from nowhere. Linear in n; equal elements
-// keep their order. 4 bytes an index and place, and 24 KB of stack.
+// Indices move between two buffers in stable passes, one pass per digit of their keys, lowest digit first. Keys are recomputed from
+// the row, which costs no more than moving them. The first pass generates the indices. The time is linear in n; equal elements keep
+// their order. Memory: 4 bytes per index and buffer, and 24 KiB of stack.
 
 #define DIGIT_BITS 11
 #define DIGITS (1 << DIGIT_BITS)
-#define N_DIGITS 3 // of 11, 11 and 10 bits
+#define N_DIGITS 3 // 11, 11 and 10 bits
 
 static inline uint32_t digit_of(uint32_t key, int d) {
     return key >> (d * DIGIT_BITS) & (DIGITS - 1);
 }
 
-// Counts become where the indices of each digit go; false: all go to the same.
-static bool starts_make(uint32_t *count, int64_t n) {
-    uint32_t sum = 0, most = 0;
+// Turns counts into the start of each digit's indices. Returns false if all indices have the same digit.
+static bool counts_to_starts(uint32_t *count, int64_t n) {
+    uint32_t sum = 0, max_count = 0;
     for (int v = 0; v < DIGITS; v++) {
         const uint32_t here = count[v];
-        most = max_u32(here, most);
+        max_count = max_u32(here, max_count);
         count[v] = sum;
         sum += here;
     }
-    return most < n;
+    return max_count < n;
 }
 
-// The indices of n keys in order into out; spare has as much room.
+// Writes the indices of n elements in order to out; spare has the same size.
 static void sort_long(const float *x, int64_t n, uint32_t flip, int32_t *out, int32_t *spare) {
     uint32_t next[N_DIGITS][DIGITS] = {{0}};
     int passes[N_DIGITS], n_passes = 0;
@@ -163,7 +166,7 @@ static void sort_long(const float *x, int64_t n, uint32_t flip, int32_t *out, in
         }
     }
     for (int d = 0; d < N_DIGITS; d++) {
-        if (starts_make(next[d], n) || (d == N_DIGITS - 1 && n_passes == 0)) {
+        if (counts_to_starts(next[d], n) || (d == N_DIGITS - 1 && n_passes == 0)) {
             passes[n_passes++] = d;
         }
     }
@@ -189,75 +192,76 @@ static bool sort_supports(const struct ggml_tensor *op) {
 }
 
 static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
-    // a sorted element costs several times what a visited one does
+    // Sorting an element costs several times as much as visiting it.
     const int64_t n = ggml_nelements(op->src[0]) / (CPU_TASK_ELEMENTS / 8), n_rows = ggml_nrows(op);
     return cpu_tasks_for((double) min_i64(n, n_rows), n_threads);
 }
 
-// Keys that a row is sorted by, if there is room for them.
+// Returns the number of keys by which a row is sorted.
 static int64_t n_keys_of(const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0], k = op->ne[0];
-    return op->op == GGML_OP_TOP_K && k <= n / PICK_LEAST ? k : n;
+    return op->op == GGML_OP_TOP_K && k <= n / HEAP_RATIO ? k : n;
 }
 
-static bool is_picked(const struct ggml_tensor *op) {
+static bool uses_heap(const struct ggml_tensor *op) {
     return n_keys_of(op) < op->src[0]->ne[0];
 }
 
-// Not by keys.
+// True if the row is sorted by indices instead of keys.
 static bool is_long(const struct ggml_tensor *op) {
-    return !is_picked(op) && op->src[0]->ne[0] > KEYS_MAX;
+    return !uses_heap(op) && op->src[0]->ne[0] > KEYS_MAX;
 }
 
-// Bytes of work memory that a row takes.
+// Returns the bytes of work memory that a row requires.
 static size_t row_work(const struct ggml_tensor *op) {
     const size_t n = (size_t) op->src[0]->ne[0], n_keys = (size_t) n_keys_of(op);
     if (is_long(op)) {
         return sizeof(int32_t) * n * (1 + (op->op == GGML_OP_TOP_K) + !cpu_is_f32_dense(op->src[0]));
     }
-    return n_keys > ROOM ? 2 * sizeof(uint64_t) * n_keys : 0;
+    return n_keys > STACK_KEYS ? 2 * sizeof(uint64_t) * n_keys : 0;
 }
 
 static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
     return row_work(op) * (size_t) n_tasks;
 }
 
-// A shorter row may be one that is sorted as a whole, or by keys; fewer rows take no more tasks.
-static size_t sort_work_most(const struct ggml_tensor *op, int n_threads) {
-    const int64_t n = op->src[0]->ne[0], n_whole = is_picked(op) ? PICK_LEAST * op->ne[0] : n;
+// An op with shorter rows may sort whole rows instead of using a heap, or use keys instead of indices. Fewer rows use no more
+// tasks.
+static size_t sort_work_bound(const struct ggml_tensor *op, int n_threads) {
+    const int64_t n = op->src[0]->ne[0], n_whole = uses_heap(op) ? HEAP_RATIO * op->ne[0] : n;
     const int64_t n_keys = min_i64(n_whole, KEYS_MAX);
-    const size_t whole = n_keys > ROOM ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
-    const size_t shorter = is_picked(op) && n_whole > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_whole : 0, as_is = row_work(op);
-    const size_t most = max_size(whole, shorter);
-    return max_size(most, as_is) * (size_t) sort_tasks(op, n_threads);
+    const size_t whole = n_keys > STACK_KEYS ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
+    const size_t shorter = uses_heap(op) && n_whole > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_whole : 0, as_is = row_work(op);
+    const size_t larger = max_size(whole, shorter);
+    return max_size(larger, as_is) * (size_t) sort_tasks(op, n_threads);
 }
 
-// No order is promised of the k largest: it is the reference's, the first two changed places.
+// ggml does not define the order of TOP_K's result. This is the order of the reference: descending, with the first two swapped.
 static void first_two_swap(int32_t *at) {
     const int32_t first = at[0];
     at[0] = at[1];
     at[1] = first;
 }
 
-static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, const char *from, bool down, int32_t *to) {
-    uint64_t room[2 * ROOM];
+static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, const char *from, bool descending, int32_t *to) {
+    uint64_t stack_keys[2 * STACK_KEYS];
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = a->ne[0], n_keys = n_keys_of(op), n_out = op->ne[0];
-    char *work = p->work != NULL ? (char *) p->work + row_work(op) * (size_t) p->ith : NULL; // short rows have none
+    char *work = p->work != NULL ? (char *) p->work + row_work(op) * (size_t) p->ith : NULL; // NULL: short rows require none
     if (is_long(op)) {
         int32_t *spare = (int32_t *) (void *) work, *out = op->op == GGML_OP_TOP_K ? spare + n : to;
         float *floats = (float *) (void *) ((out == to ? spare : out) + n);
-        sort_long(cpu_row_load(p->k, a, from, 0, n, floats), n, down ? UINT32_MAX : 0, out, spare);
+        sort_long(cpu_row_load(p->k, a, from, 0, n, floats), n, descending ? UINT32_MAX : 0, out, spare);
         if (out != to) {
             memcpy(to, out, (size_t) n_out * sizeof *to);
         }
         return;
     }
-    uint64_t *key = n_keys <= ROOM ? room : (uint64_t *) (void *) work;
-    if (is_picked(op)) {
-        row_pick(p->k, a, from, key, n_keys);
+    uint64_t *key = n_keys <= STACK_KEYS ? stack_keys : (uint64_t *) (void *) work;
+    if (uses_heap(op)) {
+        row_heap(p->k, a, from, key, n_keys);
     } else {
-        row_keys(p->k, a, from, down, key);
+        row_keys(p->k, a, from, descending, key);
     }
     const uint64_t *sorted = keys_sort(key, key + n_keys, n_keys);
     for (int64_t i = 0; i < n_out; i++) {
@@ -266,13 +270,13 @@ static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, c
 }
 
 static void sort_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const bool is_top = op->op == GGML_OP_TOP_K, down = is_top || param_i32(op, 0) == GGML_SORT_ORDER_DESC;
+    const bool is_top = op->op == GGML_OP_TOP_K, descending = is_top || param_i32(op, 0) == GGML_SORT_ORDER_DESC;
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         int32_t *to = (int32_t *) (void *) cpu_row(op, at);
-        row_sort(p, op, cpu_row(op->src[0], at), down, to);
+        row_sort(p, op, cpu_row(op->src[0], at), descending, to);
         if (is_top && op->ne[0] > 1) {
             first_two_swap(to);
         }
@@ -283,13 +287,13 @@ const struct cpu_op_entry cpu_ops_sort[] = {
     {GGML_OP_ARGSORT, {.supports = sort_supports,
                           .n_tasks = sort_tasks,
                           .work_size = sort_work,
-                          .work_most = sort_work_most,
+                          .work_bound = sort_work_bound,
                           .run = sort_run,
                           .uses = CPU_USE_CONVERT}},
     {GGML_OP_TOP_K, {.supports = sort_supports,
                         .n_tasks = sort_tasks,
                         .work_size = sort_work,
-                        .work_most = sort_work_most,
+                        .work_bound = sort_work_bound,
                         .run = sort_run,
                         .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ssm.c: state spaces (SSM_CONV, SSM_SCAN), the triangular solve that chunked recurrences need (SOLVE_TRI), and the
-// hyper-connections between residual streams (DSV4_HC_*). All f32. Tasks share what does not depend on another part: channels,
-// heads, columns or tokens.
+// ssm.c: state space models (SSM_CONV, SSM_SCAN), the triangular solver for chunked recurrences (SOLVE_TRI), and the
+// hyper-connections between residual streams (DSV4_HC_*). All are f32. Tasks divide independent parts: channels, heads, columns or
+// tokens.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-// The first n sources are there and f32.
+// True if the first n sources exist and are f32.
 static bool sources_f32(const struct ggml_tensor *op, int n) {
     for (int i = 0; i < n; i++) {
         if (op->src[i] == NULL || op->src[i]->type != GGML_TYPE_F32) {
@@ -26,7 +26,7 @@ static const float *at_f32(const struct ggml_tensor *t, int64_t i0, int64_t i1, 
     return (const float *) (const void *) (cpu_row_at(t, i1, i2, i3) + (size_t) i0 * t->nb[0]);
 }
 
-// ---- SSM_CONV: a short filter a channel along time ----
+// ---- SSM_CONV: a short filter per channel along time ----
 
 static bool conv_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *c = op->src[1];
@@ -55,26 +55,26 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h (Gu and Dao, arXiv 2312.00752 and 2405.21060) ----
 
-// States that are kept. Graphs of ggml before 0.25 have nothing there.
+// Returns the number of states to keep. Graphs of ggml before 0.25 do not set it.
 static int64_t scan_states(const struct ggml_tensor *op) {
     const int32_t K = param_i32(op, 0);
     return K == 0 ? 1 : K;
 }
 
-// The sources that the state and x fit: dt [heads, tokens, sequences], A [1 or states, heads], B and C [states, groups, tokens,
-// sequences], an id a sequence; and the result holds what is put into it.
+// True if the sources match the state and x: dt [heads, tokens, sequences], A [1 or states, heads], B and C [states, groups,
+// tokens, sequences], one id per sequence; and if the result has enough elements.
 static bool scan_fits(const struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
     const int64_t K = scan_states(op);
-    // in doubles, which do not overflow; only one rate a head keeps more than one state
-    const double want =
+    // Computed in double, which does not overflow. Only A with one rate per head keeps more than one state.
+    const double n_required =
         (double) ggml_nelements(x) + (double) K * (double) s->ne[0] * (double) s->ne[1] * (double) s->ne[2] * (double) x->ne[3];
     return K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
            dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && dt->ne[3] == 1 &&
            (A->ne[0] == 1 || A->ne[0] == s->ne[0]) && A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] &&
            B->ne[3] == x->ne[3] && ggml_are_same_shape(B, C) && op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
-           (double) ggml_nelements(op) >= want;
+           (double) ggml_nelements(op) >= n_required;
 }
 
 static bool scan_supports(const struct ggml_tensor *op) {
@@ -93,8 +93,8 @@ static float softplus_f32(float x) {
     return x <= 20.0f ? log1pf(expf(x)) : x;
 }
 
-// All tokens of one head of one sequence. state: [d_state, d_head], holds the start; decay: d_state floats of scratch. What it
-// was after each of the last K tokens stays: n_slab floats further for each token before the last.
+// Processes all tokens of one head of one sequence. state: [d_state, d_head], initialised; decay: d_state floats of scratch. The
+// states after each of the last K tokens are kept: n_slab floats further for each token before the last.
 static void scan_head(
     const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, int64_t n_slab, float *decay) {
     const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
@@ -118,9 +118,9 @@ static void scan_head(
             p->k->mad(d_state, s, b, in[i] * step);
             dot(cpu_dot_length(d_state), &y[i], 0, s, 0, c, 0, 1);
         }
-        const int64_t before = x->ne[2] - 1 - t;
-        if (before > 0 && before < scan_states(op)) {
-            memcpy(state + before * n_slab, state, (size_t) (d_head * d_state) * sizeof *state);
+        const int64_t n_after = x->ne[2] - 1 - t;
+        if (n_after > 0 && n_after < scan_states(op)) {
+            memcpy(state + n_after * n_slab, state, (size_t) (d_head * d_state) * sizeof *state);
         }
     }
 }
@@ -131,14 +131,14 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const int32_t *ids = op->src[6]->data;
     float *states = (float *) op->data + ggml_nelements(x);
     if (B->ne[1] <= 0 || n_head % B->ne[1] != 0) {
-        cpu_fail(p, "%s: %" PRId64 " heads do not fall into %" PRId64 " groups", op->name, n_head, B->ne[1]);
+        cpu_fail(p, "%s: %" PRId64 " heads cannot be divided into %" PRId64 " groups", op->name, n_head, B->ne[1]);
         return;
     }
     int64_t i, end;
     for (cpu_share(p, n_head * n_seq, &i, &end); i < end; i++) {
         const int64_t seq = i / n_head, h = i % n_head;
         if (ids[seq] < 0 || ids[seq] >= s->ne[3]) {
-            cpu_fail(p, "%s: sequence %" PRId64 " starts from state %d of %" PRId64, op->name, seq, ids[seq], s->ne[3]);
+            cpu_fail(p, "%s: sequence %" PRId64 " selects state %d, there are %" PRId64, op->name, seq, ids[seq], s->ne[3]);
             return;
         }
         float *state = states + i * d_head * d_state;
@@ -147,7 +147,7 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- SOLVE_TRI: a x = b row by row from the top, a lower triangular ----
+// ---- SOLVE_TRI: solves a x = b row by row from the top; a is lower triangular ----
 
 static bool solve_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -156,7 +156,7 @@ static bool solve_supports(const struct ggml_tensor *op) {
            ggml_are_same_shape(b, op);
 }
 
-#define SOLVE_COLS 64 // columns a task takes at once: a row of them stays in few cache lines
+#define SOLVE_COLS 64 // columns per task at a time: a row of them stays in few cache lines
 
 static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -171,19 +171,19 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
             for (int64_t c = 0; c < r; c++) {
                 p->k->mad(n, sum, at_f32(op, i0, c, i2, i3), row[c]);
             }
-            const float *want = at_f32(b, i0, r, i2, i3);
+            const float *n_required = at_f32(b, i0, r, i2, i3);
             float *x = (float *) (void *) cpu_row_at(op, r, i2, i3) + i0;
             for (int64_t j = 0; j < n; j++) {
-                x[j] = (want[j] - sum[j]) / row[r];
+                x[j] = (n_required[j] - sum[j]) / row[r];
             }
         }
     }
 }
 
-// ---- DSV4_HC_*: streams of a residual, mixed by small matrices (hyper-connections, arXiv 2409.19606) ----
+// ---- DSV4_HC_*: residual streams, mixed by small matrices (hyper-connections, arXiv 2409.19606) ----
 
 #define HC 4                      // streams
-#define HC_MIX (2 * HC + HC * HC) // in, out, between all pairs
+#define HC_MIX (2 * HC + HC * HC) // weights in, out, and between all pairs
 
 static bool comb_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *m = op->src[0];
@@ -192,7 +192,7 @@ static bool comb_supports(const struct ggml_tensor *op) {
            op->ne[2] == m->ne[1];
 }
 
-// rows (or columns) of m are divided by their sums
+// Divides rows (or columns) of m by their sums.
 static void comb_norm(float m[HC][HC], bool rows, float eps) {
     for (int i = 0; i < HC; i++) {
         float sum = 0.0f;
@@ -206,7 +206,7 @@ static void comb_norm(float m[HC][HC], bool rows, float eps) {
     }
 }
 
-// A matrix whose rows and columns add up to one, by Sinkhorn's way, from a softmax of each row.
+// Computes a matrix whose rows and columns add up to one, by Sinkhorn's algorithm, from a softmax of each row.
 static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *mixes = op->src[0];
     const struct ggml_tensor *base = op->src[2];
@@ -239,12 +239,12 @@ static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// op_params of HC_PRE: [scale, gated]. A gate is for each element, a weight for each stream.
+// op_params of HC_PRE: [scale, gated]. With gated, src[1] has a gate per element, otherwise a weight per stream.
 static bool pre_is_gated(const struct ggml_tensor *op) {
     return param_i32(op, 1) != 0;
 }
 
-// Graphs of ggml before 0.25 have nothing there.
+// Graphs of ggml before 0.25 do not set the scale.
 static float pre_scale(const struct ggml_tensor *op) {
     return param_i32(op, 0) == 0 && !pre_is_gated(op) ? 1.0f : param_f32(op, 0);
 }
@@ -257,7 +257,7 @@ static bool pre_supports(const struct ggml_tensor *op) {
     return pre_is_gated(op) ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2];
 }
 
-// One stream from many.
+// Computes one stream from many.
 static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
     const struct cpu_kernels *k = p->k;
@@ -269,7 +269,7 @@ static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
         k->fill(it.n, sum, 0.0f);
         for (int64_t s = 0; s < x->ne[1]; s++) {
             const float *part = cpu_row_load(k, x, cpu_row_at(x, s, t, 0), it.i0, it.n, buf_x);
-            if (gated) { // a gate opens by 1 / (1 + exp(-gate))
+            if (gated) { // gates are sigmoid(gate)
                 k->sigmoid(it.n, buf_w, cpu_row_load(k, w, cpu_row_at(w, s, t, 0), it.i0, it.n, buf_w));
                 k->mul(it.n, buf_w, buf_w, part);
                 k->add(it.n, sum, sum, buf_w);
@@ -289,7 +289,7 @@ static bool post_supports(const struct ggml_tensor *op) {
            (comb == NULL || (comb->ne[0] == op->ne[1] && comb->ne[1] == op->ne[1] && comb->ne[2] == op->ne[2]));
 }
 
-// Many streams from one and the old ones; without a matrix each keeps to itself.
+// Computes many streams from one and the old streams. Without a matrix (comb), each stream adds its own old values.
 static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *res = op->src[1], *post = op->src[2], *comb = op->src[3];
     const struct cpu_kernels *k = p->k;
@@ -314,7 +314,7 @@ const struct cpu_op_entry cpu_ops_ssm[] = {
                            .work_size = scan_work_size,
                            .run = scan_run,
                            .uses = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD,
-                           .empty_srcs = 0x36}}, // x, dt, B and C without tokens: states stay as they are
+                           .empty_srcs = 0x36}}, // x, dt, B and C may have no tokens: then states stay unchanged
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run, .uses = CPU_USE_MAD}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
     {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train.c: what training adds: the loss with its gradient, gradients of ops that have one of their own, optimiser steps.
-// Gradients take f32, f16 and bf16 with any strides and compute in f32; loss and optimisers are f32.
+// train.c: ops for training: the loss and its gradient, gradients of ops that have a separate op for it, and optimiser steps.
+// Gradients accept f32, f16 and bf16 with any strides and compute in f32; the loss and the optimisers are f32.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -25,7 +25,7 @@ static bool loss_supports(const struct ggml_tensor *op) {
     return is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_are_same_shape(a, b) && ggml_is_scalar(op);
 }
 
-// A double for each row, so that the sum does not depend on the number of tasks; after them a row for each task.
+// Work memory: a double per row, so that the sum does not depend on the number of tasks; then a row per task.
 static int64_t loss_sums(const struct ggml_tensor *op) {
     return (int64_t) cpu_scratch_floats(2 * ggml_nrows(op->src[0]));
 }
@@ -44,10 +44,10 @@ static void loss_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (cpu_share(p, n_rows, &i, &end); i < end; i++) {
         const float *x = row_f32(a, cpu_row_pos(a, i)), *label = row_f32(b, cpu_row_pos(b, i));
         const float max = p->k->max(n, x);
-        const float rest = max + (float) log(p->k->exp_sum(n, buf, x, max));
+        const float log_sum = max + (float) log(p->k->exp_sum(n, buf, x, max));
         sums[i] = 0;
         for (int64_t j = 0; j < n; j++) {
-            sums[i] += (double) (x[j] - rest) * label[j];
+            sums[i] += (double) (x[j] - log_sum) * label[j];
         }
     }
     cpu_barrier(p);
@@ -60,7 +60,7 @@ static void loss_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// src: gradient of the loss, logits, labels. (softmax(logits) - labels) * gradient / rows
+// src: gradient of the loss, logits, labels. Result: (softmax(logits) - labels) * gradient / rows
 static bool loss_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *d = op->src[0], *a = op->src[1], *b = op->src[2];
     return is_dense_f32(d) && is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_is_scalar(d) &&
@@ -83,7 +83,7 @@ static void loss_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- gradients of single ops; src[0] is the gradient that comes in ----
+// ---- gradients of single ops; src[0] is the incoming gradient ----
 
 static bool back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -107,7 +107,7 @@ static void silu_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// What the next two do with whole rows: y from the gradient d and the other source x.
+// Computes a whole row y from the gradient d and the other source x, for RMS_NORM_BACK and SOFT_MAX_BACK.
 typedef void (*row_back_t)(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x);
 
 static int64_t row_back_scratch(const struct ggml_tensor *op) {
@@ -142,7 +142,7 @@ static double row_dot(int64_t n, const float *x, const float *y) {
     return sum;
 }
 
-// d(x / rms): what points along x is taken out of the gradient, the rest is scaled like x was.
+// d(x / rms): the component of the gradient along x is removed, and the rest is scaled like x.
 static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     const int64_t n = op->ne[0];
     const float eps = param_f32(op, 0);
@@ -154,7 +154,7 @@ static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor 
     }
 }
 
-// x is the softmax itself.
+// x is the result of the softmax.
 static void soft_max_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     (void) k;
     const int64_t n = op->ne[0];
@@ -173,12 +173,12 @@ static void soft_max_back_run(const struct cpu_params *p, struct ggml_tensor *op
     row_back_run(p, op, soft_max_back);
 }
 
-// With max_bias the mask would have had a slope of its own: there is no formula for it here.
+// With max_bias the mask has a slope, for which there is no formula here.
 static bool soft_max_back_supports(const struct ggml_tensor *op) {
     return back_supports(op) && param_f32(op, 1) == 0.0f;
 }
 
-// ---- gradients that gather ----
+// ---- gradients of GET_ROWS and REPEAT ----
 
 static bool get_rows_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
@@ -186,12 +186,12 @@ static bool get_rows_back_supports(const struct ggml_tensor *op) {
            a->ne[0] == op->ne[0];
 }
 
-// Tasks share the columns: all of them walk over all rows, none meets another.
+// Tasks divide the columns: every task walks over all rows, and no two tasks write the same element.
 static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
     const int64_t n_ids = ggml_nelements(ids), n_have = ggml_nrows(a);
     if (n_ids > n_have) {
-        cpu_fail(p, "%s: %" PRId64 " row numbers, %" PRId64 " rows", op->name, n_ids, n_have);
+        cpu_fail(p, "%s: %" PRId64 " row indices, but only %" PRId64 " rows", op->name, n_ids, n_have);
         return;
     }
     int64_t i0, i1;
@@ -204,7 +204,7 @@ static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op
         int32_t id;
         memcpy(&id, cpu_row(ids, cpu_row_pos(ids, i / ids->ne[0])) + (size_t) (i % ids->ne[0]) * ids->nb[0], sizeof id);
         if (id < 0 || id >= op->ne[1]) {
-            cpu_fail(p, "%s: row number %d is out of range, there are %" PRId64 " rows", op->name, id, op->ne[1]);
+            cpu_fail(p, "%s: row index %d is out of range: there are %" PRId64 " rows", op->name, id, op->ne[1]);
             return;
         }
         const char *row = cpu_row(a, cpu_row_pos(a, i));
@@ -221,7 +221,7 @@ static bool repeat_back_supports(const struct ggml_tensor *op) {
     return a != NULL && cpu_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
 }
 
-// The sum of all repetitions of a row of the result.
+// A row of the result is the sum of all its repetitions.
 static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     float buf[CPU_PIECE];
@@ -244,7 +244,7 @@ static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) 
     }
 }
 
-// ---- optimisers: src[0], which the result is a view of, is changed where it lies ----
+// ---- optimisers: the result is a view of src[0], which is updated in place ----
 
 static bool step_supports(const struct ggml_tensor *op, int n_moments, int64_t n_numbers) {
     for (int i = 0; i < 2 + n_moments; i++) {
@@ -258,7 +258,7 @@ static bool step_supports(const struct ggml_tensor *op, int n_moments, int64_t n
            ggml_nrows(numbers) == 1;
 }
 
-// A piece of a source that the step reads and writes: itself, or buf, which piece_done puts back.
+// Returns a piece of a source that the step reads and writes: in place, or a copy in buf, which piece_done writes back.
 static float *piece_of(const struct cpu_params *p, const struct ggml_tensor *t, const struct cpu_pieces *it, float *buf) {
     if (cpu_is_f32_dense(t)) {
         return row_f32(t, it->at) + it->i0;
@@ -275,7 +275,7 @@ static bool adamw_supports(const struct ggml_tensor *op) {
     return step_supports(op, 2, 7);
 }
 
-// A part of all four tensors. They do not overlap, so that several elements go at a time.
+// Updates a piece of all four tensors. They do not overlap, so that the compiler can vectorise the loop.
 static void adamw_piece(
     int64_t n, float *restrict w, const float *restrict g, float *restrict m, float *restrict v, const float numbers[7]) {
     const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
@@ -287,7 +287,7 @@ static void adamw_piece(
     }
 }
 
-// Loshchilov and Hutter, arXiv 1711.05101; beta1h and beta2h undo the bias of young means.
+// Loshchilov and Hutter, arXiv 1711.05101. beta1h and beta2h correct the bias of the means in the first steps.
 static void adamw_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float numbers[7];
     for (int i = 0; i < 7; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// upscale.c: UPSCALE: a picture at another size, f32: nearest, bilinear (also with antialiasing), bicubic. Dimensions 2 and 3
-// take the nearest. Positions are computed in float, as the reference does: which pixel is nearest depends on their rounding.
-// Without aligned corners pixels are areas, and their centres are matched; with them the outer pixels are.
+// upscale.c: UPSCALE: scales an f32 image: nearest, bilinear (also with antialiasing), or bicubic. Dimensions 2 and 3 always use
+// the nearest index. Positions are computed in float, as in the reference, because their rounding decides which pixel is nearest.
+// Without ALIGN_CORNERS, pixels are areas whose centres are matched; with it, the centres of the outer pixels are matched.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 struct scale {
-    float f[GGML_MAX_DIMS]; // result pixels a source pixel
-    float offset;           // of a pixel's centre
+    float f[GGML_MAX_DIMS]; // result pixels per source pixel
+    float offset;           // of the centre of a pixel
 };
 
 static struct scale scale_of(const struct ggml_tensor *op) {
@@ -50,7 +50,8 @@ static float sample_nearest(const struct ggml_tensor *a, const char *plane, cons
     return pixel_at(a, plane, (int64_t) ((float) x / s->f[0]), (int64_t) ((float) y / s->f[1]));
 }
 
-// Where result pixel i lies in the source: the pixel before it and the way on to the next. Outside the picture its edge goes on.
+// Maps result pixel i to the source: returns the pixel before its position, and in *part the distance to that pixel. Outside the
+// image the edge pixels are repeated.
 static int64_t pixel_between(int64_t i, float f, float offset, int64_t n, float *part) {
     const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
@@ -66,7 +67,7 @@ static float sample_bilinear(const struct ggml_tensor *a, const char *plane, con
            pixel_at(a, plane, x0, y0 + 1) * (1 - dx) * dy + pixel_at(a, plane, x0 + 1, y0 + 1) * dx * dy;
 }
 
-// A triangle as wide as a result pixel is in the source, at least two source pixels.
+// A triangle filter as wide as a result pixel in the source, at least two source pixels.
 static float sample_antialias(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / s->f[0]), fmaxf(1.0f, 1.0f / s->f[1])};
     const float at[] = {((float) x + s->offset) / s->f[0], ((float) y + s->offset) / s->f[1]};
@@ -90,7 +91,7 @@ static float sample_antialias(const struct ggml_tensor *a, const char *plane, co
     return weights > 0.0f ? sum / weights : sum;
 }
 
-// Cubic convolution with slope -0.75: weights of the four pixels around a point d past the second.
+// Cubic convolution with coefficient -0.75: weights of the four pixels around a point at distance d after the second pixel.
 static void cubic_weights(float d, float w[4]) {
     const float c = -0.75f;
     const float near[] = {d, 1 - d}, far[] = {d + 1, 2 - d};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// convert.c: portable rows of floats to other types and back. The block formats come from libggml-base, which has the reference
-// conversions of all of them; the formats of activations (q8_0, q8_1, q8_K) are made here.
+// convert.c: portable conversions of rows of floats to other types and back. The block formats use the reference conversions of
+// libggml-base. The formats of activations (q8_0, q8_1, q8_K) are quantised here.
 
 #include "cpu/cpu.h"
 
@@ -15,7 +15,7 @@ void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n) {
     memcpy(y, x, (size_t) n * sizeof *y);
 }
 
-// Toward zero. What does not fit becomes the nearest end of the range, NaN becomes 0.
+// Rounds toward zero. Values out of range become the nearest limit, NaN becomes 0.
 void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i];
@@ -29,13 +29,13 @@ void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n) {
     }
 }
 
-static void to_half(const float *x, uint16_t *y, int64_t n) {
+static void to_f16(const float *x, uint16_t *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = berth_float_to_half(x[i]);
     }
 }
 
-static void from_half(const uint16_t *x, float *y, int64_t n) {
+static void from_f16(const uint16_t *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = berth_half_to_float(x[i]);
     }
@@ -53,7 +53,7 @@ static void from_bf16(const uint16_t *x, float *y, int64_t n) {
     }
 }
 
-// The table's signatures take void.
+// Wrappers with the void pointers of the table's signatures.
 static void any_from_f32(const float *x, void *y, int64_t n) {
     ggml_cpu_fp32_to_fp32(x, y, n);
 }
@@ -63,11 +63,11 @@ static void any_to_f32(const void *x, float *y, int64_t n) {
 static void i32_from_f32(const float *x, void *y, int64_t n) {
     ggml_cpu_fp32_to_i32(x, y, n);
 }
-static void half_from_f32(const float *x, void *y, int64_t n) {
-    to_half(x, y, n);
+static void f16_from_f32(const float *x, void *y, int64_t n) {
+    to_f16(x, y, n);
 }
-static void half_to_f32(const void *x, float *y, int64_t n) {
-    from_half(x, y, n);
+static void f16_to_f32(const void *x, float *y, int64_t n) {
+    from_f16(x, y, n);
 }
 static void bf16_from_f32(const float *x, void *y, int64_t n) {
     to_bf16(x, y, n);
@@ -82,8 +82,9 @@ static void q8_K_to_f32(const void *x, float *y, int64_t n) {
     dequantize_row_q8_K(x, y, n);
 }
 
-// Activations in blocks of 32 bytes. The reference's CPU backends round ties to even here, where its offline quantisers, which
-// are src/quant's, round them away from zero. A block that is not finite or too small to divide by goes to those.
+// Quantises 32 floats of activations to bytes. The CPU backends of the reference round ties to even here; its offline quantisers
+// (src/quant) round ties away from zero. Returns false for a block that is not finite or too small to divide by, which the offline
+// quantisers handle.
 static bool block_bytes(const float *x, int8_t *q, float *d) {
     float max = 0.0f;
     for (int j = 0; j < 32; j++) {
@@ -138,7 +139,7 @@ static void q8_1_to_f32(const void *x, float *y, int64_t n) {
     }
 }
 
-// Formats whose rows are made offline alone keep no from_float.
+// Formats that are only quantised offline have no from_float.
 #define IS_LIVE(TYPE, name, with, is_live, ...) [GGML_TYPE_##TYPE] = is_live,
 static const bool is_live[GGML_TYPE_COUNT] = {BERTH_FORMATS(IS_LIVE)};
 
@@ -157,7 +158,7 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
         ggml_to_float_t to;
     } plain[] = {
         {GGML_TYPE_F32, any_from_f32, any_to_f32},
-        {GGML_TYPE_F16, half_from_f32, half_to_f32},
+        {GGML_TYPE_F16, f16_from_f32, f16_to_f32},
         {GGML_TYPE_BF16, bf16_from_f32, bf16_to_f32},
         {GGML_TYPE_I32, i32_from_f32, NULL},
         {GGML_TYPE_Q8_0, q8_0_from_f32, k->to_float[GGML_TYPE_Q8_0]},
@@ -170,7 +171,7 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
     }
 }
 
-// ---- the public rows: by the best tier ----
+// ---- the public conversions, which use the best tier ----
 
 void ggml_cpu_fp32_to_fp16(const float *x, ggml_fp16_t *y, int64_t n) {
     cpu_init();

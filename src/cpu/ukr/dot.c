@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot.c: portable dot products: of the float types, in LANES partial sums; of block formats with the activation format each is
-// paired with, which widen both rows to floats a piece at a time: correct for every format and none of them fast. Tiers replace
+// dot.c: portable dot products. Those of float types use LANES partial sums. Those of block formats convert both rows (the second
+// one in the activation format of the type) to floats, one piece at a time. They work for every format but are slow; tiers replace
 // the formats that matter.
 
 #include "base/min.h"
@@ -37,14 +37,14 @@ static float lanes_sum(const float *lane) {
         *s = sum; \
     }
 
-#define AS_IS(v) (v)
-DOT(vec_dot_f32, float, AS_IS)
+#define IDENTITY(v) (v)
+DOT(vec_dot_f32, float, IDENTITY)
 DOT(vec_dot_f16, uint16_t, berth_half_to_float)
 DOT(vec_dot_bf16, uint16_t, berth_bf16_to_float)
 
 // ---- block formats ----
 
-#define PIECE 256 // a whole number of blocks of every format
+#define PIECE 256 // a multiple of the block size of every format
 
 static float dot_f32(int n, const float *x, const float *y) {
     float lane[16] = {0};
@@ -80,7 +80,7 @@ static float dot_widened(int n, enum ggml_type tx, const char *x, enum ggml_type
     }
 BERTH_FORMATS(DOT_WIDENED)
 
-// q4_1 and q5_1 use the block sums q8_1 carries, as its other kernels do: the sum is rounded to a half there.
+// q4_1 and q5_1 use the block sums that q8_1 stores, as the other kernels do; q8_1 rounds these sums to f16.
 #define DOT_MIN(type, low, high) \
     static void vec_dot_##type##_q8_1(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
@@ -117,8 +117,8 @@ void cpu_ukr_dot(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        t->vec_dot =
-            rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL; // the base has the format
+        t->vec_dot = rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot
+                                                                                        : NULL; // libggml-base knows the format
         t->vec_dot_type = rows[i].with;
         t->nrows = 1;
     }

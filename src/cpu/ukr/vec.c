@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// vec.c: portable kernels over rows of floats: arithmetic, reductions, and the activations that are hot in models, of which the
-// rest is in op/eltwise.c. Sums run in LANES partial sums so that compilers can
-// keep them in vector registers; their order is fixed, so results do not depend on the compiler.
+// vec.c: portable kernels on rows of floats: arithmetic, reductions, and the activations that models use most; op/eltwise.c has the
+// others. Sums use LANES partial sums, so that compilers can keep them in vector registers. Their order is fixed, so results do not
+// depend on the compiler.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -34,26 +34,26 @@ ROW1(silu, x[i] / (1.0f + expf(-x[i])))
 ROW1(tanh, tanhf(x[i]))
 ROW1(sigmoid, 1.0f / (1.0f + expf(-x[i])))
 
-// Both gelu curves take and give the precision of a half: ggml has always read them from a table of halves, and models' outputs
-// are compared with its.
-static float as_half(float v) {
+// Both gelu functions round their argument and result to f16: ggml has always read them from a table of f16 values, and outputs of
+// models are compared with ggml's.
+static float round_f16(float v) {
     return berth_half_to_float(berth_float_to_half(v));
 }
 
 static void row_gelu(int64_t n, float *y, const float *x) {
     const float a = 0.044715f, sqrt_2_over_pi = 0.79788456080286535587989211986876f;
     for (int64_t i = 0; i < n; i++) {
-        const float v = as_half(x[i]);
-        // beyond 10 the curve is 0 or x to the last bit
+        const float v = round_f16(x[i]);
+        // For |x| >= 10 the result is exactly 0 or x.
         const float far = x[i] <= -10.0f ? 0.0f : x[i];
-        y[i] = fabsf(x[i]) >= 10.0f ? far : as_half(0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v))));
+        y[i] = fabsf(x[i]) >= 10.0f ? far : round_f16(0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v))));
     }
 }
 
 static void row_gelu_quick(int64_t n, float *y, const float *x) {
     for (int64_t i = 0; i < n; i++) {
-        const float v = as_half(x[i]);
-        y[i] = as_half(v * (1.0f / (1.0f + expf(-1.702f * v))));
+        const float v = round_f16(x[i]);
+        y[i] = round_f16(v * (1.0f / (1.0f + expf(-1.702f * v))));
     }
 }
 
@@ -106,9 +106,9 @@ static void row_fill(int64_t n, float *y, float v) {
         } \
         return sum; \
     }
-#define AS_IT_IS(v) (v)
+#define IDENTITY(v) (v)
 #define SQUARE(v) (double) (v) * (v)
-SUM(sum, AS_IT_IS)
+SUM(sum, IDENTITY)
 SUM(sum_sq, SQUARE)
 
 static float row_max(int64_t n, const float *x) {
@@ -138,7 +138,7 @@ static void row_mix(CPU_MIX_ARGS) {
     }
 }
 
-static void row_turn(int64_t n, float *z, const float *x, const float *c, const float *s) {
+static void row_rotate(int64_t n, float *z, const float *x, const float *c, const float *s) {
     for (int64_t i = 0; i + 2 <= n; i += 2) {
         const float a = x[i], b = x[i + 1];
         z[i] = a * c[i] + b * s[i];
@@ -159,7 +159,7 @@ void cpu_ukr_vec(struct cpu_kernels *k) {
     k->max = row_max;
     k->exp_sum = row_exp_sum;
     k->mix = row_mix;
-    k->turn = row_turn;
+    k->rotate = row_rotate;
     k->exp = row_exp;
     k->silu = row_silu;
     k->silu_mul = row_silu_mul;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// by_rows.h: products of rows with one column and with several, for files that unpack a row once for all of them.
+// by_rows.h: products of rows with one or several columns, for files that unpack a row once for all columns.
 #pragma once
 
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/unpack.h"
 
-#define COLS 4 // at once
+#define COLS 4 // columns per pass
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++)
 
-// rows_<type> of blocks of 32: SUMS_ADD adds 8 blocks and as much of the columns at a time. The file that includes this has Y_BLOCKS,
-// the struct of 8 blocks of a column, and the sums: SUMS declares them, SUMS_ZERO begins and SUMS_END gives those of column c.
+// ROWS_32 defines rows_<type> for blocks of 32 elements; SUMS_ADD adds the products of 8 blocks of the row with all columns. The
+// including file defines Y_BLOCKS, the struct of 8 blocks of a column, and four macros: SUMS declares the sums, SUMS_ZERO(c) clears
+// those of column c, SUMS_ADD adds, and SUMS_END(c) returns the result of column c.
 #define ROWS_32(type) \
     UNPACK_INLINE void rows_##type( \
         int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
@@ -24,13 +25,13 @@
             } \
             int64_t left = n / 32; \
             for (; left >= 8; left -= 8, x += 8) { \
-                fetch_ahead(x, 8 * sizeof *x); \
+                prefetch_ahead(x, 8 * sizeof *x); \
                 SUMS_ADD(type, x); \
                 EACH_COL(c) { \
                     y[c]++; \
                 } \
             } \
-            if (left > 0) { /* the columns have zeros where the row ends */ \
+            if (left > 0) { /* columns are padded with zeros */ \
                 block_##type last[8] = {0}; \
                 memcpy(last, x, (size_t) left * sizeof *x); \
                 SUMS_ADD(type, last); \
@@ -42,7 +43,7 @@
     } \
     GEMV_BY_ROWS(type)
 
-// A row of the table: the gemv of a type.
+// GEMV_ROW fills the table entry of a type.
 #define GEMV_ROW(TYPE, type, pack, n_step, y_blocks) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){.pack_y = pack_##pack, \
         .run = gemv_##type, \
@@ -50,14 +51,15 @@
         .step = n_step, \
         .y_size = sizeof(struct y_blocks)};
 
-// gemv_<type> and gemv_cols_<type> (kernels.h:cpu_gemv) from rows_<type>(n, s, x, bx, nx, y, ny), which is inlined and so knows
-// ny, COLS at most, when it is compiled.
+// GEMV_BY_ROWS defines gemv_<type> and gemv_cols_<type> (kernels.h: cpu_gemv). Both call rows_<type>(n, s, x, bx, nx, y, ny), which
+// is inlined, so that ny, at most COLS, is a constant.
 #define GEMV_BY_ROWS(type) \
     static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
         rows_##type(n, &s, x, bx, nx, &y, 1); \
     } \
     static void gemv_cols_##type(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny) { \
-        for (int left = (ny + COLS - 1) / COLS; left > 0; left--) { /* as even as can be: 3 and 2, not 4 and 1 */ \
+        for (int left = (ny + COLS - 1) / COLS; left > 0; \
+             left--) { /* passes of equal size: 5 columns are 3 and 2, not 4 and 1 */ \
             const int now = (ny + left - 1) / left; \
             if (now == 4) { \
                 rows_##type(n, s, x, bx, nx, y, 4); \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot_f.h: dot products of f32, f16 and bf16 rows, one with one and MR with NR at once. Halves are widened before they are
-// multiplied; four sums hide the latency of the multiply-add.
+// dot_f.h: dot products of f32, f16 and bf16 rows: one row with one row, or a tile of MR rows of x with NR rows of y. f16 and bf16
+// values are converted to f32 before they are multiplied. Four sums hide the latency of the multiply-add.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -12,7 +12,7 @@
 #ifdef __AVX512F__
 #    define NR 4
 
-// The first n elements of a row, and 0 for the rest of 16.
+// Load the first n elements of a row; the rest of the 16 lanes is 0.
 FLOATS_INLINE __m512 some_f32(const float *x, int64_t n) {
     return _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1), x);
 }
@@ -24,20 +24,21 @@ FLOATS_INLINE __m512 some_bf16(const uint16_t *x, int64_t n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// Neighbours' sums, a and b in turn.
+// Adds neighbouring lanes; results of a and b alternate.
 FLOATS_INLINE __m512 fold(__m512 a, __m512 b) {
     return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
 }
 
-// The sums of four vectors, side by side.
-FLOATS_INLINE __m128 sums_of(const __m512 *a) {
+// Returns the horizontal sums of four vectors, in one vector.
+FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
     const __m512d ab = _mm512_castps_pd(fold(a[0], a[1])), cd = _mm512_castps_pd(fold(a[2], a[3]));
     const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
     const __m512 two = _mm512_add_ps(all, _mm512_shuffle_f32x4(all, all, 0x4e));
     return _mm512_castps512_ps128(_mm512_add_ps(two, _mm512_shuffle_f32x4(two, two, 0xb1)));
 }
 
-// What is left of a row, fewer elements than a vector has, goes before the sums are added up ...
+// With AVX-512, DOT_END and TILE_END add the rest of a row, which is shorter than a vector, with masked loads before the horizontal
+// sums.
 #    define DOT_END(type) \
         for (; i < n; i += 16) { \
             const int m = n - i < 16 ? n - i : 16; \
@@ -49,12 +50,12 @@ FLOATS_INLINE __m128 sums_of(const __m512 *a) {
             TILE_STEP(some_##type(y[c] + i, n - i), some_##type(x[r] + i, n - i)) \
         } \
         _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
-            _mm_storeu_ps(s + c * ld_s, sums_of(a[c])); \
+            _mm_storeu_ps(s + c * ld_s, sums_across4(a[c])); \
         }
 #else
-#    define NR 3 // twelve sums, three columns and a row: all registers
+#    define NR 3 // twelve sums, three columns and a row use all 16 registers
 
-// ... or after that, one by one.
+// Without AVX-512, DOT_END and TILE_END add the rest of a row element by element after the horizontal sums.
 #    define DOT_END(type) \
         float sum = sum8(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d))); \
         for (; i < n; i++) { \
@@ -81,7 +82,7 @@ FLOATS_INLINE __m128 sums_of(const __m512 *a) {
         V a = V_PS(setzero)(), b = a, c = a, d = a; \
         int i = 0; \
         for (; i + 4 * V_LANES <= n; i += 4 * V_LANES) { \
-            fetch_ahead(x + i, 4 * V_LANES * sizeof *x); \
+            prefetch_ahead(x + i, 4 * V_LANES * sizeof *x); \
             a = V_FMA(v_##type(x + i), v_##type(y + i), a); \
             b = V_FMA(v_##type(x + i + V_LANES), v_##type(y + i + V_LANES), b); \
             c = V_FMA(v_##type(x + i + 2 * V_LANES), v_##type(y + i + 2 * V_LANES), c); \
@@ -108,7 +109,7 @@ DOT(bf16, uint16_t)
     }
 
 #define TILE(type, element) \
-    UNPACK_INLINE void tile_##type##_of( \
+    UNPACK_INLINE void tile_##type##_fixed( \
         int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by, const int ny) { \
         const element *x[MR], *y[NR]; \
         V a[NR][MR]; \
@@ -129,11 +130,11 @@ DOT(bf16, uint16_t)
     } \
     static void tile_##type(CPU_TILE_ARGS) { \
         if (nx == MR && NR == 4 && ny == 4) { \
-            tile_##type##_of(n, s, ld_s, vx, bx, vy, by, NR); \
+            tile_##type##_fixed(n, s, ld_s, vx, bx, vy, by, NR); \
         } else if (nx == MR && ny == 3) { \
-            tile_##type##_of(n, s, ld_s, vx, bx, vy, by, 3); \
+            tile_##type##_fixed(n, s, ld_s, vx, bx, vy, by, 3); \
         } else if (nx == MR && ny == 2) { \
-            tile_##type##_of(n, s, ld_s, vx, bx, vy, by, 2); \
+            tile_##type##_fixed(n, s, ld_s, vx, bx, vy, by, 2); \
         } else { \
             cpu_tile_by_dot(vec_dot_##type, n, s, ld_s, vx, bx, nx, vy, by, ny); \
         } \

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// dot_q__avx2.c: dot products of quantised rows, 32 bytes at a time. The machine multiplies unsigned bytes with signed ones and
-// adds two neighbours into 16 bits, which must not overflow: signed rows give their magnitudes, and their signs to y.
-// Blocks of 256 stay integers throughout: the step from 16 to 32 bits multiplies with the scale of the run.
+// dot_q__avx2.c: dot products of quantised rows, 32 bytes at a time. VPMADDUBSW multiplies unsigned with signed bytes and adds two
+// neighbouring products in 16 bits, which must not overflow. For rows of signed bytes, the magnitudes of x are multiplied with y
+// times the signs of x. Blocks of 256 are computed in integers: VPMADDWD, which adds pairs of 16-bit sums to 32 bits, multiplies
+// them with the scale of the run.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
@@ -26,12 +27,12 @@ UNPACK_INLINE __m256 quads(__m256i pairs) {
         for (; i + 2 <= n / 32; i += 2) { \
             const __m256 a = quads(pairs_signed(unpack_##type(&x[i]), load32(y[i].qs))); \
             const __m256 b = quads(pairs_signed(unpack_##type(&x[i + 1]), load32(y[i + 1].qs))); \
-            sum0 = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
-            sum1 = _mm256_fmadd_ps(b, _mm256_set1_ps(scale_##type(&x[i + 1]) * half_at(&y[i + 1].d)), sum1); \
+            sum0 = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * f16_as_float(&y[i].d)), sum0); \
+            sum1 = _mm256_fmadd_ps(b, _mm256_set1_ps(scale_##type(&x[i + 1]) * f16_as_float(&y[i + 1].d)), sum1); \
         } \
         if (i < n / 32) { \
             const __m256 a = quads(pairs_signed(unpack_##type(&x[i]), load32(y[i].qs))); \
-            sum0 = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
+            sum0 = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * f16_as_float(&y[i].d)), sum0); \
         } \
         *s = sum8(_mm256_add_ps(sum0, sum1)); \
     }
@@ -49,8 +50,8 @@ DOT_32(mxfp4)
         float mins = 0.0f; \
         for (int i = 0; i < n / 32; i++) { \
             const __m256 a = quads(_mm256_maddubs_epi16(unpack_##type(&x[i]), load32(y[i].qs))); \
-            sum = _mm256_fmadd_ps(a, _mm256_set1_ps(half_at(&x[i].d) * half_at(&y[i].d)), sum); \
-            mins += half_at(&x[i].m) * half_at(&y[i].s); \
+            sum = _mm256_fmadd_ps(a, _mm256_set1_ps(f16_as_float(&x[i].d) * f16_as_float(&y[i].d)), sum); \
+            mins += f16_as_float(&x[i].m) * f16_as_float(&y[i].s); \
         } \
         *s = sum8(sum) + mins; \
     }
@@ -59,7 +60,8 @@ DOT_32_MIN(q5_1)
 
 // ---- blocks of 256 ----
 
-// Scales of 16 runs as words: the even runs in the lower half, the odd ones in the upper, as vectors of 32 bytes hold them.
+// Scales of 16 runs as 16-bit words: even runs in the lower 128 bits, odd runs in the upper 128 bits. A vector of 32 bytes holds
+// the two runs in the same order.
 UNPACK_INLINE __m256i words_16(__m128i scales) {
     return _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
 }
@@ -68,7 +70,7 @@ UNPACK_INLINE __m256i words_8(__m128i scales) {
     return _mm256_broadcastsi128_si256(_mm_cvtepi8_epi16(scales));
 }
 
-// Sum over 8 vectors of scale times dot.
+// Returns the sum over 8 vectors of scale times dot product.
 UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, const bool is_signed) {
     __m256i sum = _mm256_setzero_si256(), which = _mm256_set1_epi16(0x0100);
     for (int j = 0; j < 8; j++) {
@@ -80,7 +82,7 @@ UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, 
     return sum;
 }
 
-// Sum over 16 runs of factor times block sum. Of 8 factors each serves two runs.
+// Returns the sum over 16 runs of factor times block sum. If a format has 8 factors, `twice` repeats each for two runs.
 UNPACK_INLINE __m256i dot_sums(__m128i factors, const int16_t *bsums) {
     return _mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), load32(bsums));
 }
@@ -89,19 +91,19 @@ UNPACK_INLINE __m128i twice(__m128i v) {
     return _mm_unpacklo_epi8(v, v);
 }
 
-#define DOT_256(type, n_words, is_signed, more) \
+#define DOT_256(type, n_words, is_signed, add_min_or_offset) \
     static void vec_dot_##type##__avx2(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
         const block_q8_K *y = vy; \
         __m256 sum = _mm256_setzero_ps(); \
         for (int i = 0; i < n / QK_K; i++) { \
             __m256i v[8]; \
-            fetch_ahead(&x[i], sizeof x[i]); \
+            prefetch_ahead(&x[i], sizeof x[i]); \
             unpack_##type(&x[i], v); \
             const __m128i scales = scales_##type(&x[i]); \
             __m256i dot = dot_256(v, words_##n_words(scales), y[i].qs, is_signed); \
-            more(type); \
-            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(half_at(&x[i].d) * y[i].d), sum); \
+            add_min_or_offset(type); \
+            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(f16_as_float(&x[i].d) * y[i].d), sum); \
         } \
         *s = sum8(sum); \
     }
@@ -110,7 +112,7 @@ UNPACK_INLINE __m128i twice(__m128i v) {
 #define OFFSET_4(type) OFFSET(2)
 #define OFFSET_32(type) OFFSET(5)
 #define MIN(mins) \
-    sum = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(dot_sums(mins, y[i].bsums)), _mm256_set1_ps(half_at(&x[i].dmin) * y[i].d), sum)
+    sum = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(dot_sums(mins, y[i].bsums)), _mm256_set1_ps(f16_as_float(&x[i].dmin) * y[i].d), sum)
 #define MIN_8(type) MIN(twice(mins_##type(&x[i])))
 #define MIN_16(type) MIN(mins_##type(&x[i]))
 DOT_256(q4_K, 8, false, MIN_8)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// floats.h: the vector of floats that a tier has, V, and elements of f32, f16 and bf16 rows as floats, eight and one at a time.
-// Needs AVX2 and F16C.
+// floats.h: V, the vector of floats of a tier, and elements of f32, f16 and bf16 rows as floats: eight, a vector, or one at a time.
+// Requires AVX2 and F16C.
 #pragma once
 
 #include "quant/half.h"
@@ -9,7 +9,7 @@
 
 #define FLOATS_INLINE static inline __attribute__((always_inline))
 
-// V_SOME: some lanes; V_LOAD_SOME gives 0 for the others.
+// V_SOME selects lanes. V_LOAD_SOME sets the other lanes to 0.
 #ifdef __AVX512F__
 #    define V __m512
 #    define V_LANES 16
@@ -44,7 +44,7 @@ FLOATS_INLINE __m256 load_bf16(const uint16_t *x) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *) x)), 16));
 }
 
-// As many as a vector has.
+// v_<type> load a vector of V_LANES elements.
 #ifdef __AVX512F__
 FLOATS_INLINE __m512 v_f32(const float *x) {
     return _mm512_loadu_ps(x);

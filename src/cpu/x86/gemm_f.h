@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gemm_f.h: products of rows of floats, halves and bfloat16 with many columns, MR rows times NR columns, element by element of all
-// of them; the sums stay in registers. In panels, element k of MR rows (or NR columns) is side by side. Rows and columns that are
-// missing are copies of the first; what they give is not stored. A tier may give MR, a multiple of V_LANES, and MIN_COLS_F16.
+// gemm_f.h: products of f32, f16 and bf16 rows with many columns, in tiles of MR rows by NR columns. The kernel processes one
+// element of all rows and columns at a time, and the sums stay in registers. In a panel, element k of MR rows (or NR columns) is in
+// adjacent floats. Missing rows and columns are copies of the first; their results are not stored. A tier may define MR, a multiple
+// of V_LANES, and MIN_COLS_F16.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -16,12 +17,12 @@
 #    define MIN_COLS_F16 40
 #    define MIN_COLS_BF16 40
 #else
-#    ifndef MR // fewer where vectors are two registers
+#    ifndef MR // fewer if a vector is two registers
 #        define MR 16
 #    endif
 #    define NR 6
 #    define MIN_COLS_F32 10
-#    ifndef MIN_COLS_F16 // fewer where halves are widened one by one: once for all columns
+#    ifndef MIN_COLS_F16 // fewer if f16 is converted without F16C: panels convert each row once for all columns
 #        define MIN_COLS_F16 20
 #    endif
 #    define MIN_COLS_BF16 20
@@ -79,15 +80,15 @@ PACK_X(f32, float)
 PACK_X(f16, uint16_t)
 PACK_X(bf16, uint16_t)
 
-// The dot products of bfloat16 take both sides in it: so do these.
-FLOATS_INLINE float as_bf16(float v) {
+// The dot products of bf16 round both operands to bf16. This kernel does the same.
+FLOATS_INLINE float round_bf16(float v) {
     return berth_bf16_to_float(berth_float_to_bf16(v));
 }
-FLOATS_INLINE float as_it_is(float v) {
+FLOATS_INLINE float identity(float v) {
     return v;
 }
 
-// A piece of all columns at a time, so that the panel's lines are filled while they are in the first cache.
+// Packs PIECE elements of all columns at a time, so that the lines of the panel are filled while they are in the L1 cache.
 #define PIECE 64
 #define PACK_Y(name, as) \
     static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
@@ -102,8 +103,8 @@ FLOATS_INLINE float as_it_is(float v) {
             } \
         } \
     }
-PACK_Y(f32, as_it_is)
-PACK_Y(bf16, as_bf16)
+PACK_Y(f32, identity)
+PACK_Y(bf16, round_bf16)
 
 static void panels_run(CPU_GEMM_ARGS) {
     const float *x = vx, *y = vy;
@@ -126,15 +127,15 @@ static void panels_run(CPU_GEMM_ARGS) {
         }
     }
     float tile[NR][MR];
-    const bool whole = VECS > 1 && nx == MR && ny == NR;
-    float *to = whole ? s : tile[0];
-    const int64_t ld = whole ? ld_s : MR;
+    const bool is_full = VECS > 1 && nx == MR && ny == NR;
+    float *to = is_full ? s : tile[0];
+    const int64_t ld = is_full ? ld_s : MR;
     EACH_COLUMN(c) {
         EACH_VEC(v) {
             V_STORE(to + c * ld + V_LANES * v, sum[c][v]);
         }
     }
-    for (int c = 0; c < ny && !whole; c++) {
+    for (int c = 0; c < ny && !is_full; c++) {
         memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__amx.c: products of quantised rows with many columns by tiles: 32 bytes, one run, of 16 columns with those of 16 rows in
-// one instruction. Its integers go through memory into vectors, where every run is scaled; the tile of the next run is multiplied
-// meanwhile. Formats with runs of 16 stay with gemm_q__vnni.c: half of a tile would be empty, and scaling is most of their work.
-// Rows are packed as there. The bytes of a column lie side by side, as a row of a tile.
+// gemm_q__amx.c: products of quantised rows with many columns by AMX tiles. One instruction multiplies 32 bytes (one run) of 16
+// columns with those of 16 rows. The integer results go through memory to vectors, where each run is scaled. Meanwhile the tile of
+// the next run is multiplied. Formats with runs of 16 elements keep the kernels of gemm_q__vnni.c: half of a tile would be empty,
+// and scaling takes most of their time. Rows are packed as in gemm_q__vnni.c. The bytes of a column are contiguous, as a row of a
+// tile.
 
 #define MR 32
 #define NR 16
@@ -14,7 +15,7 @@
 
 #define K 32 // bytes of a run
 
-// Tiles by number, as the macros of the intrinsics want them: sums, columns and rows of even runs, then those of odd ones.
+// Tile numbers, as the macros of the intrinsics require them: sums, columns and rows of even runs, then of odd runs.
 #define EVEN 0, 1, 2
 #define ODD 3, 4, 5
 
@@ -34,7 +35,7 @@ UNPACK_INLINE __m512 floats_at(const char *at) {
     return _mm512_loadu_ps((const void *) at);
 }
 
-// The integers of a run of 16 rows, which begin at x, and all columns, to memory.
+// Multiplies a run of 16 rows, which begin at x, with all columns, and stores the integers.
 #define MULTIPLY(tiles, to, x, y) MULTIPLY_BY(tiles, to, x, y)
 #define MULTIPLY_BY(sums, columns, rows, to, x, y) \
     do { \
@@ -47,12 +48,12 @@ UNPACK_INLINE __m512 floats_at(const char *at) {
 
 UNPACK_INLINE void add_run(__m512 *sum, const int32_t *t, __m512 scale, __m512 min, const char *y, const bool has_min) {
     const float *d = (const float *) (const void *) y + NR, *sums = (const void *) y;
-    const int32_t *first = (const void *) y;
-    _Pragma("GCC unroll 16") // or the sums would be kept in memory
+    const int32_t *initial = (const void *) y;
+    _Pragma("GCC unroll 16") // without unrolling, the compiler keeps the sums in memory
         for (int c = 0; c < NR; c++) {
         __m512i v = _mm512_load_si512(t + 16 * c);
         if (!has_min) {
-            v = _mm512_add_epi32(v, _mm512_set1_epi32(first[c]));
+            v = _mm512_add_epi32(v, _mm512_set1_epi32(initial[c]));
         }
         sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), _mm512_mul_ps(scale, _mm512_set1_ps(d[c])), sum[c]);
         if (has_min) {
@@ -61,8 +62,8 @@ UNPACK_INLINE void add_run(__m512 *sum, const int32_t *t, __m512 scale, __m512 m
     }
 }
 
-// 16 rows, which are row h and those after it, with all columns.
-UNPACK_INLINE void half(
+// Multiplies the 16 rows from row h on with all columns.
+UNPACK_INLINE void rows16_run(
     int64_t n, float *s, int64_t ld_s, const char *x, int h, int nx, const char *y, int ny, const bool has_min) {
     _Alignas(64) int32_t t[2][NR * 16];
     __m512 sum[NR];
@@ -96,18 +97,18 @@ UNPACK_INLINE void half(
 
 UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
     const bool has_min, const bool is_8bit) {
-    (void) R, (void) is_8bit;  // all bytes of x are unsigned here
-    struct tile_config before; // another library of the process may count on what it set up
-    _tile_storeconfig(&before);
+    (void) R, (void) is_8bit; // all bytes of x are unsigned here
+    struct tile_config saved; // other libraries of the process may rely on their configuration
+    _tile_storeconfig(&saved);
     _tile_loadconfig(&config);
-    half(n, s, ld_s, x, 0, nx, y, ny, has_min);
+    rows16_run(n, s, ld_s, x, 0, nx, y, ny, has_min);
     if (nx > 16) {
-        half(n, s + 16, ld_s, x, 16, nx - 16, y, ny, has_min);
+        rows16_run(n, s + 16, ld_s, x, 16, nx - 16, y, ny, has_min);
     }
-    if (before.palette != 0) {
-        _tile_loadconfig(&before);
+    if (saved.palette != 0) {
+        _tile_loadconfig(&saved);
     } else {
-        _tile_release(); // or the system would save tiles with every switch of threads
+        _tile_release(); // otherwise the kernel saves the tiles at every context switch
     }
 }
 

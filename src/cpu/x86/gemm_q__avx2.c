@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__avx2.c: products of quantised rows with many columns, 8 rows times 4 columns: a vector holds four bytes of each row,
-// which meet four bytes of a column, the same for all. So sums need not be added across a vector, and scales lie as sums do.
-//
-// Unsigned bytes of 6 bits times bytes: two products of pairs fit into 16 bits, and two vectors go into one widening.
-// Bytes of 8 bits stay signed (panel_q.h: offset 0) and are multiplied by magnitude, with their signs given to the column.
+// gemm_q__avx2.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns. A vector holds four bytes of each
+// row. It is multiplied with four bytes of a column, repeated in all lanes. So no sum across a vector is needed, and scales have
+// the layout of the sums.
+// Bytes of at most 6 bits are unsigned. Sums of two of their products are so small that two vectors of them can be added in 16 bits
+// before they are widened to 32 bits. Bytes of 8 bits stay signed (panel_q.h: offset 0). Their magnitudes are multiplied with the
+// column times their signs.
 
 #define MR 8
-#ifndef NR // fewer where vectors are two registers
+#ifndef NR // fewer if a vector is two registers
 #    define NR 4
 #endif
 #define MIN_COLS 4
@@ -24,7 +25,7 @@ UNPACK_INLINE void run_multiply(
     (void) has_min;
     const __m256i ones = _mm256_set1_epi16(1);
     int n_pairs = R / 8;
-    __asm__("" : "+r"(n_pairs)); // unrolled, the sums of a run no longer fit into the registers
+    __asm__("" : "+r"(n_pairs)); // hides the count: unrolled, the sums of a run do not fit into the registers
     for (int j = 0; j < n_pairs; j++, x += 2 * 4 * MR, y += 2 * 4 * NR) {
         const __m256i x0 = load32(x), x1 = load32(x + 4 * MR);
         EACH_COLUMN(c) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__avx512.c: products of quantised rows with many columns, 32 rows times 4 columns, without VNNI: a vector holds four
-// bytes of each of 16 rows, which meet four bytes of a column, the same for all.
-//
-// Unsigned bytes of 5 bits times bytes: sums of 8 products fit into 16 bits, of 6 bits those of 4, before they are widened.
-// Bytes of 8 bits stay signed (panel_q.h: offset 0) and are multiplied by magnitude, with their signs given to the column.
+// gemm_q__avx512.c: products of quantised rows with many columns, in tiles of 32 rows by 4 columns, for AVX-512 without VNNI. A
+// vector holds four bytes of each of 16 rows. It is multiplied with four bytes of a column, repeated in all lanes.
+// Bytes of at most 6 bits are unsigned. Sums of 8 products of 5-bit bytes, or of 4 products of 6-bit bytes, fit into 16 bits before
+// they are widened. Bytes of 8 bits stay signed (panel_q.h: offset 0). Their magnitudes are multiplied with the column times their
+// signs.
 
 #define MR 32
 #define NR 4
 #define MIN_COLS 4
-#define MIN_COLS_256 5 // gemv_k.h takes four at once
+#define MIN_COLS_256 5 // gemv_k.h multiplies up to four columns per pass
 #define OFFSET_8BIT 0
 
 #include "cpu/x86/panel_q.h"
@@ -18,7 +18,7 @@ UNPACK_INLINE __m512i widened(__m512i sum, __m512i pairs) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
-// Four bytes of every row and column, 8 bits each.
+// Adds the products of four signed 8-bit bytes of every row and column.
 UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *yb) {
     __m512i x[2];
     __mmask64 is_negative[2];
@@ -36,7 +36,7 @@ UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *y
     }
 }
 
-// n_quads times four bytes, which are added up in 16 bits.
+// Adds the products of n_quads * 4 bytes, which are summed in 16 bits before they are widened.
 UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char *yb, const int n_quads) {
     __m512i p[NR][VECS];
     _Pragma("GCC unroll 4") for (int j = 0; j < n_quads; j++) {
@@ -58,7 +58,10 @@ UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char 
 
 UNPACK_INLINE void run_multiply(
     __m512i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
-    const int n_unsigned = R == 16 && !has_min ? 2 : 4; // q6_K alone has 6 bits
+    const int n_unsigned =
+        R == 16 && !has_min
+            ? 2
+            : 4; // of the unsigned formats, only those with R == 16 and no minimum use 4-product sums: q6_K has 6 bits
     const int n_quads = is_signed ? 1 : n_unsigned;
     for (int j = 0; j < R / 4; j += n_quads, x += 4 * MR * n_quads, y += 4 * NR * n_quads) {
         if (is_signed) {

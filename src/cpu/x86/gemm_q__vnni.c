@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__vnni.c: products of quantised rows with many columns, 32 rows times 6 columns, by the instruction that multiplies four
-// bytes of each of 16 rows with four bytes of a column, the same for all, and adds. Twelve sums of integers are enough to hide
-// its latency (5 cycles, two a cycle). Tier avxvnni, of machines without AVX-512, has 8 rows and vectors of 8 lanes.
+// gemm_q__vnni.c: products of quantised rows with many columns, in tiles of 32 rows by 6 columns, by VPDPBUSD. VPDPBUSD multiplies
+// four bytes of each of 16 rows with four bytes of a column, repeated in all lanes, and adds the products. Twelve integer sums hide
+// its latency (5 cycles, two per cycle). The tier avxvnni, for processors without AVX-512, uses 8 rows and vectors of 8 lanes.
 
 #ifdef __AVX512F__
 #    define MR 32
-#    define MIN_COLS 5 // by_rows.h takes four at once
+#    define MIN_COLS 5 // by_rows.h multiplies up to four columns per pass
 #    define DOT_QUADS _mm512_dpbusd_epi32
 #else
 #    define MR 8

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: products of rows in blocks of 256 with a few columns, 64 bytes at a time. A block stays integers throughout: bytes
-// become sums of two products in 16 bits, and the step from there to 32 bits multiplies with the scale of the run. A row is
-// unpacked once for all columns.
-//
-// 64 bytes of a row hold elements that lie apart, so the column comes in the order they come in: 16 units of 16 bytes, listed
-// for each layout in `order`. An element's scale follows from its unit.
+// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. A block is computed in integers:
+// VPMADDUBSW adds two products of bytes in 16 bits, and add_words multiplies these sums with the scale of the run and adds pairs in
+// 32 bits. A row is unpacked once for all columns.
+// The 64 bytes of a vector hold elements that are not adjacent in the row. So the column is stored in the same order: 16 units of
+// 16 bytes, which an `order` table lists per layout. The scale of an element follows from its unit.
 #pragma once
 
 #include "cpu/x86/by_rows.h"
 
-// Sums of two products of words.
+// Adds products of 16-bit words, two per 32-bit lane, to sum.
 UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
 #ifdef __AVX512VNNI__
     return _mm512_dpwssd_epi32(sum, a, b);
@@ -20,18 +19,18 @@ UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
 
 struct y_256 {
     float d;
-    int16_t sums[16]; // to be multiplied with the 16 words that words_<type> gives
+    int16_t sums[16]; // sums of y over runs; multiplied with the 16 words of `words_of` (GEMV) or with the minima
     int8_t qs[QK_K];
 };
 
-static const uint8_t order_nibbles[16] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}; // q4_K, q5_K
-static const uint8_t order_plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};   // q6_K
-static const uint8_t order_pairs[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};   // q2_K, q3_K
-static const uint8_t order_halves[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};  // iq4_xs
+static const uint8_t order_nibbles[16] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15};  // q4_K, q5_K
+static const uint8_t order_plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};    // q6_K
+static const uint8_t order_pairs[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};    // q2_K, q3_K
+static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}; // iq4_xs
 
 // ---- the column ----
 
-enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST }; // of runs of 16; of 32, in the first or the last 8 words
+enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST }; // runs of 16; runs of 32, in the first or the last 8 words
 
 UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, const uint8_t *order, const enum sums sums) {
     for (int64_t i = 0; i < n / QK_K; i++, to++) {
@@ -55,7 +54,7 @@ UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, 
 PACK(nibbles, order_nibbles, SUMS_32_LAST)
 PACK(plain, order_plain, SUMS_16)
 PACK(pairs, order_pairs, SUMS_16)
-PACK(halves, order_halves, SUMS_32_FIRST)
+PACK(low_high, order_low_high, SUMS_32_FIRST)
 
 // ---- the rows ----
 
@@ -72,7 +71,8 @@ UNPACK_INLINE __m512i or_bits(__m512i v, __m512i bits, int mask) {
     return _mm512_ternarylogic_epi32(v, bits, _mm512_set1_epi8((char) mask), 0xf8);
 }
 
-// 32 bytes twice: as they are moved by `low` bits, and by `high` bits. What passes from byte to byte is for a mask to remove.
+// Return 32 bytes in both halves of a vector, shifted by `low` bits in the lower half and by `high` bits in the upper half. The
+// shifts are on 32-bit lanes, so the caller masks bits that cross bytes.
 UNPACK_INLINE __m512i twice_right(const uint8_t *at, int low, int high) {
     const __m512i by = _mm512_inserti64x4(_mm512_set1_epi32(low), _mm256_set1_epi32(high), 1);
     return _mm512_srlv_epi32(_mm512_broadcast_i64x4(load32(at)), by);
@@ -82,7 +82,7 @@ UNPACK_INLINE __m512i twice_left(const uint8_t *at, int low, int high) {
     return _mm512_sllv_epi32(_mm512_broadcast_i64x4(load32(at)), by);
 }
 
-UNPACK_INLINE void wide_q4_K(const block_q4_K *b, __m512i *v) {
+UNPACK_INLINE void unpack64_q4_K(const block_q4_K *b, __m512i *v) {
     for (int j = 0; j < 2; j++) {
         const __m512i q = load64(b->qs + 64 * j);
         v[2 * j] = and64(q, 15);
@@ -90,7 +90,7 @@ UNPACK_INLINE void wide_q4_K(const block_q4_K *b, __m512i *v) {
     }
 }
 
-UNPACK_INLINE void wide_q5_K(const block_q5_K *b, __m512i *v) {
+UNPACK_INLINE void unpack64_q5_K(const block_q5_K *b, __m512i *v) {
     const __m512i h = twice_right(b->qh, 0, 2), q0 = load64(b->qs), q1 = load64(b->qs + 64);
     v[0] = or_bits(and64(q0, 15), _mm512_slli_epi16(h, 4), 0x10);
     v[1] = or_bits(and64(_mm512_srli_epi16(q0, 4), 15), _mm512_slli_epi16(h, 3), 0x10);
@@ -98,7 +98,7 @@ UNPACK_INLINE void wide_q5_K(const block_q5_K *b, __m512i *v) {
     v[3] = or_bits(and64(_mm512_srli_epi16(q1, 4), 15), _mm512_srli_epi16(h, 1), 0x10);
 }
 
-UNPACK_INLINE void wide_q6_K(const block_q6_K *b, __m512i *v) {
+UNPACK_INLINE void unpack64_q6_K(const block_q6_K *b, __m512i *v) {
     for (int j = 0; j < 2; j++) {
         const __m512i q = load64(b->ql + 64 * j);
         v[2 * j] = or_bits(and64(q, 15), twice_left(b->qh + 32 * j, 4, 2), 0x30);
@@ -106,7 +106,7 @@ UNPACK_INLINE void wide_q6_K(const block_q6_K *b, __m512i *v) {
     }
 }
 
-UNPACK_INLINE void wide_q2_K(const block_q2_K *b, __m512i *v) {
+UNPACK_INLINE void unpack64_q2_K(const block_q2_K *b, __m512i *v) {
     const __m512i q = load64(b->qs);
     v[0] = and64(q, 3);
     v[1] = and64(_mm512_srli_epi16(q, 2), 3);
@@ -114,7 +114,7 @@ UNPACK_INLINE void wide_q2_K(const block_q2_K *b, __m512i *v) {
     v[3] = and64(_mm512_srli_epi16(q, 6), 3);
 }
 
-UNPACK_INLINE void wide_q3_K(const block_q3_K *b, __m512i *v) {
+UNPACK_INLINE void unpack64_q3_K(const block_q3_K *b, __m512i *v) {
     const __m512i h = twice_right(b->hmask, 0, 4), q = load64(b->qs);
     v[0] = or_bits(and64(q, 3), _mm512_slli_epi16(h, 2), 4);
     v[1] = or_bits(and64(_mm512_srli_epi16(q, 2), 3), _mm512_slli_epi16(h, 1), 4);
@@ -122,7 +122,7 @@ UNPACK_INLINE void wide_q3_K(const block_q3_K *b, __m512i *v) {
     v[3] = or_bits(and64(_mm512_srli_epi16(q, 6), 3), _mm512_srli_epi16(h, 1), 4);
 }
 
-UNPACK_INLINE void wide_iq4_xs(const block_iq4_xs *b, __m512i *v) {
+UNPACK_INLINE void unpack64_iq4_xs(const block_iq4_xs *b, __m512i *v) {
     const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *) table_iq4));
     for (int j = 0; j < 2; j++) {
         const __m512i q = load64(b->qs + 64 * j);
@@ -131,9 +131,9 @@ UNPACK_INLINE void wide_iq4_xs(const block_iq4_xs *b, __m512i *v) {
     }
 }
 
-// Scales as words: those of runs of 16, or of runs of 32 in the first 8; behind the latter, of q4_K and q5_K, the minima.
+// Returns 16 words: the scales of the 8 runs, then their minima (q4_K, q5_K).
 UNPACK_INLINE __m256i words_6bit(const uint8_t *from) {
-    const __m128i raw = _mm_loadu_si128((const void *) from); // 12 bytes of it count
+    const __m128i raw = _mm_loadu_si128((const void *) from); // only 12 bytes are used
     const __m128i each = _mm_shuffle_epi8(raw, _mm_setr_epi8(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 8, 9, 10, 11));
     const __m128i above = _mm_shuffle_epi8(raw, _mm_setr_epi8(-1, -1, -1, -1, 0, 1, 2, 3, -1, -1, -1, -1, 4, 5, 6, 7));
     const __m128i low = _mm_and_si128(
@@ -145,8 +145,8 @@ UNPACK_INLINE __m256i words_6bit(const uint8_t *from) {
 #define WORDS_6BIT(b) words_6bit((b)->scales)
 #define WORDS(type) _mm256_cvtepi8_epi16(scales_##type(b))
 
-// The scales of 64 elements in the layout's order, as words beside the sums of two products.
-UNPACK_INLINE __m512i scales_at(const uint8_t *order, int j, const int run) {
+// Returns indices into the words of a block: the scale of each 16-bit sum of vector j.
+UNPACK_INLINE __m512i scale_indices(const uint8_t *order, int j, const int run) {
     uint16_t which[32];
     for (int i = 0; i < 32; i++) {
         which[i] = (uint16_t) (order[4 * j + i / 8] * 16 / run);
@@ -154,20 +154,20 @@ UNPACK_INLINE __m512i scales_at(const uint8_t *order, int j, const int run) {
     return load64(which);
 }
 
-UNPACK_INLINE __m512i sums_of_two(__m512i v, __m512i y, const bool is_signed) {
-    if (is_signed) { // v gives its sign to y: bytes of v are unsigned to the machine
+UNPACK_INLINE __m512i products(__m512i v, __m512i y, const bool is_signed) {
+    if (is_signed) { // VPMADDUBSW requires unsigned v: multiply y with the signs of v
         y = _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(v), _mm512_setzero_si512(), y);
         v = _mm512_abs_epi8(v);
     }
     return _mm512_maddubs_epi16(v, y);
 }
 
-#define GEMV(type, order, run, words_of, is_signed, more) \
+#define GEMV(type, order, run, words_of, is_signed, add_min_or_offset) \
     UNPACK_INLINE void rows_##type( \
         int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
         __m512i at[4]; \
         for (int j = 0; j < 4; j++) { \
-            at[j] = scales_at(order, j, run); \
+            at[j] = scale_indices(order, j, run); \
         } \
         for (int r = 0; r < nx; r++) { \
             const block_##type *b = (const void *) ((const char *) vx + (size_t) r * bx); \
@@ -178,9 +178,9 @@ UNPACK_INLINE __m512i sums_of_two(__m512i v, __m512i y, const bool is_signed) {
                 mins[c] = _mm256_setzero_ps(); \
             } \
             for (int64_t i = 0; i < n / QK_K; i++, b++) { \
-                fetch_ahead(b, sizeof *b); \
+                prefetch_ahead(b, sizeof *b); \
                 __m512i v[4], scale[4]; \
-                wide_##type(b, v); \
+                unpack64_##type(b, v); \
                 const __m256i words = words_of; \
                 for (int j = 0; j < 4; j++) { \
                     scale[j] = _mm512_permutexvar_epi16(at[j], _mm512_castsi256_si512(words)); \
@@ -189,10 +189,10 @@ UNPACK_INLINE __m512i sums_of_two(__m512i v, __m512i y, const bool is_signed) {
                     const struct y_256 *y = (const struct y_256 *) vy[c] + i; \
                     __m512i dot = _mm512_setzero_si512(); \
                     for (int j = 0; j < 4; j++) { \
-                        dot = add_words(dot, sums_of_two(v[j], load64(y->qs + 64 * j), is_signed), scale[j]); \
+                        dot = add_words(dot, products(v[j], load64(y->qs + 64 * j), is_signed), scale[j]); \
                     } \
-                    more; \
-                    sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_set1_ps(half_at(&b->d) * y->d), sum[c]); \
+                    add_min_or_offset; \
+                    sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_set1_ps(f16_as_float(&b->d) * y->d), sum[c]); \
                 } \
             } \
             EACH_COL(c) { \
@@ -206,13 +206,13 @@ UNPACK_INLINE __m512i sums_of_two(__m512i v, __m512i y, const bool is_signed) {
     dot = _mm512_sub_epi32(dot, _mm512_zextsi256_si512(_mm256_slli_epi32(_mm256_madd_epi16(words, load32(y->sums)), shift)))
 #define MINS(words) \
     mins[c] = _mm256_fmadd_ps( \
-        _mm256_cvtepi32_ps(_mm256_madd_epi16(words, load32(y->sums))), _mm256_set1_ps(half_at(&b->dmin) * y->d), mins[c])
+        _mm256_cvtepi32_ps(_mm256_madd_epi16(words, load32(y->sums))), _mm256_set1_ps(f16_as_float(&b->dmin) * y->d), mins[c])
 GEMV(q4_K, order_nibbles, 32, WORDS_6BIT(b), false, MINS(words))
 GEMV(q5_K, order_nibbles, 32, WORDS_6BIT(b), false, MINS(words))
 GEMV(q2_K, order_pairs, 16, WORDS(q2_K), false, MINS(_mm256_cvtepi8_epi16(mins_q2_K(b))))
 GEMV(q3_K, order_pairs, 16, WORDS(q3_K), false, OFFSET(2))
 GEMV(q6_K, order_plain, 16, WORDS(q6_K), false, OFFSET(5))
-GEMV(iq4_xs, order_halves, 32, WORDS(iq4_xs), true, NOTHING)
+GEMV(iq4_xs, order_low_high, 32, WORDS(iq4_xs), true, NOTHING)
 
 void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) GEMV_ROW(TYPE, type, y, QK_K, y_256)
@@ -221,10 +221,10 @@ void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
     ROW(Q2_K, q2_K, pairs)
     ROW(Q3_K, q3_K, pairs)
     ROW(Q6_K, q6_K, plain)
-    ROW(IQ4_XS, iq4_xs, halves)
+    ROW(IQ4_XS, iq4_xs, low_high)
 #undef ROW
 #ifndef __AVX512VNNI__
-    // of gemm_q__avx512.c, which packs rows first and fills up to four columns
+    // gemm_q__avx512.c packs rows first and pads to four columns, so it is slower below these numbers of columns.
     k->gemm[GGML_TYPE_Q2_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q4_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q3_K].min_cols = 6;

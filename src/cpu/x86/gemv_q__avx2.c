@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx2.c: products of rows in blocks of 32 with a few columns. Two blocks of nibbles go at a time, one in each half of a
-// vector: the low ones, then the high ones, so that a pair is unpacked, widened and scaled at once. A row is unpacked once for
-// all columns. Bytes of a row are unsigned, and the column has what they are above what they stand for; those of iq4_nl stay
-// signed and take the signs of the column, which brings its magnitudes; those of q8_0, which may be -128, give theirs to it.
+// gemv_q__avx2.c: products of rows in blocks of 32 elements with a few columns. For formats with nibbles, two blocks (a pair) are
+// processed at a time, one in each half of a vector: first the low nibbles, then the high nibbles. So a pair is unpacked, widened
+// and scaled together. A row is unpacked once for all columns. Bytes of a row are unsigned and include an offset, which the column
+// corrects (y_pairs.initial). Bytes of iq4_nl stay signed: they are multiplied with the signs of the column and then with its
+// magnitudes. Bytes of q8_0 may be -128: their magnitudes are multiplied with the column times their signs.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
-// 8 blocks of a column. The pairs' bytes: 16 of each block, then the other 16 of each.
+// 8 blocks of a column. The bytes of a pair are 16 of each block, then the other 16 of each block.
 struct y_pairs {
     float scale[8];
-    float sum[8]; // to be multiplied with minima
+    float sum[8]; // multiplied with the minima
     union {
-        int32_t first[4][8]; // to begin the sums of a pair with: -offset times the bytes that come into them
+        int32_t initial[4][8]; // start of the sums of a pair: -offset times the bytes of y that each sum covers
         uint8_t magnitude[GROUP];
     };
     int8_t qs[GROUP];
@@ -22,7 +23,8 @@ struct y_pairs {
 
 enum form { PLAIN, PAIRS, PAIRS_SIGNED };
 
-UNPACK_INLINE void put_bytes(struct y_pairs *to, const int8_t *even, const int8_t *odd, int j, const enum form form, int offset) {
+UNPACK_INLINE void store_bytes(
+    struct y_pairs *to, const int8_t *even, const int8_t *odd, int j, const enum form form, int offset) {
     const __m256i a = load32(even), b = load32(odd), ones = _mm256_set1_epi8(1);
     const __m256i low = _mm256_permute2x128_si256(a, b, 0x20), high = _mm256_permute2x128_si256(a, b, 0x31);
     _mm256_storeu_si256((void *) (to->qs + 64 * j), form == PLAIN ? a : low);
@@ -32,7 +34,7 @@ UNPACK_INLINE void put_bytes(struct y_pairs *to, const int8_t *even, const int8_
         _mm256_storeu_si256((void *) (to->magnitude + 64 * j + 32), _mm256_abs_epi8(high));
     } else if (form == PAIRS) {
         const __m256i sums = _mm256_add_epi16(_mm256_maddubs_epi16(ones, low), _mm256_maddubs_epi16(ones, high));
-        _mm256_storeu_si256((void *) to->first[j], _mm256_madd_epi16(sums, _mm256_set1_epi16((short) -offset)));
+        _mm256_storeu_si256((void *) to->initial[j], _mm256_madd_epi16(sums, _mm256_set1_epi16((short) -offset)));
     }
 }
 
@@ -45,20 +47,20 @@ UNPACK_INLINE void put_bytes(struct y_pairs *to, const int8_t *even, const int8_
             memset(b, 0, sizeof b); \
             k->traits[TYPE].from_float(y + i, b, m); \
             for (int j = 0; j < 8; j++) { \
-                to->scale[j] = half_at(&b[j].d); \
+                to->scale[j] = f16_as_float(&b[j].d); \
                 to->sum[j] = sum_of; \
             } \
             for (int j = 0; j < 4; j++) { \
-                put_bytes(to, b[2 * j].qs, b[2 * j + 1].qs, j, form, offset); \
+                store_bytes(to, b[2 * j].qs, b[2 * j + 1].qs, j, form, offset); \
             } \
         } \
     }
 PACK_COLUMN(plain, block_q8_0, GGML_TYPE_Q8_0, PLAIN, 0, 0.0f)
 PACK_COLUMN(signs, block_q8_0, GGML_TYPE_Q8_0, PAIRS_SIGNED, 0, 0.0f)
-PACK_COLUMN(less_8, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 8, 0.0f)
-PACK_COLUMN(less_12, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 12, 0.0f)
-PACK_COLUMN(less_16, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 16, 0.0f)
-PACK_COLUMN(with_min, block_q8_1, GGML_TYPE_Q8_1, PAIRS, 0, half_at(&b[j].s))
+PACK_COLUMN(offset_8, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 8, 0.0f)
+PACK_COLUMN(offset_12, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 12, 0.0f)
+PACK_COLUMN(offset_16, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 16, 0.0f)
+PACK_COLUMN(with_min, block_q8_1, GGML_TYPE_Q8_1, PAIRS, 0, f16_as_float(&b[j].s))
 
 // ---- two blocks of a row ----
 
@@ -68,7 +70,7 @@ UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) 
     v[1] = BITS_AT(q, 4, 15);
 }
 
-// The fifth bits, 32 for each block.
+// Adds the fifth bits, 32 for each block.
 UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
     int32_t a, b;
     memcpy(&a, even, sizeof a);
@@ -78,8 +80,8 @@ UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *
     const __m256i mask = _mm256_set1_epi64x((long long) 0x8040201008040201);
     for (int i = 0; i < 2; i++) {
         const __m256i at = _mm256_add_epi8(which, _mm256_set1_epi8((char) (2 * i)));
-        const __m256i is = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(h, at), mask), mask);
-        v[i] = _mm256_or_si256(v[i], _mm256_and_si256(is, _mm256_set1_epi8(16)));
+        const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(h, at), mask), mask);
+        v[i] = _mm256_or_si256(v[i], _mm256_and_si256(is_set, _mm256_set1_epi8(16)));
     }
 }
 
@@ -91,10 +93,10 @@ UNPACK_INLINE void by_table(__m256i v[2], const int8_t *table) {
 
 static const int8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-#define PAIR(type, more) \
+#define PAIR(type, then) \
     UNPACK_INLINE void pair_##type(__m256i v[2], const block_##type *b) { \
         split(v, b[0].qs, b[1].qs); \
-        more; \
+        then; \
     }
 PAIR(q4_0, (void) 0)
 PAIR(q4_1, (void) 0)
@@ -109,7 +111,7 @@ UNPACK_INLINE __m256i widened(__m256i pairs) {
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-// Of pair j, scaled and added.
+// Adds the products of pair j, scaled by d.
 UNPACK_INLINE __m256 add_pair(__m256 sum, const __m256i v[2], const struct y_pairs *y, int j, __m256 d, const enum form form) {
     const __m256i y0 = load32(y->qs + 64 * j), y1 = load32(y->qs + 64 * j + 32);
     __m256i dot;
@@ -120,7 +122,7 @@ UNPACK_INLINE __m256 add_pair(__m256 sum, const __m256i v[2], const struct y_pai
         dot = _mm256_add_epi32(widened(p0), widened(p1));
     } else {
         dot = widened(_mm256_add_epi16(_mm256_maddubs_epi16(v[0], y0), _mm256_maddubs_epi16(v[1], y1)));
-        dot = _mm256_add_epi32(dot, load32(y->first[j]));
+        dot = _mm256_add_epi32(dot, load32(y->initial[j]));
     }
     const __m256i each = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
     const __m256 scale = _mm256_permutevar8x32_ps(d, _mm256_add_epi32(each, _mm256_set1_epi32(2 * j)));
@@ -180,25 +182,25 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
         group_##type(sum, x, y, d, ny); \
     } \
     ROWS_32(type)
-GEMV(q8_0, SCALES_HALF, false, MINS_NONE)
-GEMV(iq4_nl, SCALES_HALF, false, MINS_NONE)
-GEMV(q4_0, SCALES_HALF, false, MINS_NONE)
-GEMV(q5_0, SCALES_HALF, false, MINS_NONE)
+GEMV(q8_0, SCALES_F16, false, MINS_NONE)
+GEMV(iq4_nl, SCALES_F16, false, MINS_NONE)
+GEMV(q4_0, SCALES_F16, false, MINS_NONE)
+GEMV(q5_0, SCALES_F16, false, MINS_NONE)
 GEMV(mxfp4, SCALES_MXFP4, false, MINS_NONE)
-GEMV(q4_1, SCALES_HALF, true, MINS_HALF)
-GEMV(q5_1, SCALES_HALF, true, MINS_HALF)
+GEMV(q4_1, SCALES_F16, true, MINS_F16)
+GEMV(q5_1, SCALES_F16, true, MINS_F16)
 
 void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) GEMV_ROW(TYPE, type, y, GROUP, y_pairs)
     ROW(Q8_0, q8_0, plain)
     ROW(IQ4_NL, iq4_nl, signs)
-    ROW(Q4_0, q4_0, less_8)
-    ROW(Q5_0, q5_0, less_16)
-    ROW(MXFP4, mxfp4, less_12)
+    ROW(Q4_0, q4_0, offset_8)
+    ROW(Q5_0, q5_0, offset_16)
+    ROW(MXFP4, mxfp4, offset_12)
     ROW(Q4_1, q4_1, with_min)
     ROW(Q5_1, q5_1, with_min)
 #undef ROW
-    // of gemm_q__avx2.c, which packs rows first and fills up to four columns
+    // gemm_q__avx2.c packs rows first and pads to four columns, so it is slower below these numbers of columns.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 7;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 7;
     k->gemm[GGML_TYPE_MXFP4].min_cols = 7;

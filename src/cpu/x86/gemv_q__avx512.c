@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns without VNNI, two and four blocks at a time. Rows are
-// multiplied by magnitude and give their signs to the column (column_q.h). Other blocks of 32 stay with gemv_q__avx2.c: two of
-// their blocks of nibbles fill a vector of AVX2, and a longer one has fewer ports.
+// gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns for AVX-512 without VNNI, two (q8_0) or four (iq4_nl)
+// blocks at a time. The magnitudes of a row are multiplied with the column (column_q.h) times the signs of the row. Other formats
+// with blocks of 32 keep the kernels of gemv_q__avx2.c: two of their blocks of nibbles fill a vector of AVX2, and fewer ports
+// execute 512-bit instructions.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
 static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-PACK_LESS(plain, 0, order)
-static const uint8_t fours[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}; // halves of four blocks, the others
-PACK_LESS(fours, 0, fours)
+PACK_OFFSET(plain, 0, order)
+// The low nibbles of four blocks, then their high nibbles.
+static const uint8_t fours[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
+PACK_OFFSET(fours, 0, fours)
 
-// Pairs of products, in 16 bits.
+// Returns sums of two products each, in 16 bits.
 UNPACK_INLINE __m512i products(__m512i magnitude, __mmask64 is_negative, __m512i y) {
     return _mm512_maddubs_epi16(magnitude, _mm512_mask_sub_epi8(y, is_negative, _mm512_setzero_si512(), y));
 }
@@ -20,9 +22,9 @@ UNPACK_INLINE __m512i widened(__m512i pairs) {
     return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 }
 
-// 8 blocks.
+// Adds the products of 8 blocks.
 UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_group *const *y, const int ny) {
-    const __m256 scales = SCALES_HALF(x);
+    const __m256 scales = SCALES_F16(x);
     __m512 d[COLS];
     EACH_COL(c) {
         d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)));
@@ -31,7 +33,7 @@ UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_gro
         const __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(load32(x[2 * j].qs)), load32(x[2 * j + 1].qs), 1);
         const __mmask64 is_negative = _mm512_movepi8_mask(v);
         const __m512i magnitude = _mm512_abs_epi8(v), even = _mm512_set1_epi32(2 * j);
-        const __m512i block = _mm512_mask_add_epi32(even, 0xff00, even, _mm512_set1_epi32(1)); // that a lane belongs to
+        const __m512i block = _mm512_mask_add_epi32(even, 0xff00, even, _mm512_set1_epi32(1)); // the block of each lane
         EACH_COL(c) {
             const __m512i dot = widened(products(magnitude, is_negative, _mm512_loadu_si512(y[c]->qs + 64 * j)));
             sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
@@ -39,11 +41,11 @@ UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_gro
     }
 }
 
-// 8 blocks. The lower half of the table is negative.
+// Adds the products of 8 blocks. In table_iq4, entries below 8 are negative.
 UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y_group *const *y, const int ny) {
     const __m512i table = _mm512_broadcast_i32x4(_mm_abs_epi8(_mm_loadu_si128((const void *) table_iq4)));
     const __m512i low = _mm512_set1_epi8(15);
-    const __m256 scales = SCALES_HALF(x);
+    const __m256 scales = SCALES_F16(x);
     __m512 d[COLS];
     EACH_COL(c) {
         d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)));
@@ -76,7 +78,7 @@ ROWS_32(iq4_nl)
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
     GEMV_ROW(Q8_0, q8_0, plain, GROUP, y_group)
     GEMV_ROW(IQ4_NL, iq4_nl, fours, GROUP, y_group)
-    // of gemm_q__avx512.c, which multiplies bytes of 8 bits no faster and fills up to four columns
+    // gemm_q__avx512.c multiplies 8-bit bytes no faster and pads to four columns, so it is slower below these numbers of columns.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__vnni.c: products of rows in blocks of 32 with a few columns, 64 bytes at a time: two blocks of q8_0, or the nibbles of
-// four blocks, the low ones before the high ones. Columns (column_q.h) come in the same order; a row is unpacked once for all.
+// gemv_q__vnni.c: products of rows in blocks of 32 elements with a few columns, by VPDPBUSD, 64 bytes at a time. A vector holds two
+// blocks of q8_0, or the low nibbles of four blocks followed by a vector of their high nibbles. Columns (column_q.h) have the same
+// order. A row is unpacked once for all columns.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
 static const uint8_t order_plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-static const uint8_t order_halves[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
-PACK_LESS(q8_0, 128, order_plain)
-PACK_LESS(iq4_nl, 128, order_halves)
-PACK_LESS(q4_0, 8, order_halves)
-PACK_LESS(q5_0, 16, order_halves)
-PACK_LESS(mxfp4, 12, order_halves)
-PACK_SUMS(with_min, order_halves)
+static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
+PACK_OFFSET(q8_0, 128, order_plain)
+PACK_OFFSET(iq4_nl, 128, order_low_high)
+PACK_OFFSET(q4_0, 8, order_low_high)
+PACK_OFFSET(q5_0, 16, order_low_high)
+PACK_OFFSET(mxfp4, 12, order_low_high)
+PACK_SUMS(with_min, order_low_high)
 
 // ---- the rows ----
 
@@ -24,7 +25,7 @@ UNPACK_INLINE __m128i load16(const void *at) {
     return _mm_loadu_si128(at);
 }
 
-// 16 bytes of each of four blocks.
+// Loads 16 bytes of each of four blocks.
 #define FOUR(b) \
     _mm512_inserti32x4(_mm512_inserti32x4(_mm512_inserti32x4(_mm512_castsi128_si512(load16((b)[0].qs)), load16((b)[1].qs), 1), \
                            load16((b)[2].qs), 2), \
@@ -38,22 +39,22 @@ UNPACK_INLINE __m512i high(__m512i v) {
     return low(_mm512_srli_epi16(v, 4));
 }
 
-// The bytes of two blocks, or of four: 64, or twice as many.
-UNPACK_INLINE void wide_q8_0(__m512i v[2], const block_q8_0 *b) {
+// unpack64_<type>: the unsigned bytes of two blocks of q8_0 in v[0], or of four blocks of nibbles in v[0] and v[1].
+UNPACK_INLINE void unpack64_q8_0(__m512i v[2], const block_q8_0 *b) {
     const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(load32(b[0].qs)), load32(b[1].qs), 1);
     v[0] = _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)); // adds 128
 }
 
-#define WIDE_4(type) \
-    UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
+#define UNPACK64_4BIT(type) \
+    UNPACK_INLINE void unpack64_##type(__m512i v[2], const block_##type *b) { \
         const __m512i q = FOUR(b); \
         v[0] = low(q); \
         v[1] = high(q); \
     }
-WIDE_4(q4_0)
-WIDE_4(q4_1)
+UNPACK64_4BIT(q4_0)
+UNPACK64_4BIT(q4_1)
 
-// The fifth bits of four blocks: of the low nibbles, and of the high ones.
+// Returns the fifth bits of four blocks that `which` selects: those of the low or of the high nibbles.
 UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, uint64_t which) {
     uint32_t u[4];
     memcpy(&u[0], a, 4);
@@ -63,51 +64,51 @@ UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t 
     return _pext_u64(u[0] | (uint64_t) u[1] << 32, which) | _pext_u64(u[2] | (uint64_t) u[3] << 32, which) << 32;
 }
 
-#define WIDE_5(type) \
-    UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
+#define UNPACK64_5BIT(type) \
+    UNPACK_INLINE void unpack64_##type(__m512i v[2], const block_##type *b) { \
         const __m512i q = FOUR(b), l = low(q), h = high(q), fifth = _mm512_set1_epi8(16); \
         const uint64_t of_l = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0x0000ffff0000ffff); \
         const uint64_t of_h = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0xffff0000ffff0000); \
         v[0] = _mm512_mask_add_epi8(l, of_l, l, fifth); \
         v[1] = _mm512_mask_add_epi8(h, of_h, h, fifth); \
     }
-WIDE_5(q5_0)
-WIDE_5(q5_1)
+UNPACK64_5BIT(q5_0)
+UNPACK64_5BIT(q5_1)
 
-// What a nibble stands for, made unsigned: 128 and 12 above.
+// Values of the nibbles, made unsigned by an offset of 128 (iq4_nl) or 12 (mxfp4).
 static const uint8_t above_iq4[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-#define WIDE_TABLE(type, table) \
-    UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
+#define UNPACK64_TABLE(type, table) \
+    UNPACK_INLINE void unpack64_##type(__m512i v[2], const block_##type *b) { \
         const __m512i t = _mm512_broadcast_i32x4(load16(table)), q = FOUR(b); \
         v[0] = _mm512_shuffle_epi8(t, low(q)); \
         v[1] = _mm512_shuffle_epi8(t, high(q)); \
     }
-WIDE_TABLE(iq4_nl, above_iq4)
-WIDE_TABLE(mxfp4, above_mxfp4)
+UNPACK64_TABLE(iq4_nl, above_iq4)
+UNPACK64_TABLE(mxfp4, above_mxfp4)
 
-// Halves of 8 blocks of `words` words, at word `at` of each: four lie within 64 bytes.
-UNPACK_INLINE __m256 halves_at(const void *b, const int words, const int at) {
+// Returns the f16 values at word `at` of 8 blocks of `words` words each; four blocks are within 64 bytes.
+UNPACK_INLINE __m256 f16_of_blocks(const void *b, const int words, const int at) {
     const __m512i which = _mm512_castsi128_si512(_mm_setr_epi16((short) at, (short) (at + words), (short) (at + 2 * words),
         (short) (at + 3 * words), (short) at, (short) (at + words), (short) (at + 2 * words), (short) (at + 3 * words)));
     const __m512i first = _mm512_permutexvar_epi16(which, load64(b));
     const __m512i all = _mm512_mask_permutexvar_epi16(first, 0xf0, which, load64((const char *) b + 8 * words));
     return _mm256_cvtph_ps(_mm512_castsi512_si128(all));
 }
-#define SCALES_18(b) halves_at(b, 9, 0)
-#define SCALES_20(b) halves_at(b, 10, 0)
-#define MINS_20(b) halves_at(b, 10, 1)
+#define SCALES_18(b) f16_of_blocks(b, 9, 0)
+#define SCALES_20(b) f16_of_blocks(b, 10, 0)
+#define MINS_20(b) f16_of_blocks(b, 10, 1)
 
-// For each of 16 sums of step j the block it belongs to.
+// Returns the block that each of the 16 sums of step j belongs to. per: blocks per step.
 UNPACK_INLINE __m512i blocks_at(int j, const int per) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_epi32(_mm512_srli_epi32(lanes, per == 2 ? 3 : 2), _mm512_set1_epi32(j * per));
 }
 
-// Sums of four products each, begun with `first`.
-UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, const int per) {
-    const __m512i sums = _mm512_dpbusd_epi32(first, v[0], load64(y));
+// Returns sums of four (per == 2) or eight products each, started with `initial`.
+UNPACK_INLINE __m512i dot(__m512i initial, const __m512i v[2], const int8_t *y, const int per) {
+    const __m512i sums = _mm512_dpbusd_epi32(initial, v[0], load64(y));
     return per == 2 ? sums : _mm512_dpbusd_epi32(sums, v[1], load64(y + 64));
 }
 
@@ -133,23 +134,23 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
         _Pragma("GCC unroll 4") for (int j = 0; j < 8 / (per); j++) { \
             const __m512i at = blocks_at(j, per); \
             __m512i v[2]; \
-            wide_##type(v, x + j * (per)); \
+            unpack64_##type(v, x + j * (per)); \
             EACH_COL(c) { \
-                const __m512i f = _mm512_castsi256_si512(load32(y[c]->first)); \
-                const __m512i first = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
-                const __m512i sums = dot(first, v, y[c]->qs + 32 * (per) *j, per); \
+                const __m512i f = _mm512_castsi256_si512(load32(y[c]->initial)); \
+                const __m512i initial = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
+                const __m512i sums = dot(initial, v, y[c]->qs + 32 * (per) *j, per); \
                 sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_permutexvar_ps(at, d[c]), sum[c]); \
             } \
         } \
     } \
     ROWS_32(type)
-GEMV(q8_0, 2, SCALES_HALF, false, MINS_NONE)
+GEMV(q8_0, 2, SCALES_F16, false, MINS_NONE)
 GEMV(iq4_nl, 4, SCALES_18, false, MINS_NONE)
 GEMV(q4_0, 4, SCALES_18, false, MINS_NONE)
-GEMV(q5_0, 4, SCALES_HALF, false, MINS_NONE)
+GEMV(q5_0, 4, SCALES_F16, false, MINS_NONE)
 GEMV(mxfp4, 4, SCALES_MXFP4, false, MINS_NONE)
 GEMV(q4_1, 4, SCALES_20, true, MINS_20)
-GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
+GEMV(q5_1, 4, SCALES_F16, true, MINS_F16)
 
 void cpu_tier_vnni_gemv_q(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) GEMV_ROW(TYPE, type, y, GROUP, y_group)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// pack_x.h: rows of quantised blocks into panels (panel_q.h, which includes this and has said MR and what a run is), 8 rows at a
-// time. Bytes go across as they lie, four of each row side by side, and are unpacked afterwards, all rows at once: that moves
-// half as many bytes, or fewer. The numbers of a block go the same way: 16 bytes of each row become four vectors, a row a lane.
+// pack_x.h: packs rows of quantised blocks into panels, 8 rows at a time. panel_q.h includes it after defining MR and the layout of
+// runs. The packed bytes are transposed first, four bytes of each row, and then unpacked for all rows at once. This moves at most
+// half as many bytes as unpacking first. The numbers of a block (scales, minima) are transposed in the same way: 16 bytes of each
+// row become four vectors with one row per lane.
 #pragma once
 
-// Words 0 to 3 of 8 rows, a row a lane.
+// Transposes 32-bit words 0 to 3 of 8 rows: one row per lane.
 UNPACK_INLINE void words_across(__m256i to[4], const __m128i v[8]) {
     __m256i a[4];
     for (int r = 0; r < 4; r++) {
@@ -18,7 +19,7 @@ UNPACK_INLINE void words_across(__m256i to[4], const __m128i v[8]) {
     to[3] = _mm256_unpackhi_epi64(b1, b3);
 }
 
-// The same of 16 bytes that lie at `at` of each row.
+// Transposes the 16 bytes at offset `at` of each row.
 UNPACK_INLINE void bytes_across(__m256i to[4], const char *const *row, size_t at) {
     __m128i v[8];
     for (int r = 0; r < 8; r++) {
@@ -27,8 +28,8 @@ UNPACK_INLINE void bytes_across(__m256i to[4], const char *const *row, size_t at
     words_across(to, v);
 }
 
-// Halves at `at` of each row, as floats.
-UNPACK_INLINE __m256 halves_across(const char *const *row, size_t at) {
+// Converts the f16 value at offset `at` of each row to float.
+UNPACK_INLINE __m256 f16_across(const char *const *row, size_t at) {
     uint16_t h[8];
     for (int r = 0; r < 8; r++) {
         memcpy(&h[r], row[r] + at, sizeof h[r]);
@@ -37,16 +38,16 @@ UNPACK_INLINE __m256 halves_across(const char *const *row, size_t at) {
         (short) h[0], (short) h[1], (short) h[2], (short) h[3], (short) h[4], (short) h[5], (short) h[6], (short) h[7]));
 }
 
-// Where rows begin; those that are missing are the first.
+// Sets the start of each row. Missing rows are replaced by the first row.
 UNPACK_INLINE void rows_at(const char *rows[MR], const void *x, size_t bx, int nx) {
     for (int r = 0; r < MR; r++) {
         rows[r] = (const char *) x + (r < nx ? (size_t) r * bx : 0);
     }
 }
 
-// Asks for the `size` bytes of each row that come after those at `at`: so many runs at once the machine does not foresee. Two or
-// four times as far ahead was no better.
-UNPACK_INLINE void fetch_rows(const char *const *row, size_t at, size_t size) {
+// Prefetches the next `size` bytes of each row after those at `at`. The hardware prefetcher does not follow this many rows.
+// Prefetching two or four times as far ahead was not faster.
+UNPACK_INLINE void prefetch_rows(const char *const *row, size_t at, size_t size) {
     for (int r = 0; r < 8; r++) {
         for (size_t i = 0; i < size; i += 64) {
             _mm_prefetch(row[r] + at + size + i, _MM_HINT_T0);
@@ -54,37 +55,38 @@ UNPACK_INLINE void fetch_rows(const char *const *row, size_t at, size_t size) {
     }
 }
 
-UNPACK_INLINE void put_floats(char *to, __m256 v) {
+UNPACK_INLINE void store_floats(char *to, __m256 v) {
     _mm256_storeu_ps((float *) (void *) to, v);
 }
 
-// Four bytes of 8 rows: number j of a run.
-UNPACK_INLINE void put_quads(char *run, int g, int j, __m256i v, const bool has_min) {
+// Stores four bytes of each of 8 rows: quad j of a run.
+UNPACK_INLINE void store_quads(char *run, int g, int j, __m256i v, const bool has_min) {
     _mm256_storeu_si256((void *) (run + 4 * ((1 + has_min + j) * MR + g)), v);
 }
 
 // ---- 32 elements ----
 
-enum how { AS_IT_IS, BY_TABLE };
+enum form { NIBBLES, BY_TABLE };
 
-// A run whose 16 bytes hold elements 0 to 15 low and 16 to 31 high, as they are or by a table, and moved by an offset of 8 bits.
-UNPACK_INLINE void put_nibbles(
-    char *run, int g, const __m256i q[4], const enum how how, const int8_t *table, const int offset, const bool has_min) {
+// Stores a run whose 16 bytes hold elements 0 to 15 in the low nibbles and 16 to 31 in the high nibbles. BY_TABLE maps the nibbles
+// through a table and adds an offset.
+UNPACK_INLINE void store_nibbles(
+    char *run, int g, const __m256i q[4], const enum form form, const int8_t *table, const int offset, const bool has_min) {
     for (int j = 0; j < 4; j++) {
         __m256i low = low4(q[j]), high = BITS_AT(q[j], 4, 15);
-        if (how == BY_TABLE) {
+        if (form == BY_TABLE) {
             const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table));
             const __m256i o = _mm256_set1_epi8((char) offset);
             low = _mm256_add_epi8(_mm256_shuffle_epi8(t, low), o);
             high = _mm256_add_epi8(_mm256_shuffle_epi8(t, high), o);
         }
-        put_quads(run, g, j, low, has_min);
-        put_quads(run, g, 4 + j, high, has_min);
+        store_quads(run, g, j, low, has_min);
+        store_quads(run, g, 4 + j, high, has_min);
     }
 }
 
-// The same with fifth bits: bit e of a row's word is that of element e.
-UNPACK_INLINE void put_fives(char *run, int g, const __m256i q[4], __m256i bits, const bool has_min) {
+// Stores such a run with fifth bits: bit e of a row's word belongs to element e.
+UNPACK_INLINE void store_5bit(char *run, int g, const __m256i q[4], __m256i bits, const bool has_min) {
     const __m256i each =
         _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
     for (int j = 0; j < 8; j++) {
@@ -93,35 +95,36 @@ UNPACK_INLINE void put_fives(char *run, int g, const __m256i q[4], __m256i bits,
         const __m256i of = _mm256_and_si256(_mm256_shuffle_epi8(bits, at), bit);
         const __m256i four = j < 4 ? low4(q[j]) : BITS_AT(q[j - 4], 4, 15);
         const __m256i five = _mm256_and_si256(_mm256_cmpeq_epi8(of, bit), _mm256_set1_epi8(16));
-        put_quads(run, g, j, _mm256_or_si256(four, five), has_min);
+        store_quads(run, g, j, _mm256_or_si256(four, five), has_min);
     }
 }
 
-#define BYTES_NIBBLES(type, how, table, offset, has_min) \
+#define BYTES_NIBBLES(type, form, table, offset, has_min) \
     bytes_across(q, row, at + offsetof(block_##type, qs)); \
-    put_nibbles(to, g, q, how, table, offset, has_min)
-#define BYTES_FIVES(type, has_min) \
+    store_nibbles(to, g, q, form, table, offset, has_min)
+#define BYTES_5BIT(type, has_min) \
     int32_t h[8]; \
     for (int r = 0; r < 8; r++) { \
         memcpy(&h[r], row[r] + at + offsetof(block_##type, qh), sizeof h[r]); \
     } \
     bytes_across(q, row, at + offsetof(block_##type, qs)); \
-    put_fives(to, g, q, load32(h), has_min)
+    store_5bit(to, g, q, load32(h), has_min)
 #define BYTES_8BIT(type) \
     for (int i = 0; i < 2; i++) { \
         bytes_across(q, row, at + offsetof(block_##type, qs) + (size_t) (16 * i)); \
         for (int j = 0; j < 4; j++) { \
-            put_quads(to, g, 4 * i + j, _mm256_add_epi8(q[j], _mm256_set1_epi8((char) OFFSET_8BIT)), false); \
+            store_quads(to, g, 4 * i + j, _mm256_add_epi8(q[j], _mm256_set1_epi8((char) OFFSET_8BIT)), false); \
         } \
     }
-#define SCALES_OF_HALVES(type) halves_across(row, at + offsetof(block_##type, d))
+#define SCALES_OF_F16(type) f16_across(row, at + offsetof(block_##type, d))
 #define SCALES_OF_MXFP4(type) \
     scales_mxfp4(_mm_setr_epi8( \
         row[0][at], row[1][at], row[2][at], row[3][at], row[4][at], row[5][at], row[6][at], row[7][at], 0, 0, 0, 0, 0, 0, 0, 0))
 #define NO_MINS(type)
-#define MINS_OF_HALVES(type) put_floats(to + 4 * (MR + g), halves_across(row, at + offsetof(block_##type, m)));
+#define MINS_OF_F16(type) store_floats(to + 4 * (MR + g), f16_across(row, at + offsetof(block_##type, m)));
 
-// All rows of a part before the next one, so that its lines of the panel are filled while they are in the first cache.
+// All rows of 8 blocks are packed before the next 8 blocks, so that their lines of the panel are filled while they are in the L1
+// cache.
 #define PACK_32(type, has_min, scales, mins, bytes) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
         const char *rows[MR]; \
@@ -130,45 +133,46 @@ UNPACK_INLINE void put_fives(char *run, int g, const __m256i q[4], __m256i bits,
             const int64_t b1 = n / 32 < b0 + 8 ? n / 32 : b0 + 8; \
             for (int g = 0; g < MR; g += 8) { \
                 const char *const *row = rows + g; \
-                fetch_rows(row, (size_t) b0 * sizeof(block_##type), 8 * sizeof(block_##type)); \
+                prefetch_rows(row, (size_t) b0 * sizeof(block_##type), 8 * sizeof(block_##type)); \
                 for (int64_t b = b0; b < b1; b++) { \
                     const size_t at = (size_t) b * sizeof(block_##type); \
                     char *to = (char *) panel + (size_t) b * X_RUN(32, has_min); \
                     __m256i q[4]; \
-                    put_floats(to + 4 * g, scales(type)); \
+                    store_floats(to + 4 * g, scales(type)); \
                     mins(type); \
                     bytes; \
                 } \
             } \
         } \
     }
-PACK_32(q8_0, false, SCALES_OF_HALVES, NO_MINS, BYTES_8BIT(q8_0))
-PACK_32(q4_0, false, SCALES_OF_HALVES, NO_MINS, BYTES_NIBBLES(q4_0, AS_IT_IS, NULL, 0, false))
-PACK_32(q4_1, true, SCALES_OF_HALVES, MINS_OF_HALVES, BYTES_NIBBLES(q4_1, AS_IT_IS, NULL, 0, true))
-PACK_32(q5_0, false, SCALES_OF_HALVES, NO_MINS, BYTES_FIVES(q5_0, false))
-PACK_32(q5_1, true, SCALES_OF_HALVES, MINS_OF_HALVES, BYTES_FIVES(q5_1, true))
-PACK_32(iq4_nl, false, SCALES_OF_HALVES, NO_MINS, BYTES_NIBBLES(iq4_nl, BY_TABLE, table_iq4, OFFSET_8BIT, false))
+PACK_32(q8_0, false, SCALES_OF_F16, NO_MINS, BYTES_8BIT(q8_0))
+PACK_32(q4_0, false, SCALES_OF_F16, NO_MINS, BYTES_NIBBLES(q4_0, NIBBLES, NULL, 0, false))
+PACK_32(q4_1, true, SCALES_OF_F16, MINS_OF_F16, BYTES_NIBBLES(q4_1, NIBBLES, NULL, 0, true))
+PACK_32(q5_0, false, SCALES_OF_F16, NO_MINS, BYTES_5BIT(q5_0, false))
+PACK_32(q5_1, true, SCALES_OF_F16, MINS_OF_F16, BYTES_5BIT(q5_1, true))
+PACK_32(iq4_nl, false, SCALES_OF_F16, NO_MINS, BYTES_NIBBLES(iq4_nl, BY_TABLE, table_iq4, OFFSET_8BIT, false))
 PACK_32(mxfp4, false, SCALES_OF_MXFP4, NO_MINS, BYTES_NIBBLES(mxfp4, BY_TABLE, table_mxfp4, 12, false))
 
 // ---- 256 elements ----
 
-// Byte j of every lane, with its sign or without, times d.
+// Returns byte j of every lane, signed or unsigned, times d.
 UNPACK_INLINE __m256 byte_of(__m256i v, const int j, __m256 d, const bool is_signed) {
     const __m256i up = _mm256_slli_epi32(v, 24 - 8 * j);
     return _mm256_mul_ps(_mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(up, 24) : _mm256_srli_epi32(up, 24)), d);
 }
 
-// A number for each run: bytes of n_runs / 4 vectors, times d, to lines that are `step` apart.
-UNPACK_INLINE void put_numbers(char *to, const __m256i *v, __m256 d, const int n_runs, const size_t step, const bool is_signed) {
+// Stores one number per run: the bytes of n_runs / 4 vectors, times d, to lines that are `step` bytes apart.
+UNPACK_INLINE void store_numbers(
+    char *to, const __m256i *v, __m256 d, const int n_runs, const size_t step, const bool is_signed) {
     _Pragma("GCC unroll 16") for (int j = 0; j < n_runs; j++) {
-        put_floats(to + (size_t) j * step, byte_of(v[j / 4], j % 4, d, is_signed));
+        store_floats(to + (size_t) j * step, byte_of(v[j / 4], j % 4, d, is_signed));
     }
 }
 
-// A block's scales, and then its minima, 6 bits each in 12 bytes: scales_6bit of 8 rows at once.
+// Extracts the scales and then the minima of a block, 6 bits each in 12 bytes: scales_6bit for 8 rows at once.
 UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, size_t at) {
     const __m256i six = _mm256_set1_epi8(0x3f), two = _mm256_set1_epi8(0x30);
-    __m256i u[4]; // d and dmin, then the 12 bytes
+    __m256i u[4]; // word 0 is d and dmin; words 1 to 3 are the 12 bytes
     bytes_across(u, row, at);
     to[0] = _mm256_and_si256(u[1], six);
     to[1] = _mm256_or_si256(low4(u[3]), _mm256_and_si256(_mm256_srli_epi32(u[1], 2), two));
@@ -179,8 +183,8 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
 #define NUMBERS_6BIT(type) \
     __m256i u[4]; \
     scales_across_6bit(u, row, at); \
-    put_numbers(to + 4 * g, u, d, 8, step, false); \
-    put_numbers(to + 4 * (MR + g), u + 2, MINS_D(type), 8, step, false)
+    store_numbers(to + 4 * g, u, d, 8, step, false); \
+    store_numbers(to + 4 * (MR + g), u + 2, MINS_D(type), 8, step, false)
 #define NUMBERS_Q2_K(type) \
     __m256i u[4], mins[4]; \
     bytes_across(u, row, at + offsetof(block_q2_K, scales)); \
@@ -188,8 +192,8 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
         mins[j] = BITS_AT(u[j], 4, 15); \
         u[j] = low4(u[j]); \
     } \
-    put_numbers(to + 4 * g, u, d, 16, step, false); \
-    put_numbers(to + 4 * (MR + g), mins, MINS_D(type), 16, step, false)
+    store_numbers(to + 4 * g, u, d, 16, step, false); \
+    store_numbers(to + 4 * (MR + g), mins, MINS_D(type), 16, step, false)
 #define NUMBERS(type) \
     __m128i each[8]; \
     __m256i u[4]; \
@@ -197,10 +201,10 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
         each[r] = scales_##type((const void *) (row[r] + at)); \
     } \
     words_across(u, each); \
-    put_numbers(to + 4 * g, u, d, n_runs, step, true)
-#define MINS_D(type) _mm256_xor_ps(halves_across(row, at + offsetof(block_##type, dmin)), _mm256_set1_ps(-0.0f))
+    store_numbers(to + 4 * g, u, d, n_runs, step, true)
+#define MINS_D(type) _mm256_xor_ps(f16_across(row, at + offsetof(block_##type, dmin)), _mm256_set1_ps(-0.0f))
 
-// Bytes that are unpacked by bits alone: those of unpack_<type>, at quad j of each of their 8 vectors.
+// For formats that are unpacked by bit operations alone: applies bits_<type> to quad j of the transposed bytes of 8 rows.
 #define BYTES_BY_BITS(type, R, has_min) \
     for (int i = 0; i < 2; i++) { \
         __m256i raw[RAW_##type][4]; \
@@ -214,7 +218,7 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
             } \
             bits_##type(in, v); \
             for (int k = 0; k < 8; k++) { \
-                put_quads(to + (size_t) ((32 * k + 16 * i) / (R)) * step, g, (R) == 32 ? 4 * i + j : j, v[k], has_min); \
+                store_quads(to + (size_t) ((32 * k + 16 * i) / (R)) * step, g, (R) == 32 ? 4 * i + j : j, v[k], has_min); \
             } \
         } \
     }
@@ -222,7 +226,7 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
     for (int k = 0; k < 8; k++) { \
         __m256i q[4]; \
         bytes_across(q, row, at + offsetof(block_iq4_xs, qs) + (size_t) (16 * k)); \
-        put_nibbles(to + (size_t) k * step, g, q, BY_TABLE, table_iq4, OFFSET_8BIT, false); \
+        store_nibbles(to + (size_t) k * step, g, q, BY_TABLE, table_iq4, OFFSET_8BIT, false); \
     }
 
 #define PACK_256(type, R, has_min, numbers, bytes) \
@@ -236,8 +240,8 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
             char *to = (char *) panel + (size_t) (b * n_runs) * step; \
             for (int g = 0; g < MR; g += 8) { \
                 const char *const *row = rows + g; \
-                fetch_rows(row, at, sizeof(block_##type)); \
-                const __m256 d = halves_across(row, at + offsetof(block_##type, d)); \
+                prefetch_rows(row, at, sizeof(block_##type)); \
+                const __m256 d = f16_across(row, at + offsetof(block_##type, d)); \
                 numbers; \
                 bytes \
             } \

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: panels of quantised rows and of columns for products with many columns. The file that includes it says how many rows
-// and columns a panel has: MR, a multiple of 8, and NR.
-//
-// Everything is in runs of R elements that share a scale, 32 or 16; elements go four at a time, as the machine multiplies them.
+// panel_q.h: panels of quantised rows and of columns for products with many columns. The including file defines the number of rows
+// and columns of a panel: MR, a multiple of 8, and NR.
+// Panels consist of runs of R elements (32 or 16) that share a scale. Elements are in groups of four, as the instructions multiply
+// them.
 //   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {4 bytes of each row}]
-//   y: [first: NR] [scale: NR floats]           [bytes: R / 4 times {4 bytes of each column}]
-// Bytes of x are unsigned: what they are above what they stand for, the offset, is taken off by `first`, an integer to begin the
-// sum with: -offset times the sum of the column's bytes. With minima `first` is a float: that sum times the scale.
-// Rows and columns that are missing are copies of the first; what they give is not stored.
+//   y: [initial: NR] [scale: NR floats]         [bytes: R / 4 times {4 bytes of each column}]
+// Bytes of x are unsigned and include an offset. `initial` corrects the offset: it is the integer that the sum starts with, -offset
+// times the sum of the column's bytes. For formats with minima, `initial` is a float: the sum of the column's bytes times the
+// scale. Missing rows and columns are copies of the first; their results are not stored.
 #pragma once
 
 #include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
-#ifndef MIN_COLS_256 // of blocks of 256, where they differ
+#ifndef MIN_COLS_256 // for blocks of 256, if different
 #    define MIN_COLS_256 MIN_COLS
 #endif
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min))) // bytes
 #define Y_RUN(R) (NR * ((R) + 8))
-#ifndef Y_QUAD // where four bytes of a column lie
+#ifndef Y_QUAD // byte offset of quad j of column c in a run
 #    define Y_QUAD(j, c, R) (4 * ((2 + (j)) * NR + (c)))
 #endif
 
-UNPACK_INLINE void put_float(char *to, float v) {
+UNPACK_INLINE void store_float(char *to, float v) {
     memcpy(to, &v, sizeof v);
 }
 
-UNPACK_INLINE void put_int(char *to, int32_t v) {
+UNPACK_INLINE void store_int(char *to, int32_t v) {
     memcpy(to, &v, sizeof v);
 }
 
 // ---- y ----
 
-// Scale and bytes of a run of column c.
+// Stores the scale and the bytes of a run of column c.
 UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R) {
-    put_float(to + 4 * (NR + c), d);
+    store_float(to + 4 * (NR + c), d);
     for (int j = 0; j < R / 4; j++) {
         memcpy(to + Y_QUAD(j, c, R), q + 4 * j, 4);
     }
@@ -50,8 +50,8 @@ UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R)
                 block_q8_0 b[8]; \
                 k->traits[GGML_TYPE_Q8_0].from_float(from + i, b, m); \
                 for (int j = 0; j < m / 32; j++, to += Y_RUN(32)) { \
-                    put_int(to + 4 * c, -(offset) *sum_bytes(b[j].qs)); \
-                    y_run(to, c, b[j].qs, half_at(&b[j].d), 32); \
+                    store_int(to + 4 * c, -(offset) *sum_bytes(b[j].qs)); \
+                    y_run(to, c, b[j].qs, f16_as_float(&b[j].d), 32); \
                 } \
             } \
         } \
@@ -66,8 +66,8 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
             block_q8_1 b[8];
             k->traits[GGML_TYPE_Q8_1].from_float(from + i, b, m);
             for (int j = 0; j < m / 32; j++, to += Y_RUN(32)) {
-                put_float(to + 4 * c, half_at(&b[j].s));
-                y_run(to, c, b[j].qs, half_at(&b[j].d), 32);
+                store_float(to + 4 * c, f16_as_float(&b[j].s));
+                y_run(to, c, b[j].qs, f16_as_float(&b[j].d), 32);
             }
         }
     }
@@ -84,9 +84,9 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
                 for (int j = 0; j < QK_K / (R); j++, to += Y_RUN(R)) { \
                     const int sum = (R) == 16 ? b.bsums[j] : b.bsums[2 * j % 16] + b.bsums[(2 * j + 1) % 16]; \
                     if (has_min) { \
-                        put_float(to + 4 * c, b.d * (float) sum); \
+                        store_float(to + 4 * c, b.d * (float) sum); \
                     } else { \
-                        put_int(to + 4 * c, -(offset) *sum); \
+                        store_int(to + 4 * c, -(offset) *sum); \
                     } \
                     y_run(to, c, b.qs + (R) *j, b.d, R); \
                 } \
@@ -100,46 +100,46 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
 
 // ---- the table ----
 
-PACK_Y_Q8_0(less_8bit, OFFSET_8BIT)
-PACK_Y_Q8_0(less_8, 8)
-PACK_Y_Q8_0(less_16, 16)
-PACK_Y_Q8_0(less_12, 12)
-PACK_Y_Q8_K(k_less_8bit, 32, OFFSET_8BIT, false)
-PACK_Y_Q8_K(k_less_4, 16, 4, false)
-PACK_Y_Q8_K(k_less_32, 16, 32, false)
+PACK_Y_Q8_0(offset_8bit, OFFSET_8BIT)
+PACK_Y_Q8_0(offset_8, 8)
+PACK_Y_Q8_0(offset_16, 16)
+PACK_Y_Q8_0(offset_12, 12)
+PACK_Y_Q8_K(k_offset_8bit, 32, OFFSET_8BIT, false)
+PACK_Y_Q8_K(k_offset_4, 16, 4, false)
+PACK_Y_Q8_K(k_offset_32, 16, 32, false)
 PACK_Y_Q8_K(k_min_32, 32, 0, true)
 PACK_Y_Q8_K(k_min_16, 16, 0, true)
 
 typedef void (*panels_run_t)(CPU_GEMM_ARGS);
 
-// Every type with its panels and its product: run_8bit of runs of 32 of bytes of 8 bits, run_32 and run_16 of 6 bits at most,
-// _min with minima.
+// Fills the table entries of all types with their packing functions and products. run_8bit is for runs of 32 bytes of 8 bits,
+// run_32 and run_16 for runs of at most 6 bits. The _min variants are for formats with minima.
 static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
     k->gemm[GGML_TYPE_##TYPE] = \
         (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, (n_step) == 256 ? MIN_COLS_256 : MIN_COLS, n_step, \
             (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
-    ROW(Q8_0, q8_0, less_8bit, 8bit, 32, 32, 0)
-    ROW(IQ4_NL, iq4_nl, less_8bit, 8bit, 32, 32, 0)
-    ROW(Q4_0, q4_0, less_8, 32, 32, 32, 0)
-    ROW(Q5_0, q5_0, less_16, 32, 32, 32, 0)
-    ROW(MXFP4, mxfp4, less_12, 32, 32, 32, 0)
+    ROW(Q8_0, q8_0, offset_8bit, 8bit, 32, 32, 0)
+    ROW(IQ4_NL, iq4_nl, offset_8bit, 8bit, 32, 32, 0)
+    ROW(Q4_0, q4_0, offset_8, 32, 32, 32, 0)
+    ROW(Q5_0, q5_0, offset_16, 32, 32, 32, 0)
+    ROW(MXFP4, mxfp4, offset_12, 32, 32, 32, 0)
     ROW(Q4_1, q4_1, q8_1, 32_min, 32, 32, 1)
     ROW(Q5_1, q5_1, q8_1, 32_min, 32, 32, 1)
     ROW(Q4_K, q4_K, k_min_32, 32_min, 32, 256, 1)
     ROW(Q5_K, q5_K, k_min_32, 32_min, 32, 256, 1)
-    ROW(IQ4_XS, iq4_xs, k_less_8bit, 8bit, 32, 256, 0)
+    ROW(IQ4_XS, iq4_xs, k_offset_8bit, 8bit, 32, 256, 0)
     ROW(Q2_K, q2_K, k_min_16, 16_min, 16, 256, 1)
-    ROW(Q3_K, q3_K, k_less_4, 16, 16, 256, 0)
-    ROW(Q6_K, q6_K, k_less_32, 16, 16, 256, 0)
+    ROW(Q3_K, q3_K, k_offset_4, 16, 16, 256, 0)
+    ROW(Q6_K, q6_K, k_offset_32, 16, 16, 256, 0)
 #undef ROW
 }
 
 // ---- a tier ----
 
-// What a file ends with, once it has product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit): runs of R bytes under one scale, and
-// whether they are bytes of 8 bits.
+// GEMM_Q_TIER ends the including file, which must define product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit). R: elements of a
+// run; is_8bit: its bytes use all 8 bits.
 #define GEMM_Q_RUN(how, R, has_min, is_8bit) \
     static void run_##how(CPU_GEMM_ARGS) { \
         product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit); \

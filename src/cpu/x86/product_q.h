@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// product_q.h: what products of panels (panel_q.h) have in common over vector widths. The file that includes it has included
-// panel_q.h with MR a multiple of V_LANES.
+// product_q.h: the part of the products of panels (panel_q.h) that is the same for all vector widths. The including file includes
+// panel_q.h first, with MR a multiple of V_LANES.
 #pragma once
 
 #include "cpu/x86/floats.h"
@@ -20,7 +20,7 @@
 #define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
 #define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
 
-// Four bytes of a column, or a float of it, for all rows.
+// Four bytes of a column, or a float of a column, in all lanes.
 UNPACK_INLINE VI quad_at(const char *at) {
     int32_t v;
     memcpy(&v, at, sizeof v);
@@ -37,7 +37,7 @@ UNPACK_INLINE V floats_at(const char *at, int v) {
     return V_LOAD((const float *) (const void *) at + V_LANES * v);
 }
 
-// The integers of one run, t, scaled and added; x and y are where the run begins.
+// Scales the integer sums t of a run and adds them to sum. x and y point to the start of the run.
 UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const char *y, const bool has_min) {
     EACH_COLUMN(c) {
         const V d = float_at(y + 4 * (NR + c));
@@ -50,7 +50,7 @@ UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const
     }
 }
 
-UNPACK_INLINE void put_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, int ny) {
+UNPACK_INLINE void store_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, int ny) {
     float tile[NR][MR];
     EACH_COLUMN(c) {
         EACH_VEC(v) {
@@ -62,7 +62,7 @@ UNPACK_INLINE void put_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, int
     }
 }
 
-// Adds the products of the R bytes of a run, which begin at x and y, to t: of the file that includes this.
+// Adds the products of the R bytes of a run, which begin at x and y, to t. The including file defines this function.
 UNPACK_INLINE void run_multiply(
     VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit);
 
@@ -85,5 +85,5 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
         run_multiply(t, x + 4 * (1 + has_min) * MR, y + 4 * 2 * NR, R, has_min, is_8bit);
         add_run(sum, t, x, y, has_min);
     }
-    put_sums(s, ld_s, sum, nx, ny);
+    store_sums(s, ld_s, sum, nx, ny);
 }

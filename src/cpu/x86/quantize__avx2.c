@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// quantize__avx2.c: rows of floats to the formats that activations take in dot products, and rows of halves and bfloat16 to floats.
-// Bit for bit what the portable functions make of finite rows; a row that is not finite goes to them.
+// quantize__avx2.c: quantises rows of floats to the formats that activations have in dot products, and converts f16 and bf16 rows
+// from and to floats. Results are bit-identical to those of the portable functions for finite blocks; other blocks are passed to
+// the portable functions.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/floats.h"
@@ -14,7 +15,7 @@ UNPACK_INLINE __m256 magnitude(__m256 v) {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
 }
 
-// Magnitudes as integers are in the order of the numbers, and NaN is the largest of all.
+// Compared as integers, magnitudes of floats have the order of the floats, and NaN is the largest.
 UNPACK_INLINE __m256 larger(__m256 a, __m256 b) {
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
@@ -26,18 +27,18 @@ UNPACK_INLINE float largest(__m256 v) {
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1))));
 }
 
-// Finite, and not too small to divide by.
+// True if max is finite and not too small to divide by.
 UNPACK_INLINE bool is_plain(float max) {
     return max >= BERTH_Q8_MAX_LEAST && max < INFINITY;
 }
 
-// 32 numbers that fit as bytes, in order.
+// Narrows 32 integers that fit into bytes, in order.
 UNPACK_INLINE __m256i narrow(__m256i a, __m256i b, __m256i c, __m256i d) {
     const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// 32 floats to bytes and the float one of them stands for; false if they are not plain.
+// Quantises 32 floats to bytes and their scale *d. Returns false if the floats are not plain (is_plain).
 UNPACK_INLINE bool bytes32(const float *x, __m256i *bytes, float *d) {
     const __m256 a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8), c = _mm256_loadu_ps(x + 16), e = _mm256_loadu_ps(x + 24);
     const float max = largest(larger(larger(magnitude(a), magnitude(b)), larger(magnitude(c), magnitude(e))));
@@ -65,7 +66,7 @@ static void q8_0_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
-// Sums of 16 bytes each.
+// Returns the sums of the lower and of the upper 16 bytes.
 UNPACK_INLINE void sums16(__m256i bytes, int *lo, int *hi) {
     const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
     const __m256i two = _mm256_hadd_epi32(four, four);
@@ -91,11 +92,11 @@ static void q8_1_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
-// The value that is farthest from zero, with its sign: the first of equals.
+// Returns the first value whose magnitude is amax, with its sign.
 UNPACK_INLINE float extreme(const float *x, float amax) {
     for (int j = 0; j < QK_K; j += 8) {
-        const __m256 is = _mm256_cmp_ps(magnitude(_mm256_loadu_ps(x + j)), _mm256_set1_ps(amax), _CMP_EQ_OQ);
-        const int mask = _mm256_movemask_ps(is);
+        const __m256 is_equal = _mm256_cmp_ps(magnitude(_mm256_loadu_ps(x + j)), _mm256_set1_ps(amax), _CMP_EQ_OQ);
+        const int mask = _mm256_movemask_ps(is_equal);
         if (mask != 0) {
             return x[j + __builtin_ctz((unsigned) mask)];
         }
@@ -121,7 +122,7 @@ static void q8_K_from_f32__avx2(const float *restrict x, void *restrict vy, int6
             for (int u = 0; u < 4; u++) {
                 q[u] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + j + 8 * u), _mm256_set1_ps(inverse)));
             }
-            const __m256i bytes = narrow(q[0], q[1], q[2], q[3]); // 128 becomes 127
+            const __m256i bytes = narrow(q[0], q[1], q[2], q[3]); // saturates 128 to 127
             int lo, hi;
             sums16(bytes, &lo, &hi);
             y[i].bsums[j / 16] = (int16_t) lo;
@@ -132,9 +133,9 @@ static void q8_K_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
-// ---- halves and bfloat16 ----
+// ---- f16 and bf16 ----
 
-static void half_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
+static void f16_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -156,10 +157,10 @@ static void half_from_f32__avx2(const float *restrict x, void *restrict vy, int6
             y[i] = one_##type(x + i); \
         } \
     }
-TO_F32(half_to_f32__avx2, f16)
+TO_F32(f16_to_f32__avx2, f16)
 TO_F32(bf16_to_f32__avx2, bf16)
 
-// The compiler's vectors, twice as wide as without this tier.
+// The compiler vectorises this loop; with the flags of this tier its vectors are twice as wide.
 static void bf16_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
     for (int64_t i = 0; i < n; i++) {
@@ -171,8 +172,8 @@ void CPU_TIER_FILL(quantize)(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_Q8_0].from_float = q8_0_from_f32__avx2;
     k->traits[GGML_TYPE_Q8_1].from_float = q8_1_from_f32__avx2;
     k->traits[GGML_TYPE_Q8_K].from_float = q8_K_from_f32__avx2;
-    k->traits[GGML_TYPE_F16].from_float = half_from_f32__avx2;
+    k->traits[GGML_TYPE_F16].from_float = f16_from_f32__avx2;
     k->traits[GGML_TYPE_BF16].from_float = bf16_from_f32__avx2;
-    k->to_float[GGML_TYPE_F16] = half_to_f32__avx2;
+    k->to_float[GGML_TYPE_F16] = f16_to_f32__avx2;
     k->to_float[GGML_TYPE_BF16] = bf16_to_f32__avx2;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sse.h: the vectors of 32 bytes that kernels for AVX2 are written in, as two of 16 bytes, for machines without it: all of them
-// with SSE4.2, those of integers with AVX. Tiers sse42 and avx include this and then the files of avx2. Only what those use is
-// here, under the names they use. A multiply-add rounds twice, as two instructions do. Needs SSE4.2.
+// sse.h: emulates the 32-byte vectors of the AVX2 kernels by two 16-byte vectors, for processors without AVX2. With SSE4.2 all
+// vectors are emulated, with AVX only integer vectors. The tiers sse42 and avx include this file and then the files of avx2. It
+// defines only the intrinsics that those files use, under the same names. An emulated multiply-add rounds twice. Requires SSE4.2.
 #pragma once
 
 #include "quant/half.h"
@@ -15,7 +15,7 @@ typedef struct {
     __m128i lo, hi;
 } sse_ints;
 
-// ---- both halves alike ----
+// ---- the same operation on both 16-byte vectors ----
 
 #define SSE_1(name, half) \
     SSE_INLINE sse_ints sse_##name(sse_ints a) { \
@@ -90,20 +90,20 @@ SSE_INLINE void sse_storeu_si256(void *at, sse_ints v) {
     _mm_storeu_si128((__m128i *) at + 1, v.hi);
 }
 
-// ---- halves of vectors ----
+// ---- access to one 16-byte vector ----
 
 #define sse_castsi128_si256(v) ((sse_ints){v, v})
 #define sse_castsi256_si128(v) ((v).lo)
 #define sse_extracti128_si256(v, one) ((v).hi)
 #define sse_inserti128_si256(v, upper, one) ((sse_ints){(v).lo, upper})
-#define sse_extract_epi32(v, i) _mm_cvtsi128_si32((i) == 0 ? (v).lo : (v).hi) // 0 or 4
+#define sse_extract_epi32(v, i) _mm_cvtsi128_si32((i) == 0 ? (v).lo : (v).hi) // i is 0 or 4
 
-// 0x20: both lower halves, 0x31: both upper ones.
+// 0x20: the lower parts of a and b; 0x31: the upper parts.
 SSE_INLINE sse_ints sse_permute2x128_si256(sse_ints a, sse_ints b, const int which) {
     return which == 0x20 ? (sse_ints){a.lo, b.lo} : (sse_ints){a.hi, b.hi};
 }
 
-// Lanes by number; the numbers are constants, so that these are moves.
+// Selects lanes by index. The indices are constants, so that these loops compile to moves.
 SSE_INLINE __m128i sse_lanes4(sse_ints v, __m128i which) {
     int32_t from[8], at[4], to[4];
     sse_storeu_si256(from, v);
@@ -134,7 +134,7 @@ SSE_WIDEN(cvtepi8_epi32, _mm_cvtepi8_epi32, 4)
 SSE_WIDEN(cvtepu8_epi32, _mm_cvtepu8_epi32, 4)
 SSE_WIDEN(cvtepu16_epi32, _mm_cvtepu16_epi32, 8)
 
-// v << n of each lane, for n below 31: a product with 2^n.
+// Computes v << n per lane, for n below 31, as a product with 2^n.
 SSE_INLINE __m128i sse_sllv4(__m128i v, __m128i n) {
     const __m128i power = _mm_slli_epi32(_mm_add_epi32(n, _mm_set1_epi32(127)), 23);
     return _mm_mullo_epi32(v, _mm_cvttps_epi32(_mm_castsi128_ps(power)));
@@ -150,16 +150,16 @@ SSE_INLINE sse_ints sse_sllv_epi32(sse_ints v, sse_ints n) {
 #else
 typedef __m256 sse_floats;
 typedef __m256d sse_doubles;
-typedef __m256i sse_whole;
+typedef __m256i sse_m256i;
 
 #    define SSE_FLOATS(lower, upper) _mm256_insertf128_ps(_mm256_castps128_ps256(lower), upper, 1)
 #    define SSE_LOWER(v) _mm256_castps256_ps128(v)
 #    define SSE_UPPER(v) _mm256_extractf128_ps(v, 1)
 
-SSE_INLINE sse_whole sse_join(sse_ints v) {
+SSE_INLINE sse_m256i sse_join(sse_ints v) {
     return _mm256_insertf128_si256(_mm256_castsi128_si256(v.lo), v.hi, 1);
 }
-SSE_INLINE sse_ints sse_split(sse_whole v) {
+SSE_INLINE sse_ints sse_split(sse_m256i v) {
     return (sse_ints){_mm256_castsi256_si128(v), _mm256_extractf128_si256(v, 1)};
 }
 
@@ -213,13 +213,13 @@ SSE_INLINE sse_floats sse_permutevar8x32_ps(sse_floats v, sse_ints which) {
     return sse_castsi256_ps(sse_permutevar8x32_epi32(sse_castps_si256(v), which));
 }
 
-// ---- halves ----
+// ---- f16 ----
 
-// As half.h has them: most are normal, or all of a vector are zeros.
+// Converts as half.h does. If all 8 values are normal, they are converted in vectors; otherwise half.h converts each value.
 SSE_INLINE sse_floats sse_cvtph_ps(__m128i h) {
     const __m128i mag = _mm_and_si128(h, _mm_set1_epi16(0x7fff)), sign = _mm_xor_si128(h, mag), zero = _mm_setzero_si128();
-    const __m128i odd = _mm_subs_epu16(_mm_sub_epi16(mag, _mm_set1_epi16(0x400)), _mm_set1_epi16(0x77ff));
-    if (__builtin_expect(!_mm_testz_si128(odd, odd), 0)) {
+    const __m128i special = _mm_subs_epu16(_mm_sub_epi16(mag, _mm_set1_epi16(0x400)), _mm_set1_epi16(0x77ff));
+    if (__builtin_expect(!_mm_testz_si128(special, special), 0)) {
         uint16_t from[8];
         float to[8];
         _mm_storeu_si128((void *) from, h);
@@ -235,7 +235,7 @@ SSE_INLINE sse_floats sse_cvtph_ps(__m128i h) {
         _mm_castsi128_ps(_mm_or_si128(hi, _mm_unpackhi_epi16(zero, sign))));
 }
 
-SSE_INLINE __m128i sse_tohalf4(__m128 v) {
+SSE_INLINE __m128i sse_tof16_4(__m128 v) {
     const __m128i bits = _mm_castps_si128(v), mag = _mm_and_si128(bits, _mm_set1_epi32(0x7fffffff));
     const __m128i sign = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(0x8000));
     const __m128i odd = _mm_and_si128(_mm_srli_epi32(mag, 13), _mm_set1_epi32(1));
@@ -249,12 +249,12 @@ SSE_INLINE __m128i sse_tohalf4(__m128 v) {
 }
 SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
     (void) nearest;
-    return _mm_packus_epi32(sse_tohalf4(SSE_LOWER(v)), sse_tohalf4(SSE_UPPER(v)));
+    return _mm_packus_epi32(sse_tof16_4(SSE_LOWER(v)), sse_tof16_4(SSE_UPPER(v)));
 }
 
-// ---- the names ----
+// ---- the names of the intrinsics ----
 
-// Some are macros, since they take constants.
+// Compilers define some of these as macros, because they take constants.
 #undef _mm256_cvtps_ph
 #undef _mm256_extract_epi32
 #undef _mm256_extracti128_si256

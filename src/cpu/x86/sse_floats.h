@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sse_floats.h: the part of sse.h that AVX has: vectors of eight floats and of four doubles, as two each. Needs SSE4.2.
+// sse_floats.h: the part of sse.h that AVX processors have in hardware: vectors of eight floats and of four doubles, each emulated
+// by two 16-byte vectors. Requires SSE4.2.
 #pragma once
 
 typedef struct {
@@ -60,7 +61,7 @@ SSE_ALL(set1_pd, sse_doubles, double, _mm_set1_pd)
 #define sse_extractf128_pd(v, one) ((v).hi)
 #define sse_permute_ps(v, order) ((sse_floats){_mm_shuffle_ps((v).lo, (v).lo, order), _mm_shuffle_ps((v).hi, (v).hi, order)})
 
-// 0x20: both lower halves, 0x31: both upper ones.
+// 0x20: the lower parts of a and b; 0x31: the upper parts.
 SSE_INLINE sse_floats sse_permute2f128_ps(sse_floats a, sse_floats b, const int which) {
     return which == 0x20 ? (sse_floats){a.lo, b.lo} : (sse_floats){a.hi, b.hi};
 }
@@ -82,7 +83,7 @@ SSE_INLINE void sse_storeu_pd(double *at, sse_doubles v) {
     _mm_storeu_pd(at + 2, v.hi);
 }
 
-// Lanes whose mask is set; the others are zeros, and not touched in memory.
+// Loads and stores only the lanes whose mask is set. The other lanes are 0 after a load, and their memory is not accessed.
 SSE_INLINE __m128 sse_maskload4(const float *at, __m128i mask) {
     float v[4] = {0};
     const int lanes = _mm_movemask_ps(_mm_castsi128_ps(mask));
@@ -136,9 +137,9 @@ SSE_INLINE int sse_movemask_ps(sse_floats v) {
     return _mm_movemask_ps(v.lo) | _mm_movemask_ps(v.hi) << 4;
 }
 
-// ---- the names ----
+// ---- the names of the intrinsics ----
 
-// Some are macros, since they take constants.
+// Compilers define some of these as macros, because they take constants.
 #undef _mm256_cmp_ps
 #undef _mm256_extractf128_pd
 #undef _mm256_extractf128_ps

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of x86-64, oldest first. A tier is filled by files named <what>__<tier>.c, compiled with its flags.
+// tiers.c: the tiers of x86-64, oldest first. Files named <what>__<tier>.c fill a tier; they are compiled with the flags of the
+// tier.
 
 #include "cpu/kernels.h"
 
@@ -35,8 +36,8 @@ static bool has_vnni(void) {
     return cpu_features()->avx512_vnni && has_avx512();
 }
 
-// The system saves tiles only for a process that has asked for it, all its threads then; without that the first tile is an
-// illegal instruction.
+// Linux saves AMX tiles only for a process that requested it; the request covers all its threads. Without the request, the first
+// AMX instruction raises SIGILL.
 static bool may_use_tiles(void) {
 #ifdef __linux__
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -50,8 +51,8 @@ static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
-// Files in the order in which they fill: what quantises is used by what follows, and gemv_q changes what gemm_q put in. Tiers
-// sse42 and avx are made of the files of avx2 (sse.h).
+// Files in the order in which they fill the table. Later files use the quantising functions, and gemv_q changes entries that gemm_q
+// filled. Tiers sse42 and avx use the files of avx2 (sse.h).
 #define AVX2(X, tier) \
     X(tier, dot_f) X(tier, gemm_f) X(tier, quantize) X(tier, dot_q) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
@@ -67,23 +68,24 @@ CPU_TIER_FILES(avx512, AVX512)
 CPU_TIER_FILES(vnni, VNNI)
 CPU_TIER_FILES(amx, AMX)
 
-// Angles of up to 2^30 need multiply-adds that round once; tiles have more sums than there are registers.
-static void fill_sse42_but_tiles(struct cpu_kernels *k) {
+// The cosine and sine kernel handles angles of up to 2^30 and needs fused multiply-adds, which sse42 and avx lack. Tiles of sse42
+// would need more sums than there are registers.
+static void fill_sse42_without_tiles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
     fill_sse42(k);
     k->cos_sin = before.cos_sin;
     memcpy(k->tile, before.tile, sizeof k->tile);
 }
 
-static void fill_avx_but_angles(struct cpu_kernels *k) {
+static void fill_avx_without_angles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
     fill_avx(k);
     k->cos_sin = before.cos_sin;
 }
 
 static const struct cpu_tier tiers[] = {
-    {"sse42", has_sse42, fill_sse42_but_tiles},
-    {"avx", has_avx, fill_avx_but_angles},
+    {"sse42", has_sse42, fill_sse42_without_tiles},
+    {"avx", has_avx, fill_avx_without_angles},
     {"avx2", has_avx2, fill_avx2},
     {"avxvnni", has_avxvnni, fill_avxvnni},
     {"avx512", has_avx512, fill_avx512},

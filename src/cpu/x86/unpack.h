@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// unpack.h: blocks of quantised rows as vectors of 32 bytes in the order of the row, and the scales they are to be multiplied
-// with. Used by the dot products (dot_q__avx2.c) and by what packs panels (panel_q.h). Needs AVX2 and F16C.
-//
-// Blocks of 32: unpack_<type>(block) gives the bytes, scale_<type>(block) the float one of them stands for; signed, but for q4_1
-// and q5_1, which have minima.
-// Blocks of 256: unpack_<type>(block, v) gives 8 vectors, scales_<type>(block) a byte for each run of 16 or 32. Unsigned, but
-// for iq4_xs; q3_K and q6_K come with an offset (4, 32) that is still to be taken off.
+// unpack.h: unpacks blocks of quantised rows to vectors of 32 bytes in row order, and returns their scales. The dot products
+// (dot_q__avx2.c), the one-column kernels (gemv_*) and the packing of panels (panel_q.h) use it. Requires AVX2 and F16C.
+// Blocks of 32: unpack_<type>(block) returns the bytes, scale_<type>(block) the float that a byte of 1 represents. Bytes are
+// signed, except those of q4_1 and q5_1, which have minima.
+// Blocks of 256: unpack_<type>(block, v) stores 8 vectors, scales_<type>(block) returns a byte for each run of 16 or 32 elements.
+// Bytes are unsigned, except those of iq4_xs. Bytes of q3_K and q6_K include an offset (4, 32) that the caller subtracts.
 #pragma once
 
 #include "quant/blocks.h"
@@ -16,7 +15,7 @@
 
 #define UNPACK_INLINE static inline __attribute__((always_inline))
 
-UNPACK_INLINE float half_at(const uint16_t *h) {
+UNPACK_INLINE float f16_as_float(const uint16_t *h) {
     return _cvtsh_ss(*h);
 }
 
@@ -24,7 +23,7 @@ UNPACK_INLINE __m256i load32(const void *at) {
     return _mm256_loadu_si256(at);
 }
 
-// 16 bytes from each of two places.
+// Loads 16 bytes from each of two addresses.
 UNPACK_INLINE __m256i both(const void *even, const void *odd) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(even)), _mm_loadu_si128(odd), 1);
 }
@@ -33,18 +32,18 @@ UNPACK_INLINE __m256i low4(__m256i v) {
     return _mm256_and_si256(v, _mm256_set1_epi8(15));
 }
 
-// v >> n, byte by byte, with the bits of `mask`.
+// v shifted right (BITS_AT) or left (BITS_UP) by n bits, masked per byte.
 #define BITS_AT(v, n, mask) _mm256_and_si256(_mm256_srli_epi16(v, n), _mm256_set1_epi8(mask))
 #define BITS_UP(v, n, mask) _mm256_and_si256(_mm256_slli_epi16(v, n), _mm256_set1_epi8(mask))
 
-// The sum of all lanes.
+// Returns the sum of all lanes.
 UNPACK_INLINE float sum8(__m256 v) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// The sum of 32 bytes.
+// Returns the sum of 32 bytes.
 UNPACK_INLINE int sum_bytes(const int8_t *q) {
     const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), load32(q)), _mm256_set1_epi16(1));
     const __m128i two = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
@@ -52,7 +51,7 @@ UNPACK_INLINE int sum_bytes(const int8_t *q) {
     return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
 }
 
-// X(TYPE, type) of every type that this file unpacks.
+// EACH_UNPACKED expands X(TYPE, type) for every type that this file unpacks.
 // clang-format off
 #define EACH_UNPACKED(X) \
     X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q5_0, q5_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(Q4_1, q4_1) X(Q5_1, q5_1) \
@@ -65,7 +64,7 @@ UNPACK_INLINE __m256i unpack_q8_0(const block_q8_0 *b) {
     return load32(b->qs);
 }
 
-// Low halves of 16 bytes, then the high ones.
+// Returns the low nibbles of 16 bytes, then their high nibbles.
 UNPACK_INLINE __m256i nibbles(const uint8_t *qs) {
     const __m128i v = _mm_loadu_si128((const void *) qs);
     return low4(_mm256_set_m128i(_mm_srli_epi16(v, 4), v));
@@ -79,7 +78,7 @@ UNPACK_INLINE __m256i unpack_q4_1(const block_q4_1 *b) {
     return nibbles(b->qs);
 }
 
-// 32 bits as bytes: all ones where a bit is set.
+// Expands 32 bits to bytes: 0xff for a set bit, 0 for a clear bit.
 UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
     int32_t bits;
     memcpy(&bits, qh, sizeof bits);
@@ -88,7 +87,7 @@ UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
     return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), which), mask), mask);
 }
 
-// Without its fifth bit, q stands for q - 16.
+// An element whose fifth bit is clear represents q - 16.
 UNPACK_INLINE __m256i unpack_q5_0(const block_q5_0 *b) {
     return _mm256_or_si256(nibbles(b->qs), _mm256_andnot_si256(bits32(b->qh), _mm256_set1_epi8((char) 0xf0)));
 }
@@ -112,18 +111,18 @@ UNPACK_INLINE __m256i unpack_mxfp4(const block_mxfp4 *b) {
     return unpack_table(table_mxfp4, b->qs);
 }
 
-#define SCALE_OF_HALF(type) \
+#define SCALE_FROM_F16(type) \
     UNPACK_INLINE float scale_##type(const block_##type *b) { \
-        return half_at(&b->d); \
+        return f16_as_float(&b->d); \
     }
-SCALE_OF_HALF(q8_0)
-SCALE_OF_HALF(q4_0)
-SCALE_OF_HALF(q4_1)
-SCALE_OF_HALF(q5_0)
-SCALE_OF_HALF(q5_1)
-SCALE_OF_HALF(iq4_nl)
+SCALE_FROM_F16(q8_0)
+SCALE_FROM_F16(q4_0)
+SCALE_FROM_F16(q4_1)
+SCALE_FROM_F16(q5_0)
+SCALE_FROM_F16(q5_1)
+SCALE_FROM_F16(iq4_nl)
 
-// 2^(e - 128), half of what e stands for; the two least are subnormal.
+// Returns 2^(e - 128), half of the value of e, because table_mxfp4 is doubled. The two smallest scales are subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;
@@ -131,7 +130,7 @@ UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     return f;
 }
 
-// The same of 8 blocks: their bytes e.
+// Returns the scales of 8 blocks from their bytes e.
 UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
     const __m256i v = _mm256_cvtepu8_epi32(e), two = _mm256_set1_epi32(2);
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23);
@@ -141,7 +140,7 @@ UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
 
 // ---- blocks of 256 ----
 
-// The 8 scales (low half) and minima (high half) of q4_K and q5_K: 6 bits each in 12 bytes.
+// Returns the 8 scales (lower 8 bytes) and 8 minima (upper 8 bytes) of q4_K and q5_K: 6 bits each in 12 bytes.
 UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
     uint32_t u[3];
     memcpy(u, from, sizeof u);
@@ -150,8 +149,8 @@ UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
     return _mm_setr_epi32((int) s0, (int) s1, (int) m0, (int) m1);
 }
 
-// What a block's elements are made of: RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes from its start. bits_<type> makes
-// bytes of them by bits alone, so that it does so wherever these bytes have been brought to.
+// The elements of a block are stored in RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes from its start. bits_<type> unpacks
+// them by bit operations alone, so that it also works on transposed bytes (pack_x.h).
 #define RAW_q4_K 4
 #define RAW_AT_q4_K offsetof(block_q4_K, qs)
 UNPACK_INLINE void bits_q4_K(const __m256i *raw, __m256i *v) {
@@ -242,7 +241,7 @@ UNPACK_INLINE __m128i scales_q2_K(const block_q2_K *b) {
     return _mm_and_si128(_mm_loadu_si128((const void *) b->scales), _mm_set1_epi8(15));
 }
 
-// The 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
+// Returns the 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
 UNPACK_INLINE __m128i scales_q3_K(const block_q3_K *b) {
     uint32_t u[3];
     memcpy(u, b->scales, sizeof u);
@@ -252,20 +251,20 @@ UNPACK_INLINE __m128i scales_q3_K(const block_q3_K *b) {
     return _mm_sub_epi8(v, _mm_set1_epi8(32));
 }
 
-// The 8 scales of iq4_xs: 4 bits in scales_l, 2 in scales_h, with an offset of 32.
+// Returns the 8 scales of iq4_xs: 4 bits in scales_l and 2 bits in scales_h, with an offset of 32.
 UNPACK_INLINE __m128i scales_iq4_xs(const block_iq4_xs *b) {
     int32_t l;
     memcpy(&l, b->scales_l, sizeof l);
     const __m128i two = _mm_cvtsi32_si128(l);
     const __m128i each = _mm_and_si128(_mm_unpacklo_epi8(two, _mm_srli_epi16(two, 4)), _mm_set1_epi8(15));
-    // bits 2 j and 2 j + 1 to the top of a word, then to bits 4 and 5
+    // Move bits 2 j and 2 j + 1 to the top of a word, then to bits 4 and 5.
     const __m128i up = _mm_mullo_epi16(
         _mm_set1_epi16((short) b->scales_h), _mm_setr_epi16(1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1));
     const __m128i high = _mm_and_si128(_mm_srli_epi16(up, 10), _mm_set1_epi16(0x30));
     return _mm_sub_epi8(_mm_or_si128(each, _mm_packus_epi16(high, high)), _mm_set1_epi8(32));
 }
 
-// The minima, one a run, as scales are.
+// Minima, one per run, in the layout of the scales.
 UNPACK_INLINE __m128i mins_q4_K(const block_q4_K *b) {
     return _mm_srli_si128(scales_6bit(b->scales), 8);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// vec__avx2.c: rows of floats: arithmetic and sums, which the compiler turns into vectors; the exponential and what is made of
-// it; sums of weighted rows, for attention. exp is exact to 2 units in the last place over the whole range, subnormals,
-// infinities and NaN included.
+// vec__avx2.c: row functions on floats: arithmetic and sums, exp and the activations computed from it, cosine and sine, RoPE, and
+// weighted sums of rows for attention. exp has an error of at most 2 units in the last place over the whole range, including
+// subnormals, infinities and NaN.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/vector.h"
@@ -17,9 +17,9 @@
         const bool is_long = n >= FAR_LENGTH; \
         for (; i + 32 <= n; i += 32) { \
             if (is_long) { \
-                fetch_far(x + i, 32); \
-                fetch_far(y + i, 32); \
-                fetch_far(z + i, 32); \
+                prefetch_far(x + i, 32); \
+                prefetch_far(y + i, 32); \
+                prefetch_far(z + i, 32); \
             } \
             for (int j = 0; j < 32; j += 8) { \
                 _mm256_storeu_ps(z + i + j, _mm256_##name##_ps(_mm256_loadu_ps(x + i + j), _mm256_loadu_ps(y + i + j))); \
@@ -35,7 +35,7 @@ ROW2(mul, *)
 ROW2(div, /)
 
 static void row_scale__avx2(int64_t n, float *y, const float *x, float s, float b) {
-    const __m256 vs = _mm256_set1_ps(s), vb = _mm256_set1_ps(b == 0.0f ? -0.0f : b); // -0 keeps the sign of zero
+    const __m256 vs = _mm256_set1_ps(s), vb = _mm256_set1_ps(b == 0.0f ? -0.0f : b); // adding -0 keeps the sign of zero
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), vs), vb));
@@ -56,7 +56,7 @@ static void row_mad__avx2(int64_t n, float *y, const float *x, float s) {
     }
 }
 
-static void row_turn__avx2(int64_t n, float *z, const float *x, const float *c, const float *s) {
+static void row_rotate__avx2(int64_t n, float *z, const float *x, const float *c, const float *s) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         const __m256 v = _mm256_loadu_ps(x + i);
@@ -70,7 +70,7 @@ static void row_turn__avx2(int64_t n, float *z, const float *x, const float *c, 
     }
 }
 
-// ---- to one number ----
+// ---- reductions ----
 
 FLOATS_INLINE double sum4(__m256d v) {
     const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
@@ -83,14 +83,14 @@ FLOATS_INLINE __m256d plus(__m256d sum, __m256d v) {
 FLOATS_INLINE __m256d plus_square(__m256d sum, __m256d v) {
     return _mm256_fmadd_pd(v, v, sum);
 }
-FLOATS_INLINE double as_it_is(double v) {
+FLOATS_INLINE double identity(double v) {
     return v;
 }
 FLOATS_INLINE double square(double v) {
     return v * v;
 }
 
-// In the order of the portable kernels: numbers that cancel each other leave the same.
+// Adds in the order of the portable kernels, so that rows whose elements cancel give the same result.
 #define SUM(name, add, one) \
     static double row_##name##__avx2(int64_t n, const float *x) { \
         __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a; \
@@ -114,10 +114,10 @@ FLOATS_INLINE double square(double v) {
         } \
         return sum; \
     }
-SUM(sum, plus, as_it_is)
+SUM(sum, plus, identity)
 SUM(sum_sq, plus_square, square)
 
-// The second operand where one is NaN: a NaN is not looked at.
+// VMAXPS returns its second operand if one is NaN, so a NaN in x is ignored.
 FLOATS_INLINE __m256 larger(__m256 max, const float *x) {
     return _mm256_max_ps(_mm256_loadu_ps(x), max);
 }
@@ -145,49 +145,49 @@ static float row_max__avx2(int64_t n, const float *x) {
 
 // ---- the exponential ----
 
-// 2^k, for -126 <= k <= 127; inf for 128.
+// Returns 2^k for -126 <= k <= 127, and infinity for k = 128.
 FLOATS_INLINE __m256 power2(__m256i k) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(k, 23), _mm256_castps_si256(_mm256_set1_ps(1.0f))));
 }
 
-// exp(x) = 2^k exp(r). 2^k is multiplied in two parts, each of which a float can hold.
+// exp(x) = 2^k exp(r). 2^k is multiplied in two factors, each of which fits a float.
 FLOATS_INLINE __m256 exp_of(__m256 x) {
-    x = within(x, -104.0f, 89.0f); // beyond: 0 and inf all the same
+    x = within(x, -104.0f, 89.0f); // outside this range the result is 0 or infinity anyway
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
-    const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to a whole number, in the low bits
+    const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to an integer in the low bits
     const __m256 k = _mm256_sub_ps(z, magic);
     const __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
     const __m256 p = exp_series(r, 1.0f);
-    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic)),
-                  half = _mm256_srai_epi32(whole, 1);
-    return _mm256_mul_ps(_mm256_mul_ps(p, power2(half)), power2(_mm256_sub_epi32(whole, half)));
+    const __m256i k_int = _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic)),
+                  half = _mm256_srai_epi32(k_int, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(p, power2(half)), power2(_mm256_sub_epi32(k_int, half)));
 }
 
-// As half and back: see ukr/vec.c.
-FLOATS_INLINE __m256 as_half(__m256 x) {
+// Rounds to f16 and back; ukr/vec.c explains why.
+FLOATS_INLINE __m256 round_f16(__m256 x) {
     return _mm256_cvtph_ps(_mm256_cvtps_ph(x, 0));
 }
 
-// 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)); beyond 10 the curve is 0 or x.
+// Uses 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)). For |x| >= 10 the result is 0 or x.
 FLOATS_INLINE __m256 gelu_of(__m256 x) {
-    const __m256 v = as_half(x);
+    const __m256 v = round_f16(x);
     const __m256 u = _mm256_mul_ps(_mm256_mul_ps(v, _mm256_set1_ps(2 * 0.79788456080286535587989211986876f)),
         _mm256_fmadd_ps(_mm256_mul_ps(v, v), _mm256_set1_ps(0.044715f), _mm256_set1_ps(1.0f)));
-    const __m256 y = as_half(_mm256_div_ps(v, one_and_exp(u)));
+    const __m256 y = round_f16(_mm256_div_ps(v, one_and_exp(u)));
     const __m256 z = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-10.0f), _CMP_LE_OQ), y);
     return _mm256_blendv_ps(z, x, _mm256_cmp_ps(x, _mm256_set1_ps(10.0f), _CMP_GE_OQ));
 }
 
 FLOATS_INLINE __m256 gelu_quick_of(__m256 x) {
-    const __m256 v = as_half(x);
-    return as_half(_mm256_mul_ps(v, sigmoid_of(_mm256_mul_ps(v, _mm256_set1_ps(1.702f)))));
+    const __m256 v = round_f16(x);
+    return round_f16(_mm256_mul_ps(v, sigmoid_of(_mm256_mul_ps(v, _mm256_set1_ps(1.702f)))));
 }
 
 ROW1(exp)
 ROW1(gelu)
 ROW1(gelu_quick)
 
-// Floats add up within 256 elements, doubles over all.
+// Sums are f32 within 256 elements, f64 across them.
 static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
     const __m256 m = _mm256_set1_ps(max);
     double sum = 0;
@@ -215,14 +215,14 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
     return sum;
 }
 
-// ---- angles ----
+// ---- cosine and sine ----
 
-// In doubles, whose errors do not reach the floats they end as. x is n quarter turns and r; 2^30 and more, and what is no number,
-// is libm's: there pi would have to be longer than two doubles.
-#define MOST_ANGLE 0x1p30f
+// Computed in f64, so that errors disappear when the results are rounded to f32. x is n * pi / 2 + r. For |x| >= 2^30, infinities
+// and NaN, libm computes the results, because the reduction would need more digits of pi than two doubles have.
+#define MAX_ANGLE 0x1p30f
 
 FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
-    const __m256d v = _mm256_cvtps_pd(x), magic = _mm256_set1_pd(0x1.8p52); // rounds to a whole number, in the low bits
+    const __m256d v = _mm256_cvtps_pd(x), magic = _mm256_set1_pd(0x1.8p52); // rounds to an integer in the low bits
     const __m256d z = _mm256_fmadd_pd(v, _mm256_set1_pd(0x1.45f306dc9c883p-1), magic), n = _mm256_sub_pd(z, magic);
     const __m256d r =
         _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.1a62633145c07p-54), _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.921fb54442d18p+0), v));
@@ -235,9 +235,9 @@ FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0 / 24));
     odd = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 6));
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-0.5));
-    odd = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays
+    odd = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays -0
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0));
-    // quarters 1 and 3 take the other series; the sine is negative in 2 and 3, the cosine in 1 and 2
+    // Quadrants 1 and 3 use the other series. The sine is negative in quadrants 2 and 3, the cosine in 1 and 2.
     const __m256i q = _mm256_castpd_si256(z), next = _mm256_add_epi64(q, _mm256_set1_epi64x(1));
     const __m256d other = _mm256_castsi256_pd(_mm256_slli_epi64(q, 63)), sign = _mm256_set1_pd(-0.0);
     const __m256d sine = _mm256_blendv_pd(odd, even, other), cosine = _mm256_blendv_pd(even, odd, other);
@@ -250,7 +250,7 @@ static void row_cos_sin__avx2(int64_t n, float *c, float *s, const float *x) {
         const int64_t m = min_i64(n - i, 4);
         const __m128i some = _mm256_castsi256_si128(first(m));
         const __m128 v = _mm_maskload_ps(x + i, some);
-        if (_mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), v), _mm_set1_ps(MOST_ANGLE), _CMP_NLT_UQ)) != 0) {
+        if (_mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), v), _mm_set1_ps(MAX_ANGLE), _CMP_NLT_UQ)) != 0) {
             for (int64_t j = i; j < i + m; j++) {
                 c[j] = cosf(x[j]);
                 s[j] = sinf(x[j]);
@@ -282,6 +282,6 @@ void CPU_TIER_FILL(vec)(struct cpu_kernels *k) {
     k->gelu_quick = row_gelu_quick;
     k->exp_sum = row_exp_sum__avx2;
     k->mix = rows_mix;
-    k->turn = row_turn__avx2;
+    k->rotate = row_rotate__avx2;
     k->cos_sin = row_cos_sin__avx2;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vector.h: what rows of floats are computed with in vectors of 8 and of 16 lanes alike, as many as the tier has: one part of the
-// exponential, what is made of it, and sums of weighted rows, for attention (kernels.h:mix).
+// vector.h: row functions on floats for vectors of 8 or 16 lanes, as the tier has: a part of exp, the activations computed from it,
+// and weighted sums of rows for attention (kernels.h: mix).
 #pragma once
 
 #include "base/min.h"
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-// The lanes below n.
+// Selects the lanes below n.
 FLOATS_INLINE V_SOME first(int64_t n) {
 #ifdef __AVX512F__
     return (__mmask16) (n < 16 ? (1u << n) - 1 : 0xffff);
@@ -19,7 +19,8 @@ FLOATS_INLINE V_SOME first(int64_t n) {
 #endif
 }
 
-// Elements before the next multiple of a vector: a store that is in two lines of the cache takes twice as long.
+// Returns the number of elements before the next vector-aligned address of z, at most n. A store that crosses a cache line takes
+// twice as long.
 FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
     const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % V_LANES);
     return min_i64(i, n);
@@ -27,13 +28,13 @@ FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
 
 // ---- the exponential ----
 
-// A NaN stays one: it is the second operand of both.
+// A NaN stays a NaN, because it is the second operand of both instructions.
 FLOATS_INLINE V within(V x, float lo, float hi) {
     return V_PS(min)(V_ALL(hi), V_PS(max)(V_ALL(lo), x));
 }
 
-// exp(sign r), |r| <= ln 2 / 2. The series to the seventh power, which is spread over the lower ones so that it need not be
-// computed (Chebyshev): what is left out is below 2^-26.
+// Returns exp(sign * r) for |r| <= ln 2 / 2. The polynomial is the Taylor series up to the seventh power, with that power folded
+// into lower ones (Chebyshev). The truncation error is below 2^-26.
 FLOATS_INLINE V exp_series(V r, const float sign) {
     V p = V_FMA(r, V_ALL(1.0f / 720), V_ALL(sign * 0.00837503932f));
     p = V_FMA(p, r, V_ALL(1.0f / 24));
@@ -43,8 +44,8 @@ FLOATS_INLINE V exp_series(V r, const float sign) {
     return V_FMA(p, r, V_ALL(1.0f));
 }
 
-// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
-// that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
+// Returns 1 + exp(-x). Terms below 2^-126 do not change the sum; above 2^127.5 the result may be infinity. exp(-x) is 2^k exp(-u).
+// The rounding constant is larger by 127, so that its low bits are the biased exponent of 2^k.
 FLOATS_INLINE V one_and_exp(V x) {
     x = within(x, -89.0f, 87.0f);
     const V magic = V_ALL(0x1.8p23f + 127);
@@ -54,7 +55,7 @@ FLOATS_INLINE V one_and_exp(V x) {
     return V_FMA(p, V_POWER_2(z), V_ALL(1.0f));
 }
 
-// Divided: with AVX-512 an estimate made better by a step (rcp14) takes a fifth longer.
+// Uses a division: with AVX-512, an estimate (rcp14) with one refinement step takes a fifth longer.
 FLOATS_INLINE V sigmoid_of(V x) {
     return V_PS(div)(V_ALL(1.0f), one_and_exp(x));
 }
@@ -63,13 +64,13 @@ FLOATS_INLINE V silu_of(V x) {
     return V_PS(div)(x, one_and_exp(x));
 }
 
-// row_<name> from <name>_of.
+// Defines row_<name> from <name>_of.
 #define ROW1(name) \
     static void row_##name(int64_t n, float *y, const float *x) { \
         int64_t i = 0; \
-        for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) { /* two at a time: the series is a chain */ \
-            fetch_far(x + i, 2 * V_LANES); \
-            fetch_far(y + i, 2 * V_LANES); \
+        for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) { /* two independent chains hide the latency of the polynomial */ \
+            prefetch_far(x + i, 2 * V_LANES); \
+            prefetch_far(y + i, 2 * V_LANES); \
             const V a = name##_of(V_LOAD(x + i)), b = name##_of(V_LOAD(x + i + V_LANES)); \
             V_STORE(y + i, a); \
             V_STORE(y + i + V_LANES, b); \
@@ -85,9 +86,9 @@ ROW1(silu)
 static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
     int64_t i = 0;
     for (; i + 2 * V_LANES <= n; i += 2 * V_LANES) {
-        fetch_far(x + i, 2 * V_LANES);
-        fetch_far(y + i, 2 * V_LANES);
-        fetch_far(z + i, 2 * V_LANES);
+        prefetch_far(x + i, 2 * V_LANES);
+        prefetch_far(y + i, 2 * V_LANES);
+        prefetch_far(z + i, 2 * V_LANES);
         const V a = silu_of(V_LOAD(x + i)), b = silu_of(V_LOAD(x + i + V_LANES));
         const V c = V_LOAD(y + i), d = V_LOAD(y + i + V_LANES);
         V_STORE(z + i, V_PS(mul)(a, c));
@@ -102,10 +103,10 @@ static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
 
 // ---- weighted rows ----
 
-#define MIX_ROWS 4                       // of y at once ...
-#define MIX_VECS (V_LANES == 16 ? 4 : 2) // ... and vectors of each: their sums stay in registers over all rows of x
+#define MIX_ROWS 4                       // rows of y per tile
+#define MIX_VECS (V_LANES == 16 ? 4 : 2) // vectors of each row per tile: their sums stay in registers over all rows of x
 
-// some_0: a row of x has no part in a row of y that gives it weight 0, whatever it holds.
+// some_0: some weights are 0. A row of x with weight 0 must not affect that row of y, even if it contains NaN or infinity.
 FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     V a[MIX_ROWS][4];
@@ -133,7 +134,7 @@ FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, 
     }
 }
 
-// ny rows of y, a number the compiler knows.
+// ny: a constant number of rows of y.
 FLOATS_INLINE void mix_rows(int64_t d, float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     int64_t k = 0;

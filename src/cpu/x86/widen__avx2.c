@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// widen__avx2.c: quantised rows to floats, for embeddings and for attention's values. Bit for bit what the portable functions
-// give: the same operations in the same order, none of them fused.
+// widen__avx2.c: converts quantised rows to floats, for embeddings and for the values of attention. Results are bit-identical to
+// those of the portable functions: the same operations in the same order, without fused multiply-adds.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
-// 16 bytes, times scale, and plus or minus what is given.
+// widen16 stores 16 bytes times scale; widen16_plus adds `plus` to each product.
 UNPACK_INLINE void widen16(float *y, __m128i bytes, float scale) {
     const __m256 s = _mm256_set1_ps(scale);
     _mm256_storeu_ps(y, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), s));
@@ -20,7 +20,7 @@ UNPACK_INLINE void widen16_plus(float *y, __m128i bytes, float scale, float plus
     _mm256_storeu_ps(y + 8, _mm256_add_ps(_mm256_mul_ps(b, s), p));
 }
 
-UNPACK_INLINE __m128i half_of(__m256i v, const int which) {
+UNPACK_INLINE __m128i vector_half(__m256i v, const int which) {
     return which == 0 ? _mm256_castsi256_si128(v) : _mm256_extracti128_si256(v, 1);
 }
 
@@ -32,8 +32,8 @@ UNPACK_INLINE __m128i half_of(__m256i v, const int which) {
         for (int64_t i = 0; i < n / 32; i++, y += 32) { \
             const __m256i v = unpack_##type(&x[i]); \
             const float d = scale_##type(&x[i]); \
-            widen16(y, half_of(v, 0), d); \
-            widen16(y + 16, half_of(v, 1), d); \
+            widen16(y, vector_half(v, 0), d); \
+            widen16(y + 16, vector_half(v, 1), d); \
         } \
     }
 WIDEN_32(q8_0)
@@ -47,9 +47,9 @@ WIDEN_32(mxfp4)
         const block_##type *x = vx; \
         for (int64_t i = 0; i < n / 32; i++, y += 32) { \
             const __m256i v = unpack_##type(&x[i]); \
-            const float d = half_at(&x[i].d), m = half_at(&x[i].m); \
-            widen16_plus(y, half_of(v, 0), d, m); \
-            widen16_plus(y + 16, half_of(v, 1), d, m); \
+            const float d = f16_as_float(&x[i].d), m = f16_as_float(&x[i].m); \
+            widen16_plus(y, vector_half(v, 0), d, m); \
+            widen16_plus(y + 16, vector_half(v, 1), d, m); \
         } \
     }
 WIDEN_32_MIN(q4_1)
@@ -57,7 +57,7 @@ WIDEN_32_MIN(q5_1)
 
 // ---- blocks of 256 ----
 
-// Run r of 16 or 32 of a block, 16 elements at a time: element 16 j.
+// RUN_OF returns the run of R elements that contains element 16 * j.
 #define RUN_OF(j, R) ((R) == 16 ? (j) : (j) / 2)
 #define WIDEN_256(type, R, offset) \
     static void type##_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) { \
@@ -67,9 +67,9 @@ WIDEN_32_MIN(q5_1)
             int8_t scales[16]; \
             unpack_##type(&x[i], v); \
             _mm_storeu_si128((void *) scales, scales_##type(&x[i])); \
-            const float d = half_at(&x[i].d); \
+            const float d = f16_as_float(&x[i].d); \
             for (int j = 0; j < 16; j++) { \
-                const __m128i bytes = _mm_sub_epi8(half_of(v[j / 2], j % 2), _mm_set1_epi8(offset)); \
+                const __m128i bytes = _mm_sub_epi8(vector_half(v[j / 2], j % 2), _mm_set1_epi8(offset)); \
                 widen16(y + 16 * j, bytes, d * (float) scales[RUN_OF(j, R)]); \
             } \
         } \
@@ -87,10 +87,10 @@ WIDEN_256(iq4_xs, 32, 0)
             unpack_##type(&x[i], v); \
             _mm_storeu_si128((void *) scales, scales_##type(&x[i])); \
             _mm_storeu_si128((void *) mins, mins_##type(&x[i])); \
-            const float d = half_at(&x[i].d), dmin = half_at(&x[i].dmin); \
+            const float d = f16_as_float(&x[i].d), dmin = f16_as_float(&x[i].dmin); \
             for (int j = 0; j < 16; j++) { \
                 const int r = RUN_OF(j, R); \
-                widen16_plus(y + 16 * j, half_of(v[j / 2], j % 2), d * (float) scales[r], -(dmin * (float) mins[r])); \
+                widen16_plus(y + 16 * j, vector_half(v[j / 2], j % 2), d * (float) scales[r], -(dmin * (float) mins[r])); \
             } \
         } \
     }

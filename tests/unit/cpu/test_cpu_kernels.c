@@ -311,8 +311,8 @@ static void check_row(int64_t n) {
     memcpy(y, rows, size);
     memcpy(want, cols, size);
     const int64_t n_turned = n / 2 * 2;
-    tier.turn(n_turned, x, x, y, cols);
-    p->turn(n_turned, want, want, rows, cols);
+    tier.rotate(n_turned, x, x, y, cols);
+    p->rotate(n_turned, want, want, rows, cols);
     for (int64_t i = 0; i < n; i++) { // a product and another may all but cancel: what is left is as far off as they were
         const float least = i < n_turned ? fabsf(cols[i] * rows[i]) * 1e-6f : 0.0f;
         if (fabsf(x[i] - want[i]) > least) {
