@@ -125,8 +125,7 @@ static size_t expression_print(const struct made *m, int at, char *out, size_t c
 static uint64_t item_language(const struct item *x, const uint64_t *known) {
     const uint64_t one = x->kind == LETTERS ? x->letters : known[x->kind == CALL ? x->rule : x->group];
     uint64_t power = 1, out = x->least == 0 ? 1 : 0;
-    for (int i = 1; i <= (x->most < 0 ? x->least + MAX_LEN : x->most);
-         i++) { // more repetitions are too long or add only empty texts
+    for (int i = 1; i <= (x->most < 0 ? x->least + MAX_LEN : x->most); i++) { // more are too long or empty
         power = language_join(power, one);
         out |= i >= x->least ? power : 0;
     }

@@ -197,8 +197,7 @@ static enum ggml_status read_header(struct csv *csv) {
     } while (!field.ends_line);
     const size_t both = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
     csv->builder.has_costs = (seen & both) == both;
-    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs;
-         i++) { // a file with only one of the two columns uses it for another purpose
+    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) { // one column alone has another meaning
         if (csv->kinds[i] >= COLUMN_COST) {
             csv->kinds[i] = -1;
         }

@@ -123,8 +123,7 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
             return false;
         }
         if (result == ORDER_BETTER) {
-            const uint64_t real =
-                order_part_peak(p, s->local); // may be lower than the peak that the search reports, which is at least the aim
+            const uint64_t real = order_part_peak(p, s->local); // may be lower than peak, which is at least the aim
             if (real == UINT64_MAX) {
                 return false;
             }

@@ -271,8 +271,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
             }
         }
         m.work -= m.n_states * (int64_t) (m.n_words / 8);
-        const int64_t cost = (before - m.work) / m.n_states + 1,
-                      most = m.work / cost / (p->n - i); // work per set; sets per step that are affordable
+        const int64_t cost = (before - m.work) / m.n_states + 1, most = m.work / cost / (p->n - i); // work per set; sets per step
         if (most < m.width) {
             m.width = (int32_t) max_i64(most, 1);
         }

@@ -111,8 +111,7 @@ static void order_sort(struct order *o, const struct spot *spots, enum order_key
 // Fills o->key with the steps at which items begin or end, sorted and unique. Returns their number.
 static size_t times_sort(struct order *o, const struct spot *spots, const int32_t *idx, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
-        o->key[2 * k] =
-            (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // flips the sign bit, so that negative steps come first
+        o->key[2 * k] = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // flips the sign: negative steps come first
         o->key[2 * k + 1] = (uint64_t) spots[idx[k]].last ^ (uint64_t) INT64_MIN;
     }
     memset(o->idx, 0, (size_t) n * 2 * sizeof *o->idx); // the sort needs indices, but nothing reads them

@@ -23,8 +23,7 @@ enum exact_rule {
     EXACT_SUBSETS = 64,  // any subset of a section's blocks must fit between the lowest of them and C
     EXACT_TWINS = 128,   // of equal blocks, the one with the lower number is lower
     EXACT_SORTED = 256,  // of two blocks with one lifetime, one directly on the other, the larger is below
-    EXACT_BORDERS =
-        512, // a block that begins at the end of a full section shares addresses with one that ends there, and vice versa
+    EXACT_BORDERS = 512, // blocks that end and begin at the border of a full section share addresses
     EXACT_N_RULES = 10,
     EXACT_ALL = (1 << EXACT_N_RULES) - 1,
 };

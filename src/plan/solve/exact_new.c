@@ -158,8 +158,8 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->p = p;
     const size_t n = (size_t) p->n, m = (size_t) p->n_sec;
     struct berth_arrays *mem = &x->mem;
-    x->low = berth_arrays_new(
-        mem, 3 * n + 4 * m + 1, sizeof *x->low); // one array for low, sky, off, rest, slack, floor and span; beam.c copies it
+    // One array for low, sky, off, rest, slack, floor and span, so that beam.c can copy a state at once.
+    x->low = berth_arrays_new(mem, 3 * n + 4 * m + 1, sizeof *x->low);
     x->sums = berth_arrays_new(mem, 2 * n, sizeof *x->sums);
     x->queue = berth_arrays_new(mem, m, sizeof *x->queue);
     x->is_queued = berth_arrays_new(mem, m, sizeof *x->is_queued);

@@ -54,8 +54,7 @@ struct greedy_pass {
     uint64_t *key;                      // [n] scratch of the sort
     uint64_t *tmp_key;
     int32_t *tmp_idx;
-    int64_t
-        *unplaced_max; // [2 * unplaced_n] maximum tree over the unplaced units of each section; NULL until the first aimed pass
+    int64_t *unplaced_max;      // [2 * unplaced_n] maximum tree over unplaced units per section; NULL until the first aimed pass
     int64_t *unplaced_add;      // [2 * unplaced_n] amount to add to all sections of the node
     int32_t unplaced_n;         // leaves of that tree, a power of two
     struct greedy_segment *row; // [n_sec + 2] the skyline
