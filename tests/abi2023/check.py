@@ -4,14 +4,13 @@
 
 usage: check.py INCLUDE_DIR [--cc CC] [--cxx CXX] [--link FILE ...] [--date 202311] [--keep DIR]
 
-Writes a C file and a C++ file per date, which assign the address of each function to a pointer with the prototype of that date, take
+Writes a C file and a C++ file per date. They assign the address of each function to a pointer with the prototype of that date, take
 the address of each struct field with its type of that date, and compare each constant with its value of that date. The files must
-compile without warnings, and link and run with the libraries of --link. So must the headers in every order, with today's ggml-cpu.h,
-gguf.h and berth.h among them. exceptions.tsv lists what is refused, which must fail to
-compile with a message that names it, and what has another type or value.
+compile without warnings, and link and run with the libraries of --link. The headers must compile in every order, together with the
+current ggml-cpu.h, gguf.h and berth.h. exceptions.tsv lists the names that are refused and those with another type or value. A use of a
+refused name must fail to compile with a message that contains the name. All other names are called served.
 
-The tables are in abi/2023 of the data directory (BERTH_DATA, default ../shared); without them only what is refused is checked, and
-the rest is skipped.
+The tables are in abi/2023 of the data directory (BERTH_DATA, default ../shared). Without them, only refused names are checked.
 """
 import argparse
 import os
@@ -33,12 +32,12 @@ def read_table(path):
 
 
 def read_exceptions(path):
-    """{(kind, name): what}, where kind is function, struct, field, constant, enum or value."""
+    """Returns {(kind, name): exception}, where kind is function, struct, field, constant, enum or value."""
     return {(row[0], row[1]): row[2] for row in read_table(path)}
 
 
 class Check:
-    """The lines that check one thing each, and what each of them checks."""
+    """The lines of a generated source. Each line checks one name."""
 
     def __init__(self, date):
         self.lines = ['#include "ggml/%s"' % header for header in HEADERS]
@@ -53,7 +52,7 @@ class Check:
 
 
 def field_lines(declaration):
-    """[(field, declaration of a pointer p to it)]; the fields of 'int ith, nth' are two."""
+    """Returns [(field, declaration of a pointer p to it)]. 'int ith, nth' declares two fields."""
     match = re.match(r"^(.*?\W)(\w+), (\w+)$", declaration)
     if match and "(" not in declaration:
         kind, first, second = match.groups()
@@ -91,7 +90,7 @@ def add_fields(served, rows, exceptions):
 
 
 def build_refused(date, exceptions):
-    """A use of everything that is refused, which needs no tables."""
+    """Returns lines that use every refused name. This requires no tables."""
     check = Check(date)
     for (kind, name), what in exceptions.items():
         if what == "refused" and kind == "function":
@@ -138,7 +137,7 @@ def build_served(folder, date, exceptions):
 
 
 def compile_lines(check, language, options, workdir, output):
-    """(status, {line number: [messages]}, everything the compiler printed)"""
+    """Returns (status, {line number: [messages]}, all output of the compiler)."""
     suffix, compiler, standard = {"C": (".c", options.cc, "c11"), "C++": (".cpp", options.cxx, "c++11")}[language]
     source = os.path.join(workdir, output + suffix)
     with open(source, "w", encoding="utf-8") as file:
@@ -180,7 +179,7 @@ def check_served(check, language, options, workdir, output):
 
 
 def check_refused(check, language, options, workdir, output):
-    """What is refused does not compile, and the message has its name and what to use instead."""
+    """Refused names must not compile, and the message must contain the name and a replacement."""
     _status, _messages, text = compile_lines(check, language, options, workdir, output)
     messages = re.findall(r" error: (.* unavailable: .*)", text)
     bad = []
@@ -193,7 +192,7 @@ def check_refused(check, language, options, workdir, output):
 
 
 def check_orders(date, language, options, workdir):
-    """Each header may be the first one, those of today that programs add included."""
+    """Each header may be included first, including the current headers that programs add."""
     bad = []
     for first in HEADERS + ["ggml-cpu.h", "gguf.h", "berth.h"]:
         check = Check(date)
@@ -221,7 +220,7 @@ def main():
     if shutil.which(options.cxx):
         languages.append("C++")
     else:
-        print("abi2023: no C++ compiler here, C only")
+        print("abi2023: no C++ compiler found, checking C only")
     workdir = options.keep or tempfile.mkdtemp()
     os.makedirs(workdir, exist_ok=True)
     n_bad = 0
@@ -247,7 +246,7 @@ def main():
     if n_bad > 0:
         return 1
     if not has_tables:
-        print("abi2023: SKIPPED what is served, there is no %s (set BERTH_DATA)" % tables)
+        print("abi2023: SKIPPED the check of served names: %s does not exist (set BERTH_DATA)" % tables)
         return SKIPPED
     return 0
 

@@ -8,7 +8,7 @@
 #include "ggml/ggml-impl.h"
 
 #include "expect.h"
-#include "ggml-cpu.h" // today's, together with the headers of then
+#include "ggml-cpu.h" // current header, together with the 2023 headers
 
 #include <math.h>
 #include <string.h>

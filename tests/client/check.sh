@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# berth client, with clients made on the spot: check.sh BERTH. Runs in the root of the sources; needs cc.
+# check.sh BERTH: tests berth client with clients that are compiled here. Runs in the root of the sources; requires cc.
 
 . tests/cli/expect.sh
 command=client
@@ -13,7 +13,7 @@ library() {
     printf '%s\n' "$source" | cc -x c -shared -fPIC -o "$tmp/$file" - -Wl,--no-as-needed,--unresolved-symbols=ignore-all "$@" || n_bad=$((n_bad + 1))
 }
 
-# What a client is linked with: libraries that have the names alone.
+# Stub libraries with these names, with which clients are linked.
 for name in libggml-base.so libggml-base.so.0 libggml-cpu.so.0 libggml.so.0 libggml.v0.5.0.so libggml.b10361.so libggml.v99.0.0.so libggml-other.so; do
     library link/$name 'int nothing;' "-Wl,-soname,$name"
 done
@@ -30,7 +30,7 @@ expect 0 "libllama.v0.5.0.so                   3        0  libggml-base.so libgg
 expect 0 "/lib/berth replaces ggml by Berth" "$tmp/client"
 expect 0 '"release": "v0.5.0", "release_ggml": "0.25.1", "tested": true' --json "$tmp/client"
 
-# another release: what it is is said, and its functions decide
+# Another release: the output names it, and its functions decide.
 rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so "$known" $(ask libggml.v99.0.0.so libggml-base.so)
@@ -38,12 +38,12 @@ expect 1 "llama.cpp v99.0.0: not tested with Berth" "$tmp/client"
 expect 1 "Berth has no library with the name: libggml.v99.0.0.so" "$tmp/client"
 expect 1 '"missing_libraries": ["libggml.v99.0.0.so"], "missing_functions": 0, "works": false' --json "$tmp/client"
 
-# an ordinary build
+# An ordinary build.
 rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so.0 "$known" $(ask libggml.so.0 libggml-base.so.0)
 expect 0 "unknown: no library name contains a release" "$tmp/client"
-# the CPU library's functions, by either way to it
+# The functions of the CPU library, required directly and through libggml.
 cpu='void ggml_backend_cpu_reg(void); void call(void) { ggml_backend_cpu_reg(); }'
 # shellcheck disable=SC2046
 library client/libcpu.so "$cpu" $(ask libggml-base.so)
@@ -51,7 +51,7 @@ expect 0 "" "$tmp/client"
 rm "$tmp/client/libllama.so.0"
 expect 1 "libcpu.so calls functions that Berth lacks, and ends at the first such call: ggml_backend_cpu_reg" "$tmp/client"
 
-# functions that are missing, by name and library; one that another library of the folder brings is not
+# Missing functions are listed by name and library, except for those that another library of the folder exports.
 rm "$tmp"/client/*
 lacking='void ggml_no_such(void); void gguf_nor_such(void); void ggml_other_reg(void); void ggml_init(void);
     void call(void) { ggml_no_such(); gguf_nor_such(); ggml_other_reg(); ggml_init(); }'
@@ -63,7 +63,7 @@ expect 1 "libllama.b10361.so calls functions that Berth lacks, and ends at the f
 expect 1 "would fail: 2 functions and 0 libraries are missing" "$tmp/client"
 expect 1 '"missing": ["ggml_no_such", "gguf_nor_such"]' --json "$tmp/client"
 
-# folders that come first; libraries of ggml's in the folder, and Berth's there already
+# Folders that are searched first; libraries of ggml in the folder; Berth's libraries in the folder.
 rm "$tmp"/client/*
 # shellcheck disable=SC2046
 library client/libllama.so "$known" $(ask libggml.v0.5.0.so) "-Wl,-rpath,$tmp,--disable-new-dtags"
@@ -75,7 +75,7 @@ expect 0 "libggml-base.so               replaced by Berth's" "$tmp/client"
 cp "$(dirname "$berth")/../lib/libggml-base.so" "$tmp/client/"
 expect 0 "Berth has already replaced ggml" "$tmp/client"
 
-# what cannot be read is named, and the rest counts
+# Unreadable files are listed, and the other files count.
 head -c 3000 "$tmp/client/libllama.so" > "$tmp/client/cut.so"
 head -c 3000 /dev/urandom > "$tmp/client/noise.so"
 : > "$tmp/client/empty.node"

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// client.mjs: what a Node program does with node-llama-cpp, everything at temperature 0.
+// client.mjs: uses node-llama-cpp as a Node program does, always with temperature 0.
 //
-//     node client.mjs run MODEL OUT.json      in a folder whose node_modules holds node-llama-cpp
-//     node client.mjs compare A.json B.json   texts must be the same, vectors nearly so
-//     node client.mjs near A.json B.json      texts must begin with the same words, vectors be nearly the same
-//     node client.mjs vectors A.json B.json   vectors must be nearly the same
-//     node client.mjs libraries A.json DIR    all libraries of ggml came from DIR
-//     node client.mjs layers A.json           how many layers were not on the CPU
+//     node client.mjs run MODEL OUT.json      in a folder whose node_modules contains node-llama-cpp
+//     node client.mjs compare A.json B.json   texts must be equal, vectors nearly equal
+//     node client.mjs near A.json B.json      texts must start with the same words, vectors must be nearly equal
+//     node client.mjs vectors A.json B.json   vectors must be nearly equal
+//     node client.mjs libraries A.json DIR    all libraries of ggml must have been loaded from DIR
+//     node client.mjs layers A.json           prints how many layers were not on the CPU
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 
 const prompt = "Once upon a time";
-const n_prompt = 200, n_batch = 64; // the long prompt takes four evaluations
-const n_near = 20;                  // characters that are the same where sums are in another order
-const vector_bound = 5e-3;          // of a vector of length one, between libraries that round differently
+const n_prompt = 200, n_batch = 64; // the long prompt takes four batches
+const n_near = 20; // characters that must be equal if sums have another order
+const vector_bound = 5e-3; // largest difference of unit vectors between libraries that round differently
 
 const complete = async (lib, sequence, text, maxTokens) => {
     const completion = new lib.LlamaCompletion({contextSequence: sequence, autoDisposeSequence: false});
@@ -30,13 +30,14 @@ const withContext = async (model, options, use) => {
     return result;
 };
 
-// A text that is longer than a batch: the tale itself, again and again.
+// A text that is longer than a batch: the tale itself, repeated.
 const longPrompt = (model, tale) => {
     const once = model.tokenize(prompt + tale + "\n");
     return Array.from({length: n_prompt}, (_, i) => once[i % once.length]);
 };
 
-// Saved after the first half, loaded into another context: the second half must be that of a context that went on.
+// Saves the state after the first half and loads it into another context. The second half must equal that of a context that
+// continued.
 const saveAndLoad = async (lib, model, file) => {
     let first;
     const whole = await withContext(model, {}, async (sequence) => {
@@ -66,7 +67,7 @@ const run = async (modelPath, out) => {
     const lib = await import("node-llama-cpp");
     const llama = await lib.getLlama({gpu: false, build: "never", skipDownload: true, maxThreads: 1,
         logLevel: lib.LlamaLogLevel.error});
-    const model = await llama.loadModel({modelPath, gpuLayers: process.env.CLIENT_LAYERS}); // or as it decides by itself
+    const model = await llama.loadModel({modelPath, gpuLayers: process.env.CLIENT_LAYERS}); // CLIENT_LAYERS, or the library decides
     const result = {};
     result.text = await withContext(model, {}, (sequence) => complete(lib, sequence, prompt, 120));
     const long = longPrompt(model, result.text);
@@ -76,7 +77,7 @@ const run = async (modelPath, out) => {
         withContext(model, {}, (sequence) => complete(lib, sequence, text, 40))));
     result.vector = await embed(model);
     result.layers = model.gpuLayers; // on devices other than the CPU
-    // Where ggml's libraries came from.
+    // The files from which ggml's libraries were loaded.
     result.libraries = [...new Set(fs.readFileSync("/proc/self/maps", "utf8").match(/\/\S*\/libggml\S*/g))];
     await model.dispose();
     await llama.dispose();
@@ -93,15 +94,15 @@ const compare = (pathA, pathB, nChars) => {
         console.log(`${key}:\n  ${JSON.stringify(a[key])}\n  ${JSON.stringify(b[key])}`);
     }
     const same = differing.length === 0 && a.text.length > 0 && a.vector.length === b.vector.length && largest <= vector_bound;
-    console.log(`${same ? "same" : "NOT THE SAME"}: ${a.text.length} characters, vectors differ by ${largest.toExponential(1)}`);
+    console.log(`${same ? "same" : "DIFFERENT"}: ${a.text.length} characters, vectors differ by ${largest.toExponential(1)}`);
     return same ? 0 : 1;
 };
 
-// Every ggml library of a run lies below a folder.
+// Checks that every ggml library of a run is in a folder.
 const libraries = (file, folder) => {
     const paths = JSON.parse(fs.readFileSync(file, "utf8")).libraries;
     const others = paths.filter((library) => !library.startsWith(fs.realpathSync(folder)));
-    console.log(others.length === 0 ? `${paths.length} libraries, all from there` : `from elsewhere: ${others.join(" ")}`);
+    console.log(others.length === 0 ? `${paths.length} libraries, all from this folder` : `from other folders: ${others.join(" ")}`);
     return paths.length > 0 && others.length === 0 ? 0 : 1;
 };
 

@@ -1,22 +1,22 @@
 #!/bin/bash
-# llama.cpp's own binaries on Berth: client.sh BUILD_DIR [STEP...], for each release in RELEASES (of node-llama-cpp; the first is the
-# newest). Each step compares folders of libraries that differ in ggml's alone: stock (all as shipped), base (Berth's libggml-base and
-# libggml), other (the same with the CPU libraries of the other release), cpu (Berth's CPU library on ggml's base), berth (Berth
-# throughout), and plain (as shipped, with the CPU library for the oldest machine). Needs bash and GNU's coreutils, as the CI has.
-# What says little more for a second release (published models, quantised logits, the quantiser) is left out there unless WHOLE=1.
-# REPORT=1 goes on after failures that end a release.
+# client.sh BUILD_DIR [STEP...]: runs llama.cpp's own binaries on Berth, for each release in RELEASES (of node-llama-cpp; the first
+# is the newest). Each step compares folders of libraries that differ only in the libraries of ggml: stock (all as shipped), base
+# (Berth's libggml-base and libggml), other (as base, with the CPU libraries of the other release), cpu (Berth's CPU library with
+# ggml's base), berth (only Berth's), and plain (as shipped, with the CPU library for the oldest machine). Requires bash and GNU
+# coreutils, as in CI. For the older release, the published models, quantised logits and the quantiser are skipped unless WHOLE=1,
+# because they would test little more. REPORT=1 continues after failures that otherwise end a release.
 #
-#   node     a Node program with node-llama-cpp: texts must be the same in all
-#   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
-#   logits   each made architecture: stock and Berth against each other and against f32
-#   lora     an adapter that berth train made, beside a model and merged into it
-#   parts    tensors split over two and three devices, each of them the CPU: the text is the same, the logits are close
-#   tokens   each made architecture's tokenizer gives a text back
-#   quantize libllama's quantiser makes files as good as with the stock base
-#   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
-#   errors   wherever the stock client reports an error, so does Berth's, and no abort is Berth's
-#   cycles   contexts made, used and freed: resident memory and file descriptors stay flat (CYCLES, default 1000)
-#   speed    tokens per second of models of 1B weights (ARCHS, TYPES); not part of a plain run: it writes 4 GB and takes minutes
+#   node     a Node program with node-llama-cpp: all folders must give the same texts
+#   switch   an unchanged client uses an installed Berth through LD_LIBRARY_PATH
+#   logits   each generated architecture: compares stock and Berth with each other and with f32
+#   lora     an adapter of berth train, applied to a model at run time and merged into it
+#   parts    tensors split over two and three devices, each of which is the CPU: the same text, and similar logits
+#   tokens   the tokenizer of each generated architecture reproduces a text
+#   quantize libllama's quantiser writes files with the same accuracy as with the stock base
+#   memory   compute buffers of each generated architecture, and of published models at their real dimensions: never larger
+#   errors   if the stock client reports an error, Berth's does, too, and Berth causes no abort
+#   cycles   contexts are created, used and freed: resident memory and file descriptors do not grow (CYCLES, default 1000)
+#   speed    tokens per second of models with 1B weights (ARCHS, TYPES); not part of a default run: writes 4 GB, takes minutes
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=$(cd "$1" && pwd) || exit 1
@@ -50,13 +50,13 @@ case $(uname -m) in
     *) plain=x64 arch=linux-x64 ;;
 esac
 
-# In a folder of the client's binaries: Berth's libraries under the names that the others ask for.
+# put_base FOLDER: replaces ggml's base and registry by Berth's, under the file names that the other libraries require.
 put_base() {
     rm -f "$1/libggml-base.so" "$1/libggml.$llama.so"
     cp "$build/lib/libggml-base.so" "$1/" && cp "$build/lib/libggml.so" "$1/libggml.$llama.so"
 }
 
-# put_cpu FOLDER FILE...: these in place of its CPU libraries.
+# put_cpu FOLDER FILE...: replaces the CPU libraries of the folder by these files.
 put_cpu() {
     local folder=$1
     shift
@@ -64,10 +64,10 @@ put_cpu() {
     cp "$@" "$folder/"
 }
 
-# put KIND FOLDER
+# put KIND FOLDER: changes the libraries of a folder to those of the kind.
 put() {
     case $1 in
-        stock) [ -z "${RIVAL:-}" ] || put_cpu "$2" "$reference/libggml-cpu-$RIVAL.so" ;; # for speeds: that one alone
+        stock) [ -z "${RIVAL:-}" ] || put_cpu "$2" "$reference/libggml-cpu-$RIVAL.so" ;; # for speed measurements: only this CPU library
         plain) put_cpu "$2" "$reference/libggml-cpu-$plain.so" ;;
         base) put_base "$2" ;;
         other) put_base "$2" && put_cpu "$2" "$other"/libggml-cpu-*.so ;;
@@ -76,14 +76,14 @@ put() {
     esac
 }
 
-# made ARCH TYPE: the path of a model, made at the first call, for all releases, which may run at the same time.
+# made ARCH TYPE: prints the path of a model. The first call creates it, for all releases, which may run concurrently.
 made() {
     local file=$root/models/$1-$2.gguf
     [ -f "$file" ] || { "$maker" "$1" tiny "$2" "$file.$release" && mv "$file.$release" "$file"; } || return 1
     echo "$file"
 }
 
-# The same with weights in f32.
+# made_f32 ARCH TYPE: prints the path of the same model with weights in f32.
 made_f32() {
     local file=$root/models/$1-$2-f32.gguf
     [ -f "$file" ] || { "$berth" gguf quantize "$(made "$1" "$2")" "$file.$release" f32 >/dev/null && mv "$file.$release" "$file"; } || return 1
@@ -101,30 +101,31 @@ make_folders() {
     done
 }
 
-# Is this the release that everything is tried with?
+# Whether all checks run for this release.
 is_whole() {
     [ "$release" = "${releases%% *}" ] || [ "${WHOLE:-0}" = 1 ]
 }
 
 # ---- steps ----
 
-# The folder of node-llama-cpp in $client; false: said why it is skipped.
+# have_client: sets client to the folder of node-llama-cpp. Returns false after a message if the step is skipped.
 have_client() {
     local version
     version=$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/')
     if [ "${version:-0}" -lt 20 ]; then
-        skip "node-llama-cpp needs node 20 or newer, here is ${version:-none}"
+        skip "node-llama-cpp requires node 20 or newer, found ${version:-none}"
         return 1
     fi
-    client=$(tools/fetch-client.sh "$release") || { skip "node-llama-cpp cannot be had here"; return 1; }
+    client=$(tools/fetch-client.sh "$release") || { skip "node-llama-cpp is unavailable"; return 1; }
 }
 
-# kinds: of libraries that a text is tried with. The other release's CPU libraries are there if they can be had.
+# kinds: prints the kinds of libraries for which texts are compared. The CPU libraries of the other release are included if
+# available.
 kinds() {
     echo stock base ${other:+other} cpu berth
 }
 
-# node_folder KIND: a copy of the package (hard links where they can be made) with such libraries.
+# node_folder KIND: copies the package, with hard links if possible, and changes its libraries to those of the kind.
 node_folder() {
     mkdir -p "$work/node/$1"
     cp -al "$client/node_modules" "$work/node/$1/" 2>/dev/null || cp -a "$client/node_modules" "$work/node/$1/"
@@ -137,8 +138,8 @@ node_run() {
     (cd "$work/node/$1" && timeout 300 node client.mjs run "$2" "$3") || fail "$1 on $2"
 }
 
-# same_text MODEL A B: of a model in q8_0 vectors alone, where the reference's own libraries for this machine and for the oldest one
-# tell different texts: then rounding chooses words.
+# same_text MODEL A B: texts and vectors must be the same. For a q8_0 model, only the vectors are compared if the reference's own
+# libraries for this machine and for the oldest machine give different texts, because then rounding decides the words.
 same_text() {
     local name
     name=$(basename "$1" .gguf)
@@ -146,7 +147,7 @@ same_text() {
     [[ $name == *q8_0* ]] || return 1
     [ -f "$work/$name.plain.json" ] || { node_folder plain && node_run plain "$1" "$work/$name.plain.json"; }
     ! node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.plain.json" > /dev/null || return 1
-    printf '  so do the reference alone and its library for the oldest machine; but for the texts, '
+    printf '  two libraries of the reference (for this and for the oldest machine) also differ; without the texts, '
     node tests/client/client.mjs vectors "$2" "$3"
 }
 
@@ -157,7 +158,7 @@ step_node() {
     if [ -f "$tales" ]; then
         models="$models $(realpath "$tales")"
     else
-        skip "tales-f16: there is no $tales (set BERTH_DATA)"
+        skip "tales-f16: $tales does not exist (set BERTH_DATA)"
     fi
     for f in $(kinds); do
         node_folder "$f"
@@ -174,11 +175,11 @@ step_node() {
     done
 }
 
-# The two commands of docs/user/llama.cpp.md.
+# Runs the two commands of docs/user/llama.cpp.md.
 step_switch() {
     local name
     name=$(basename "$shipped" .gguf)
-    echo "== the switch: LD_LIBRARY_PATH names an installed Berth, the client is untouched"
+    echo "== switch: LD_LIBRARY_PATH names an installed Berth, the client is unchanged"
     have_client || return
     node_folder stock
     node_run stock "$shipped" "$work/$name.stock.json"
@@ -196,8 +197,8 @@ logits_of() {
     "$probe" "$work/$folder" logits "$model" "$work/$out.bin" 100 "$@" 2>"$work/log" || fail "$folder on $model: $(cat "$work/log")"
 }
 
-# With the CPU library that the client takes here. Where that fails under ggml's own base (its AMX part aborts on some models), the
-# plain one stands for it.
+# stock_logits MODEL WORD...: uses the CPU library that the client selects on this machine. If this library fails with ggml's own
+# base (its AMX code aborts on some models), the results of the plain library are used.
 stock_logits() {
     stock_fails=
     local model=$1
@@ -210,20 +211,21 @@ stock_logits() {
     fi
 }
 
-# stock_word ROW: why a row says nothing of the stock libraries, if it does not.
+# stock_word ROW: prints why a row has no valid result of the stock libraries, or nothing.
 stock_word() {
     if [ -n "$stock_fails" ]; then
-        echo "(stock fails: plain in its place)"
+        echo "(stock fails, plain is used)"
     else
         echo "$*" | awk '$4 > 1e-2 && $4 > 10 * $3 { print "(stock is wrong here)" }'
     fi
 }
 
-# logits_row KIND ARCH TYPE WORD...: Berth's portable kernels against ggml's plain ones, both of which add in floats; then all
-# against f32 weights with f32 keys and values. Libraries for newer machines, Berth's too, add products of f16 in halves, and
-# quantised numbers are rounded once more by all: there Berth may be no further from f32 than ggml, give or take the chance that
-# a largest value depends on (up to 2 times: command-r, of small logits, 1.9). KIND is close, or rounded where that first comparison
-# means little; close is 1e-3, or 1.5 times what the plain kernels are from f32 where a model is as sensitive as glm4.
+# logits_row KIND ARCH TYPE WORD...: compares Berth's portable kernels with ggml's plain kernels, both of which add in f32. Then
+# compares all libraries with f32 weights and f32 keys and values. Libraries for newer machines, including Berth's, add f16 products
+# in f16, and all libraries round quantised numbers once more. In these cases Berth may not be further from f32 than ggml, up to a
+# factor of 2 for random variation of a largest value (command-r, with small logits, has 1.9). KIND is close, or rounded if the
+# first comparison means little. close allows 1e-3, or 1.5 times the distance of the plain kernels from f32 for models as sensitive
+# as glm4.
 logits_row() {
     local kind=$1 a=$2 type=$3 f row model
     shift 3
@@ -243,14 +245,14 @@ logits_row() {
     printf '  %-26s %14s %10s %10s %10s %12s %s\n' "$a $type $*" $row "$(stock_word $row)"
     echo "$row" | awk -v kind="$kind" '{ far = 2 * ($3 > $4 ? $3 : $4); near = 1.5 * $3 > 1e-3 ? 1.5 * $3 : 1e-3 }
         NF == 5 && $2 <= (far > 1e-3 ? far : 1e-3) && (kind != "close" || $1 <= near) { ok = 1 } END { exit !ok }' || fail "$a $type $*"
-    # Places in memory and the order of nodes change no number: with the stock CPU library below, the same bytes.
+    # Addresses and the order of nodes change no number. With the stock CPU library, the bytes must be equal.
     # shellcheck disable=SC2086
     [ -n "$(stock_word $row)" ] || cmp "$work/stock.bin" "$work/base.bin" || fail "base and stock on $a $type $*"
 }
 
 step_logits() {
     local a
-    echo "== logits of 100 positions: largest difference over largest value"
+    echo "== logits of 100 positions: largest difference / largest value"
     printf '  %-26s %14s %10s %10s %10s %12s\n' "" portable:plain berth:f32 plain:f32 stock:f32 berth:stock
     for a in $("$maker" list); do
         # shellcheck disable=SC2046
@@ -267,7 +269,7 @@ step_logits() {
     done
 }
 
-# Split mode tensor: libllama makes a device of several. The stock base ends its process with CPUs.
+# Split mode tensor: libllama creates a composite device. The stock base aborts with CPUs as its devices.
 step_parts() {
     local n a one many row
     echo "== tensors split over devices"
@@ -275,22 +277,22 @@ step_parts() {
         one=$("$probe" "$work/berth" text "$shipped" "Once upon a time" 100 2>"$work/log") || fail "text: $(cat "$work/log")"
         many=$(PROBE_PARTS=$n "$probe" "$work/berth" text "$shipped" "Once upon a time" 100 2>"$work/log") ||
             fail "text of $n parts: $(cat "$work/log")"
-        [ "$one" = "$many" ] || fail "$n parts tell another tale: $many"
+        [ "$one" = "$many" ] || fail "$n parts give another text: $many"
     done
     for a in llama qwen3 gemma3 qwen3moe; do
         BERTH_CPU_ISA=portable logits_of berth "$(made "$a" f16)" one
         BERTH_CPU_ISA=portable PROBE_PARTS=2 logits_of berth "$(made "$a" f16)" many
         row=$("$probe" compare "$work/one.bin" "$work/many.bin")
         echo "  $a: $row"
-        echo "$row" | awk '$1 <= 1e-3 { ok = 1 } END { exit !ok }' || fail "two parts of $a are $row away from one"
+        echo "$row" | awk '$1 <= 1e-3 { ok = 1 } END { exit !ok }' || fail "logits of $a with two parts differ by $row from those with one"
     done
 }
 
-# An adapter that berth train made means in libllama what it means in Berth: on top of a model it says what the model says that
-# berth merged with it.
+# An adapter of berth train has the same effect in libllama as in Berth: a model with the adapter gives the same logits as the model
+# into which berth merged it.
 step_lora() {
     local lora=$work/lora.gguf row f
-    echo "== an adapter of berth train in libllama: largest difference over largest value"
+    echo "== an adapter of berth train in libllama: largest difference / largest value"
     "$berth" train "$shipped" --lora 4 --lr 0.02 --steps 3 -c 16 -b 2 -t 1 --data README.md -o "$lora" >"$work/log" 2>&1 &&
         "$berth" gguf quantize "$shipped" "$work/wide.gguf" f32 >"$work/log" 2>&1 &&
         "$berth" gguf merge-lora "$work/wide.gguf" "$lora" -o "$work/merged.gguf" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
@@ -302,13 +304,13 @@ step_lora() {
     row="$("$probe" compare "$work/bare.bin" "$work/plain.bin") $("$probe" compare "$work/merged.bin" "$work/plain.bin")"
     row="$row $("$probe" compare "$work/plain.bin" "$work/berth.bin")"
     # shellcheck disable=SC2086
-    printf '  without and with it %s; merged and beside %s; stock and berth %s\n' $row
+    printf '  with and without the adapter %s; merged and at run time %s; stock and berth %s\n' $row
     echo "$row" | awk 'NF == 3 && $1 > 1e-2 && $2 < 1e-4 && $3 < 1e-4 { ok = 1 } END { exit !ok }' || fail "the adapter: $row"
 }
 
 step_tokens() {
     local a text="once the time and other thing" stock ours n=0
-    echo "== tokenizers of the made models"
+    echo "== tokenizers of the generated models"
     for a in $("$maker" list); do
         stock=$("$probe" "$work/stock" tokens "$(made "$a" f16)" "$text" 2>"$work/log")
         ours=$("$probe" "$work/berth" tokens "$(made "$a" f16)" "$text" 2>"$work/log")
@@ -317,11 +319,11 @@ step_tokens() {
             *) fail "$a: $ours $(cat "$work/log")" ;;
         esac
     done
-    echo "  $n give their text back, the same with both"
+    echo "  $n reproduce their text, with the same tokens in both"
 }
 
-# The formats are the same; Berth searches scales in its own way, so the bytes of most types differ. What counts is what the
-# model then says, run on the same libraries.
+# The formats are the same, but Berth searches scales in another way, so that the bytes of most types differ. The test compares the
+# logits of the quantised models, computed with the same libraries.
 step_quantize() {
     local f type error model types="7:Q8_0 15:Q4_K_M"
     is_whole && types="2:Q4_0 3:Q4_1 7:Q8_0 8:Q5_0 9:Q5_1 10:Q2_K 12:Q3_K_M 15:Q4_K_M 17:Q5_K_M 18:Q6_K 25:IQ4_NL 30:IQ4_XS 32:BF16"
@@ -340,17 +342,17 @@ step_quantize() {
         # shellcheck disable=SC2086
         printf '  %-8s %10s %10s\n' ${type#*:} $error
         echo "$error" | awk '$1 > 0 && $2 <= 1.1 * $1 { ok = 1 } END { exit !ok }' || fail "$type"
-        [ "$(stat -c %s "$work/stock.gguf")" = "$(stat -c %s "$work/berth.gguf")" ] || fail "$type: not of one size"
+        [ "$(stat -c %s "$work/stock.gguf")" = "$(stat -c %s "$work/berth.gguf")" ] || fail "$type: the file sizes differ"
     done
 }
 
-# memory_row NAME MODEL: stock and Berth, a prompt of 512 and one token.
+# memory_row NAME MODEL: stock and Berth, for a prompt of 512 tokens and for one token.
 memory_row() {
     local row="" f u one
     for u in 512 1; do
         for f in stock berth; do
             one=$(timeout 60 "$probe" "$work/$f" memory "$2" 512 $u 2>"$work/log")
-            [ -n "$one" ] || [ $f = berth ] || one=fails # ggml's own end: nothing to compare with
+            [ -n "$one" ] || [ $f = berth ] || one=fails # ggml itself fails: there is nothing to compare with
             row="$row $one"
         done
     done
@@ -370,7 +372,7 @@ step_memory() {
     done
     is_whole || return
     if [ ! -d "$data/models/sparse" ]; then
-        skip "published models: there is no $data/models/sparse (set BERTH_DATA)"
+        skip "published models: $data/models/sparse does not exist (set BERTH_DATA)"
         return
     fi
     sh "$data/models/sparse/make.sh" "$work/sparse"
@@ -380,7 +382,8 @@ step_memory() {
     rm -rf "$work/sparse"
 }
 
-# What becomes of a command, in a word. Its memory is bounded: what is too large fails at once, not by the system's hand.
+# outcome COMMAND...: prints the outcome of a command in one word. The memory is limited, so that a too large allocation fails
+# immediately instead of invoking the OOM killer.
 outcome() {
     local status
     (ulimit -v 8000000 && exec timeout 60 "$@") >"$work/out" 2>"$work/log"
@@ -401,10 +404,10 @@ error_case() {
     ours=$(outcome "$probe" "$work/berth" "$@")
     [ "${quiet:-}" = 1 ] || printf '  %-42s %-16s %s\n' "$name" "$stock" "$ours"
     case $ours in
-        "$stock" | refused) ;; # an error where stock runs into an abort is welcome, where stock is fine it is not
+        "$stock" | refused) ;; # an error is good if stock aborts, and bad if stock succeeds
         *) fail "$name: stock: $stock, berth: $ours: $(head -c 400 "$work/log")" ;;
     esac
-    [ "$stock/$ours" = fine/refused ] && fail "$name: stock runs, Berth refuses: $(head -c 400 "$work/log")"
+    [ "$stock/$ours" = fine/refused ] && fail "$name: stock succeeds, Berth refuses: $(head -c 400 "$work/log")"
 }
 
 step_errors() {
@@ -429,17 +432,18 @@ step_errors() {
         error_case "byte $((i * 7919 % 24000)) set to $((i * 37 % 256))" memory "$bad"
     done
     quiet=
-    echo "  $n files with one byte changed: the same answers"
+    echo "  $n files with one changed byte: the same outcomes"
 }
 
 step_cycles() {
     local n=${CYCLES:-1000}
-    echo "== $n contexts made, used and freed"
+    echo "== $n contexts created, used and freed"
     printf '  '
     "$probe" "$work/berth" cycles "$(made llama f16)" "$n" || fail "cycles"
 }
 
-# Tokens per second of processor time with one thread: what a busy machine cannot change. Stock and Berth take turns.
+# Tokens per second of CPU time with one thread, because these do not depend on the load of the machine. Stock and Berth run
+# alternately.
 step_speed() {
     local arch type i s b pp=${PP:-128} tg=${TG:-8} threads=${THREADS:-1}
     echo "== tokens per processor second, models of about 1B weights, prompt of $pp and $tg tokens one by one, threads: $threads"
@@ -458,7 +462,7 @@ step_speed() {
     rm -f "$root/models/1b.gguf"
 }
 
-# The other release that is tried, whose CPU libraries this one's clients may meet.
+# Prints the folder of the other release under test, whose CPU libraries clients of this release may find.
 other_release() {
     local r
     for r in $releases; do
@@ -470,20 +474,20 @@ other_release() {
 try_release() {
     release=$1
     shift
-    reference=$(tools/fetch-reference.sh "$release") || { skip "release $release: its binaries cannot be fetched"; return; }
+    reference=$(tools/fetch-reference.sh "$release") || { skip "release $release: its binaries are unavailable"; return; }
     other=$(other_release) || other=
     llama=$(basename "$reference"/libllama.*.so .so)
     llama=${llama#libllama.}
     work=$root/$release
     echo "==== node-llama-cpp $release, llama.cpp $llama"
-    make_folders || { fail "the folders cannot be made in $work"; return; }
-    "$berth" client "$reference" >"$work/log" 2>&1 || { fail "it lacks functions"; cat "$work/log"; [ "${REPORT:-0}" = 1 ] || return; }
+    make_folders || { fail "cannot create the folders in $work"; return; }
+    "$berth" client "$reference" >"$work/log" 2>&1 || { fail "Berth lacks functions that the release imports"; cat "$work/log"; [ "${REPORT:-0}" = 1 ] || return; }
     for step in "$@"; do
         "step_$step"
     done
 }
 
-# Releases run side by side, each with its own folder and its own log, which is printed when it is whole.
+# Releases run concurrently, each with its own folder and its own log. The log is printed when it is complete.
 # shellcheck disable=SC2086
 try_all() {
     local release n_failed n_skipped
@@ -505,11 +509,11 @@ try_all() {
 
 rm -rf "$root"
 mkdir -p "$root"
-cmake --install "$build" --prefix "$root/installed" >"$root/log" || { cat "$root/log"; exit 1; } # for the switch
+cmake --install "$build" --prefix "$root/installed" >"$root/log" || { cat "$root/log"; exit 1; } # for the step switch
 # shellcheck disable=SC2086
 case " $* " in
-    *" speed "*) for release in $releases; do try_release "$release" "$@"; done ;; # nothing else may run
+    *" speed "*) for release in $releases; do try_release "$release" "$@"; done ;; # not concurrently
     *) try_all ${*:-node switch tokens logits parts lora quantize memory errors cycles} ;;
 esac
-echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"
+echo "client: $([ $failed = 0 ] && echo "passed" || echo FAILED), $skipped skipped, ${SECONDS} s"
 [ $failed = 0 ]

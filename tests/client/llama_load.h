@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// llama_load.h: the functions of libllama (src/model/llama_abi.h), taken from a folder, so that one program runs on any set of
+// llama_load.h: the functions of libllama (src/model/llama_abi.h), loaded from a folder, so that one program runs with any set of
 // libraries.
 #pragma once
 
@@ -27,14 +27,14 @@ static inline bool llama_symbol(void *handle, const char *name, void *out) {
     void *p = dlsym(handle, name);
     memcpy(out, &p, sizeof p);
     if (p == NULL) {
-        fprintf(stderr, "%s is missing\n", name);
+        fprintf(stderr, "the library has no function %s\n", name);
     }
     return p != NULL;
 }
 
-static char llama_release[32]; // b10361, v0.5.0: of the folder, once it is loaded
+static char llama_release[32]; // release of the loaded folder, such as b10361 or v0.5.0
 
-// The release in the name of a folder's libllama. False: said why on stderr.
+// Finds the release in the name of the folder's libllama. Returns false after a message on stderr.
 static inline bool llama_find(const char *folder) {
     DIR *d = opendir(folder);
     for (struct dirent *e; d != NULL && llama_release[0] == '\0' && (e = readdir(d)) != NULL;) {
@@ -54,14 +54,14 @@ static inline bool llama_find(const char *folder) {
         closedir(d);
     }
     if (llama_release[0] == '\0') {
-        fprintf(stderr, "%s: there is no libllama.RELEASE.so\n", folder);
+        fprintf(stderr, "%s: no file libllama.RELEASE.so in this folder\n", folder);
     }
     return llama_release[0] != '\0';
 }
 
 static void *(*llama_device)(int); // ggml_backend_dev_by_type
 
-// Loads the libraries of a folder and its backends. False: said why on stderr.
+// Loads the libraries of a folder and its backends. Returns false after a message on stderr.
 static inline bool llama_load(const char *folder) {
     if (!llama_find(folder)) {
         return false;

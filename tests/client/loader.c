@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// loader.c: a program that is not linked with ggml loads libraries one after the other, as Node does: lazily, each for itself.
-// Says for each where ggml_init and ggml_backend_load_all are, seen from it, and whether the base knows the client's release.
-// In the end backends are loaded from a folder that is not there, as programs do first of all.
+// loader.c: a program that is not linked with ggml and loads libraries one after the other, as Node does: with lazy binding and
+// separate symbol scopes. For each library it prints the addresses of ggml_init and ggml_backend_load_all that the library sees,
+// and the client release that the base library has detected. At the end it loads backends from a folder that does not exist, as
+// programs do first.
 //
 //     loader LIBRARY...
 

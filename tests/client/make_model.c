@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// make_model.c: writes a GGUF model with random weights: libllama loads it and builds its architecture's graph. The weights are
-// scaled so that activations stay near one through any number of layers; the text means nothing. Uses the public API alone.
-// Tensors are made and written one by one, so a model larger than the memory can be made. Of a large tensor only the first
-// rows are drawn and then repeated: drawing and quantising a thousand million numbers takes minutes and serves nothing.
+// make_model.c: writes a GGUF model with random weights, which libllama can load and run. The weights are scaled so that
+// activations stay near 1 through any number of layers; the generated text is meaningless. Uses only the public API.
+// Tensors are created and written one by one, so that a model may be larger than memory. Only the first rows of a large tensor are
+// random, and then repeated, because drawing and quantising a billion numbers would take minutes.
 //
 //     make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]]     SIZE tiny, deep, small, 1b or 8b; TYPE f32, f16, q8_0, q4_K, ...
 //     make_model list                                          the architectures
 //
-// KEY is what stands behind "ARCH." in a key: 3 is a whole number, 3.0 a real one, all else a text; or a dimension: N, B, W or X
-// of model_archs.h; +NAME:FILL:SHAPE is one more tensor of each layer, -NAME leaves out those that begin so.
+// KEY is the part of a key after "ARCH.". The value 3 is stored as an integer, 3.0 as a float, anything else as a text. KEY may
+// also be a dimension: N, B, W or X of model_archs.h. +NAME:FILL:SHAPE adds a tensor to each layer, -NAME omits tensors whose names
+// start with NAME.
 
 #include "model_archs.h"
 #include "model_tokens.h"
@@ -39,14 +40,14 @@ static const struct size sizes[] = {
 
 struct maker {
     const struct arch *arch;
-    struct size chosen; // what size points to
+    struct size chosen; // the object to which size points
     const struct size *size;
     enum ggml_type type;
     struct ggml_context *ctx;
     struct gguf_context *gguf;
-    char fill[N_TENSORS_MAX]; // by tensor, in order
+    char fill[N_TENSORS_MAX]; // [tensor], in order
     int n_tensors;
-    char **words; // of the command line: KEY=VALUE and others
+    char **words; // arguments of the command line: KEY=VALUE, +NAME, -NAME
     int n_words;
     uint64_t random;
 };
@@ -61,7 +62,7 @@ static bool complain(const char *what, const char *which) {
 static int64_t dimension(const struct maker *m, char letter) {
     const struct size *s = m->size;
     const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss glm4moe",
-                                  m->arch->name) != NULL; // others do not
+                                  m->arch->name) != NULL; // the other architectures have one key/value head per head
     const int64_t n_kv = groups_heads ? s->n_head_kv : s->n_head;
     const bool second = strcmp(m->arch->name, "mamba2") == 0;
     switch (letter) {
@@ -91,7 +92,7 @@ static int64_t dimension(const struct maker *m, char letter) {
     }
 }
 
-// "Q+2K", "32": the sum, and where it ends.
+// Evaluates a sum such as "Q+2K" or "32". *end is the position after it.
 static int64_t shape_sum(const struct maker *m, const char *text, const char **end) {
     int64_t sum = 0;
     for (;; text++) {
@@ -114,7 +115,7 @@ static int64_t shape_sum(const struct maker *m, const char *text, const char **e
     return sum;
 }
 
-// ---- what is in the file ----
+// ---- contents of the file ----
 
 static enum ggml_type tensor_type(const struct maker *m, char fill, int64_t n_row) {
     if (strchr("mqe", fill) == NULL) {
@@ -123,7 +124,7 @@ static enum ggml_type tensor_type(const struct maker *m, char fill, int64_t n_ro
     return n_row % ggml_blck_size(m->type) == 0 ? m->type : GGML_TYPE_F16;
 }
 
-// One "NAME FILL SHAPE".
+// Adds one tensor from "NAME FILL SHAPE".
 static bool tensor_add(struct maker *m, const char *prefix, const char *name, int n_name, char fill, const char *shape) {
     int64_t ne[4];
     int n_dims = 0;
@@ -147,7 +148,7 @@ static bool tensor_add(struct maker *m, const char *prefix, const char *name, in
     return true;
 }
 
-static bool is_unwanted(const struct maker *m, const char *name) {
+static bool is_omitted(const struct maker *m, const char *name) {
     for (int i = 0; i < m->n_words; i++) {
         if (m->words[i][0] == '-' && strncmp(name, m->words[i] + 1, strlen(m->words[i]) - 1) == 0) {
             return true;
@@ -163,7 +164,7 @@ static bool tensors_add(struct maker *m, const char *prefix, const char *list) {
         const bool is_left_out = *list == '^' ? !is_first : *list == '>' && is_first;
         list += *list == '^' || *list == '>';
         const int n_name = (int) strcspn(list, " ");
-        ok = is_left_out || is_unwanted(m, list) || tensor_add(m, prefix, list, n_name, list[n_name + 1], list + n_name + 3);
+        ok = is_left_out || is_omitted(m, list) || tensor_add(m, prefix, list, n_name, list[n_name + 1], list + n_name + 3);
         list += strcspn(list, ";");
         list += strspn(list, "; ");
     }
@@ -208,8 +209,8 @@ static void keys_write(struct maker *m) {
     }
 }
 
-// What the command line adds: dimensions before anything is made, keys after the architecture's own.
-static bool words_take(struct maker *m, bool are_keys) {
+// Applies the command line: dimensions before any tensor is created, keys after those of the architecture.
+static bool words_apply(struct maker *m, bool are_keys) {
     char **words = m->words;
     for (int i = 0; i < m->n_words; i++) {
         const char *value = strchr(words[i], '=');
@@ -218,7 +219,7 @@ static bool words_take(struct maker *m, bool are_keys) {
             continue;
         }
         if (value++ == NULL) {
-            return complain("no KEY=VALUE", words[i]);
+            return complain("expected KEY=VALUE", words[i]);
         }
         const bool is_dimension = value == words[i] + 2 && strchr("NBWX", words[i][0]) != NULL;
         if (is_dimension && !are_keys) {
@@ -230,10 +231,10 @@ static bool words_take(struct maker *m, bool are_keys) {
         } else if (!is_dimension && are_keys) {
             char name[128];
             snprintf(name, sizeof name, "%s.%.*s", m->arch->name, (int) (value - words[i] - 1), words[i]);
-            const long whole = strtol(value, &end, 10);
+            const long integer = strtol(value, &end, 10);
             const float real = strtof(value, NULL);
             if (*end == '\0') {
-                gguf_set_val_u32(m->gguf, name, (uint32_t) whole);
+                gguf_set_val_u32(m->gguf, name, (uint32_t) integer);
             } else if (*end == '.') {
                 gguf_set_val_f32(m->gguf, name, real);
             } else {
@@ -257,9 +258,9 @@ static bool extras_add(struct maker *m) {
     return ok;
 }
 
-// ---- numbers ----
+// ---- random numbers ----
 
-// Four draws of 16 bits from one of 64: their sum is near enough to normal.
+// Returns the sum of four 16-bit numbers from one 64-bit number, which is approximately normally distributed.
 static float draw(struct maker *m, float *uniform) {
     m->random ^= m->random << 13;
     m->random ^= m->random >> 7;
@@ -272,7 +273,7 @@ static float draw(struct maker *m, float *uniform) {
 
 static void row_fill(struct maker *m, char fill, float *row, int64_t n) {
     float scale = 1.0f;
-    for (int64_t k = n; k > 1; k /= 4) { // about 1 / sqrt(n), without the mathematics library
+    for (int64_t k = n; k > 1; k /= 4) { // about 1 / sqrt(n), without libm
         scale *= 0.5f;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -280,14 +281,14 @@ static void row_fill(struct maker *m, char fill, float *row, int64_t n) {
         const float x = draw(m, &u);
         switch (fill) {
             case 'm':
-            case 'f': row[i] = scale * x; break;          // a matrix keeps the size of what it multiplies
-            case 'q': row[i] = 0.125f * scale * x; break; // queries of attention that does not scale by itself
+            case 'f': row[i] = scale * x; break;          // a matrix whose product keeps the magnitude of its input
+            case 'q': row[i] = 0.125f * scale * x; break; // queries of attention without a scale
             case 'e': row[i] = x; break;                  // an embedding
             case 'n': row[i] = 0.8f + 0.4f * u; break;    // weights of a norm
             case 'b': row[i] = 0.1f * x; break;           // a bias
-            case 'l': row[i] = u; break;                  // a mix of two
+            case 'l': row[i] = u; break;                  // a factor that mixes two values
             case 't': row[i] = -4.0f + 3.0f * u; break;   // a time step or a decay, before its exponential
-            default: row[i] = -0.5f - 4.0f * u; break;    // 'a': a state's decay
+            default: row[i] = -0.5f - 4.0f * u; break;    // 'a': the decay of a state
         }
     }
 }
@@ -300,7 +301,7 @@ static bool pad(FILE *file, size_t size) {
 
 static bool tensor_write(struct maker *m, FILE *file, const struct ggml_tensor *t, char fill) {
     const int64_t n = t->ne[0], n_rows = ggml_nrows(t);
-    const int64_t n_most = N_DRAWN / n > 16 ? N_DRAWN / n : 16, n_drawn = n_rows < n_most ? n_rows : n_most;
+    const int64_t n_max_drawn = N_DRAWN / n > 16 ? N_DRAWN / n : 16, n_drawn = n_rows < n_max_drawn ? n_rows : n_max_drawn;
     const size_t row_size = ggml_row_size(t->type, n);
     float *rows = malloc((size_t) (n * n_drawn) * sizeof *rows);
     char *data = malloc(row_size * (size_t) n_drawn);
@@ -319,11 +320,11 @@ static bool tensor_write(struct maker *m, FILE *file, const struct ggml_tensor *
     return ok && pad(file, row_size * (size_t) n_rows);
 }
 
-// ---- the whole ----
+// ---- the complete model ----
 
 static bool model_write(struct maker *m, const char *path) {
     if (!gguf_write_to_file(m->gguf, path, true)) {
-        return complain("cannot be written", path);
+        return complain("cannot write", path);
     }
     FILE *file = fopen(path, "ab");
     bool ok = file != NULL && fseek(file, 0, SEEK_END) == 0 && pad(file, (size_t) ftell(file));
@@ -332,7 +333,7 @@ static bool model_write(struct maker *m, const char *path) {
         ok = tensor_write(m, file, t, m->fill[i]);
     }
     ok = file != NULL && fclose(file) == 0 && ok;
-    return ok || complain("cannot be written", path);
+    return ok || complain("cannot write", path);
 }
 
 static bool model_make(struct maker *m, const char *path) {
@@ -341,7 +342,7 @@ static bool model_make(struct maker *m, const char *path) {
     bool ok = m->ctx != NULL && m->gguf != NULL;
     if (ok) {
         keys_write(m);
-        ok = words_take(m, true) && tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) &&
+        ok = words_apply(m, true) && tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) &&
              tensors_add(m, "", m->arch->model) && layers_add(m, m->arch->layer_2 != NULL ? "enc.blk" : "blk", m->arch->layer) &&
              layers_add(m, "dec.blk", m->arch->layer_2) && extras_add(m) && model_write(m, path);
     }
@@ -365,8 +366,8 @@ static bool find(struct maker *m, const char *arch, const char *size, const char
         const char *name = ggml_type_name((enum ggml_type) i);
         m->type = name != NULL && strcmp(name, type) == 0 ? (enum ggml_type) i : m->type;
     }
-    return (m->arch != NULL || complain("no such architecture", arch)) && (m->size != NULL || complain("no such size", size)) &&
-           (m->type != GGML_TYPE_COUNT || complain("no such type", type));
+    return (m->arch != NULL || complain("unknown architecture", arch)) && (m->size != NULL || complain("unknown size", size)) &&
+           (m->type != GGML_TYPE_COUNT || complain("unknown type", type));
 }
 
 int main(int argc, char **argv) {
@@ -384,5 +385,5 @@ int main(int argc, char **argv) {
     maker.random = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
     maker.words = argv + 6;
     maker.n_words = argc > 6 ? argc - 6 : 0;
-    return words_take(&maker, false) && model_make(&maker, argv[4]) ? 0 : 3;
+    return words_apply(&maker, false) && model_make(&maker, argv[4]) ? 0 : 3;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// model_archs.h: what the model maker knows of each architecture: its tensors, its keys, its tokenizer. Names and shapes are
-// those of GGUF files that libllama loads. A shape is sums of dimensions in ggml's order, fastest first:
+// model_archs.h: the architectures of the model maker (make_model.c): tensors, keys and tokenizer of each. Names and shapes are
+// those of GGUF files that libllama loads. A shape is a list of sums of dimensions in ggml's order, fastest first:
 //
 //     E embedding   F feed forward   V vocabulary   L context   N layers   H head    A heads     B heads of K and V
-//     Q all heads   K all KV heads   X experts      U experts used   Y an expert's feed forward
-//     Z short row of keys and values   M turned elements of such a head   O all heads with them
+//     Q all heads   K all KV heads   X experts      U experts used   Y feed forward of an expert
+//     Z compressed row of keys and values (MLA)   M elements of a head with RoPE (MLA)   O all heads, including these elements
 //     I inner size  S state  R time step rank  G groups  C convolution     D rank of RWKV's small matrices   W window
 //
-// The letter before a shape says how it is filled (make_model.c:fills). A name without a first part that belongs to the whole
-// model is repeated for each layer: with ^ before it the first alone has it, with > the others.
+// The letter before a shape selects its values (row_fill in make_model.c). Names of `layer` are repeated for each layer. A name
+// with ^ belongs to the first layer only, a name with > to all other layers.
 #pragma once
 
 #include <stddef.h>
@@ -18,9 +18,9 @@ enum tokens { TOKENS_SPM, TOKENS_BPE, TOKENS_WPM, TOKENS_UGM, TOKENS_RWKV };
 struct arch {
     const char *name;
     enum tokens tokens;
-    const char *model;   // "NAME FILL SHAPE; ..." for the whole model
-    const char *layer;   // for each layer; "blk.0." and so on goes before the names
-    const char *layer_2; // of a decoder beside an encoder, then "enc.blk.0." and "dec.blk.0."; or NULL
+    const char *model;   // "NAME FILL SHAPE; ...", tensors outside of layers
+    const char *layer;   // tensors of each layer; the prefix "blk.0." and so on is added
+    const char *layer_2; // layers of a decoder next to an encoder, with the prefixes "enc.blk.0." and "dec.blk.0."; or NULL
 };
 
 #define HEAD_NORM "token_embd.weight e E,V; output_norm.weight n E; output.weight m E,V"
@@ -111,9 +111,9 @@ static const struct arch archs[] = {
         " cross_attn_o.weight m Q,E"},
 };
 
-// A key's value is a shape, a number or a truth. Which architectures have it: all, or those of the list.
+// The value of a key is a sum of dimensions, a number or a boolean. archs lists the architectures that have the key, NULL: all.
 struct key {
-    const char *name; // after "ARCH."
+    const char *name; // part after "ARCH."
     char type;        // u, f or b
     const char *value;
     const char *archs;

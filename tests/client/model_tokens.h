@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model_tokens.h: a small tokenizer of each kind that libllama knows, so that made models take and give text. All are built
-// the same way: special tokens, every byte (or letter), the pieces below, and fillers up to the vocabulary's size.
+// model_tokens.h: a small tokenizer of each kind that libllama supports, so that generated models accept and produce text. All have
+// the same structure: special tokens, every byte (or letter), the pieces below, and unused tokens up to the size of the vocabulary.
 #pragma once
 
 #include "ggml.h"
@@ -22,7 +22,7 @@ struct token_list {
     int32_t n, n_cap;
 };
 
-// Pairs of pieces, each of which is a token already or a merge of an earlier pair.
+// Pairs of pieces. Each piece is a single character or the result of an earlier merge.
 static const char *const merges[][2] = {
     {"t", "h"},
     {"th", "e"},
@@ -64,7 +64,7 @@ static void token_add_utf8(struct token_list *list, unsigned code) {
     token_add(list, text, KIND_NORMAL);
 }
 
-// Byte-level BPE writes a byte as a printable character: itself, or the next free one from 256 on.
+// Byte-level BPE represents a byte by a printable character: the byte itself, or the next free character from 256 on.
 static void tokens_bpe_bytes(struct token_list *list) {
     unsigned next = 256;
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -146,7 +146,7 @@ static void tokens_bpe_merges(struct gguf_context *gguf) {
     gguf_set_arr_str(gguf, "tokenizer.ggml.merges", list, n);
 }
 
-// False: the vocabulary is too small, or out of memory.
+// Returns false if the vocabulary is too small or out of memory.
 static bool tokens_write(struct gguf_context *gguf, enum tokens kind, int32_t n_vocab) {
     static const struct {
         const char *model, *pre;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The model maker writes every architecture in every type asked for, and each file is sound: models.sh MAKER BERTH
+# models.sh MAKER BERTH: checks that the model maker writes every architecture in each type, and that each file is valid.
 set -u
 maker=$1
 berth=$2
@@ -14,16 +14,16 @@ for arch in $("$maker" list); do
             cat "$work/log"
             status=1
         fi
-        # The type asked for is there.
-        "$berth" gguf info "$file" | grep -q "^  $type " || { echo "FAILED: $arch holds no $type"; status=1; }
+        # The file contains the requested type.
+        "$berth" gguf info "$file" | grep -q "^  $type " || { echo "FAILED: $arch contains no $type"; status=1; }
     done
 done
-# A made model is the same each time, another seed gives another.
+# The same seed gives the same model, another seed gives another model.
 "$maker" llama tiny f16 "$work/1" && "$maker" llama tiny f16 "$work/2" && "$maker" llama tiny f16 "$work/3" 7 || status=1
-cmp -s "$work/1" "$work/2" || { echo "FAILED: not the same twice"; status=1; }
-cmp -s "$work/1" "$work/3" && { echo "FAILED: the seed changes nothing"; status=1; }
+cmp -s "$work/1" "$work/2" || { echo "FAILED: two runs with the same seed differ"; status=1; }
+cmp -s "$work/1" "$work/3" && { echo "FAILED: another seed gives the same model"; status=1; }
 for wrong in "nothing tiny f16" "llama nothing f16" "llama tiny nothing"; do
     # shellcheck disable=SC2086
-    "$maker" $wrong "$work/4" 2>/dev/null && { echo "FAILED: made $wrong"; status=1; }
+    "$maker" $wrong "$work/4" 2>/dev/null && { echo "FAILED: accepted $wrong"; status=1; }
 done
 exit $status

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The names of an installed Berth: names.sh BUILD_DIR LOADER. Whatever clients ask for, and in whatever order, one base and one registry
-# are in the process; the client's release is known, and functions that are not there are named when it is loaded.
+# names.sh BUILD_DIR LOADER: checks the library names of an installed Berth. Clients may require any of these names, in any order,
+# and the process must have one base and one registry. The release of the client must be detected, and missing functions must be
+# listed when the client is loaded.
 set -u
 build=$1
 loader=$2
@@ -15,7 +16,7 @@ failed() {
     n_bad=$((n_bad + 1))
 }
 
-# client FILE SOURCE LIBRARY...: a library that asks for these, in this order.
+# client FILE SOURCE LIBRARY...: compiles a library that requires these libraries, in this order.
 client() {
     local file=$1 source=$2
     shift 2
@@ -23,26 +24,27 @@ client() {
         -L"$tmp/link" -L"$lib" "-Wl,-rpath,$tmp:$lib/berth" "${@/#/-l:}" || failed "cc $file"
 }
 
-# A library that is asked for by a name which is a link in the end: the linker takes the name from the file.
+# The installed name of such a library is a link. The linker takes the required name from the SONAME of the linked file, so that a
+# stub has it.
 mkdir "$tmp/link"
 for release in b10361 v0.5.0; do
     echo 'int nothing;' | cc -x c -shared -o "$tmp/link/libggml.$release.so" - "-Wl,-soname,libggml.$release.so"
 done
 
-# one_of_each LIBRARY...: loaded one after the other.
+# one_of_each LIBRARY...: loads the libraries one after the other.
 one_of_each() {
     n=$((n + 1))
     "$loader" "$@" >"$tmp/out" 2>"$tmp/err" || failed "loading $*: $(cat "$tmp/out")"
     [ ! -s "$tmp/err" ] || failed "loading $*: $(cat "$tmp/err")"
     [ "$(grep -v 'nil' "$tmp/out" | cut -d' ' -f2 | sort -u | wc -l)" = 1 ] || failed "two bases after $*: $(cat "$tmp/out")"
-    # A library of the base alone sees no registry.
+    # A library that requires only the base sees no registry.
     [ "$(grep -o 'registry 0x[^ ]*' "$tmp/out" | sort -u | wc -l)" -le 1 ] || failed "two registries after $*: $(cat "$tmp/out")"
 }
 
 cmake --install "$build" --prefix "$tmp/berth" >"$tmp/log" || { cat "$tmp/log"; exit 1; }
 lib=$(dirname "$(find "$tmp/berth" -name libggml-base.so -type f)")
 
-# Every name is there with a SONAME of its own or a link to such a file.
+# Every name is a file with its own SONAME or a link to such a file.
 for name in libggml-base.so libggml-cpu.so libggml.so; do
     for soname in $name $name.0; do
         n=$((n + 1))
@@ -56,7 +58,7 @@ for release in b10361 v0.5.0; do
     [ "$(readlink -f "$lib/berth/libggml.$release.so")" = "$(readlink -f "$lib/libggml.so")" ] || failed "libggml.$release.so"
 done
 
-# Files by their paths, in both orders.
+# Loads files by their paths, in both orders.
 for a in "$lib"/libggml*.so* "$lib"/berth/libggml*.so*; do
     for b in "$lib/libggml.so" "$lib/libggml.so.0" "$lib/berth/libggml.v0.5.0.so"; do
         one_of_each "$a" "$b"
@@ -64,7 +66,7 @@ for a in "$lib"/libggml*.so* "$lib"/berth/libggml*.so*; do
     done
 done
 
-# Clients by the names that they ask for: of packages and of ordinary builds, with a plugin of the other kind.
+# Loads clients that require names of packages and of ordinary builds, together with a plugin of the other kind.
 call='int ggml_init(void); int call(void) { return ggml_init(); }'
 client plain.so "$call" libggml.so libggml-base.so
 client ordinary.so "$call" libggml.so.0 libggml-base.so.0 libggml-cpu.so.0
@@ -88,14 +90,15 @@ release ordinary.so 0
 release b10361.so 19
 release v0.5.0.so 25
 
-# What a client needs and nothing has is said when it is loaded, before any of it runs; what may be missing is not.
+# Functions that a client requires and no library has are listed when the client is loaded, before any of its code runs. Weak
+# references are not listed.
 client lacking.so 'void ggml_no_such(void); void gguf_nor_such(void); void ggml_init(void); void ggml_perhaps(void) __attribute__((weak));
     void call(void) { ggml_no_such(); gguf_nor_such(); ggml_init(); if (ggml_perhaps) { ggml_perhaps(); } }' libggml.v0.5.0.so
-said='lacking.so needs 2 functions that Berth .* does not have.*: ggml_no_such, gguf_nor_such\.'
-for before in "" "$lib/libggml.so"; do # also where libggml is there already
+message='lacking.so needs 2 functions that Berth .* does not have.*: ggml_no_such, gguf_nor_such\.'
+for before in "" "$lib/libggml.so"; do # also if libggml is loaded already
     n=$((n + 1))
     "$loader" $before "$tmp/lacking.so" >"$tmp/out" 2>&1
-    [ "$(grep -c "$said" "$tmp/out")" = 1 ] || failed "missing functions are not named once: $(cat "$tmp/out")"
+    [ "$(grep -c "$message" "$tmp/out")" = 1 ] || failed "missing functions are not named once: $(cat "$tmp/out")"
 done
 
 echo "$n cases, $n_bad failed"

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
-// probe.c: libllama of a folder, run on one model, one question a call. The folder decides which ggml is under it; the
-// answers of two folders are compared by `compare` or by client.sh.
+// probe.c: runs one query with the libllama of a folder on one model. The folder determines which ggml is used. The results of two
+// folders are compared by `compare` or by client.sh.
 //
-//     probe FOLDER logits MODEL OUT [N WORD...] logits of N positions, half as prompt, half one by one. Words: embeddings in
-//                                              place of logits, exact (keys and values kept as f32), unfused (without
-//                                              flash attention), q8_0 (keys and values so), ubatch (of 16), lora=FILE (with
-//                                              this adapter)
-//     probe FOLDER memory MODEL [CTX UBATCH]   compute buffers that a context reserves, in bytes
-//     probe FOLDER speed MODEL PP TG [THREADS [UBATCH [CTX]]]  tokens per second of a prompt and one by one, by the clock and by
-//                                              the time the processors spent; best of three
-//     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
-//     probe FOLDER quantize MODEL OUT FTYPE [THREADS]  by libllama, with the formats of the ggml under it
-//     probe FOLDER tokens MODEL TEXT           the number of its tokens, and the text made of them
-//     probe FOLDER text MODEL PROMPT N         what follows the prompt, N tokens, each the likeliest
-//     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
-// PROBE_PARTS=N splits every tensor over N devices, each of them the CPU.
-//     probe compare A B [rms]                  largest difference as a fraction of the largest value, or of root mean squares
+//     probe FOLDER logits MODEL OUT [N WORD...] writes the logits of N positions: half as a prompt, half one by one.
+//                                              Words: embeddings (instead of logits), exact (keys and values in f32), unfused
+//                                              (without flash attention), q8_0 (keys and values in q8_0), ubatch (of 16),
+//                                              lora=FILE (with this adapter)
+//     probe FOLDER memory MODEL [CTX UBATCH]   prints the bytes of the compute buffers that a context reserves
+//     probe FOLDER speed MODEL PP TG [THREADS [UBATCH [CTX]]]  prints tokens per second of a prompt and of single tokens, by
+//                                              wall clock and by CPU time; the best of three runs
+//     probe FOLDER cycles MODEL N              creates, uses and frees N contexts: prints resident memory and file descriptors
+//     probe FOLDER quantize MODEL OUT FTYPE [THREADS]  quantises with libllama, in the formats of the folder's ggml
+//     probe FOLDER tokens MODEL TEXT           prints the number of tokens of the text, and the text that they give
+//     probe FOLDER text MODEL PROMPT N         prints N tokens after the prompt, each the most likely one
+//     probe FOLDER errors MODEL WHICH          makes one mistake: exit code 3 if it is refused
+// PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
+//     probe compare A B [rms]                  prints the largest difference relative to the largest value, or that of the RMS
 
 #include "llama_load.h"
 
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 static struct {
-    double reserved, used; // MiB of compute buffers: as a context says at its start (two digits), and at its end (four)
+    double reserved, used; // MiB of compute buffers that a context logs at its start (two digits), and at its end (four)
     bool loud;
 } seen;
 
@@ -38,7 +38,7 @@ static void on_log(int level, const char *text, void *user) {
     (void) user;
     seen.reserved += size_after(text, "compute buffer size = ");
     seen.used += size_after(text, "compute buffer size is ");
-    if (seen.loud || level == 4) { // an error
+    if (seen.loud || level == 4) { // level 4: error
         fputs(text, stderr);
     }
 }
@@ -56,12 +56,12 @@ static int fail(const char *what) {
 
 static struct llama_model *model_load(const char *path) {
     struct llama_model_params params = llama_model_default_params();
-    if (getenv("PROBE_EMPTY") != NULL) { // the file's dimensions alone
+    if (getenv("PROBE_EMPTY") != NULL) { // loads only the dimensions, not the weights
         llama_no_alloc(&params, llama_release);
         params.load_mode = 0;
     }
     void *devices[17] = {NULL};
-    if (getenv("PROBE_PARTS") != NULL) { // tensors split over so many devices, each of them the CPU
+    if (getenv("PROBE_PARTS") != NULL) { // splits tensors over N devices, each of which is the CPU
         for (int i = 0; i < 16 && i < atoi(getenv("PROBE_PARTS")); i++) {
             devices[i] = llama_device(0);
         }
@@ -81,7 +81,7 @@ static struct llama_context_params context_params(uint32_t n_ctx, uint32_t n_uba
     return params;
 }
 
-// Tokens first .. first + n - 1 of a fixed pseudo-random text, at the positions that follow.
+// Fills the batch with tokens first .. first + n - 1 of a fixed pseudo-random text, at the same positions.
 static void batch_fill(struct llama_batch *batch, int32_t first, int32_t n, int32_t n_vocab) {
     batch->n_tokens = n;
     for (int32_t i = 0; i < n; i++) {
@@ -101,7 +101,7 @@ struct run {
     struct llama_context *ctx;
     struct llama_batch batch;
     int32_t n_vocab;
-    bool is_embedding; // the answer is a vector a token, not logits
+    bool is_embedding; // the result is one vector per token instead of logits
     FILE *out;
 };
 
@@ -146,12 +146,12 @@ static bool has_word(int n_args, char **args, const char *word) {
     return false;
 }
 
-// With the adapter that a word names, if one does.
+// Applies the adapter that an argument names, if there is one.
 static bool adapter_set(struct run *run, int n_args, char **args) {
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "lora=", 5) == 0) {
             float scale = 1;
-            struct llama_adapter *adapter = llama_adapter_lora_init(run->model, args[i] + 5); // goes with the model
+            struct llama_adapter *adapter = llama_adapter_lora_init(run->model, args[i] + 5); // freed with the model
             return adapter != NULL && llama_set_adapters_lora(run->ctx, &adapter, 1, &scale) == 0;
         }
     }
@@ -163,14 +163,14 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
     struct run run = {.model = model, .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model))};
     struct llama_context_params params = context_params(512, 512, 1);
     run.is_embedding = has_word(n_args, args, "embeddings");
-    if (run.is_embedding) { // without pooling: a vector a token
+    if (run.is_embedding) { // no pooling: one vector per token
         params.embeddings = true;
         params.pooling_type = 0;
     }
     if (has_word(n_args, args, "q8_0")) {
         params.type_k = params.type_v = 8;
     }
-    if (has_word(n_args, args, "exact")) { // nothing is rounded on the way
+    if (has_word(n_args, args, "exact")) { // no intermediate rounding
         params.type_k = params.type_v = 0;
     }
     if (has_word(n_args, args, "exact") || has_word(n_args, args, "unfused")) {
@@ -181,10 +181,10 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
     }
     run.ctx = llama_init_from_model(model, params);
     if (run.ctx == NULL) {
-        return fail("no context");
+        return fail("cannot create a context");
     }
     if (!adapter_set(&run, n_args, args)) {
-        return fail("no adapter");
+        return fail("cannot load the adapter");
     }
     run.batch = llama_batch_init(n, 0, 1);
     run.out = fopen(args[0], "wb");
@@ -199,9 +199,9 @@ static int cmd_compare(const char *path_a, const char *path_b, bool is_rms) {
     FILE *a = fopen(path_a, "rb"), *b = fopen(path_b, "rb");
     float x, y, largest = 0, difference = 0;
     double squares = 0, difference_squares = 0;
-    size_t n = 0, n_odd = 0;
+    size_t n = 0, n_not_finite = 0;
     while (a != NULL && b != NULL && fread(&x, sizeof x, 1, a) == 1 && fread(&y, sizeof y, 1, b) == 1) {
-        n_odd += !isfinite(x) || !isfinite(y);
+        n_not_finite += !isfinite(x) || !isfinite(y);
         largest = fmaxf(largest, fabsf(x));
         difference = fmaxf(difference, fabsf(x - y));
         squares += (double) x * x;
@@ -209,9 +209,9 @@ static int cmd_compare(const char *path_a, const char *path_b, bool is_rms) {
         n++;
     }
     const bool same_length = a != NULL && b != NULL && feof(a) && fread(&y, sizeof y, 1, b) == 0;
-    if (!same_length || n == 0 || n_odd > 0 || largest == 0) {
-        printf("%s and %s do not compare: %zu values, %zu not finite, largest %g%s\n", path_a, path_b, n, n_odd, largest,
-            same_length ? "" : ", not of one length");
+    if (!same_length || n == 0 || n_not_finite > 0 || largest == 0) {
+        printf("%s and %s cannot be compared: %zu values, %zu not finite, largest %g%s\n", path_a, path_b, n, n_not_finite,
+            largest, same_length ? "" : ", the lengths differ");
         return 1;
     }
     printf("%.2e\n", is_rms ? sqrt(difference_squares / squares) : difference / largest);
@@ -225,14 +225,14 @@ static int cmd_memory(struct llama_model *model, int n_args, char **args) {
     struct llama_context_params params = context_params(n_ctx, n_ubatch, 1);
     struct llama_context *ctx = llama_init_from_model(model, params);
     if (ctx == NULL) {
-        return fail("no context");
+        return fail("cannot create a context");
     }
-    llama_free(ctx); // says the exact sizes
+    llama_free(ctx); // logs the exact sizes
     printf("%.4f\n", seen.used > 0 ? seen.used : seen.reserved);
     return 0;
 }
 
-// The shortest time seen for a prompt and for the tokens after it.
+// The shortest times so far for a prompt and for the tokens after it.
 struct best {
     clockid_t clock;
     double start, prompt, decode;
@@ -256,7 +256,7 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
     const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_context *ctx = llama_init_from_model(model, context_params(n_ctx, n_ubatch, n_threads));
     if (ctx == NULL) {
-        return fail("no context");
+        return fail("cannot create a context");
     }
     struct llama_batch batch = llama_batch_init(n_pp, 0, 1);
     struct best best[] = {{CLOCK_MONOTONIC, 0, INFINITY, INFINITY}, {CLOCK_PROCESS_CPUTIME_ID, 0, INFINITY, INFINITY}};
@@ -287,7 +287,7 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
     return 0;
 }
 
-// Memory that no file backs: how much of a library's file is resident is the kernel's affair.
+// Counts only anonymous memory, because the kernel decides which pages of a library file are resident.
 static long resident_kib(void) {
     char line[128];
     long resident = 0;
@@ -313,12 +313,13 @@ static int n_files(void) {
     return n;
 }
 
-// The most of the second half beside the most of the first: caches and arenas find their size, and threads end when they like.
+// Compares the maxima of the first and the second half of the cycles. Caches and arenas reach their size in the first half, and
+// threads end at arbitrary times.
 static int cmd_cycles(struct llama_model *model, int n_args, char **args) {
     const int n = n_args > 0 ? atoi(args[0]) : 1000;
     const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_batch batch = llama_batch_init(16, 0, 1);
-    long most[2] = {0, 0};
+    long max_kib[2] = {0, 0};
     int files[2] = {0, 0};
     bool ok = true;
     for (int i = 0; ok && i < n; i++) {
@@ -330,35 +331,37 @@ static int cmd_cycles(struct llama_model *model, int n_args, char **args) {
         llama_free(ctx);
         const int half = i >= n / 2;
         const long resident = resident_kib();
-        most[half] = resident > most[half] ? resident : most[half];
+        max_kib[half] = resident > max_kib[half] ? resident : max_kib[half];
         files[half] = n_files();
     }
     llama_batch_free(batch);
-    printf("at most %ld KiB resident in the first half of %d, %ld KiB in the second; files %d and %d\n", most[0], n, most[1],
-        files[0], files[1]);
-    return ok && most[0] > 0 && most[1] - most[0] < 2048 && files[0] == files[1] ? 0 : fail("it does not stay flat");
+    printf("at most %ld KiB resident in the first half of %d cycles, %ld KiB in the second; open files: %d and %d\n", max_kib[0],
+        n, max_kib[1], files[0], files[1]);
+    return ok && max_kib[0] > 0 && max_kib[1] - max_kib[0] < 2048 && files[0] == files[1]
+               ? 0
+               : fail("memory or open files grow from cycle to cycle");
 }
 
 // ---- errors ----
 
-// What a caller can get wrong: in a context's parameters, or in the batch.
-static const struct wrong {
+// Mistakes of a caller: in the parameters of a context, or in the batch. client.sh prints the trailing comments as names.
+static const struct mistake {
     const char *name;
-    uint32_t n_ctx, n_ubatch, n_seq_max; // 0: the usual
+    uint32_t n_ctx, n_ubatch, n_seq_max; // 0: the default
     int32_t n_tokens, token, pos, seq_id, type_v;
     bool no_ubatch;
-} wrongs[] = {
+} mistakes[] = {
     {"ctx", .n_ctx = 0x7FFFFF00},  // context of 2^31 tokens
     {"batch", .n_tokens = 600},    // batch beyond the limit
     {"token", .token = 1 << 20},   // token beyond the vocabulary
     {"position", .pos = 100},      // position that leaves a gap
     {"sequence", .seq_id = 9},     // sequence beyond the limit
-    {"ubatch", .no_ubatch = true}, // micro-batch of nothing
+    {"ubatch", .no_ubatch = true}, // micro-batch of 0 tokens
     {"type", .type_v = 2},         // quantised values without flash attention
     {"seqs", .n_seq_max = 1000},   // 1000 sequences
 };
 
-static int wrong_run(struct llama_model *model, const struct wrong *w) {
+static int mistake_run(struct llama_model *model, const struct mistake *w) {
     struct llama_context_params params = context_params(512, 512, 1);
     if (w->n_ctx != 0) {
         params.n_ctx = w->n_ctx;
@@ -371,7 +374,7 @@ static int wrong_run(struct llama_model *model, const struct wrong *w) {
     }
     struct llama_context *ctx = llama_init_from_model(model, params);
     if (ctx == NULL) {
-        return fail("no context");
+        return fail("cannot create a context");
     }
     const int32_t n = w->n_tokens != 0 ? w->n_tokens : 4;
     struct llama_batch batch = llama_batch_init(n, 0, 1);
@@ -388,16 +391,16 @@ static int wrong_run(struct llama_model *model, const struct wrong *w) {
 }
 
 static int cmd_errors(struct llama_model *model, int n_args, char **args) {
-    for (size_t i = 0; n_args == 1 && i < sizeof wrongs / sizeof wrongs[0]; i++) {
-        if (strcmp(wrongs[i].name, args[0]) == 0) {
-            return wrong_run(model, &wrongs[i]);
+    for (size_t i = 0; n_args == 1 && i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        if (strcmp(mistakes[i].name, args[0]) == 0) {
+            return mistake_run(model, &mistakes[i]);
         }
     }
-    fprintf(stderr, "probe: no such error\n");
+    fprintf(stderr, "probe: unknown name of an error\n");
     return 2;
 }
 
-// A text's tokens, and the text again from them.
+// Prints the text of one token.
 static void print_piece(const struct llama_vocab *vocab, int32_t token) {
     char piece[64];
     const int32_t size = llama_token_to_piece(vocab, token, piece, sizeof piece, 0, false);
@@ -410,7 +413,7 @@ static int cmd_tokens(struct llama_model *model, int n_args, char **args) {
     (void) n_args;
     const int32_t n = llama_tokenize(vocab, args[0], (int32_t) strlen(args[0]), tokens, 256, false, false);
     if (n <= 0) {
-        return fail("no tokens");
+        return fail("the text has no tokens");
     }
     printf("%d tokens: ", n);
     for (int32_t i = 0; i < n; i++) {
@@ -436,7 +439,7 @@ static int cmd_text(struct llama_model *model, int n_args, char **args) {
     int32_t tokens[256], n_new = n_args > 1 ? atoi(args[1]) : 64;
     int32_t n = llama_tokenize(vocab, args[0], (int32_t) strlen(args[0]), tokens, 256, true, false);
     if (ctx == NULL || n <= 0) {
-        return fail("no context, or no tokens");
+        return fail("cannot create a context, or the prompt has no tokens");
     }
     struct llama_batch batch = llama_batch_init(256, 0, 1);
     bool ok = true;
@@ -466,8 +469,8 @@ static int quantize(const char *path, char **args) {
 
 static const struct {
     const char *name;
-    int (*run)(struct llama_model *, int, char **); // NULL: quantize, which takes the file
-    int n_min;                                      // arguments after the model
+    int (*run)(struct llama_model *, int, char **); // NULL: quantize, which takes the path of the model
+    int n_min;                                      // required arguments after the model
 } commands[] = {
     {"logits", cmd_logits, 1},
     {"memory", cmd_memory, 0},

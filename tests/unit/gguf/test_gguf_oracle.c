@@ -14,7 +14,7 @@
 
 static struct gguf_api reference;
 
-static bool is_quiet; // no message if the reference aborts: a verdict of its own
+static bool is_quiet; // true: print nothing if the reference aborts, because ABORTED is a verdict
 
 static void reference_aborts(const char *text) {
     if (!is_quiet) {
