@@ -39,7 +39,7 @@ static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, 
     struct rope_params *params = &rope.params;
     BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_SOURCE_OPT_AS(ctx, func, c);
-    BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 is no longer supported", params->mode);
+    BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 is obsolete and must be 0", params->mode);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_vector(b) && b->type == GGML_TYPE_I32,
         "positions are %s " BERTH_SHAPE ", must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
     const bool mrope = (params->mode & GGML_ROPE_TYPE_MROPE) != 0;
