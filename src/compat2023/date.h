@@ -58,7 +58,7 @@ static const struct gen_date date;
 
 #include "compat2023/date_buffer.h"
 
-#include "compat2023/date_backend.h" // after the buffers
+#include "compat2023/date_backend.h" // uses date_buffer.h
 
 static const struct gen_date date = {
     .number = BERTH_2023,

@@ -62,7 +62,7 @@ size_t AT(reg_get_count)(void) {
     return n;
 }
 
-// Returns the index of the entry whose name equals the first len letters of name, ignoring case. SIZE_MAX: none.
+// Returns the index of the entry whose name equals the first len characters of name, ignoring case. SIZE_MAX: none.
 static size_t entry_find(const char *name, size_t len) {
     struct entry e;
     for (size_t i = 0, n = AT(reg_get_count)(); i < n; i++) {
