@@ -16,7 +16,7 @@
 #include <string.h>
 
 // The smallest sizes in a file, in bytes.
-#define KV_SIZE_MIN 14     // length, one letter, type, one byte
+#define KV_SIZE_MIN 14     // length, one character, type, one byte
 #define TENSOR_SIZE_MIN 24 // length, no name, n_dims, no extent, type, offset
 
 static bool alignment_find(struct gguf_reader *r) {
