@@ -138,7 +138,7 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
 #define BEAM_OPEN 32                    // states of the first beam if few sections are full: the beam is then the best method
 #define BEAM_FULL 2                     // states of the first beam if most sections are full: all states then look alike
 #define BEAM_LEAST 8                    // states; a narrower beam is not run
-#define BEAM_BYTES ((int64_t) 64 << 20) // memory of the states of both beams
+#define BEAM_BYTES ((int64_t) 64 << 20) // memory of one beam: two levels of states
 
 // The progress of one of the two questions.
 struct question {
@@ -242,7 +242,8 @@ static bool list_beams(struct search *s, const struct question *q, int64_t cap) 
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// Whether the chains after the first answer have run depends on the threads. They lose their blame, so that the result does not.
+// Clears the blame of the chains after the first answer. With several threads they may have run, with one thread they have not. The
+// result must not depend on that.
 static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
