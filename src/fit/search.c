@@ -96,7 +96,7 @@ static bool session_plan(struct search *s, const struct model_options *o) {
     return workbench_session_open(s->m, o, s->error);
 }
 
-static size_t compute_of(const struct workbench *m) {
+static size_t compute_size(const struct workbench *m) {
     size_t bytes = 0;
     for (int d = 0; d < m->devices.n; d++) {
         bytes += m->session->memory[d].compute;
@@ -114,7 +114,7 @@ static bool recompute_try(struct search *s, struct model_options *o, int *full) 
             break;
         }
         const uint64_t missing = fit_bytes(s->m, *full) - fit_limits_get(&s->q->limits, *full)->bytes;
-        const size_t taken = min_size(compute_of(s->m), limit);
+        const size_t taken = min_size(compute_size(s->m), limit);
         if (missing >= taken) {
             break;
         }
@@ -155,7 +155,7 @@ static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *
     if (!session_plan(s, &o)) {
         return false;
     }
-    a->compute_once = compute_of(s->m);
+    a->compute_once = compute_size(s->m);
     int full = fit_limits_exceeded(&s->q->limits, s->m);
     if (full != FIT_NONE) {
         a->full = full;
@@ -175,7 +175,7 @@ static bool setting_accept(struct search *s, int64_t n_ctx, int64_t n_batch) {
     return ok;
 }
 
-static int64_t batch_in(const struct search *s, int64_t n_ctx) {
+static int64_t batch_default(const struct search *s, int64_t n_ctx) {
     return min_i64(s->q->model.n_batch > 0 ? s->q->model.n_batch : BATCH, n_ctx);
 }
 
@@ -196,7 +196,7 @@ static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_
     for (uint64_t n_asked = 0; low < high; n_asked++) {
         bool fits;
         progress_report(s, n_ctx > 0 ? "batch" : "context", n_asked, low, high);
-        if (!(n_ctx > 0 ? setting_try(s, n_ctx, n, &fits) : setting_try(s, n, batch_in(s, n), &fits))) {
+        if (!(n_ctx > 0 ? setting_try(s, n_ctx, n, &fits) : setting_try(s, n, batch_default(s, n), &fits))) {
             return false;
         }
         if (fits) {
@@ -232,7 +232,7 @@ static bool largest_solve(struct search *s) {
     struct fit_answer *a = s->a;
     int64_t n_ctx = given->n_ctx, n_batch = 1;
     if (n_ctx > 0 && given->n_batch > 0) {
-        n_batch = batch_in(s, n_ctx);
+        n_batch = batch_default(s, n_ctx);
     }
     if (!setting_try(s, max_i64(n_ctx, 1), n_batch, &a->fits)) {
         return false;
@@ -249,7 +249,7 @@ static bool largest_solve(struct search *s) {
         }
         a->ctx_limit = n_ctx < max ? FIT_MEMORY : ctx_reason(s, max);
         a->ctx_full = a->full;
-        n_batch = batch_in(s, n_ctx);
+        n_batch = batch_default(s, n_ctx);
     }
     if (given->n_batch == 0) {
         if (!largest_find(s, n_batch, n_ctx, n_ctx, &n_batch)) {
@@ -264,14 +264,14 @@ static bool largest_solve(struct search *s) {
 // ---- the smallest compromise: each function returns false on failure; a->fits: the setting found fits ----
 
 static int64_t batch_least(const struct search *s, int64_t n_ctx) {
-    const int64_t most = batch_in(s, n_ctx);
+    const int64_t most = batch_default(s, n_ctx);
     const bool may = (s->q->allow & FIT_BATCH) != 0 && s->q->model.n_batch == 0;
     return may ? min_i64(most, BATCH_LEAST) : most;
 }
 
 // Finds the largest batch that fits for a context, with the current cache type and placement.
 static bool batch_sizes_try(struct search *s, int64_t n_ctx) {
-    const int64_t most = batch_in(s, n_ctx), least = batch_least(s, n_ctx);
+    const int64_t most = batch_default(s, n_ctx), least = batch_least(s, n_ctx);
     int64_t n = most;
     if (!setting_try(s, n_ctx, most, &s->a->fits)) {
         return false;
@@ -351,13 +351,13 @@ static bool allowed_solve(struct search *s) {
     const int64_t most = min_i64(ctx_largest(s), s->m->model->params.n_ctx_train);
     const int64_t wanted = q->model.n_ctx > 0 ? q->model.n_ctx : most;
     a->ctx_wanted = wanted;
-    a->batch_wanted = batch_in(s, wanted);
+    a->batch_wanted = batch_default(s, wanted);
     if (!places_try(s, wanted)) {
         return false;
     }
     a->ctx_limit = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_reason(s, most);
     a->batch_limit = q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
-    if (a->n_batch < batch_in(s, wanted)) {
+    if (a->n_batch < batch_default(s, wanted)) {
         a->batch_limit = FIT_MEMORY;
     }
     a->ctx_full = a->batch_full = a->full;

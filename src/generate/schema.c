@@ -76,7 +76,7 @@ static bool is_stopped(struct converter *c) {
 
 // ---- tree of the file ----
 
-static char first_of(const struct node *node) {
+static char first_char(const struct node *node) {
     return node->text.at[0];
 }
 
@@ -166,7 +166,7 @@ static bool slots_fill(struct converter *c) {
         if (is_stopped(c)) {
             return false;
         }
-        if (node->up != NULL && first_of(node->up) == '{') {
+        if (node->up != NULL && first_char(node->up) == '{') {
             c->slots[slot_of(c, node->up, c->keys.text + node->key, node->key_size)] = node;
         }
     }
@@ -197,14 +197,14 @@ static bool tree_read(struct converter *c) {
 
 // NULL: absent.
 static struct node *field_sized(struct converter *c, const struct node *object, const char *key, size_t size) {
-    return first_of(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
+    return first_char(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
 }
 
 static struct node *field_get(struct converter *c, const struct node *object, const char *key) {
     return field_sized(c, object, key, strlen(key));
 }
 
-static struct berth_json_text key_of(const struct converter *c, const struct node *node) {
+static struct berth_json_text node_key(const struct converter *c, const struct node *node) {
     return (struct berth_json_text){c->keys.text + node->key, node->key_size};
 }
 
@@ -213,8 +213,8 @@ static int text_width(struct slice s) {
 }
 
 static bool has_kind(struct converter *c, const struct node *node, char kind) {
-    return first_of(node) == kind || schema_fail(c, "expected %s, found: %.*s", kind == '{' ? "an object" : "a list",
-                                         text_width(node->text), node->text.at);
+    return first_char(node) == kind || schema_fail(c, "expected %s, found: %.*s", kind == '{' ? "an object" : "a list",
+                                           text_width(node->text), node->text.at);
 }
 
 // Calls `use` with the text of a string without escapes.
@@ -285,7 +285,7 @@ static bool text_literal(struct converter *c, struct berth_json_text text, void 
 
 // Writes a value of enum or const. Strings are escaped anew; other values are copied from the file.
 static bool value_literal(struct converter *c, FILE *to, const struct node *value) {
-    if (first_of(value) == '"') {
+    if (first_char(value) == '"') {
         return string_use(c, value, text_literal, to);
     }
     literal_write(to, value->text.at, value->text.size);
@@ -295,7 +295,7 @@ static bool value_literal(struct converter *c, FILE *to, const struct node *valu
 // ---- schemas ----
 
 // Returns the rule of a schema. The rule is written later, so that a chain of references is not a chain of function calls.
-static bool rule_of(struct converter *c, struct node *node, int *rule) {
+static bool rule_get(struct converter *c, struct node *node, int *rule) {
     if (is_stopped(c)) {
         return false;
     }
@@ -329,7 +329,7 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
     int64_t least, most;
     int rule = -1;
     if (!count_read(c, s, "minItems", 0, &least) || !count_read(c, s, "maxItems", -1, &most) ||
-        (items != NULL && !rule_of(c, items, &rule))) {
+        (items != NULL && !rule_get(c, items, &rule))) {
         return false;
     }
     if (most >= 0 && most < least) {
@@ -354,12 +354,12 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;
     int rule;
-    if (!rule_of(c, property, &rule)) {
+    if (!rule_get(c, property, &rule)) {
         return false;
     }
     for (int has_previous = 0; has_previous < 2; has_previous++) {
         fprintf(to, "r%d-%d-%d ::= %s", id, i, has_previous, has_previous ? "\",\" ws " : "");
-        if (!text_literal(c, key_of(c, property), to)) {
+        if (!text_literal(c, node_key(c, property), to)) {
             return false;
         }
         fprintf(to, " \":\" ws r%d r%d-%d-1", rule, id, i + 1);
@@ -374,11 +374,11 @@ static bool others_write(struct converter *c, const struct node *s, int id, int 
     const bool is_all = n == 0 && additional == NULL;
     int rule = -1;
     FILE *to = c->rules.file;
-    if (!is_all && (additional == NULL || first_of(additional) == 'f')) {
+    if (!is_all && (additional == NULL || first_char(additional) == 'f')) {
         fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
         return true;
     }
-    if (additional != NULL && first_of(additional) == '{' && !rule_of(c, additional, &rule)) {
+    if (additional != NULL && first_char(additional) == '{' && !rule_get(c, additional, &rule)) {
         return false;
     }
     char value[32];
@@ -416,7 +416,7 @@ static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
         }
     }
     for (struct node *property = all != NULL ? all->first : NULL; property != NULL; property = property->next) {
-        const struct berth_json_text key = key_of(c, property);
+        const struct berth_json_text key = node_key(c, property);
         property->is_required =
             field_sized(c, all, key.text, key.len)->is_required; // of equal keys, required_mark marks the last
         if (!property_write(c, property, id, n++)) {
@@ -463,7 +463,7 @@ static bool reference_write(struct converter *c, struct berth_json_text path, vo
     if (s == NULL) {
         return schema_fail(c, "$ref \"%.*s\": the path does not exist in the file", text_width(ref), ref.at);
     }
-    return rule_of(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
+    return rule_get(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
 }
 
 // Ignores keys that do not change which values are valid. Other keys must be supported here.
@@ -472,7 +472,7 @@ static bool keys_check(struct converter *c, const struct node *s) {
         "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions", "title", "description",
         "default", "examples", "$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"};
     for (const struct node *member = s->first; member != NULL; member = member->next) {
-        const struct berth_json_text key = key_of(c, member);
+        const struct berth_json_text key = node_key(c, member);
         size_t i = 0;
         while (i < sizeof keys / sizeof *keys && !berth_json_is(key, keys[i])) {
             i++;
@@ -496,7 +496,7 @@ static bool choice_write(struct converter *c, struct node *s, struct node *value
     if (kind == CHOICE_TYPE) {
         return type_body(c, s, value, id, to);
     }
-    return rule_of(c, value, &rule) && fprintf(to, "r%d", rule) > 0;
+    return rule_get(c, value, &rule) && fprintf(to, "r%d", rule) > 0;
 }
 
 static bool choices_write(struct converter *c, struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
@@ -516,8 +516,8 @@ static bool choices_write(struct converter *c, struct node *s, const struct node
 }
 
 static bool rule_body(struct converter *c, struct node *s, int id, FILE *to) {
-    if (first_of(s) != '{') {
-        return first_of(s) == 't' ? fputs("value", to) >= 0 : schema_fail(c, "a schema must be an object or true");
+    if (first_char(s) != '{') {
+        return first_char(s) == 't' ? fputs("value", to) >= 0 : schema_fail(c, "a schema must be an object or true");
     }
     const struct node *ref = field_get(c, s, "$ref"), *constant = field_get(c, s, "const"), *values = field_get(c, s, "enum"),
                       *type = field_get(c, s, "type"), *alternatives = field_get(c, s, "anyOf");
@@ -540,7 +540,7 @@ static bool rule_body(struct converter *c, struct node *s, int id, FILE *to) {
         return choices_write(c, s, alternatives, CHOICE_SCHEMA, id, to);
     }
     if (type != NULL) {
-        return first_of(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to) : type_body(c, s, type, id, to);
+        return first_char(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to) : type_body(c, s, type, id, to);
     }
     if (field_get(c, s, "properties") != NULL) {
         return object_body(c, s, id, to);
@@ -563,7 +563,7 @@ static bool rule_write(struct converter *c, struct node *s, int rule) {
 
 static bool rules_write(struct converter *c) {
     int rule;
-    if (!rule_of(c, c->nodes[0], &rule)) {
+    if (!rule_get(c, c->nodes[0], &rule)) {
         return false;
     }
     for (; c->n_written < c->n_rules; c->n_written++) {

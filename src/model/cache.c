@@ -122,7 +122,7 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
     return *why == '\0' || model_fail(error, "cannot create a cache of %" PRId64 " positions: %s", s->params.n_ctx, why);
 }
 
-static bool device_make(struct session *s, int d, struct model_error *error) {
+static bool device_cache_make(struct session *s, int d, struct model_error *error) {
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(s->devices->dev[d]);
     if (!tensors_make(s, d, error)) {
         return false;
@@ -152,7 +152,7 @@ bool cache_make(struct session *s, struct model_error *error) {
     bool ok = (p->desc->has & ARCH_STATE) != 0 || (type_check(s->params.cache_k, "keys", p->head_size, error) &&
                                                       type_check(s->params.cache_v, "values", p->head_size_v, error));
     for (int d = 0; ok && d < s->devices->n; d++) {
-        ok = device_make(s, d, error);
+        ok = device_cache_make(s, d, error);
     }
     return ok;
 }

@@ -179,20 +179,20 @@ static const struct {
     {"output.weight", 1, UNIT_ROW},
 };
 
-static bool is_named(const char *tensor, const char *rule) {
+static bool name_matches(const char *tensor, const char *rule) {
     const size_t n = strlen(tensor), m = strlen(rule);
     const bool is_end = n >= m && strcmp(tensor + n - m, rule) == 0;
     return strncmp(tensor, rule, m) == 0 || (is_end && tensor[n - m - 1] == '.');
 }
 
 // Returns the number of key heads that must stay together, so that their queries fill complete blocks of the output's rows.
-static int64_t heads_together(const struct model_shares *s) {
+static int64_t heads_per_unit(const struct model_shares *s) {
     const int64_t width = s->head_v * s->gqa;
     return s->attn_block / gcd_i64(width, s->attn_block);
 }
 
-static int64_t unit_of(const struct model_shares *s, enum share_unit unit) {
-    const int64_t heads = heads_together(s);
+static int64_t unit_size(const struct model_shares *s, enum share_unit unit) {
+    const int64_t heads = heads_per_unit(s);
     switch (unit) {
         case UNIT_QUERY: return s->head * s->gqa * heads;
         case UNIT_KEY: return s->head * heads;
@@ -208,11 +208,11 @@ static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tenso
     const struct model_shares *s = user;
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (!is_named(t->name, rules[i].name)) {
+        if (!name_matches(t->name, rules[i].name)) {
             continue;
         }
         const int axis = rules[i].axis;
-        const int64_t unit = unit_of(s, rules[i].unit), n = t->ne[axis] / unit;
+        const int64_t unit = unit_size(s, rules[i].unit), n = t->ne[axis] / unit;
         const int64_t block = axis == 0 ? ggml_blck_size(t->type) : 1;
         if (t->ne[axis] % unit != 0 || unit % block != 0 || n < 2) {
             return state;
@@ -227,18 +227,18 @@ static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tenso
 }
 
 // Returns the largest block size of the weights with this name.
-static int64_t block_of(const struct model *m, const char *name) {
+static int64_t largest_block(const struct model *m, const char *name) {
     int64_t block = 1;
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
-        const int64_t one = is_named(t->name, name) ? ggml_blck_size(t->type) : 1;
+        const int64_t one = name_matches(t->name, name) ? ggml_blck_size(t->type) : 1;
         block = max_i64(one, block);
     }
     return block;
 }
 
 // Creates a composite device of n devices. NULL: an error. The caller frees *shares after the last use of the device.
-static ggml_backend_dev_t device_of_parts(
+static ggml_backend_dev_t composite_device_new(
     struct model_shares **shares, const struct model *m, ggml_backend_dev_t *parts, int n, struct model_error *error) {
     struct model_shares *s = berth_calloc(1, sizeof *s);
     if (s == NULL) {
@@ -251,9 +251,9 @@ static ggml_backend_dev_t device_of_parts(
         .head = p->head_size,
         .head_v = p->head_size_v,
         .gqa = p->n_head_kv > 0 ? p->n_head / p->n_head_kv : 1,
-        .attn_block = block_of(m, "attn_output.weight"),
-        .ff_block = block_of(m, "ffn_down.weight")};
-    s->ff_block = max_i64(s->ff_block, block_of(m, "ffn_down_exps.weight"));
+        .attn_block = largest_block(m, "attn_output.weight"),
+        .ff_block = largest_block(m, "ffn_down.weight")};
+    s->ff_block = max_i64(s->ff_block, largest_block(m, "ffn_down_exps.weight"));
     ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n, tensor_share, s);
     if (dev == NULL) {
         model_fail(error, "%s", berth_last_error());
@@ -267,7 +267,7 @@ static ggml_backend_dev_t device_of_parts(
 bool model_devices_open_parts(struct model_devices *d, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error) {
     *d = (struct model_devices){0};
-    ggml_backend_dev_t dev = device_of_parts(&d->shares, model, parts, n, error);
+    ggml_backend_dev_t dev = composite_device_new(&d->shares, model, parts, n, error);
     if (dev == NULL || !device_add(d, dev, error) || !device_add(d, host, error)) {
         model_devices_close(d);
         return false;
@@ -276,7 +276,7 @@ bool model_devices_open_parts(struct model_devices *d, const struct model *model
 }
 
 // Lists all GPUs. If these are only CPUs of other ranks, the CPU of this rank is added as the first device.
-static int parts_all(ggml_backend_dev_t *parts) {
+static int parts_list_gpus(ggml_backend_dev_t *parts) {
     int n = 0, n_cpus = 0;
     for (size_t i = 0; i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
@@ -297,7 +297,7 @@ static int parts_all(ggml_backend_dev_t *parts) {
 // Finds devices by a comma-separated list of names; NULL: all. A name may occur twice. Returns their number, at most
 // GGML_BACKEND_META_MAX_DEVICES; 0 after an error.
 static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
-    int n = names == NULL ? parts_all(parts) : 0;
+    int n = names == NULL ? parts_list_gpus(parts) : 0;
     for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
         char name[128];
         const char *comma = strchr(at, ',');

@@ -18,7 +18,7 @@ static struct ggml_tensor *builder_scaled(struct graph_builder *b, struct ggml_t
 }
 
 // Returns the output of a branch of a layer as it is added to the residual stream: with the post-norm and the residual scale.
-static struct ggml_tensor *branch_out(
+static struct ggml_tensor *branch_output(
     struct graph_builder *b, struct ggml_tensor *y, struct ggml_tensor *norm, const char *name) {
     if (norm != NULL) {
         y = builder_norm(b, y, norm, NULL, name);
@@ -42,11 +42,11 @@ static struct ggml_tensor *layer_build(struct graph_builder *b, struct ggml_tens
     }
     y = builder_attention(b, in);
     x = rows_select(b, x, "wanted_in");
-    y = branch_out(b, rows_select(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
+    y = branch_output(b, rows_select(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
     x = builder_named(b, ggml_add(b->ctx, x, y), "attn.sum");
     in = builder_has(b, ARCH_PARALLEL) ? rows_select(b, in, "wanted_norm")
                                        : builder_norm(b, x, l->ffn_norm, l->ffn_norm_bias, "ffn_norm");
-    y = branch_out(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
+    y = branch_output(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
     return builder_named(b, ggml_add(b->ctx, x, y), "ffn.sum");
 }
 

@@ -13,7 +13,7 @@
 // ---- hooks ----
 
 // Returns the device of a buffer type. Host memory counts as the CPU, the last device.
-static int device_of(const struct model_devices *devices, ggml_backend_buffer_type_t buft) {
+static int buft_device(const struct model_devices *devices, ggml_backend_buffer_type_t buft) {
     ggml_backend_dev_t dev = ggml_backend_buft_get_device(buft);
     for (int d = 0; d < devices->n - 1 && !ggml_backend_buft_is_host(buft); d++) {
         if (devices->dev[d] == dev) {
@@ -31,12 +31,12 @@ struct place_watch {
 
 static void on_weights(ggml_backend_buffer_type_t buft, size_t size, void *user) {
     struct place_watch *w = user;
-    w->model->parts[device_of(w->devices, buft)].size += size;
+    w->model->parts[buft_device(w->devices, buft)].size += size;
 }
 
 static void on_cache(ggml_backend_buffer_type_t buft, size_t size, void *user) {
     struct session *s = user;
-    s->memory[device_of(s->devices, buft)].cache += size;
+    s->memory[buft_device(s->devices, buft)].cache += size;
 }
 
 // A context may create several schedulers. The last one runs its graphs.
@@ -49,7 +49,7 @@ static void on_plan(ggml_backend_sched_t sched, struct ggml_cgraph *graph, const
     s->graph = graph;
     for (int b = 0; b < ggml_backend_sched_get_n_backends(sched); b++) {
         ggml_backend_t backend = ggml_backend_sched_get_backend(sched, b);
-        const int d = device_of(s->devices, ggml_backend_sched_get_buffer_type(sched, backend));
+        const int d = buft_device(s->devices, ggml_backend_sched_get_buffer_type(sched, backend));
         const size_t size = sizes != NULL ? sizes[b] : ggml_backend_sched_get_buffer_size(sched, backend);
         struct session_memory *m = &s->memory[d];
         if (size >= m->compute) {
@@ -87,7 +87,7 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
     list->items[list->n++] = t;
     ggml_backend_buffer_type_t buft = ggml_backend_buffer_get_type(t->buffer);
     const size_t align = ggml_backend_buft_get_alignment(buft), size = ggml_backend_buft_get_alloc_size(buft, t);
-    s->memory[device_of(s->devices, buft)].cache += (size + align - 1) / align * align;
+    s->memory[buft_device(s->devices, buft)].cache += (size + align - 1) / align * align;
     return true;
 }
 
@@ -136,7 +136,7 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
     return m;
 }
 
-static void params_take(struct model *m) {
+static void params_read(struct model *m) {
     struct model_llama *data = m->engine_data;
     const struct llama_library *lib = data->lib;
     data->vocab = lib->llama_model_get_vocab(data->model);
@@ -190,7 +190,7 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     if (data->model == NULL) {
         return model_fail(error, "%s: libllama %s cannot load the model: %s", data->path, data->lib->release, llama_error());
     }
-    params_take(m);
+    params_read(m);
     m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all layers on the first device
     if (m->layer_device == NULL) {
         return model_fail(error, "out of memory for %" PRId64 " layers", m->params.n_layer);
@@ -366,7 +366,7 @@ static bool status_check(int32_t status, struct model_error *error) {
 }
 
 // Adds the vector of each token to s->sums.
-static bool vectors_take(struct session *s, int64_t n, struct model_error *error) {
+static bool embeddings_read(struct session *s, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     const struct session_llama *data = s->engine_data;
     const int64_t width = s->model->params.n_embd;
@@ -402,7 +402,7 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
     const int32_t status =
         m->has_decoder ? m->lib->llama_decode(data->ctx, data->batch) : m->lib->llama_encode(data->ctx, data->batch);
     if (!status_check(status, error) ||
-        !(is_embedding ? vectors_take(s, n, error) : llama_session_row(s, n - 1, s->logits, error))) {
+        !(is_embedding ? embeddings_read(s, n, error) : llama_session_row(s, n - 1, s->logits, error))) {
         return false;
     }
     s->n_past += n;

@@ -163,7 +163,7 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
 }
 
 // Returns whether a layer with these bits has the tensor of a row. State-space layers have only the rows with ARCH_STATE.
-static bool is_row_of(const struct layer_row *row, unsigned bits) {
+static bool layer_has_row(const struct layer_row *row, unsigned bits) {
     return (row->with & ~bits) == 0 && (row->without & bits) == 0 && (row->with & ARCH_STATE) == (bits & ARCH_STATE);
 }
 
@@ -211,7 +211,7 @@ static struct ggml_tensor *tensor_find(const struct model *m, const char *name) 
 }
 
 // A tensor that a model must or may have.
-struct weight_wanted {
+struct weight_spec {
     const char *name;
     int64_t ne[3];
     int64_t layer;
@@ -219,7 +219,7 @@ struct weight_wanted {
     struct ggml_tensor **slot;
 };
 
-static bool weight_find(struct model *m, const struct weight_wanted *w, struct model_error *error) {
+static bool weight_find(struct model *m, const struct weight_spec *w, struct model_error *error) {
     const char *name = w->name;
     const int64_t *ne = w->ne;
     struct ggml_tensor *t = *w->slot = tensor_find(m, name);
@@ -256,17 +256,17 @@ static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
     const unsigned bits = layer_bits(m, i);
     for (size_t r = 0; r < N_LAYER_ROWS; r++) {
         const struct layer_row *row = &layer_rows[r];
-        if (!is_row_of(row, bits)) {
+        if (!layer_has_row(row, bits)) {
             continue;
         }
         char name[GGML_MAX_NAME];
         snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
-        const struct weight_wanted wanted = {.name = name,
+        const struct weight_spec spec = {.name = name,
             .ne = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])},
             .layer = i,
             .is_needed = row->when != MAYBE,
             .slot = (struct ggml_tensor **) (void *) ((char *) &m->layers[i] + row->at)};
-        if (!weight_find(m, &wanted, error)) {
+        if (!weight_find(m, &spec, error)) {
             return false;
         }
     }
@@ -296,7 +296,7 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
     const int64_t n_embd = p->n_embd, half = p->n_rot / 2, last = p->n_layer;
-    const struct weight_wanted rows[] = {
+    const struct weight_spec rows[] = {
         {"position_embd.weight", {n_embd, p->n_ctx_train, 1}, -1, true, &m->position_embd},
         {"output_norm.bias", {n_embd, 1, 1}, last, false, &m->output_norm_bias},
         {"token_embd.weight", {n_embd, p->n_vocab, 1}, -1, true, &m->token_embd},
@@ -326,7 +326,7 @@ static bool tensors_find(struct model *m, struct model_error *error) {
 
 // Optional tensors are assumed only for the architectures that use them: qwen2 has biases, qwen3 and gemma3 have norms of queries
 // and keys.
-static bool is_usual(const struct model_params *p, const struct layer_row *row) {
+static bool is_expected(const struct model_params *p, const struct layer_row *row) {
     const char *arch = p->arch;
     return row->when == ALWAYS ||
            (strcmp(arch, "qwen2") == 0 && strncmp(row->name, "attn_", 5) == 0 && strstr(row->name, ".bias") != NULL &&
@@ -336,8 +336,8 @@ static bool is_usual(const struct model_params *p, const struct layer_row *row) 
 
 bool model_shapes(const struct model_params *p, bool has_output, model_shape_t each, void *user) {
     const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, one[3] = {p->n_embd, 1, 1};
-    const int64_t places[3] = {p->n_embd, p->n_ctx_train, 1};
-    if (((p->desc->has & ARCH_POSITIONS) != 0 && !each("position_embd.weight", places, user)) ||
+    const int64_t positions[3] = {p->n_embd, p->n_ctx_train, 1};
+    if (((p->desc->has & ARCH_POSITIONS) != 0 && !each("position_embd.weight", positions, user)) ||
         !each("token_embd.weight", table, user) || !each("output_norm.weight", one, user) ||
         (has_output && !each("output.weight", table, user))) {
         return false;
@@ -349,7 +349,7 @@ bool model_shapes(const struct model_params *p, bool has_output, model_shape_t e
             const int64_t ne[3] = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
             char name[GGML_MAX_NAME];
             snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
-            if (is_row_of(row, bits) && is_usual(p, row) && !each(name, ne, user)) {
+            if (layer_has_row(row, bits) && is_expected(p, row) && !each(name, ne, user)) {
                 return false;
             }
         }
@@ -357,7 +357,7 @@ bool model_shapes(const struct model_params *p, bool has_output, model_shape_t e
     return true;
 }
 
-static struct model *open_as(const char *path, bool read, struct model_error *error) {
+static struct model *model_open_with(const char *path, bool read, struct model_error *error) {
     struct model *m = berth_calloc(1, sizeof *m);
     if (m == NULL) {
         model_fail(error, "out of memory");
@@ -378,11 +378,11 @@ static struct model *open_as(const char *path, bool read, struct model_error *er
 }
 
 struct model *model_open(const char *path, struct model_error *error) {
-    return open_as(path, false, error);
+    return model_open_with(path, false, error);
 }
 
 struct model *model_open_read(const char *path, struct model_error *error) {
-    return open_as(path, true, error);
+    return model_open_with(path, true, error);
 }
 
 bool model_is_native(const char *path) {

@@ -106,7 +106,7 @@ static bool pair_check(const struct lora_pair *p, const struct model_weight *w, 
 }
 
 // Returns the name of the first tensor of the file that belongs to no pair.
-static const char *stray_find(const struct model_lora *l) {
+static const char *unmatched_find(const struct model_lora *l) {
     struct ggml_context *ctx = berth_gguf_map_tensors(l->file);
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         size_t i = 0;
@@ -135,8 +135,8 @@ static bool pairs_find(struct model_lora *l, const struct model *m, float alpha,
         p.scale = alpha != 0 ? scale * alpha / (float) p.b->ne[0] : scale; // without alpha the scale is not divided by the rank
         l->pairs[l->n_pairs++] = p;
     }
-    const char *stray = stray_find(l);
-    return stray == NULL || model_fail(error, "tensor '%s' does not match any weight of the model", stray);
+    const char *unmatched = unmatched_find(l);
+    return unmatched == NULL || model_fail(error, "tensor '%s' does not match any weight of the model", unmatched);
 }
 
 struct model_lora *lora_open(const struct model *m, const char *path, float scale, struct model_error *error) {
@@ -299,7 +299,7 @@ static bool pair_merge(struct merging *m, const struct lora_pair *p, struct mode
     return true;
 }
 
-static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
+static const void *tensor_bytes(int64_t i, void *user, struct model_error *error) {
     struct merging *m = user;
     const struct ggml_tensor *t = m->model->by_id[i];
     const struct lora_pair *p = lora_find(m->lora, t);
@@ -324,7 +324,7 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
         gguf_add_tensor(meta, model->by_id[i]);
     }
     meta = model_header_check(meta, error);
-    const bool ok = meta != NULL && model_write(file, meta, bytes_of, &m, error);
+    const bool ok = meta != NULL && model_write(file, meta, tensor_bytes, &m, error);
     berth_free(m.out);
     gguf_free(meta);
     return ok;

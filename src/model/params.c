@@ -18,7 +18,7 @@
 // ---- keys ----
 
 // Reads any integer type as i64. False: another type, or the value does not fit.
-static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
+static bool value_as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     switch (gguf_get_kv_type(meta, id)) {
         case GGUF_TYPE_UINT8: *out = gguf_get_val_u8(meta, id); return true;
         case GGUF_TYPE_INT8: *out = gguf_get_val_i8(meta, id); return true;
@@ -37,7 +37,7 @@ static bool as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
 }
 
 // Some keys may hold one value per layer. The values must be equal.
-static bool as_equal_ints(const struct gguf_context *meta, int64_t id, int64_t *out) {
+static bool array_as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     const size_t n = gguf_get_arr_n(meta, id);
     const void *data = NULL;
     const bool is_u32 = gguf_get_arr_type(meta, id) == GGUF_TYPE_UINT32;
@@ -64,7 +64,7 @@ bool keys_int(
         return true;
     }
     const bool is_list = gguf_get_kv_type(meta, id) == GGUF_TYPE_ARRAY;
-    if (is_list ? !as_equal_ints(meta, id, &value) : !as_int(meta, id, &value)) {
+    if (is_list ? !array_as_int(meta, id, &value) : !value_as_int(meta, id, &value)) {
         return model_fail(error, "key '%s' has type %s, but must be an integer", key,
             is_list ? "array (its values are not equal integers)" : gguf_type_name(gguf_get_kv_type(meta, id)));
     }
@@ -133,7 +133,7 @@ static bool arch_read(const struct gguf_context *meta, struct model_params *p, s
     return true;
 }
 
-static const char *key_of(const struct model_params *p, const char *suffix, char text[96]) {
+static const char *key_format(const struct model_params *p, const char *suffix, char text[96]) {
     snprintf(text, 96, "%s.%s", p->arch, suffix);
     return text;
 }
@@ -143,7 +143,7 @@ static bool count_get(const struct gguf_context *meta, const struct model_params
     int64_t *out, struct model_error *error) {
     char key[96];
     *out = 0;
-    return keys_int(meta, key_of(p, suffix, key), 1, max, out, error);
+    return keys_int(meta, key_format(p, suffix, key), 1, max, out, error);
 }
 
 static void count_default(int64_t *x, int64_t value) {
@@ -152,22 +152,22 @@ static void count_default(int64_t *x, int64_t value) {
     }
 }
 
-static bool count_need(const struct gguf_context *meta, const struct model_params *p, const char *suffix, int64_t max,
+static bool count_require(const struct gguf_context *meta, const struct model_params *p, const char *suffix, int64_t max,
     int64_t *out, struct model_error *error) {
     char key[96];
     if (!count_get(meta, p, suffix, max, out, error)) {
         return false;
     }
-    return *out > 0 || model_fail(error, "key '%s' is missing", key_of(p, suffix, key));
+    return *out > 0 || model_fail(error, "key '%s' is missing", key_format(p, suffix, key));
 }
 
 // Reads the sizes of state-space layers.
 static bool state_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
-    if (!count_need(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
-        !count_need(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
-        !count_need(meta, p, "ssm.time_step_rank", p->n_inner, &p->n_state_head, error) ||
-        !count_need(meta, p, "ssm.group_count", p->n_state_head, &p->n_group_state, error) ||
-        !count_need(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
+    if (!count_require(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
+        !count_require(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
+        !count_require(meta, p, "ssm.time_step_rank", p->n_inner, &p->n_state_head, error) ||
+        !count_require(meta, p, "ssm.group_count", p->n_state_head, &p->n_group_state, error) ||
+        !count_require(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
         return false;
     }
     p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // attention and feed-forward do not exist here
@@ -181,13 +181,13 @@ static bool state_read(const struct gguf_context *meta, struct model_params *p, 
 
 static bool heads_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    if (!count_need(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
+    if (!count_require(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
         !count_get(meta, p, "attention.head_count_kv", p->n_head, &p->n_head_kv, error) ||
         !count_get(meta, p, "attention.key_length", MAX_WIDTH, &p->head_size, error) ||
         !count_get(meta, p, "attention.value_length", MAX_WIDTH, &p->head_size_v, error) ||
-        !count_need(meta, p, "feed_forward_length", MAX_WIDTH, &p->n_ff, error) ||
-        !keys_int(meta, key_of(p, "expert_count", key), 0, 4096, &p->n_expert, error) ||
-        !keys_int(meta, key_of(p, "expert_used_count", key), 0, p->n_expert, &p->n_expert_used, error) ||
+        !count_require(meta, p, "feed_forward_length", MAX_WIDTH, &p->n_ff, error) ||
+        !keys_int(meta, key_format(p, "expert_count", key), 0, 4096, &p->n_expert, error) ||
+        !keys_int(meta, key_format(p, "expert_used_count", key), 0, p->n_expert, &p->n_expert_used, error) ||
         !count_get(meta, p, "expert_feed_forward_length", MAX_WIDTH, &p->n_ff_expert, error)) {
         return false;
     }
@@ -203,8 +203,8 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
     count_default(&p->head_size, p->n_embd / p->n_head);
     count_default(&p->head_size_v, p->head_size);
     if (p->n_expert > 0 && p->n_expert_used == 0) {
-        return model_fail(
-            error, "there are %" PRId64 " experts, but key '%s' is missing", p->n_expert, key_of(p, "expert_used_count", key));
+        return model_fail(error, "there are %" PRId64 " experts, but key '%s' is missing", p->n_expert,
+            key_format(p, "expert_used_count", key));
     }
     return true;
 }
@@ -212,8 +212,8 @@ static bool heads_read(const struct gguf_context *meta, struct model_params *p, 
 static bool sizes_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     // Every layer has at least one tensor.
     const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS;
-    if (!count_need(meta, p, "block_count", n_most, &p->n_layer, error) ||
-        !count_need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
+    if (!count_require(meta, p, "block_count", n_most, &p->n_layer, error) ||
+        !count_require(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
         !count_get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error)) {
         return false;
     }
@@ -230,13 +230,13 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
     if (p->desc->share != SHARE_KEYS || p->n_expert == 0) {
         return true;
     }
-    if (!keys_int(meta, key_of(p, "leading_dense_block_count", key), 0, p->n_layer, &p->n_dense, error) ||
-        !keys_int(meta, key_of(p, "expert_shared_count", key), 0, 4096, &p->n_shared, error) ||
-        !keys_int(meta, key_of(p, "expert_group_count", key), 0, p->n_expert, &p->n_group, error) ||
-        !keys_int(meta, key_of(p, "expert_group_used_count", key), 0, p->n_group, &p->n_group_used, error) ||
-        !keys_int(meta, key_of(p, "expert_gating_func", key), 0, 2, &func, error) ||
-        !keys_bool(meta, key_of(p, "expert_weights_norm", key), &p->norm_weights, error) ||
-        !keys_real(meta, key_of(p, "expert_weights_scale", key), &p->expert_scale, error)) {
+    if (!keys_int(meta, key_format(p, "leading_dense_block_count", key), 0, p->n_layer, &p->n_dense, error) ||
+        !keys_int(meta, key_format(p, "expert_shared_count", key), 0, 4096, &p->n_shared, error) ||
+        !keys_int(meta, key_format(p, "expert_group_count", key), 0, p->n_expert, &p->n_group, error) ||
+        !keys_int(meta, key_format(p, "expert_group_used_count", key), 0, p->n_group, &p->n_group_used, error) ||
+        !keys_int(meta, key_format(p, "expert_gating_func", key), 0, 2, &func, error) ||
+        !keys_bool(meta, key_format(p, "expert_weights_norm", key), &p->norm_weights, error) ||
+        !keys_real(meta, key_format(p, "expert_weights_scale", key), &p->expert_scale, error)) {
         return false;
     }
     p->has_sigmoid = func == 2;
@@ -260,9 +260,9 @@ static bool mla_read(const struct gguf_context *meta, struct model_params *p, st
     if ((p->desc->has & ARCH_MLA) == 0) {
         return true;
     }
-    if (!count_need(meta, p, "attention.key_length_mla", MAX_WIDTH, &p->mla_key, error) ||
-        !count_need(meta, p, "attention.value_length_mla", MAX_WIDTH, &p->mla_value, error) ||
-        !count_need(meta, p, "attention.kv_lora_rank", MAX_WIDTH, &n_latent, error) ||
+    if (!count_require(meta, p, "attention.key_length_mla", MAX_WIDTH, &p->mla_key, error) ||
+        !count_require(meta, p, "attention.value_length_mla", MAX_WIDTH, &p->mla_value, error) ||
+        !count_require(meta, p, "attention.kv_lora_rank", MAX_WIDTH, &n_latent, error) ||
         !count_get(meta, p, "attention.q_lora_rank", MAX_WIDTH, &p->n_rank, error)) {
         return false;
     }
@@ -282,11 +282,11 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     float factor = 0;
     p->n_ctx_orig = p->n_ctx_train;
     p->freq_scale = p->attn_factor = 1;
-    if (!keys_text(meta, key_of(p, "rope.scaling.type", key), &type, error) ||
-        !keys_real(meta, key_of(p, "rope.scale_linear", key), &factor, error) ||
-        !keys_real(meta, key_of(p, "rope.scaling.factor", key), &factor, error) ||
-        !keys_real(meta, key_of(p, "rope.scaling.attn_factor", key), &p->attn_factor, error) ||
-        !keys_int(meta, key_of(p, "rope.scaling.original_context_length", key), 1, MAX_CONTEXT, &p->n_ctx_orig, error)) {
+    if (!keys_text(meta, key_format(p, "rope.scaling.type", key), &type, error) ||
+        !keys_real(meta, key_format(p, "rope.scale_linear", key), &factor, error) ||
+        !keys_real(meta, key_format(p, "rope.scaling.factor", key), &factor, error) ||
+        !keys_real(meta, key_format(p, "rope.scaling.attn_factor", key), &p->attn_factor, error) ||
+        !keys_int(meta, key_format(p, "rope.scaling.original_context_length", key), 1, MAX_CONTEXT, &p->n_ctx_orig, error)) {
         return false;
     }
     if (type == NULL) {
@@ -313,11 +313,11 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
 static bool window_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t every = p->desc->window_every;
-    if (every > 1 && !keys_int(meta, key_of(p, "attention.sliding_window_pattern", key), 1, MAX_LAYERS, &every, error)) {
+    if (every > 1 && !keys_int(meta, key_format(p, "attention.sliding_window_pattern", key), 1, MAX_LAYERS, &every, error)) {
         return false;
     }
     p->window_every = (int) every;
-    return every == 0 || keys_int(meta, key_of(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error);
+    return every == 0 || keys_int(meta, key_format(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error);
 }
 
 // Reads scales and soft caps.
@@ -343,13 +343,13 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
         {ARCH_SOFT_CAPS, "attn_logit_softcapping", &p->attn_cap},
         {ARCH_SOFT_CAPS | ARCH_LOGIT_CAP, "final_logit_softcapping", &p->logit_cap}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if ((has & rows[i].has) != 0 && !keys_real(meta, key_of(p, rows[i].key, key), rows[i].out, error)) {
+        if ((has & rows[i].has) != 0 && !keys_real(meta, key_format(p, rows[i].key, key), rows[i].out, error)) {
             return false;
         }
     }
     if ((has & ARCH_MLA) != 0) { // apply the magnitude scale of YaRN to all elements, not only to the rotated ones
         float log_multiplier = 0;
-        if (!keys_real(meta, key_of(p, "rope.scaling.yarn_log_multiplier", key), &log_multiplier, error)) {
+        if (!keys_real(meta, key_format(p, "rope.scaling.yarn_log_multiplier", key), &log_multiplier, error)) {
             return false;
         }
         const float log_scale = logf(1 / p->freq_scale), factor = p->attn_factor * (1 + log_multiplier * log_scale);
@@ -381,8 +381,8 @@ static bool rope_read(const struct gguf_context *meta, struct model_params *p, s
     p->freq_base = 10000;
     p->freq_base_window = 0;
     if (!scaling_read(meta, p, error) ||
-        !keys_int(meta, key_of(p, "rope.dimension_count", key), 2, p->head_size, &p->n_rot, error) ||
-        !keys_real(meta, key_of(p, "rope.freq_base", key), &p->freq_base, error)) {
+        !keys_int(meta, key_format(p, "rope.dimension_count", key), 2, p->head_size, &p->n_rot, error) ||
+        !keys_real(meta, key_format(p, "rope.freq_base", key), &p->freq_base, error)) {
         return false;
     }
     p->freq_base_window = p->freq_base;
@@ -390,7 +390,7 @@ static bool rope_read(const struct gguf_context *meta, struct model_params *p, s
     if ((p->desc->has & ARCH_LOCAL_ROPE) != 0) {
         p->freq_base_window = 10000;
         p->freq_scale_window = 1;
-        if (!keys_real(meta, key_of(p, "rope.freq_base_swa", key), &p->freq_base_window, error)) {
+        if (!keys_real(meta, key_format(p, "rope.freq_base_swa", key), &p->freq_base_window, error)) {
             return false;
         }
     }
@@ -408,7 +408,7 @@ bool model_params_read(const struct gguf_context *meta, struct model_params *p, 
         return false;
     }
     const char *eps = (p->desc->has & ARCH_LAYER_NORM) != 0 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-    return keys_real(meta, key_of(p, eps, key), &p->eps, error) &&
+    return keys_real(meta, key_format(p, eps, key), &p->eps, error) &&
            (p->eps > 0 || model_fail(error, "the epsilon of the norm is missing or not positive"));
 }
 

@@ -68,7 +68,7 @@ static void assignment_next(struct assignment *assign, const struct placing *p, 
 }
 
 // Returns the fraction of each GPU's memory that all layers need; 0: they do not fit, or the memory is unknown.
-static double part_of_room(const struct placing *p, const size_t *sizes) {
+static double room_fraction(const struct placing *p, const size_t *sizes) {
     double all = 0, rooms = 0;
     for (int64_t i = 0; i <= p->model->params.n_layer; i++) {
         all += (double) sizes[i];
@@ -88,7 +88,7 @@ static bool layers_assign(struct placing *p) {
         berth_free(sizes);
         return model_fail(p->error, "out of memory for the placement of %" PRId64 " layers", m->params.n_layer);
     }
-    const double part = part_of_room(p, sizes);
+    const double part = room_fraction(p, sizes);
     struct assignment assign = {.d = cpu};
     assignment_next(&assign, p, part); // start with the last GPU
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
@@ -106,7 +106,7 @@ static bool layers_assign(struct placing *p) {
     return true;
 }
 
-static int device_of(const struct placing *p, const struct model_weight *w) {
+static int weight_device(const struct placing *p, const struct model_weight *w) {
     return w->layer < 0 ? p->devices->n - 1 : p->model->layer_device[w->layer];
 }
 
@@ -122,7 +122,7 @@ static bool tensors_make(struct placing *p, int d) {
     struct model *m = p->model;
     size_t n = 0;
     for (size_t i = 0; i < m->n_weights; i++) {
-        n += device_of(p, &m->weights[i]) == d;
+        n += weight_device(p, &m->weights[i]) == d;
     }
     m->parts[d].ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
     if (m->parts[d].ctx == NULL) {
@@ -130,7 +130,7 @@ static bool tensors_make(struct placing *p, int d) {
     }
     for (size_t i = 0; i < m->n_weights; i++) {
         struct model_weight *w = &m->weights[i];
-        if (device_of(p, w) == d) {
+        if (weight_device(p, w) == d) {
             *w->slot = ggml_dup_tensor(m->parts[d].ctx, w->file);
             ggml_set_name(*w->slot, w->file->name);
         }
@@ -145,11 +145,11 @@ static bool can_map(const struct model *m, ggml_backend_dev_t dev) {
     return props.caps.buffer_from_host_ptr && gguf_get_alignment(berth_gguf_map_meta(m->file)) >= MAP_ALIGNMENT;
 }
 
-static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
+static size_t device_bytes(const struct placing *p, int d, size_t *largest) {
     size_t sum = 0;
     *largest = 0;
     for (size_t i = 0; i < p->model->n_weights; i++) {
-        if (device_of(p, &p->model->weights[i]) == d) {
+        if (weight_device(p, &p->model->weights[i]) == d) {
             const size_t size = ggml_nbytes(p->model->weights[i].file);
             sum += size;
             *largest = max_size(size, *largest);
@@ -175,7 +175,8 @@ static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
 }
 
 // Returns the buffer of the mapped file that contains a weight.
-static ggml_backend_buffer_t buffer_of(const struct model *m, const ggml_backend_buffer_t *buffers, const struct ggml_tensor *t) {
+static ggml_backend_buffer_t weight_buffer(
+    const struct model *m, const ggml_backend_buffer_t *buffers, const struct ggml_tensor *t) {
     for (int64_t f = 0; f < m->n_files; f++) {
         const uintptr_t base = (uintptr_t) berth_gguf_map_base(m->files[f]), at = (uintptr_t) t->data;
         if (at >= base && at - base < berth_gguf_map_size(m->files[f])) {
@@ -213,10 +214,10 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
     }
     for (size_t i = 0; ok && i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
-        if (device_of(p, w) != d) {
+        if (weight_device(p, w) != d) {
             continue;
         }
-        ok = (ggml_backend_tensor_alloc(buffer_of(m, buffers, w->file), *w->slot, w->file->data) == GGML_STATUS_SUCCESS ||
+        ok = (ggml_backend_tensor_alloc(weight_buffer(m, buffers, w->file), *w->slot, w->file->data) == GGML_STATUS_SUCCESS ||
                  model_fail(p->error, "cannot place tensor '%s': %s", w->file->name, berth_last_error())) &&
              pages_touch(p, w->file);
     }
@@ -238,7 +239,7 @@ static void device_drop(const struct placing *p, int d) {
     const uintptr_t n_page = (uintptr_t) sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
-        for (int64_t f = 0; device_of(p, &m->weights[i]) == d && f < m->n_files; f++) {
+        for (int64_t f = 0; weight_device(p, &m->weights[i]) == d && f < m->n_files; f++) {
             const uintptr_t at = (uintptr_t) t->data, base = (uintptr_t) berth_gguf_map_base(m->files[f]);
             const uintptr_t size = ggml_nbytes(t), top = base + berth_gguf_map_size(m->files[f]);
             if (at >= base && at < top && size <= top - at) {
@@ -273,7 +274,7 @@ static bool weights_upload(struct placing *p, int d) {
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
         const size_t size = ggml_nbytes(w->file);
-        for (size_t at = 0; device_of(p, w) == d && at < size;) {
+        for (size_t at = 0; weight_device(p, w) == d && at < size;) {
             const size_t step = min_size(size - at, STEP_SIZE);
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
             pages_drop(m, (const char *) w->file->data + at, step); // the device has its copy
@@ -306,7 +307,7 @@ static bool weights_plan(struct placing *p, int d) {
 static bool device_fill(struct placing *p, int d, bool plan_only) {
     struct model *m = p->model;
     size_t largest;
-    const size_t size = bytes_of(p, d, &largest);
+    const size_t size = device_bytes(p, d, &largest);
     if (!tensors_make(p, d)) {
         return false;
     }

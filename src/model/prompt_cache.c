@@ -24,7 +24,7 @@
 // ---- mark ----
 
 // Hashes everything that decides a row of the cache. The fingerprint covers the parameters and the weights of the model.
-static uint64_t mark_of(const struct session *s) {
+static uint64_t mark_compute(const struct session *s) {
     static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // constant, so that runs agree
     const struct model *m = s->model;
     struct berth_siphash hash = berth_siphash_begin(&key);
@@ -117,7 +117,7 @@ static bool layers_transfer(const struct session *s, const struct span *x, bool 
     return ok;
 }
 
-static bool can_keep(const struct session *s, struct model_error *error) {
+static bool save_is_supported(const struct session *s, struct model_error *error) {
     return s->model->engine->can_save ||
            model_fail(error, "a prompt cache is not supported for models that %s runs", s->model->engine->name);
 }
@@ -125,11 +125,11 @@ static bool can_keep(const struct session *s, struct model_error *error) {
 // ---- files ----
 
 bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error) {
-    if (!can_keep(s, error)) {
+    if (!save_is_supported(s, error)) {
         return false;
     }
     const struct span all = {.first = n > s->n_ring ? n - s->n_ring : 0, .n = n, .n_kept = n};
-    const uint64_t head[3] = {mark_of(s), (uint64_t) n, (uint64_t) all.first};
+    const uint64_t head[3] = {mark_compute(s), (uint64_t) n, (uint64_t) all.first};
     const bool ok = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
                     fwrite(tokens, sizeof *tokens, (size_t) n, file) == (size_t) n;
     return ok ? layers_transfer(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
@@ -137,7 +137,7 @@ bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FIL
 
 // Sets x->n_kept to the number of leading tokens of the file that equal those of the text and can be used. At least one token of
 // the text remains to be processed.
-static bool common_find(
+static bool prefix_find(
     const struct session *s, FILE *file, struct span *x, const int32_t *tokens, int64_t n, struct model_error *error) {
     bool is_same = true;
     for (int64_t i = 0; i < x->n; i++) {
@@ -163,7 +163,7 @@ bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *fil
     char magic[8];
     uint64_t head[3];
     *is_old = false;
-    if (!can_keep(s, error)) {
+    if (!save_is_supported(s, error)) {
         return false;
     }
     const bool has_magic = fread(magic, 1, 8, file) == 8;
@@ -174,7 +174,7 @@ bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *fil
     if (!has_magic || memcmp(magic, MAGIC, 8) != 0 || fread(head, sizeof head, 1, file) != 1) {
         return model_fail(error, "not a prompt cache");
     }
-    if (head[0] != mark_of(s)) {
+    if (head[0] != mark_compute(s)) {
         return model_fail(error,
             "the file was saved with another model, other adapters or another cache type; use another file, or remove this one");
     }
@@ -183,7 +183,7 @@ bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *fil
             error, "the file is damaged: it states %" PRIu64 " tokens with windows from position %" PRIu64, head[1], head[2]);
     }
     struct span x = {.first = (int64_t) head[2], .n = (int64_t) head[1]};
-    if (!common_find(s, file, &x, tokens, n, error)) {
+    if (!prefix_find(s, file, &x, tokens, n, error)) {
         return false;
     }
     if (x.n_kept > 0 && !layers_transfer(s, &x, false, file, error)) {

@@ -111,7 +111,7 @@ static double candidate_weight(const struct candidate_list *t, int64_t i) {
     return exp((double) candidate_at(t, i)->logit - (double) t->best->logit);
 }
 
-static double weight_of_all(const struct candidate_list *t) {
+static double weight_sum(const struct candidate_list *t) {
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
         sum += candidate_weight(t, i);
@@ -120,8 +120,8 @@ static double weight_of_all(const struct candidate_list *t) {
 }
 
 // Keeps the most probable entries that together have this share of the probability.
-static void keep_share(struct candidate_list *t, double share) {
-    const double all = weight_of_all(t);
+static void share_keep(struct candidate_list *t, double share) {
+    const double all = weight_sum(t);
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
         sum += candidate_weight(t, i);
@@ -133,8 +133,8 @@ static void keep_share(struct candidate_list *t, double share) {
 
 // Keeps the entries whose surprise is nearest to the mean surprise, until together they have this share. spare: work memory of t->n
 // entries.
-static void keep_typical(struct candidate_list *t, double share, struct sample_entry *spare) {
-    const double all = weight_of_all(t);
+static void typical_keep(struct candidate_list *t, double share, struct sample_entry *spare) {
+    const double all = weight_sum(t);
     double mean = 0, sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
         const double p = candidate_weight(t, i) / all;
@@ -180,10 +180,10 @@ static struct candidate_list candidates_take(const struct sampler *s, struct sam
         sum += candidate_weight(&t, t.n++);
     }
     if (s->typical < 1) {
-        keep_typical(&t, (double) s->typical, s->heap + s->n_heap);
+        typical_keep(&t, (double) s->typical, s->heap + s->n_heap);
     }
     if (!is_all) {
-        keep_share(&t, (double) s->top_p);
+        share_keep(&t, (double) s->top_p);
     }
     while (t.n > 1 && candidate_weight(&t, t.n - 1) < (double) s->min_p) {
         t.n--;

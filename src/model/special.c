@@ -42,7 +42,7 @@ static bool is_indexed(const struct vocab *v, int32_t id) {
 
 // ---- the trie ----
 
-static size_t slot_of(const struct special_trie *t, uint32_t parent, uint8_t byte) {
+static size_t edge_slot(const struct special_trie *t, uint32_t parent, uint8_t byte) {
     const uint64_t edge = (uint64_t) parent << 8 | byte;
     size_t i = (size_t) berth_siphash_of(&t->key, &edge, sizeof edge) & (t->n_slots - 1);
     for (; t->slots[i] != 0; i = (i + 1) & (t->n_slots - 1)) {
@@ -58,7 +58,7 @@ static void token_add(struct special_trie *t, const char *text, uint32_t size, i
     uint32_t at = 0;
     for (uint32_t i = size; i-- > 0;) {
         const uint8_t byte = (uint8_t) text[i];
-        const size_t slot = slot_of(t, at, byte);
+        const size_t slot = edge_slot(t, at, byte);
         if (t->slots[slot] == 0) {
             t->slots[slot] = t->n_nodes;
             t->nodes[t->n_nodes++] = (struct special_node){.parent = at, .byte = byte, .token = -1};
@@ -71,7 +71,7 @@ static void token_add(struct special_trie *t, const char *text, uint32_t size, i
 // Returns the node that a byte leads to, from this node or from its longest suffix that has an edge for the byte.
 static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t byte) {
     for (;; node = t->nodes[node].link) {
-        const uint32_t next = t->slots[slot_of(t, node, byte)];
+        const uint32_t next = t->slots[edge_slot(t, node, byte)];
         if (next != 0 || node == 0) {
             return next;
         }

@@ -44,7 +44,7 @@ struct sizes {
     int n_attention; // attention ops per test
 };
 
-static struct sizes sizes_of(ggml_backend_t backend) {
+static struct sizes test_sizes(ggml_backend_t backend) {
     ggml_backend_dev_t dev = ggml_backend_get_device(backend);
     size_t n_free = 0, n_all = 0;
     if (dev == NULL || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU) {
@@ -57,7 +57,7 @@ static struct sizes sizes_of(ggml_backend_t backend) {
 
 // Returns bytes of weights of a type per second; 0: unknown.
 static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
-    const struct sizes sizes = sizes_of(backend);
+    const struct sizes sizes = test_sizes(backend);
     struct speed_test test;
     if (!speed_test_init(&test, N_PRODUCTS)) {
         return 0;
@@ -144,7 +144,7 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
     }
     const int64_t step = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP, n_kv = min_i64(step, s->params.n_ctx);
     const struct ggml_tensor *const *src = (const struct ggml_tensor *const *) node->src;
-    const struct sizes sizes = sizes_of(backend);
+    const struct sizes sizes = test_sizes(backend);
     struct ggml_cgraph *graph = speed_test_piece(&test, N_ATTENTION);
     size_t size = 0;
     int n_tests = 0;

@@ -10,7 +10,7 @@
 #define REPLACEMENT 0xFFFDu
 
 // Returns the number of bytes of a character by its first byte; 0: no character begins with this byte.
-static size_t size_of(unsigned char first) {
+static size_t char_size(unsigned char first) {
     if (first < 0xC2) {
         return first < 0x80;
     }
@@ -29,8 +29,8 @@ static bool is_second(unsigned char first, unsigned char second) {
 }
 
 // Returns how many bytes at p form a valid beginning of a character, at most one character; 0: not even the first byte is valid.
-static size_t prefix_of(const unsigned char *p, size_t size) {
-    const size_t full_size = size > 0 ? size_of(p[0]) : 0;
+static size_t valid_prefix(const unsigned char *p, size_t size) {
+    const size_t full_size = size > 0 ? char_size(p[0]) : 0;
     size_t n = full_size > 0 ? 1 : 0;
     while (n > 0 && n < full_size && n < size && (n == 1 ? is_second(p[0], p[1]) : (p[n] & 0xC0) == 0x80)) {
         n++;
@@ -40,8 +40,8 @@ static size_t prefix_of(const unsigned char *p, size_t size) {
 
 size_t utf8_next(const char *text, size_t size, uint32_t *c) {
     const unsigned char *p = (const unsigned char *) text;
-    const size_t n = prefix_of(p, size);
-    if (n == 0 || n < size_of(p[0])) {
+    const size_t n = valid_prefix(p, size);
+    if (n == 0 || n < char_size(p[0])) {
         *c = REPLACEMENT;
         return size > 0;
     }
@@ -72,11 +72,11 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
         s->held[s->n_held++] = bytes[i];
         while (s->n_held > 0) {
             const unsigned char *held = (const unsigned char *) s->held;
-            const size_t prefix = prefix_of(held, s->n_held);
-            if (prefix == s->n_held && prefix < size_of(held[0])) {
+            const size_t prefix = valid_prefix(held, s->n_held);
+            if (prefix == s->n_held && prefix < char_size(held[0])) {
                 break; // incomplete character: wait for more bytes
             }
-            const bool is_whole = prefix > 0 && prefix == size_of(held[0]);
+            const bool is_whole = prefix > 0 && prefix == char_size(held[0]);
             const size_t n_gone = prefix > 0 ? prefix : 1;
             if (is_whole) {
                 memcpy(out + n, s->held, prefix);
@@ -99,7 +99,7 @@ size_t utf8_stream_end(struct utf8_stream *s, char *out) {
 
 // ---- categories ----
 
-static bool is_in(const struct char_run *runs, size_t n, uint32_t c) {
+static bool is_in_runs(const struct char_run *runs, size_t n, uint32_t c) {
     size_t low = 0;
     while (low < n) { // find the first run that begins after c
         const size_t mid = low + (n - low) / 2;
@@ -113,15 +113,15 @@ static bool is_in(const struct char_run *runs, size_t n, uint32_t c) {
 }
 
 bool char_is_letter(uint32_t c) {
-    return is_in(letters, sizeof letters / sizeof *letters, c);
+    return is_in_runs(letters, sizeof letters / sizeof *letters, c);
 }
 
 bool char_is_number(uint32_t c) {
-    return is_in(numbers, sizeof numbers / sizeof *numbers, c);
+    return is_in_runs(numbers, sizeof numbers / sizeof *numbers, c);
 }
 
 bool char_is_punctuation(uint32_t c) {
-    return is_in(marks, sizeof marks / sizeof *marks, c);
+    return is_in_runs(marks, sizeof marks / sizeof *marks, c);
 }
 
 bool char_is_space(uint32_t c) {

@@ -50,7 +50,7 @@ static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_
 }
 
 // Returns the mean. A column without data counts as average: 1.
-static float mean_of(float sum, float count) {
+static float mean_compute(float sum, float count) {
     const float mean = sum / count;
     return count > 0 && isfinite(mean) && mean >= 0 ? mean : 1;
 }
@@ -80,7 +80,7 @@ static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map
             return "out of memory";
         }
         for (int64_t i = 0; i < ggml_nelements(t); i++) {
-            e->values[i] = mean_of(((const float *) t->data)[i], counts[i / t->ne[0]]);
+            e->values[i] = mean_compute(((const float *) t->data)[i], counts[i / t->ne[0]]);
         }
     }
     return m->n > 0 ? NULL : "the file contains no importance matrix";
@@ -93,7 +93,7 @@ struct bytes {
     size_t left;
 };
 
-static bool take_i32(struct bytes *b, int32_t *out) {
+static bool i32_read(struct bytes *b, int32_t *out) {
     if (b->left < sizeof *out) {
         return false;
     }
@@ -107,17 +107,17 @@ static bool take_i32(struct bytes *b, int32_t *out) {
 // after the entries are ignored.
 static const char *dat_read(struct imatrix *m, struct bytes b) {
     int32_t n, name_size, n_calls, n_values;
-    if (!take_i32(&b, &n) || n <= 0) {
+    if (!i32_read(&b, &n) || n <= 0) {
         return "the file contains no importance matrix";
     }
     for (int32_t i = 0; i < n; i++) {
-        if (!take_i32(&b, &name_size) || name_size <= 0 || (size_t) name_size > b.left) {
+        if (!i32_read(&b, &name_size) || name_size <= 0 || (size_t) name_size > b.left) {
             return "the file ends within a name";
         }
         const char *name = (const char *) b.p;
         b.p += name_size;
         b.left -= (size_t) name_size;
-        if (!take_i32(&b, &n_calls) || !take_i32(&b, &n_values) || n_values <= 0 || (size_t) n_values > b.left / sizeof(float)) {
+        if (!i32_read(&b, &n_calls) || !i32_read(&b, &n_values) || n_values <= 0 || (size_t) n_values > b.left / sizeof(float)) {
             return "the file ends within the values of a tensor";
         }
         struct entry *e = entry_add(m, name, (size_t) name_size, (size_t) n_values);
@@ -128,7 +128,7 @@ static const char *dat_read(struct imatrix *m, struct bytes b) {
         b.p += (size_t) n_values * sizeof(float);
         b.left -= (size_t) n_values * sizeof(float);
         for (int32_t k = 0; k < n_values; k++) {
-            e->values[k] = mean_of(e->values[k], n_calls > 0 ? (float) n_calls : 1);
+            e->values[k] = mean_compute(e->values[k], n_calls > 0 ? (float) n_calls : 1);
         }
     }
     return NULL;

@@ -209,7 +209,7 @@ static bool is_kept(const char *name) {
     return n > 4 && strncmp(name, "blk.", 4) == 0 && (n < 7 || strcmp(name + n - 7, ".weight") != 0);
 }
 
-static enum ggml_type better_of(const struct better *b, int64_t i, int64_t n) {
+static enum ggml_type better_type(const struct better *b, int64_t i, int64_t n) {
     bool is_good = false;
     switch (b->where) {
         case NOWHERE: break;
@@ -230,7 +230,7 @@ static bool is_low(const struct recipe_mix *m) {
 }
 
 // Returns the layer of a tensor, and in *rest its name after the layer; -1: not in a layer.
-static long layer_of(const char *name, const char **rest) {
+static long layer_parse(const char *name, const char **rest) {
     char *end = NULL;
     const long layer = strncmp(name, "blk.", 4) == 0 ? strtol(name + 4, &end, 10) : -1;
     *rest = layer >= 0 && *end == '.' ? end + 1 : name;
@@ -240,7 +240,7 @@ static long layer_of(const char *name, const char **rest) {
 // The role of a matrix in a layer.
 enum part { PART_OTHER, PART_QUERY, PART_KEY, PART_VALUE, PART_FUSED, PART_OUT, PART_DOWN, PART_UP, PART_GATE };
 
-static enum part part_of(const char *rest) {
+static enum part part_parse(const char *rest) {
     static const struct {
         const char *text;
         enum part part;
@@ -257,15 +257,15 @@ static enum part part_of(const char *rest) {
 
 // Returns the index of a tensor among the tensors of its role, ordered by layer and name; *n is their number. A layer may have none
 // or several. Fused tensors count as values.
-static int64_t index_of(const struct recipe *r, const char *name, enum part part, int64_t *n) {
+static int64_t part_index(const struct recipe *r, const char *name, enum part part, int64_t *n) {
     const char *rest;
-    const long layer = layer_of(name, &rest);
+    const long layer = layer_parse(name, &rest);
     int64_t index = 0;
     *n = 0;
     for (int64_t i = 0; i < gguf_get_n_tensors(r->meta); i++) {
         const char *other = gguf_get_tensor_name(r->meta, i);
-        const long at = layer_of(other, &rest);
-        const enum part kind = part_of(rest) == PART_FUSED ? PART_VALUE : part_of(rest);
+        const long at = layer_parse(other, &rest);
+        const enum part kind = part_parse(rest) == PART_FUSED ? PART_VALUE : part_parse(rest);
         if (at >= 0 && kind == part) {
             index += at < layer || (at == layer && strcmp(other, name) < 0);
             ++*n;
@@ -283,9 +283,9 @@ static enum ggml_type value_type(const struct recipe *r, const char *name, enum 
     const struct recipe_mix *m = r->mix;
     const bool is_wide = m->wide != NO && (r->n_share >= 4 || (is_low(m) && r->n_expert >= 4));
     int64_t n;
-    const int64_t i = index_of(r, name, PART_VALUE, &n);
+    const int64_t i = part_index(r, name, PART_VALUE, &n);
     const struct better *b = part == PART_FUSED ? &m->fused : &m->value;
-    enum ggml_type type = has_base_only(r) ? m->base : better_of(b, i, n);
+    enum ggml_type type = has_base_only(r) ? m->base : better_type(b, i, n);
     if (is_wide) {
         type = m->wide;
     }
@@ -303,7 +303,7 @@ static enum ggml_type ffn_type(const struct recipe *r, const char *name, long la
     if (b.good == Q4 && b.else_type == I3S && r->n_expert == 8) { // the mix iq3_m
         b.where = MORE;
     }
-    return better_of(&b, r->n_expert > 1 && !is_low(m) ? layer : index_of(r, name, part, &n), r->n_layer);
+    return better_type(&b, r->n_expert > 1 && !is_low(m) ? layer : part_index(r, name, part, &n), r->n_layer);
 }
 
 static enum ggml_type mix_type(const struct recipe *r, const char *name) {
@@ -316,8 +316,8 @@ static enum ggml_type mix_type(const struct recipe *r, const char *name) {
         return m->embedding;
     }
     const char *rest;
-    const long layer = layer_of(name, &rest);
-    const enum part part = layer >= 0 ? part_of(rest) : PART_OTHER;
+    const long layer = layer_parse(name, &rest);
+    const enum part part = layer >= 0 ? part_parse(rest) : PART_OTHER;
     switch (part) {
         case PART_QUERY: return m->query;
         case PART_KEY: return is_of_8 ? m->kv_of_8 : m->query;

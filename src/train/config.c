@@ -156,7 +156,7 @@ static void normal_fill(float *values, int64_t n, uint64_t state) {
     }
 }
 
-static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
+static const void *tensor_bytes(int64_t i, void *user, struct model_error *error) {
     struct making *m = user;
     const size_t n = gguf_get_tensor_size(m->meta, i) / sizeof(float);
     const char *name = gguf_get_tensor_name(m->meta, i);
@@ -183,7 +183,7 @@ static bool weights_write(struct config *c, const struct model_params *p, uint64
     berth_clear_error();
     const bool is_listed = m.ctx != NULL && model_shapes(p, c->has_output, tensor_add, &m) && *berth_last_error() == '\0';
     const bool ok = (is_listed || model_fail(error, "cannot create %zu tensors: %s", n, berth_last_error())) &&
-                    model_write(file, c->meta, bytes_of, &m, error);
+                    model_write(file, c->meta, tensor_bytes, &m, error);
     berth_free(m.values);
     ggml_free(m.ctx);
     return ok;

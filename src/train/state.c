@@ -151,7 +151,7 @@ struct writing {
     void *bytes;
 };
 
-static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
+static const void *tensor_bytes(int64_t i, void *user, struct model_error *error) {
     struct writing *w = user;
     return train_tensor_get(tensor_at(w->t, i), &w->bytes, error);
 }
@@ -183,7 +183,7 @@ static bool summed_put(const struct gguf_context *g, struct writing *w, FILE *to
     if (file == NULL) {
         return model_fail(error, "out of memory");
     }
-    bool ok = model_write(file, g, bytes_of, w, error);
+    bool ok = model_write(file, g, tensor_bytes, w, error);
     ok = fclose(file) == 0 && ok && summed_end(&s);
     return ok || model_fail(error, "writing failed: %s", strerror(errno));
 }

@@ -30,7 +30,7 @@ static bool graph_new(struct trainer *t, struct train_graph *g, size_t n_nodes, 
 }
 
 // Checks the graph and allocates its memory.
-static bool graph_place(struct trainer *t, struct train_graph *g, const char *what, struct model_error *error) {
+static bool graph_alloc(struct trainer *t, struct train_graph *g, const char *what, struct model_error *error) {
     if (berth_graph_check(g->graph) != GGML_STATUS_SUCCESS) {
         return model_fail(error, "cannot build %s: %s", what, berth_last_error());
     }
@@ -120,7 +120,7 @@ bool train_graph_learn(struct trainer *t, struct model_error *error) {
     if (t->params.memory > 0 && !graph_budget(t, g, error)) {
         return false;
     }
-    return graph_place(t, g, "the graph of the forward and backward pass", error);
+    return graph_alloc(t, g, "the graph of the forward and backward pass", error);
 }
 
 bool train_graph_look(struct trainer *t, struct model_error *error) {
@@ -131,7 +131,7 @@ bool train_graph_look(struct trainer *t, struct model_error *error) {
         return false;
     }
     forward_build(t, &t->look);
-    return graph_place(t, &t->look, "the graph of the forward pass", error);
+    return graph_alloc(t, &t->look, "the graph of the forward pass", error);
 }
 
 bool train_graph_step(struct trainer *t, struct model_error *error) {
@@ -146,5 +146,5 @@ bool train_graph_step(struct trainer *t, struct model_error *error) {
         ggml_build_forward_expand(g->graph, x->m != NULL ? ggml_opt_step_adamw(g->ctx, x->w, grad, x->m, x->v, rates)
                                                          : ggml_opt_step_sgd(g->ctx, x->w, grad, rates));
     }
-    return graph_place(t, g, "the optimiser's graph", error);
+    return graph_alloc(t, g, "the optimiser's graph", error);
 }

@@ -144,7 +144,7 @@ float train_rate(const struct train_params *p, int64_t step) {
 }
 
 // Returns the norm of all gradients as one vector. The sum has a fixed order, so that every run gets the same value.
-static double norm_of(struct trainer *t) {
+static double gradient_norm(struct trainer *t) {
     double sum = 0;
     for (size_t i = 0; i < t->n_tensors; i++) {
         const int64_t n = ggml_nelements(t->tensors[i].grad), row = (int64_t) t->row_size;
@@ -202,7 +202,7 @@ struct fault_search {
 };
 
 // Checks only contiguous f32 tensors; other types are only read by the graph.
-static bool is_sound(struct trainer *t, const struct ggml_tensor *x) {
+static bool is_all_finite(struct trainer *t, const struct ggml_tensor *x) {
     const int64_t n = ggml_nelements(x), row = (int64_t) t->row_size;
     if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) {
         return true;
@@ -225,7 +225,7 @@ static bool on_node(struct ggml_tensor *node, bool ask, void *user) {
     if (ask) {
         return true;
     }
-    if (!is_sound(fault_search->t, node)) {
+    if (!is_all_finite(fault_search->t, node)) {
         fault_search->found = node;
     }
     return fault_search->found == NULL;
@@ -235,7 +235,7 @@ static bool fault_report(struct trainer *t, struct train_data *data, const char 
     struct fault_search fault_search = {.t = t};
     struct model_error why = {""};
     for (size_t i = 0; i < t->n_tensors && fault_search.found == NULL; i++) {
-        fault_search.found = is_sound(t, t->tensors[i].w) ? NULL : t->tensors[i].w;
+        fault_search.found = is_all_finite(t, t->tensors[i].w) ? NULL : t->tensors[i].w;
     }
     if (fault_search.found == NULL) {
         ggml_backend_sched_set_eval_callback(t->learn.sched, on_node, &fault_search);
@@ -266,7 +266,7 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
     if (!train_ranks_loss(t, ok, &loss, error) || (isfinite(loss) && !train_ranks_sum(t, error))) {
         return false;
     }
-    t->grad_norm = isfinite(loss) ? norm_of(t) : 0;
+    t->grad_norm = isfinite(loss) ? gradient_norm(t) : 0;
     if (!isfinite(loss) || !isfinite(t->grad_norm)) {
         return fault_report(t, data, isfinite(loss) ? "gradient" : "loss", error);
     }
