@@ -52,7 +52,8 @@ struct fit_question {
     struct work_watch watch;
 };
 
-// The reason why a context or a batch is not larger.
+// The reason why a context or a batch is not larger. FIT_GIVEN: an option sets it. FIT_MODEL: the trained context. FIT_LEARNED: the
+// learned position embeddings. FIT_CONTEXT: the context limits the batch. FIT_WANTED: the default batch is reached.
 enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_LEARNED, FIT_MAX_CTX, FIT_CONTEXT, FIT_WANTED };
 
 // The setting found. The session of the workbench is planned for it.

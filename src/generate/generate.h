@@ -70,9 +70,9 @@ struct text_writer {
     FILE *copy;       // gets the same text, with control characters; NULL: none
     bool is_terminal; // control characters are replaced by '?' in file
     struct utf8_stream stream;
-    char *piece, *chars;
-    size_t cap;
-    char *held; // [n_held] unwritten bytes that may be the beginning of a stop word
+    char *piece, *chars; // bytes of a token; complete characters of these bytes
+    size_t cap;          // bytes of piece
+    char *held;          // [n_held] unwritten bytes that may be the beginning of a stop word
     size_t n_held, max_stop;
     bool is_over; // a stop word was found
 };

@@ -31,7 +31,7 @@ enum extent {
     RANK,
     LATENT,
     MLA_Q,
-    MLA_STILL,
+    MLA_UNROTATED,
     MLA_V,
     MLA_O,
     KERNEL,
@@ -90,7 +90,7 @@ static const struct layer_row {
     ROW("attn_q_b.weight", q_b, RANK, MLA_Q, ONE, ALWAYS, LAYER_RANK, 0),
     ROW("attn_kv_a_mqa.weight", kv_a, EMBD, HEAD, ONE, ALWAYS, ARCH_MLA, 0),
     ROW("attn_kv_a_norm.weight", kv_a_norm, LATENT, ONE, ONE, ALWAYS, ARCH_MLA, 0),
-    ROW("attn_k_b.weight", k_b, MLA_STILL, LATENT, HEADS, ALWAYS, ARCH_MLA, 0),
+    ROW("attn_k_b.weight", k_b, MLA_UNROTATED, LATENT, HEADS, ALWAYS, ARCH_MLA, 0),
     ROW("attn_v_b.weight", v_b, LATENT, MLA_V, HEADS, ALWAYS, ARCH_MLA, 0),
     ROW("attn_output.weight", o, MLA_O, EMBD, ONE, ALWAYS, ARCH_MLA, 0),
     ROW("attn_q_norm.weight", q_norm, Q, ONE, ONE, ALWAYS, ARCH_QK_WIDE, 0),
@@ -147,7 +147,7 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
         case RANK: return p->n_rank;
         case LATENT: return p->head_size_v;
         case MLA_Q: return p->n_head * p->mla_key;
-        case MLA_STILL: return p->mla_key - p->n_rot;
+        case MLA_UNROTATED: return p->mla_key - p->n_rot;
         case MLA_V: return p->mla_value;
         case KERNEL: return p->n_conv;
         case INNER: return p->n_inner;

@@ -15,12 +15,12 @@
 
 #include <string.h>
 
-#define N_PRODUCTS 256
+#define N_PRODUCTS 256 // largest number of products per test
 #define N_ATTENTION 16 // attention ops in the test of a GPU
-#define N_SMALL 64
-#define TRY_US 200000 // microseconds of a trial
-#define TRY_TOKENS 8  // tokens that are timed together in a trial
-#define TRY_MOST 256  // largest number of repetitions of a trial
+#define N_SMALL 64     // small ops per test
+#define TRY_US 200000  // microseconds of a trial
+#define TRY_TOKENS 8   // tokens that are timed together in a trial
+#define TRY_MOST 256   // largest number of repetitions of a trial
 
 // ---- weights read per token ----
 

@@ -8,9 +8,9 @@
 
 #include <limits.h>
 
-#define TEST_US 60000
+#define TEST_US 60000 // microseconds of speed_test_run
 #define MAX_ROUNDS 32
-#define MEAN_US 200000
+#define MEAN_US 200000 // microseconds of speed_test_mean
 #define LEAST_ROUNDS 4
 #define MORE_LEAFS 8 // leafs in addition to 2 per node, for small graphs whose nodes have many sources
 

@@ -21,7 +21,7 @@
 enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, MORE };
 
 struct better {
-    enum ggml_type good, else_type;
+    enum ggml_type good, else_type; // type in the layers of `where`; in the other layers
     enum where where;
 };
 
