@@ -349,7 +349,8 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
     return true;
 }
 
-// ---- objects: rule rN-I-0 is property I and those after it if no property precedes them, rN-I-1 if one precedes them ----
+// ---- objects: rule rN-I-0 matches property I of schema N and the later ones if no earlier property was written. Rule rN-I-1
+// matches the same after an earlier property, so it begins with a comma ----
 
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;

@@ -371,7 +371,7 @@ bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, stru
 
 // Each function implements the function of model.h with the same name; engine.c checks the arguments first. When place is called,
 // model->parts is allocated. When session_init is called, the parameters are complete and session->memory is allocated.
-// session_fini frees what session_init allocated, also after session_init failed.
+// session_fini frees the memory of session_init, also after session_init failed.
 struct model_engine {
     const char *name; // as printed in messages
     bool can_split;   // composite devices are supported
@@ -379,7 +379,7 @@ struct model_engine {
     bool can_save;    // session_save and session_load are supported
     bool can_limit;   // session_params.compute is supported
     bool can_replan;  // a further session with plan_only is cheap, because it reads no weights
-    bool has_fused;   // graphs run on the backends of model_devices, which report what they fuse
+    bool has_fused;   // graphs run on the backends of model_devices, which report their fused ops
     bool (*place)(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
         void *user_data, struct model_error *error);
     void (*model_fini)(struct model *model); // NULL: nothing to do
