@@ -113,7 +113,7 @@ static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, boo
     return true;
 }
 
-// Claims the right to name t. The last byte of a name is always 0 otherwise, so that a thread claims the name by setting it to 1.
+// Claims the right to name t. The last byte of an unclaimed name is 0. A thread claims the name by setting this byte to 1.
 // The first byte of the name is written last, so that a reader that sees it sees the complete name. Returns false if another thread
 // has named the tensor or is naming it.
 static bool name_claim(struct ggml_tensor *t) {

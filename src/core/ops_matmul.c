@@ -157,8 +157,8 @@ static struct ggml_tensor *make_straight(struct berth_grad *g, struct ggml_tenso
     return ggml_is_transposed(t) || t->nb[0] != ggml_type_size(t->type) ? ggml_cont(g->ctx, t) : t;
 }
 
-// Batches i2 and i3 of t belong to batches i2 / r2 and i3 / r3 of a. Each group of r2 and then of r3 adjacent batches is summed.
-// REPEAT_BACK sums along an outer dimension, so the members of a group are made the last dimension first.
+// Batches i2 and i3 of t belong to batches i2 / r2 and i3 / r3 of a. This function sums each group of r2 adjacent batches, then
+// each group of r3. REPEAT_BACK sums along an outer dimension, so the members of a group first become the last dimension.
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a) {
     if (ggml_are_same_shape(t, a)) {
         return t;

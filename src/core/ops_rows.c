@@ -231,7 +231,7 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_PAD_REFLECT_1D, params, a);
 }
 
-// The low byte of mode is a ggml_scale_mode, the bits above it are ggml_scale_flags.
+// The low byte of mode is a ggml_scale_mode, the bits above it are values of ggml_scale_flag.
 static struct ggml_tensor *interpolate_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS], uint32_t mode) {
     BERTH_SOURCES_AS(ctx, func, a);

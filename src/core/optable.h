@@ -30,7 +30,7 @@ enum berth_split_rule {
     BERTH_SPLIT_RULES,
 };
 
-// Whether an op may be applied to each term of a sum over devices. If so, the results of the devices are again the terms of a sum.
+// Whether an op may be applied to each term of a sum over devices. If so, the results of the devices also form a sum.
 enum berth_sum_rule {
     BERTH_SUM_NONE,
     BERTH_SUM_ALL,   // every source is a sum; the op adds them
