@@ -56,7 +56,7 @@ static void order_swap(int64_t *order, int64_t i, uint64_t j) {
 }
 
 void opt_shuffle(struct opt_rng *rng, int64_t *order, int64_t n) {
-    if (n <= 1 || n > UINT32_MAX) { // orders of more than 32 bits of entries are not shuffled
+    if (n <= 1 || n > UINT32_MAX) { // an order of 2^32 or more entries is not shuffled
         return;
     }
     int64_t i = 1;
