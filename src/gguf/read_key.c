@@ -80,7 +80,7 @@ static void *numbers_read(struct gguf_reader *r, enum gguf_type type, uint64_t n
     if (!berth_gguf_source_holds(r->s, n, elem_size, what)) {
         return NULL;
     }
-    const size_t size = (size_t) n * elem_size; // no overflow: source_holds has compared n with the remaining bytes
+    const size_t size = (size_t) n * elem_size; // no overflow: berth_gguf_source_holds compared n with the remaining bytes
     unsigned char *p;
     if (r->s->size == GGUF_SIZE_UNKNOWN && size > STEP_SIZE) {
         p = scratch_read(r, 0, size, what) ? scratch_keep(r, size, elem_size, what) : NULL;

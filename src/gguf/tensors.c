@@ -15,7 +15,7 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // An extent of 0 makes the tensor empty. The size with 1 in its place must still fit, as for any tensor.
+    // An extent of 0 makes the tensor empty. With 1 instead of each 0, the size must still fit 63 bits.
     const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
     int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // number of elements
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);
