@@ -47,7 +47,7 @@ static gen_source_t default_source(gen_backend_t backend) {
     return (gen_source_t) (void *) backend;
 }
 
-// Only a buffer has a function for this, so that a buffer of one byte is allocated for the query.
+// At this date only a buffer can compute the size of a tensor, so this function allocates a buffer of one byte to ask it.
 static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *tensor) {
     gen_buffer_t sample = source_alloc(source, 1);
     const size_t size = berth_2023_buffer_get_alloc_size(sample, (struct ggml_tensor *) (uintptr_t) tensor);
@@ -165,7 +165,7 @@ static bool buffer_copy(struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
 #if IS_2024
     if (ggml_backend_buffer_is_host(berth_tensor_buffer(src)) || ggml_backend_buffer_is_host(berth_tensor_buffer(dst))) {
-        return false; // the caller uses set_tensor or get_tensor, which is one call
+        return false; // the caller then copies with one call of set_tensor or get_tensor
     }
     (void) from;
     return to != NULL && to->iface.cpy_tensor != NULL && to->iface.cpy_tensor(to, src, dst);

@@ -17,7 +17,7 @@ struct gen_gallocr {
 struct job {
     struct gen_tallocr **tallocs; // buffer ids are indices in this list
     size_t *aligns;               // [n_tallocs]
-    int32_t *pools;               // [n_tallocs] pool i for allocator i: none shares memory with another
+    int32_t *pools;               // [n_tallocs] pool i for allocator i, because allocators share no memory
     int n_tallocs;
     size_t tallocs_cap, aligns_cap, pools_cap;
     struct ggml_cgraph graph; // nodes in execution order
