@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // buft.c: buffer types and the registry of December 2023 and February 2024, with a backend that the program defines (guest.h):
-// memory by type, copies between types, and a graph that is graph_copy_works to another backend and compared. For C and C++.
+// memory by type, copies between types, and a graph that is copied to another backend and compared. For C and C++.
 
 #include "guest.h"
 #include "program.h"

@@ -553,7 +553,7 @@ static void hash_sets(void) {
     ggml_free(ctx);
 }
 
-// October 2023: two graphs are placed together. The second reads a result of the first.
+// A function of October 2023 places two graphs together. The second graph reads a result of the first.
 static void several_graphs(void) {
     static char memory[4096];
     struct ggml_init_params params = {512 * 1024, NULL, true};

@@ -413,7 +413,7 @@ error_case() {
 step_errors() {
     local llama bad=$work/bad.gguf size i n=60
     llama=$(made llama f16)
-    echo "== errors: what happens with the stock libraries, and with Berth"
+    echo "== errors: outcomes with the stock libraries and with Berth"
     size=$(stat -c %s "$llama")
     error_case "no such file" memory "$work/none.gguf"
     : >"$bad" && error_case "empty file" memory "$bad"

@@ -14,8 +14,8 @@
 //     probe FOLDER tokens MODEL TEXT           prints the number of tokens of the text, and the text that they give
 //     probe FOLDER text MODEL PROMPT N         prints N tokens after the prompt, each the most likely one
 //     probe FOLDER errors MODEL WHICH          makes one mistake: exit code 3 if it is refused
-// PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
 //     probe compare A B [rms]                  prints the largest difference relative to the largest value, or that of the RMS
+// PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
 
 #include "llama_load.h"
 

@@ -69,7 +69,7 @@ static inline T *grad_ids(struct grad_case *c, enum ggml_type type, int64_t n, i
     return t;
 }
 
-// n different indices below an odd number.
+// Returns n different indices below `below`, which is odd.
 static inline T *grad_places(struct grad_case *c, enum ggml_type type, int64_t n, int64_t below) {
     T *t = c->a->ggml_new_tensor(c->ctx, type, 1, &n);
     for (int64_t i = 0, first = grad_pick(c, 0, below - 1); i < n; i++) {

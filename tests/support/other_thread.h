@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#define OTHER_THREAD_S 10 // seconds; a function that takes longer waits for the calling thread
+#define OTHER_THREAD_S 10 // seconds; a function that takes longer is assumed to wait for the calling thread
 
 static inline bool other_thread_answers(void *(*ask)(void *) ) {
     pthread_t thread;

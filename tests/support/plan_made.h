@@ -58,8 +58,8 @@ static inline void made_free(struct plan_made *m) {
 #define MADE_SIDE 1024 // side of the rectangle, in units
 #define MADE_UNIT 1024 // bytes per unit
 
-// Cuts a rectangle into pieces; half of the cuts divide lifetimes, the other half sizes. Pieces that are not alive at step full may
-// be shortened or removed.
+// Cuts a rectangle into pieces; half of the cuts divide lifetimes, the other half sizes. Pieces that are not alive at step `full`
+// may be shortened or removed.
 static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     made_add(m, 0, MADE_SIDE, MADE_SIDE);
     while (m->n < n) {
@@ -109,7 +109,7 @@ static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_
     return -1;
 }
 
-// Fills the gaps at step full. Each gap gets a piece that lives as long as the gap exists, up to 40 steps before and after.
+// Fills the gaps at step `full`. Each gap gets a piece that lives as long as the gap exists, up to 40 steps before and after.
 static inline void made_fill(struct plan_made *m, int64_t full) {
     for (int64_t lo = 0; lo < MADE_SIDE;) {
         const int64_t in = made_meets(m, full, full + 1, lo, lo + 1);
@@ -133,7 +133,7 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
     }
 }
 
-// Stacks pieces of similar size, each at the lowest offset above the pieces placed so far. Then fills step full.
+// Stacks pieces of similar size, each at the lowest offset above the pieces placed so far. Then fills step `full`.
 static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
     int64_t *sky = calloc(MADE_SIDE, sizeof *sky);
     if (sky == NULL) {

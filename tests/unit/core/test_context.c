@@ -184,8 +184,8 @@ static void null_everywhere(void **state) {
     ggml_free(ctx);
 }
 
-// Every op has a row, and a sample that its constructor accepts for at least one pair of types. `berth ops`, prop_ops and the tests
-// of devices use these samples.
+// Every op has a row in the table of ops, and a sample that its constructor accepts for at least one pair of types. `berth ops`,
+// prop_ops and the tests of devices use these samples.
 static void every_op_has_a_row_and_a_sample(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});

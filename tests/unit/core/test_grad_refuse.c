@@ -80,7 +80,7 @@ static void without_a_rule(void **state) {
     refused(ggml_sqr_inplace(ctx, param(N, 3, 1)), "in-place");
 }
 
-// Nodes with an unknown formula or op, as no constructor builds them.
+// Nodes with an unknown formula or op, which no constructor builds.
 static void of_unknown_kinds(void **state) {
     (void) state;
     struct ggml_tensor *y = ggml_exp(ctx, param(N, 3, 1));

@@ -58,7 +58,7 @@ static void products(void **state) {
     struct ggml_tensor *few = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 3), *all = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 4, 3);
     assert_cost(ggml_mul_mat_id(ctx, experts, b, few), 2 * 24 * 8, 6 * 128 + 96 + 24, 96);
     assert_cost(ggml_mul_mat_id(ctx, experts, b, all), 2 * 48 * 8, 8 * 128 + 96 + 48, 192);
-    // A node without its second source, as a program could build it: the general cost applies, by the larger of result and source.
+    // A program could build a node without its second source. Its cost is the general one, by the larger of result and source.
     struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1));
     cut.src[1] = NULL;
     assert_cost(&cut, 32, 128, 48);
@@ -72,7 +72,7 @@ static void attention(void **state) {
     struct ggml_tensor *q = f32(ctx, 16, 4, 2, 1), *k = f32(ctx, 16, 6, 2, 1), *v = f32(ctx, 8, 6, 2, 1);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 6, 4);
     assert_cost(ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0.0f, 0.0f), 2 * 8 * 6 * (16 + 8), 512 + 768 + 384 + 48, 256);
-    // Of a view with gaps, only the elements count: half of the keys.
+    // In a view with gaps, only the elements count. This view has half of the keys' elements.
     struct ggml_tensor *part = ggml_view_4d(ctx, k, 8, 6, 2, 1, k->nb[1], k->nb[2], k->nb[3], 0);
     struct ggml_tensor *q8 = f32(ctx, 8, 4, 2, 1);
     assert_cost(ggml_flash_attn_ext(ctx, q8, part, v, NULL, 1.0f, 0.0f, 0.0f), 2 * 8 * 6 * (8 + 8), 256 + 384 + 384, 256);
