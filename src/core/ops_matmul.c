@@ -86,8 +86,8 @@ void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint) {
     }
 }
 
-// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]. The rows of token t are multiplied with the experts ids[:,
-// t].
+// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]. The rows of token t are multiplied with
+// the experts ids[:, t].
 struct ggml_tensor *ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *as, struct ggml_tensor *b, struct ggml_tensor *ids) {
     BERTH_SOURCES(ctx, as, b, ids);

@@ -28,7 +28,7 @@ static bool rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
 }
 
-#define SCAN_LIKELY_STATES 256 // a client keeps fewer states to go back some tokens
+#define SCAN_LIKELY_STATES 256 // a larger K is implausible; clients keep a few states to undo the last tokens
 
 // Returns the valid number of states. Callers built for ggml before 0.25 pass no K, so that its register or stack slot holds an
 // arbitrary value. If the release of the caller is unknown, an implausible K counts as 1. A wrong K only costs memory, because the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ops_unary.c: constructors of activation functions. UNARY applies one formula to each element. GLU (gated linear unit) applies a
-// formula to one half of a row, or to one of two tensors, and multiplies the result with the other.
+// formula to one half of a row, or to one of two tensors, and multiplies the result with the other half or tensor.
 // op_params: unary [formula], glu [formula, swapped, alpha, limit]; alpha and limit are floats; swiglu_oai sets both, swiglu_clamp
 // sets limit.
 
