@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cpu.h: the interface of op drivers (op/*.c): the op-table entry that a driver registers, the parameters of its tasks, and helpers
-// to split its work. Drivers see tensors and tasks; the kernel table (kernels.h) hides the instruction sets.
+// cpu.h: the interface of op drivers (op/*.c): the op-table entry (struct cpu_op_row) that a driver registers, the parameters of
+// its tasks, and helpers to split its work. Drivers see tensors and tasks; the kernel table (kernels.h) hides the instruction sets.
 //
 // A family of ops is one file, op/<family>.c, that ends in
 //
@@ -26,7 +26,7 @@ struct cpu_team;
 struct cpu_params {
     int ith;                     // number of this task, 0 .. nth-1
     int nth;                     // tasks of the op; all of them run
-    size_t work_size;            // bytes at work: at least what work_size of the entry returned
+    size_t work_size;            // bytes at work: at least the result of work_size
     void *work;                  // aligned to 64 bytes, shared by all tasks, undefined content
     const struct cpu_kernels *k; // the micro-kernels to use
     struct cpu_team *team;       // private to compute.c
@@ -73,9 +73,9 @@ enum cpu_use {
 struct cpu_op_row {
     bool (*supports)(const struct ggml_tensor *op);                 // NULL: always
     int (*n_tasks)(const struct ggml_tensor *op, int n_threads);    // 1 .. n_threads; NULL: cpu_tasks_by_size
-    size_t (*work_size)(const struct ggml_tensor *op, int n_tasks); // NULL: none
-    size_t (*work_bound)(
-        const struct ggml_tensor *op, int n_tasks); // bound for every op whose extents are not larger; NULL: work_size
+    size_t (*work_size)(const struct ggml_tensor *op, int n_tasks); // bytes; NULL: none
+    // Bytes that suffice for this op and for every op of the same kind with no larger extents; NULL: work_size
+    size_t (*work_bound)(const struct ggml_tensor *op, int n_tasks);
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
     unsigned uses;                                                   // CPU_USE_* bits
     unsigned (*uses_by)(const struct ggml_tensor *op); // additional CPU_USE_* bits that depend on op_params; NULL: none

@@ -2,6 +2,7 @@
 // kernels.h: the table of micro-kernels, which see pointers, counts and strides only. ukr/*.c fill every slot with portable C. Each
 // tier of instructions that the machine supports (arm/, x86/) then overwrites the slots that it improves (kernel_table.c). There
 // are two tables: the best one, and the portable one for ggml_backend_cpu_set_use_ref.
+//
 // Rules for a slot: n >= 0; any alignment. x and y may be the same pointer as the result if the comment says "in place"; otherwise
 // they do not overlap it. A tier may not change vec_dot_type, because the size of work memory depends on it. A kernel that the
 // portable table lacks is in no table, so `supports` checks that table. A driver that runs uses the kernels of p->k only.

@@ -19,8 +19,8 @@ struct cpu_numa_host {
     int cpu;                  // processor on which the caller runs
 };
 
-// Returns NULL in four cases: there is at most one node, the strategy places nothing, memory is insufficient, or the tree cannot be
-// read. The last two are logged.
+// Returns NULL in five cases. Not logged: the system has no NUMA tree, or it has at most one node. Logged: the strategy places
+// nothing, memory is insufficient, or the tree cannot be read.
 struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu_numa_host *host) BERTH_MUST_USE;
 void cpu_numa_free(struct cpu_numa *numa);
 

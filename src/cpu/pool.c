@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // pool.c: thread pools. Threads are started once and wait for jobs. Running a job allocates no memory and starts no thread.
+//
 // Threads wait in one of two lanes: lane 0 for threads that have a processor, lane 1 for the others. Idle threads watch the
 // `ticket` of their lane. Its upper bits are a counter, its lower bits the number of threads of the job.
 //   1. The fields of a job are written before its ticket (release), and stay until n_busy is 0 again.
@@ -9,6 +10,7 @@
 //      changes the ticket before it reads n_idle. Both are in one total order, so no wake-up is lost.
 // Idle threads spin for `poll` * 20 us (default 50: 1 ms), then sleep. Threads of a paused pool do not spin. Threads of lane 1
 // never spin, and a job that does not need them does not wake them.
+//
 // Threads do not survive a fork. The child counts generations (after_fork), and a pool of an earlier generation restarts its
 // threads before its next job. The threads of a pool block all signals except those that they raise themselves.
 

@@ -2,6 +2,7 @@
 // dot_k.h: dot products of the formats with blocks of 256 elements. The arithmetic within a block is integer and exact: it
 // multiplies the dot products of runs of 16 or 32 elements with the scales of the runs. Minima and offsets are multiplied with the
 // block sums that q8_K stores.
+//
 // For the product with one column (kernels.h: cpu_gemv), pack_q8_K writes the column as struct y256. The struct is aligned, because
 // an unaligned load costs two loads. gemv_k.h has the one-column kernels of q4_K and q5_K, which process two rows at a time.
 #pragma once

@@ -19,7 +19,7 @@ static bfloat16x8_t bf16_at(const uint16_t *at) {
 
 // ---- dot products ----
 
-// Speed depends on memory: one row at a time is read sequentially.
+// Memory limits the speed, so rows are processed one at a time: memory is then read sequentially.
 static void vec_dot__bf16(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a[8];

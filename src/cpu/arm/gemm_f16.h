@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm_f16.h: the common part of products of f16 rows with many columns: packing the panels, and storing a finished tile. The
 // including file defines the rows (MR) and columns (NR) of a tile before the include; both are multiples of 8.
+//
 // Products are multiplied and added in f16, eight at a time. Over a long row, f16 sums would lose digits and overflow. Two measures
 // prevent this:
 //   - Each column is scaled by a power of two, which is exact, so that its largest element is between 4 and 8.
@@ -8,6 +9,7 @@
 //     sum is not finite, the tile is recomputed in f32.
 // The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding whole rows in
 // f16.
+//
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
 // Panel of y: per column the float that its sums are multiplied with (1 / scale), then one element of each column at a time.
 // Both panels are padded with zeros to a multiple of STEP elements.

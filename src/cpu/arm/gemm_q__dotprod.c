@@ -146,7 +146,7 @@ UNPACK_INLINE void run_256(
 
 // ---- rows in place ----
 
-// Stores the sums of MR rows. factor: the number that all scales of the rows lack.
+// Stores the sums of MR rows. factor: corrects the scales of the rows (1/16 for q4_0, whose bytes are 16 times the value).
 UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
     float tile[NR][MR];
     for (int r = 0; r < MR; r++) {

@@ -3,6 +3,7 @@
 // the code is software-pipelined over sections of 64 elements. While one section is multiplied, the next is loaded, the sums of the
 // previous one are folded (added across lanes), and those of the section before that are scaled. The pipelining saves a quarter of
 // the time on a Neoverse V1 (docs/user/speed.md).
+//
 // Vectors hold both rows, a and b:
 //   folded dots of a section  {a low, a high, b low, b high}: low nibbles are a run of 32 elements, high nibbles the next run
 //   minima of a block         {a, a, b, b}

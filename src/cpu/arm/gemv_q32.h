@@ -3,6 +3,7 @@
 // processes a group of four blocks of each row, so that one conversion to float serves four sums. As in gemv_k.h, the code is
 // software-pipelined: it loads the next block while it multiplies one, and it folds (adds across lanes), converts and scales the
 // sums of the previous group while it multiplies the current group.
+//
 // The column consists of groups of four blocks. Groups are aligned, because an unaligned load costs two loads:
 //   [4 scales] [4 sums or offsets]? [128 bytes]
 // q4_1 and q5_1 multiply the sums with their minima. The offsets of q4_0 subtract 8 times the sum of the bytes of y, so that the

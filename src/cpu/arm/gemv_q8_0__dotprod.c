@@ -2,14 +2,16 @@
 // gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. A Neoverse
 // N1 reads 18.4 GB/s of its maximum of 19.5 GB/s; one row at a time, with separate loads of the column for each row, read 17.4
 // GB/s.
+//
 // A block is a scale of two bytes and 32 bytes of quants. So in three of four blocks the quants do not start at a multiple of 8,
 // and loading them takes two cycles instead of one. This kernel loads four blocks (136 bytes) at aligned positions, including the
 // scales:
 //   scale | 2 .. 33 block 0 | scale | 36 .. 67 block 1 | scale | 70 .. 101 block 2 | scale | 104 .. 135 block 3
 // The column has the same layout, with zeros at the positions of the scales. SDOT adds four bytes at a time, and no group of four
-// bytes contains bytes of two blocks. Blocks 0 and 2 have four bytes too many for two vectors. For block 2 these bytes are added
-// after the first folding (adding pairs of lanes), when the first half of the sums belongs to block 2. The scales are in lanes 0,
-// 1, 2 and 3 of vectors that are loaded anyway.
+// bytes contains bytes of two blocks. Blocks 0 and 2 have four bytes too many for two vectors. A third SDOT adds those of block 0.
+// Those of block 2 are added after the first folding (adding pairs of lanes), when the first half of the sums belongs to block 2.
+// The scales are in lanes 0, 1, 2 and 3 of vectors that are loaded anyway.
+//
 // The column consists of groups of [4 scales] [10 vectors] [16 unused bytes, so that a group fills whole cache lines]. After the
 // groups, the remaining blocks are stored as [4 scales] [32 bytes each].
 
@@ -27,7 +29,7 @@ UNPACK_INLINE int8x16_t bytes_at(const char *at) {
     return vld1q_s8((const int8_t *) at);
 }
 
-// Loads 8 bytes followed by zeros. One instruction does this; compilers add a second one for the zeros.
+// Loads 8 bytes followed by zeros. One instruction does this; compilers use two.
 UNPACK_INLINE int8x16_t last_bytes(const char *at) {
     int8x16_t v;
     __asm__("ldr %d0, %1" : "=w"(v) : "Q"(*(const int64_t *) (const void *) at));

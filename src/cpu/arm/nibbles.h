@@ -3,6 +3,7 @@
 // pipes limit the speed, and the order of the instructions matters as much as their number. Compilers chose an order that changed
 // with every edit nearby, and a Neoverse N1 took 6 to 15% longer (27, 34 and 35 cycles per four blocks of each row; 25, 33 and 32
 // cycles is the minimum without stalls). So the order is fixed here in assembly.
+//
 // The stages are those of gemv_q32.h. Blocks and bytes of the column are loaded one block ahead. The sums of the previous group are
 // folded, converted to float and scaled between the blocks of the current group. Three more measures save cycles of the vector
 // pipes:
@@ -10,6 +11,7 @@
 //   - The offsets of q4_0 include the bits of a large float. Subtracting that float converts the sums: one cycle of any pipe; a
 //     conversion takes two cycles of one pipe.
 //   - Scales of mxfp4 come from a table that holds the upper 16 bits of floats.
+//
 // Registers:
 //     v0 v1    next block of rows a and b      v16 v17  first part of the sums        v26 v27  scales of the previous group
 //     v2 v3    the block after v0 v1           v18 v19  sums of the previous group    v28 v29  results

@@ -2,6 +2,7 @@
 // panel_q.h: panels of quantised rows and of columns for products with many columns (gemm_q__*.c). A panel holds bytes in the order
 // in which the tier multiplies them, and scales as vectors in the layout of the tier's results. So rows are unpacked once for all
 // columns.
+//
 // A panel consists of lines. A line of x has 16 bytes for each group of GROUP rows: either STEP bytes of each row, or one number of
 // each row. A line of y has STEP bytes of each column, or one number of each column.
 //   blocks of 32:  x: [scale] [min]? [bytes: LINES(32)]
@@ -9,6 +10,7 @@
 //   blocks of 256: x: [d] [scales of runs: run, int32] [minima of runs: run, float]? [bytes: LINES(256)]
 //                  y: [d] [sums of runs: run, float]? [bytes: LINES(256)]
 // Missing rows and columns are copies of the first; their results are not stored.
+//
 // The including file defines MR, NR and GROUP, and these functions for the layout of numbers within a line:
 //   x_lines4(to, v)      v[r]: four numbers of row r of a group; number j goes to line j
 //   x_bytes(to, v)       v[r]: 16 bytes of row r of a group, to LINES(16)

@@ -2,10 +2,12 @@
 // rows_q.h: multiplies four rows of q8_0, q4_0, iq4_nl or mxfp4 in place with a panel of four columns (gemm_q__dotprod.c). It is
 // used when there are too few columns to pay for packing the rows. A line of the panel has four bytes of each column. SDOT
 // multiplies the line with four bytes of a row, so that each lane holds the sum of one column and needs no folding.
+//
 // The order of instructions is fixed here, because that of compilers takes 50% longer. Bytes of the next block are loaded as soon
 // as those of the current block are multiplied. Sums of the previous block are scaled between the lines of the current block. Sums
 // start with the bits of a large float (BASE in gemm_q__dotprod.c). These are loaded from memory, because copying a register takes
 // a cycle of a vector pipe.
+//
 // Registers:
 //     v0-v3    first 16 bytes of blocks, unpacked    v12-v15 v16-v19  sums of the current and of the previous block, alternating
 //     v4-v7    second 16 bytes                       v20-v23          results

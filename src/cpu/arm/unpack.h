@@ -2,6 +2,7 @@
 // unpack.h: unpacks blocks of quantised rows to vectors of signed bytes, and returns their scales. Elements are in row order, so
 // that activations need no shuffling. The dot products (dot_*.h), the one-column kernels (gemv_*.h) and the packing of panels
 // (panel_q.h) use it.
+//
 // Blocks of 32: unpack_<type>(block) returns 32 bytes, scale_<type>(block) the float that a byte of 1 represents. Some bytes are 16
 // times the value, which saves a shift; their scale is divided by 16.
 // Blocks of 256: unpack_<type>(block, v) stores 16 vectors. Elements of q3_K and q6_K include an offset (4, 32). The kernels

@@ -52,8 +52,7 @@ INLINE float32x4_t power2(int32x4_t k) {
 
 // 2^k is multiplied in two factors, each of which fits a float.
 INLINE float32x4_t exp4(float32x4_t x) {
-    x = vminq_f32(
-        vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // outside this range the result is 0 or infinity anyway
+    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // outside: 0 or infinity anyway
     const struct parts e = parts4(x);
     const int32x4_t half = vshrq_n_s32(e.k, 1);
     return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));

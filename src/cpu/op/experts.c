@@ -153,8 +153,8 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
     }
     const int32_t nr = w->method == PANELS ? p->k->gemm[op->src[0]->type].nr : 1;
     int32_t sum = 0, panels = 0;
-    for (int64_t e = 0; e <= n_expert;
-         e++) { // first[e] is the end of expert e; placing pairs from the last on turns it into the start
+    // first[e] is the end of expert e. Placing the pairs from the last one on turns it into the start.
+    for (int64_t e = 0; e <= n_expert; e++) {
         const int32_t n = e < n_expert ? w->first[e] : 0;
         w->panel[e] = panels;
         panels += (n + nr - 1) / nr;

@@ -96,8 +96,8 @@ static void arange_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);
         for (int64_t i = it.i0; i < it.i0 + it.n; i++) {
-            const float v =
-                fmaf(step, (float) i, start); // one rounding, as in the reference, whose compiler fuses the operations
+            // One rounding, as in the reference, whose compiler fuses the operations.
+            const float v = fmaf(step, (float) i, start);
             memcpy(row + (size_t) i * op->nb[0], &v, sizeof v);
         }
     }

@@ -77,8 +77,8 @@ static void gate_gelu(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     float act[CPU_PIECE];
     act_rounded_f16(k, k->gelu, n, act, x);
-    if (op->src[0]->type ==
-        GGML_TYPE_F16) { // the table contains all f16 values; at -infinity its formula gives infinity * 0, which is NaN
+    // The table contains all f16 values. At -infinity its formula gives infinity * 0, which is NaN.
+    if (op->src[0]->type == GGML_TYPE_F16) {
         for (int64_t i = 0; i < n; i++) {
             y[i] = (x[i] == -INFINITY ? NAN : act[i]) * g[i];
         }

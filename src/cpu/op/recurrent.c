@@ -252,10 +252,8 @@ static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // Without tokens, these sources are empty and the states stay unchanged.
 const struct cpu_op_entry cpu_ops_recurrent[] = {
-    {GGML_OP_RWKV_WKV6, {.supports = wkv6_supports,
-                            .run = wkv6_run,
-                            .uses = CPU_USE_MAD | CPU_USE_SCALE,
-                            .empty_srcs = 0x17}}, // all but src[3] (first)
+    // 0x17: all but src[3] (first)
+    {GGML_OP_RWKV_WKV6, {.supports = wkv6_supports, .run = wkv6_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0x17}},
     {GGML_OP_RWKV_WKV7,
         {.supports = wkv7_supports, .run = wkv7_run, .uses = CPU_USE_DOT_F32 | CPU_USE_MUL | CPU_USE_MAD, .empty_srcs = 0x3f}},
     {GGML_OP_GATED_LINEAR_ATTN,

@@ -181,8 +181,8 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
         const int64_t at = i % n_round;
         if (r->is_vision) { // every section starts again from the first frequency
             for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
-                if (at ==
-                    starts[j]) { // of several sections that start here (sections may have no pairs), only the first restarts
+                // Of several sections that start here (sections may have no pairs), only the first restarts.
+                if (at == starts[j]) {
                     theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
                     break;
                 }

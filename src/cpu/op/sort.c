@@ -30,7 +30,7 @@ static inline uint64_t sort_key(float f, int64_t i, uint32_t flip) {
 #define INSERTION_MAX 32 // up to this number of keys insertion sort is faster than counting
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
-#define STACK_KEYS 1024 // keys on the stack; with a second buffer of the same size, 16 KiB
+#define STACK_KEYS 1024 // keys on the stack; 16 KiB with another buffer of the same size
 #define KEYS_MAX 4096   // up to this row length keys are faster than indices
 #define HEAP_RATIO 8    // TOP_K uses a heap if the row has at least this many times k elements; otherwise it sorts the row
 

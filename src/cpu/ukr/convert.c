@@ -82,9 +82,9 @@ static void q8_K_to_f32(const void *x, float *y, int64_t n) {
     dequantize_row_q8_K(x, y, n);
 }
 
-// Quantises 32 floats of activations to bytes. The CPU backends of the reference round ties to even here; its offline quantisers
-// (src/quant) round ties away from zero. Returns false for a block that is not finite or too small to divide by, which the offline
-// quantisers handle.
+// Quantises 32 floats of activations to bytes. The CPU backends of the reference round ties to even here. Its offline quantisers,
+// and so those of src/quant, round ties away from zero. Returns false for a block that is not finite or too small to divide by;
+// the caller passes it to src/quant.
 static bool block_bytes(const float *x, int8_t *q, float *d) {
     float max = 0.0f;
     for (int j = 0; j < 32; j++) {

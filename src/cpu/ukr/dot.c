@@ -117,8 +117,8 @@ void cpu_ukr_dot(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        t->vec_dot = rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot
-                                                                                        : NULL; // libggml-base knows the format
+        // Other base libraries may lack a format: then to_float is NULL.
+        t->vec_dot = rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL;
         t->vec_dot_type = rows[i].with;
         t->nrows = 1;
     }

@@ -58,8 +58,7 @@
         rows_##type(n, &s, x, bx, nx, &y, 1); \
     } \
     static void gemv_cols_##type(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny) { \
-        for (int left = (ny + COLS - 1) / COLS; left > 0; \
-             left--) { /* passes of equal size: 5 columns are 3 and 2, not 4 and 1 */ \
+        for (int left = (ny + COLS - 1) / COLS; left > 0; left--) { /* equal passes: 5 columns are 3 + 2 */ \
             const int now = (ny + left - 1) / left; \
             if (now == 4) { \
                 rows_##type(n, s, x, bx, nx, y, 4); \

@@ -108,7 +108,7 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     if (saved.palette != 0) {
         _tile_loadconfig(&saved);
     } else {
-        _tile_release(); // otherwise the kernel saves the tiles at every context switch
+        _tile_release(); // otherwise the operating system saves the tiles at every context switch
     }
 }
 

@@ -2,6 +2,7 @@
 // gemm_q__avx2.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns. A vector holds four bytes of each
 // row. It is multiplied with four bytes of a column, repeated in all lanes. So no sum across a vector is needed, and scales have
 // the layout of the sums.
+//
 // Bytes of at most 6 bits are unsigned. Sums of two of their products are so small that two vectors of them can be added in 16 bits
 // before they are widened to 32 bits. Bytes of 8 bits stay signed (panel_q.h: offset 0). Their magnitudes are multiplied with the
 // column times their signs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm_q__avx512.c: products of quantised rows with many columns, in tiles of 32 rows by 4 columns, for AVX-512 without VNNI. A
 // vector holds four bytes of each of 16 rows. It is multiplied with four bytes of a column, repeated in all lanes.
+//
 // Bytes of at most 6 bits are unsigned. Sums of 8 products of 5-bit bytes, or of 4 products of 6-bit bytes, fit into 16 bits before
 // they are widened. Bytes of 8 bits stay signed (panel_q.h: offset 0). Their magnitudes are multiplied with the column times their
 // signs.
@@ -58,10 +59,7 @@ UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char 
 
 UNPACK_INLINE void run_multiply(
     __m512i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
-    const int n_unsigned =
-        R == 16 && !has_min
-            ? 2
-            : 4; // of the unsigned formats, only those with R == 16 and no minimum use 4-product sums: q6_K has 6 bits
+    const int n_unsigned = R == 16 && !has_min ? 2 : 4; // 2 for q6_K, which has 6 bits, and for q3_K, which shares its kernel
     const int n_quads = is_signed ? 1 : n_unsigned;
     for (int j = 0; j < R / 4; j += n_quads, x += 4 * MR * n_quads, y += 4 * NR * n_quads) {
         if (is_signed) {

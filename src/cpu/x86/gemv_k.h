@@ -2,6 +2,7 @@
 // gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. A block is computed in integers:
 // VPMADDUBSW adds two products of bytes in 16 bits, and add_words multiplies these sums with the scale of the run and adds pairs in
 // 32 bits. A row is unpacked once for all columns.
+//
 // The 64 bytes of a vector hold elements that are not adjacent in the row. So the column is stored in the same order: 16 units of
 // 16 bytes, which an `order` table lists per layout. The scale of an element follows from its unit.
 #pragma once
@@ -71,7 +72,7 @@ UNPACK_INLINE __m512i or_bits(__m512i v, __m512i bits, int mask) {
     return _mm512_ternarylogic_epi32(v, bits, _mm512_set1_epi8((char) mask), 0xf8);
 }
 
-// Return 32 bytes in both halves of a vector, shifted by `low` bits in the lower half and by `high` bits in the upper half. The
+// Return the same 32 bytes twice in a vector, shifted by `low` bits in the lower half and by `high` bits in the upper half. The
 // shifts are on 32-bit lanes, so the caller masks bits that cross bytes.
 UNPACK_INLINE __m512i twice_right(const uint8_t *at, int low, int high) {
     const __m512i by = _mm512_inserti64x4(_mm512_set1_epi32(low), _mm256_set1_epi32(high), 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // panel_q.h: panels of quantised rows and of columns for products with many columns. The including file defines the number of rows
 // and columns of a panel: MR, a multiple of 8, and NR.
+//
 // Panels consist of runs of R elements (32 or 16) that share a scale. Elements are in groups of four, as the instructions multiply
 // them.
 //   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {4 bytes of each row}]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // unpack.h: unpacks blocks of quantised rows to vectors of 32 bytes in row order, and returns their scales. The dot products
 // (dot_q__avx2.c), the one-column kernels (gemv_*) and the packing of panels (panel_q.h) use it. Requires AVX2 and F16C.
+//
 // Blocks of 32: unpack_<type>(block) returns the bytes, scale_<type>(block) the float that a byte of 1 represents. Bytes are
 // signed, except those of q4_1 and q5_1, which have minima.
 // Blocks of 256: unpack_<type>(block, v) stores 8 vectors, scales_<type>(block) returns a byte for each run of 16 or 32 elements.
