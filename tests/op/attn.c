@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// attn.c: cases of op/attn.c. Where values are f16 all variants of the reference add up halves: they are up to 5.3e-6
-// (normalised mean squared error) from each other and 2.7e-5 from double precision. Where only keys are f16 some variants do.
-// Berth adds up floats there, so it is held to OP_F32 of a loop in double precision, and to 4e-5 and 1e-5 of the reference. All
-// other types, quantised ones too, agree with the reference to OP_F32.
+// attn.c: cases of op/attn.c. If values are f16, all variants of the reference add in f16: they differ by up to 5.3e-6 (normalised
+// mean squared error) from each other and by 2.7e-5 from double precision. If only keys are f16, some variants do. Berth adds in
+// f32 there. So it must be within OP_F32 of a loop in double precision, and within 4e-5 or 1e-5 of the reference. All other types,
+// including quantised ones, must be within OP_F32 of the reference.
 
 #include "op.h"
 #include "plain.h"
@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
-#define OP_HALF_SUMS 4e-5
-#define OP_HALF_DOTS 1e-5
+#define OP_F16_SUMS 4e-5
+#define OP_F16_DOTS 1e-5
 
 enum { NO_MASK, OPEN, CAUSAL, SPARSE, ROW_CLOSED };
 
@@ -41,7 +41,7 @@ static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *
     return mask;
 }
 
-// As a cache holds it: heads of a key next to each other.
+// The layout of a cache: the heads of a key are adjacent.
 static struct ggml_tensor *keys(struct op_build *b, const struct attn *c, enum ggml_type type, int64_t d) {
     return c->cache ? ggml_permute(b->ctx, op_input(b, type, NE(d, c->n_head_kv, c->n_kv, c->n_seq)), 0, 2, 1, 3)
                     : op_input(b, type, NE(d, c->n_kv, c->n_head_kv, c->n_seq));
@@ -72,7 +72,7 @@ static struct ggml_tensor *build_attn(struct op_build *b, const void *arg) {
 }
 
 static double tolerance(const struct attn *c) {
-    return c->v == GGML_TYPE_F16 ? OP_HALF_SUMS : c->k == GGML_TYPE_F16 ? OP_HALF_DOTS : OP_F32;
+    return c->v == GGML_TYPE_F16 ? OP_F16_SUMS : c->k == GGML_TYPE_F16 ? OP_F16_DOTS : OP_F32;
 }
 
 static void plain_cases(struct op_suite *s) {
@@ -105,7 +105,7 @@ static void plain_cases(struct op_suite *s) {
             false, false, GGML_PREC_DEFAULT, 0};
         op_case(s, "FLASH_ATTN_EXT", op_text("slopes of %d heads", (int) n_head), OP_F32, build_attn, &c);
     }
-    static const int64_t tokens[] = {3, 40}; // by dot products, by panels: values that nobody sees must not spread there either
+    static const int64_t tokens[] = {3, 40}; // 3: dot products, 40: panels; masked values must not affect the results of either
     for (size_t i = 0; i < N(tokens); i++) {
         for (int mask = NO_MASK; mask <= ROW_CLOSED; mask++) {
             const struct attn c = {64, 64, 150, 4, 4, tokens[i], 1, GGML_TYPE_F32, GGML_TYPE_F32, mask, 1, 1, 0, 0, false, false,
@@ -115,7 +115,7 @@ static void plain_cases(struct op_suite *s) {
     }
 }
 
-// Heads of more than 256, as models with latent attention have them.
+// Heads of more than 256 elements, as models with latent attention have.
 static void wide_cases(struct op_suite *s) {
     static const int64_t sizes[][7] = {
         {576, 512, 300, 16, 1, 1, 1}, {576, 512, 70, 20, 1, 3, 1}, {320, 256, 100, 8, 2, 9, 1}, {512, 512, 33, 4, 2, 5, 2}};
@@ -135,7 +135,7 @@ static void wide_cases(struct op_suite *s) {
     }
 }
 
-// Precisions other than f32 end the reference's process; n_kv_max changes nothing on a CPU.
+// The reference aborts for precisions other than f32. n_kv_max has no effect on a CPU.
 static void slot_cases(struct op_suite *s) {
     static const enum ggml_prec precs[] = {GGML_PREC_F32, GGML_PREC_BF16, GGML_PREC_F16, GGML_PREC_Q8, GGML_PREC_Q4};
     for (size_t i = 0; i < N(precs); i++) {

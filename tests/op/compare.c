@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// compare.c: how far two results are from each other, and how far they may be.
+// compare.c: computes the difference between two results.
 
 #include "op.h"
 

@@ -8,13 +8,13 @@
 struct conv {
     enum ggml_op op;
     enum ggml_type kernel, type; // type: of an IM2COL result
-    int64_t n[3], k[3];          // data and window
-    int64_t in, out, batch;      // channels
+    int64_t n[3], k[3];          // extents of data and window
+    int64_t in, out, batch;      // channels in and out, batch
     int s[3], p[3], d[3];
-    int layout; // 1 of IM2COL: one dimension; of CONV_2D_DW: channels innermost
+    int layout; // 1: one dimension (IM2COL), or channels innermost (CONV_2D_DW); 2: f16 data (IM2COL)
 };
 
-// The data with channels side by side in memory: [w, h, c, n] over [c, w, h, n].
+// The data with channels adjacent in memory: [w, h, c, n] over [c, w, h, n].
 static struct ggml_tensor *channels_first(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     return ggml_permute(b->ctx, op_input(b, type, NE(ne[2], ne[0], ne[1], ne[3])), 2, 0, 1, 3);
 }
@@ -91,14 +91,14 @@ static const struct conv walks[] = {
     {.n = {30, 2, 2}, .k = {2, 1, 2}, .in = 6, .out = 9, .batch = 4, .s = {3, 1, 1}, .p = {5, 0, 1}, .d = {4, 1, 1}},
 };
 
-// Sums of f16 products are made in f16 by some of the reference's variants, which differ from one another by so much.
+// Some variants of the reference add f16 products in f16, so the variants differ by this much from each other.
 static double tolerance(enum ggml_op op, enum ggml_type kernel) {
     const bool sums =
         op == GGML_OP_CONV_2D || op == GGML_OP_CONV_3D || op == GGML_OP_CONV_TRANSPOSE_1D || op == GGML_OP_CONV_TRANSPOSE_2D;
     return kernel == GGML_TYPE_F32 ? OP_F32 : sums ? 1e-5 : op == GGML_OP_COL2IM_1D ? 1e-6 : OP_F32;
 }
 
-// turn 1: the walk with more padding and channels
+// turn 1: the same walk with more padding and channels.
 static void one(struct op_suite *s, size_t i, int turn, enum ggml_op op, enum ggml_type kernel, enum ggml_type type, int layout) {
     struct conv c = walks[i];
     c.op = op;
@@ -115,7 +115,7 @@ static void one(struct op_suite *s, size_t i, int turn, enum ggml_op op, enum gg
         tolerance(op, kernel), build, &c);
 }
 
-// Variations of one walk, for the ops that look at few of its numbers.
+// Variations of one walk, for the ops that use few of its numbers.
 static void stride_cases(struct op_suite *s) {
     for (size_t i = 0; i < N(walks); i++) {
         for (int half = 0; half < 2; half++) {
@@ -153,7 +153,8 @@ void op_suite_conv(struct op_suite *s) {
             one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 0);
             one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 1);
         }
-        if ((walks[i].n[0] - 1) * walks[i].s[0] + walks[i].k[0] > 2 * walks[i].p[0]) { // something is left between the paddings
+        // Elements must be left between the paddings.
+        if ((walks[i].n[0] - 1) * walks[i].s[0] + walks[i].k[0] > 2 * walks[i].p[0]) {
             one(s, i, 0, GGML_OP_COL2IM_1D, GGML_TYPE_BF16, f32, 0);
         }
     }

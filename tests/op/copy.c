@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// copy.c: cases of op/copy.c: every pair of types the reference copies between, in several layouts.
+// copy.c: cases of op/copy.c: every pair of types that the reference converts between, in several layouts.
 
 #include "op.h"
 #include "plain.h"
@@ -9,20 +9,21 @@
 struct copy {
     enum ggml_type from, to;
     const int64_t *ne, *ne_to;
-    int layout; // of the source: 0 dense, 1 holes, 2 swapped, 3 on: turned
-    int target; // 0 dense, 1 holes, 2 swapped
+    int layout; // layout of the source: 0 dense, 1 holes, 2 swapped, from 3: permuted
+    int target; // layout of the destination: 0 dense, 1 holes, 2 swapped
     int op;
 };
 
 enum { COPY_CPY, COPY_CONT, COPY_DUP };
 
-// Where the dimensions of the tensor in memory go: dense along 2, along 3, and rows in another order.
-static const int turns[][4] = {{2, 0, 1, 3}, {3, 0, 1, 2}, {0, 2, 1, 3}};
-enum { LAYOUTS = 3 + (int) N(turns) };
+// Axis i of the tensor in memory becomes axis permutations[][i] of the view. The views are dense along 2, dense along 3, and have
+// their rows in another order.
+static const int permutations[][4] = {{2, 0, 1, 3}, {3, 0, 1, 2}, {0, 2, 1, 3}};
+enum { LAYOUTS = 3 + (int) N(permutations) };
 
-static struct ggml_tensor *turned(struct op_build *b, enum ggml_type type, const int64_t *ne, const int *turn) {
-    const int64_t there[4] = {ne[turn[0]], ne[turn[1]], ne[turn[2]], ne[turn[3]]};
-    return ggml_permute(b->ctx, op_input(b, type, there), turn[0], turn[1], turn[2], turn[3]);
+static struct ggml_tensor *permuted(struct op_build *b, enum ggml_type type, const int64_t *ne, const int *permutation) {
+    const int64_t in_memory[4] = {ne[permutation[0]], ne[permutation[1]], ne[permutation[2]], ne[permutation[3]]};
+    return ggml_permute(b->ctx, op_input(b, type, in_memory), permutation[0], permutation[1], permutation[2], permutation[3]);
 }
 
 static struct ggml_tensor *source(struct op_build *b, const struct copy *c) {
@@ -30,7 +31,7 @@ static struct ggml_tensor *source(struct op_build *b, const struct copy *c) {
         case 0: return op_input(b, c->from, c->ne);
         case 1: return op_input_holes(b, c->from, c->ne);
         case 2: return op_input_swapped(b, c->from, c->ne);
-        default: return turned(b, c->from, c->ne, turns[c->layout - 3]);
+        default: return permuted(b, c->from, c->ne, permutations[c->layout - 3]);
     }
 }
 
@@ -47,7 +48,7 @@ static struct ggml_tensor *build_copy(struct op_build *b, const void *arg) {
                             : c->target == 1 ? op_input_holes(b, c->to, c->ne_to)
                                              : op_input_swapped(b, c->to, c->ne_to);
     if (ggml_is_quantized(c->to) && c->from == c->to) {
-        b->plain = op_plain_copy; // the reference copies some of these
+        b->plain = op_plain_copy; // the reference copies only some of these types
     }
     return ggml_cpy(b->ctx, x, y);
 }
@@ -86,10 +87,10 @@ static void plain_cases(struct op_suite *s) {
         }
         for (int layout = 3; layout < LAYOUTS; layout++) {
             const struct copy c = {pairs[p][0], pairs[p][1], shapes[0], shapes[0], layout, 1, COPY_CPY};
-            op_case(s, "CPY", op_text("%s to %s turned %d", ggml_type_name(c.from), ggml_type_name(c.to), layout), OP_EXACT,
+            op_case(s, "CPY", op_text("%s to %s permuted %d", ggml_type_name(c.from), ggml_type_name(c.to), layout), OP_EXACT,
                 build_copy, &c);
         }
-        // other shapes, same number of elements
+        // Different shapes with the same number of elements.
         static const int64_t wide[4] = {60, 4, 3, 1}, tall[4] = {12, 5, 4, 3};
         for (int layout = 0; layout < 3; layout++) {
             const struct copy c = {pairs[p][0], pairs[p][1], wide, tall, layout, 0, COPY_CPY};
@@ -107,7 +108,7 @@ static void quant_cases(struct op_suite *s) {
         }
         for (size_t i = 0; i < 2; i++) {
             for (int layout = 0; layout < 2; layout++) {
-                // f16 and bf16 have many values that are between two levels
+                // f16 and bf16 have many values that are exactly between two quantisation levels.
                 static const enum ggml_type sources[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
                 for (size_t f = 0; f < N(sources); f++) {
                     const struct copy to = {sources[f], type, shapes[i], shapes[i], layout, 0, COPY_CPY};

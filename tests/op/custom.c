@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// custom.c: cases of op/custom.c: the functions see their sources, their task numbers and their user data.
+// custom.c: cases of op/custom.c: the functions receive their sources, task numbers and user data.
 
 #include "custom_functions.h"
 #include "op.h"

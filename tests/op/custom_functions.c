@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// custom_functions.c: each writes the share of the result that its task number says. Calls nothing of ggml: op-oracle has none
-// linked.
+// custom_functions.c: each function writes the share of the result that belongs to its task number. It calls no function of ggml,
+// because op-oracle does not link ggml.
 
 #include "custom_functions.h"
 
@@ -15,7 +15,7 @@ static int64_t count(const struct ggml_tensor *t) {
     return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
 }
 
-// Elements that task ith of nth writes.
+// End of the elements that task ith of nth writes.
 static int64_t share_end(int64_t n, int ith, int nth) {
     return n * (ith + 1) / nth;
 }

@@ -52,7 +52,7 @@ static void binary_cases(struct op_suite *s, const char *op, binary_t make) {
             op_case(s, op, op_text("shape %zu layout %d", i, layout), OP_F32, build_binary, &c);
         }
     }
-    // the mixes the reference has
+    // Combinations of types that the reference supports.
     static const enum ggml_type mixes[][2] = {{GGML_TYPE_F16, GGML_TYPE_F16}, {GGML_TYPE_F16, GGML_TYPE_F32},
         {GGML_TYPE_BF16, GGML_TYPE_BF16}, {GGML_TYPE_BF16, GGML_TYPE_F32}};
     for (size_t m = 0; m < N(mixes); m++) {
@@ -118,13 +118,13 @@ static struct ggml_tensor *build_map(struct op_build *b, const void *arg) {
     }
 }
 
-static void map_cases(struct op_suite *s, const char *op, int which, bool halves, bool holes, float lo, float hi, double tol) {
+static void map_cases(struct op_suite *s, const char *op, int which, bool all_types, bool holes, float lo, float hi, double tol) {
     static const int64_t shapes[][4] = {
         {1, 1, 1, 1}, {7, 3, 2, 1}, {64, 5, 4, 3}, {1000, 3, 1, 1}, {1025, 5, 2, 1}, {5000, 17, 1, 1}, {0, 3, 1, 1}};
     for (size_t i = 0; i < N(shapes); i++) {
-        for (size_t t = 0; t < (halves ? N(float_types) : 1); t++) {
+        for (size_t t = 0; t < (all_types ? N(float_types) : 1); t++) {
             for (int layout = 0; layout <= (holes && shapes[i][0] > 0 && shapes[i][2] == 1);
-                 layout++) { // it takes planes for dense
+                 layout++) { // the reference assumes dense planes
                 const struct map c = {which, float_types[t], shapes[i], layout, false, lo, hi};
                 op_case(s, op, op_text("%s %s shape %zu layout %d", op, ggml_type_name(c.type), i, layout), tol, build_map, &c);
             }
@@ -137,7 +137,7 @@ static void map_cases(struct op_suite *s, const char *op, int which, bool halves
 static void unary_cases(struct op_suite *s) {
     for (int u = 0; u < GGML_UNARY_OP_COUNT; u++) {
         if (u == GGML_UNARY_OP_XIELU) {
-            continue; // has parameters
+            continue; // it has parameters
         }
         map_cases(s, ggml_unary_op_name((enum ggml_unary_op) u), MAP_UNARY + u, true, false, -5.0f, 5.0f, OP_F32);
         map_cases(s, ggml_unary_op_name((enum ggml_unary_op) u), MAP_UNARY + u, true, false, -100.0f, 100.0f, OP_F32);

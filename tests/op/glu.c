@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// glu.c: cases of op/glu.c: every unit, halves of one source and two sources, f32 and f16.
+// glu.c: cases of op/glu.c: every activation, with both operands in one source or in two sources, f32 and f16.
 
 #include "op.h"
 #include "plain.h"
@@ -52,7 +52,7 @@ void op_suite_glu(struct op_suite *s) {
                 }
             }
             for (int layout = HOLES; layout <= SPECIALS; layout++) {
-                // rows may be apart, rows of rows may not
+                // Rows may have gaps, planes may not.
                 const struct glu c = {(enum ggml_glu_op) op, form, layout, GGML_TYPE_F32, NE(64, 5, 1, 1), 7.0f};
                 op_case(s, "GLU", op_text("%s form %d layout %d", ggml_glu_op_name(c.op), form, layout), OP_F32, build_glu, &c);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// input.c: tensors of numbers that depend on the case alone.
+// input.c: creates input tensors whose numbers depend on the case only.
 
 #include "op.h"
 
@@ -28,12 +28,12 @@ static void fill_row(struct op_build *b, struct ggml_tensor *t, char *row, float
         if (traits->from_float != NULL) {
             traits->from_float(x, row, t->ne[0]);
         } else {
-            float *weights = malloc((size_t) t->ne[0] * sizeof *weights + 1); // these formats want an importance of each column
+            float *weights = malloc((size_t) t->ne[0] * sizeof *weights + 1); // these formats require an importance per column
             for (int64_t i = 0; i < t->ne[0]; i++) {
                 weights[i] = 1.0f;
             }
             if (ggml_quantize_chunk(t->type, x, row, 0, 1, t->ne[0], weights) == 0) {
-                b->skip = "rows of this type cannot be made here";
+                b->skip = "rows of this type cannot be quantised here";
             }
             free(weights);
         }
@@ -68,14 +68,14 @@ static struct ggml_tensor *filled(struct op_build *b, struct ggml_tensor *t, flo
     return t;
 }
 
-// The layout of the next input.
+// Returns the layout of the next input.
 static enum op_layout layout_next(struct op_build *b) {
     const int i = b->n_inputs++;
     return b->which < 0 || b->which == i ? b->layout : OP_AS_BUILT;
 }
 
-// A tensor whose memory is larger than its elements need: step of them from one of a row to the next, `more` further elements a
-// row, and a row more a plane.
+// A tensor with gaps: elements of a row are `step` elements apart, each row has `more` further elements, and each plane one more
+// row.
 static struct ggml_tensor *apart(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
     const bool planes = more > 0 && ne[2] * ne[3] > 1;
     struct ggml_tensor *whole = ggml_new_tensor(b->ctx, type, 4, NE(step * ne[0] + more, ne[1] + planes, ne[2], ne[3]));
@@ -102,7 +102,7 @@ static struct ggml_tensor *empty(struct op_build *b, enum ggml_type type, const 
     return ggml_new_tensor(b->ctx, type, 4, none);
 }
 
-// Blocks stay whole: a quantised row keeps its elements together.
+// Creates a tensor in the layout of the case. Blocks stay intact: quantised rows keep their elements together.
 static struct ggml_tensor *laid_out(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     const enum op_layout layout = layout_next(b);
     const int64_t blck = ggml_blck_size(type);
@@ -160,7 +160,7 @@ struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const in
     const int64_t n = ggml_nelements(t);
     int64_t first = 0, step = 1;
     for (int64_t i = 0; i < n; i++) {
-        if (i % ne[0] == 0) { // walk the residues with a step that has no factor in common with `below`
+        if (i % ne[0] == 0) { // steps through the residues with a step that is coprime to `below`
             first = (int64_t) (op_random(b) % (uint64_t) below);
             step = below > 2 ? below - 1 : 1;
         }

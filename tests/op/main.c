@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// main.c: runs the op suite and prints a line an op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B].
-// --part 3/8 runs the third of every eight cases of each op. --spread tells, instead of comparing, how far the reference's CPU
-// variants A and B are from each other, and Berth from A: the figures behind the tolerances. Without the reference a case still
-// runs on one thread, on several and with the portable kernels, which must agree. Exit: 0 all passed, 1 some failed.
+// main.c: runs the op suite and prints one line per op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B]. --part
+// 3/8 runs every eighth case of each op, from the third on. --spread does not compare; it prints the difference between the
+// reference's CPU variants A and B, and between Berth and A. The tolerances are based on these numbers. Without the reference, a
+// case still runs on one thread, on several threads and with the portable kernels, and these results must agree. Exit status: 0 all
+// passed, 1 some failed.
 
 #include "oracle_link.h"
 #include "runner.h"
@@ -21,18 +22,18 @@
 
 struct cpu_suite {
     struct op_suite suite;
-    double *base;   // the reference's result of the last case as it was built, for its other layouts; NULL: none
-    int64_t n_base; // elements of it
+    double *base;   // the reference's result of the last case as built, for its other layouts; NULL: none
+    int64_t n_base; // elements of base
     ggml_backend_t berth;
     struct op_oracle reference;
     bool has_reference;
-    struct op_spread *spread; // NULL: compare
+    struct op_spread *spread; // NULL: compare with the reference
 };
 
 // ---- a case ----
 
-// Every tensor of the case gets memory of its own, of its size to the byte, so that a sanitizer sees what reaches beyond it.
-static bool blocks_take(struct ggml_context *ctx) {
+// Gives every tensor of the case its own block of memory of exactly its size, so that a sanitizer detects accesses beyond it.
+static bool blocks_alloc(struct ggml_context *ctx) {
     bool ok = true;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL) {
@@ -49,7 +50,7 @@ static bool blocks_take(struct ggml_context *ctx) {
     return ok;
 }
 
-static void blocks_give_back(struct ggml_context *ctx) {
+static void blocks_free(struct ggml_context *ctx) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src == NULL) {
             free(t->data);
@@ -57,14 +58,14 @@ static void blocks_give_back(struct ggml_context *ctx) {
     }
 }
 
-// Computes with the inputs as they were; the result's values, NULL if it failed.
+// Computes the case on its original inputs. Returns the values of the result, NULL if the compute failed.
 static double *berth_values(struct cpu_suite *s, const struct op_case *c, int n_threads, bool portable) {
     op_case_restore(&s->suite, c);
     ggml_backend_cpu_set_n_threads(s->berth, n_threads);
     ggml_backend_cpu_set_use_ref(s->berth, portable);
     double *v =
-        blocks_take(c->ctx) && s->berth->iface.graph_compute(s->berth, c->graph) == GGML_STATUS_SUCCESS ? op_values(c->t) : NULL;
-    blocks_give_back(c->ctx);
+        blocks_alloc(c->ctx) && s->berth->iface.graph_compute(s->berth, c->graph) == GGML_STATUS_SUCCESS ? op_values(c->t) : NULL;
+    blocks_free(c->ctx);
     return v;
 }
 
@@ -86,25 +87,26 @@ static double *plain_values(struct cpu_suite *s, const struct op_case *c) {
 
 static const char *why_no_reference(const struct cpu_suite *s, enum op_outcome outcome) {
     return !s->has_reference           ? "no reference"
-           : outcome == OP_UNSUPPORTED ? "the reference's supports_op says no"
-                                       : "the reference says it does it, and ends its process";
+           : outcome == OP_UNSUPPORTED ? "the reference's supports_op is false"
+                                       : "the reference's supports_op is true, but its process ended";
 }
 
-// A source without elements for a result that has some is refused, where the reference computes with what lies behind it or with
-// nothing; but for these ops, which have an answer.
+// Berth refuses a source without elements if the result has elements. The reference reads past the source or reads nothing. The ops
+// listed here have a defined result.
 static bool may_refuse(const struct op_case *c) {
-    static const char *const answer[] = {"SUM", "SUM_ROWS", "MEAN", "ARGMAX", "COUNT_EQUAL", "SET_ROWS", "CONCAT", "ACC", "SET",
+    static const char *const defined[] = {"SUM", "SUM_ROWS", "MEAN", "ARGMAX", "COUNT_EQUAL", "SET_ROWS", "CONCAT", "ACC", "SET",
         "MUL_MAT", "OUT_PROD", "PAD", "REPEAT_BACK", "GET_ROWS_BACK"};
-    for (size_t i = 0; i < sizeof answer / sizeof answer[0]; i++) {
-        if (strcmp(c->op, answer[i]) == 0) {
+    for (size_t i = 0; i < sizeof defined / sizeof defined[0]; i++) {
+        if (strcmp(c->op, defined[i]) == 0) {
             return false;
         }
     }
     return c->layout >= OP_EMPTY_0 && ggml_nelements(c->t) > 0;
 }
 
-// The same numbers in another layout give the same result: so who is right where the reference's differs?
-static bool is_as_built(const struct cpu_suite *s, const struct op_case *c, const double *is, double *error) {
+// The same numbers in another layout must give the same result. So if the reference's result differs, Berth's is compared with the
+// reference's result of the case as built.
+static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, const double *is, double *error) {
     if (c->layout == OP_AS_BUILT || c->layout >= OP_EMPTY_0 || s->base == NULL || s->n_base != ggml_nelements(c->t)) {
         return false;
     }
@@ -130,22 +132,22 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
     double error = 0;
     if (refused) {
     } else if (!does && want == NULL) {
-        why = !none ? "computed what it does not support" : NULL;
+        why = !none ? "computed an op that it does not support" : NULL;
     } else if (!does) {
-        why = "refused, and the reference computes it";
+        why = "refused an op that the reference computes";
     } else if (one == NULL || many == NULL || portable == NULL) {
-        why = want != NULL || c->layout == OP_AS_BUILT ? "compute failed" : NULL; // else neither computes it
+        why = want != NULL || c->layout == OP_AS_BUILT ? "compute failed" : NULL; // otherwise neither computes it
     } else if (memcmp(one, many, (size_t) n * sizeof *one) != 0 && op_nmse(many, one, n) != 0) {
         why = "threads differ", error = op_nmse(many, one, n);
     } else if (!((error = op_nmse(portable, one, n)) <= (c->max_nmse > OP_F32 ? c->max_nmse : OP_F32))) {
         why = "portable differs";
     } else if (want != NULL && !((error = op_nmse(one, want, n)) <= c->max_nmse)) {
-        as_built = is_as_built(s, c, one, &error);
+        as_built = equals_as_built(s, c, one, &error);
         why = as_built ? NULL : "nmse";
     } else if (plain != NULL && !((error = op_nmse(one, plain, n)) <= c->plain_nmse)) {
         why = "nmse to double precision";
     } else if (want == NULL && plain == NULL) {
-        as_built = is_as_built(s, c, one, &error);
+        as_built = equals_as_built(s, c, one, &error);
     }
     if (why != NULL) {
         tally->n_failed++;
@@ -162,7 +164,7 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
         tally->worst = error > tally->worst ? error : tally->worst;
         op_report(&s->suite, "pass", c,
             refused        ? "refused by both"
-            : as_built     ? "nmse to the reference's, as built"
+            : as_built     ? "nmse to the reference's result as built"
             : want == NULL ? "nmse to double precision"
                            : "nmse",
             error);
@@ -202,8 +204,8 @@ static bool parse(struct cpu_suite *s, struct op_spread *spread, int argc, char 
         if (strcmp(argv[i], "--spread") == 0 && i + 1 < argc && strchr(argv[i + 1], ',') != NULL) {
             const char *comma = strchr(argv[++i], ',');
             snprintf(first, sizeof first, "%.*s", (int) (comma - argv[i]), argv[i]);
-            s->reference.wish = first;
-            spread->other.wish = comma + 1;
+            s->reference.filter = first;
+            spread->other.filter = comma + 1;
             s->spread = spread;
         } else if (!op_suite_option(&s->suite, argc, argv, &i)) {
             return false;
@@ -222,14 +224,14 @@ static struct op_tally print_tallies(const struct cpu_suite *s) {
         all.n_plain += t->n_plain, all.n_refused += t->n_refused, all.n_dense += t->n_dense;
     }
     printf(
-        "%-24s %d passed, %d failed, %d skipped (of the passed, %d were compared with double precision alone, %d are refused by "
-        "the reference and by Berth, and in %d the reference takes a source for dense)\n",
+        "%-24s %d passed, %d failed, %d skipped (of the passed, %d were compared with double precision only, %d are refused by "
+        "the reference and by Berth, and in %d the reference assumes a dense source)\n",
         all.op, all.n_passed, all.n_failed, all.n_skipped, all.n_plain, all.n_refused, all.n_dense);
     return all;
 }
 
-// Ops that Berth computes by their samples, and that no case asks for. Views compute nothing.
-static int print_untried(struct cpu_suite *s) {
+// Prints the ops that Berth supports, according to their samples, and that no case tests. Views compute nothing.
+static int print_untested(struct cpu_suite *s) {
     int n = 0;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){OP_ARENA_SIZE, s->suite.arena, true});
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
@@ -249,12 +251,12 @@ static int print_untried(struct cpu_suite *s) {
 
 int main(int argc, char **argv) {
     static struct op_spread spread;
-    struct cpu_suite s = {.suite.n_parts = 1, .reference = {.wish = getenv("BERTH_REFERENCE_CPU")}};
+    struct cpu_suite s = {.suite.n_parts = 1, .reference = {.filter = getenv("BERTH_REFERENCE_CPU")}};
     if (!parse(&s, &spread, argc, argv)) {
         fprintf(stderr, "Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread VARIANT,VARIANT]\n");
         return 2;
     }
-    setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 0); // several threads, whatever the machine has
+    setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 0); // several threads on any machine
     s.suite.arena = op_arena_new(OP_ARENA_SIZE);
     s.suite.saved = malloc(OP_ARENA_SIZE);
     s.berth = ggml_backend_cpu_init();
@@ -282,7 +284,7 @@ int main(int argc, char **argv) {
         op_spread_print(s.spread, s.reference.name);
         op_oracle_close(&s.spread->other);
     } else {
-        n_failed = print_tallies(&s).n_failed + (s.suite.only == NULL ? print_untried(&s) : 0);
+        n_failed = print_tallies(&s).n_failed + (s.suite.only == NULL ? print_untested(&s) : 0);
     }
     op_oracle_close(&s.reference);
     s.berth->iface.free(s.berth);

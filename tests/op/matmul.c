@@ -23,12 +23,12 @@ static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
                                            : op_input(b, c->tb, NE(c->k, c->cols, c->b2, c->b3));
     if (c->ta == GGML_TYPE_F16) {
         b->plain = op_plain_mul_mat;
-        b->plain_nmse = c->rows * c->cols < 8 ? OP_HALF_PLAIN_FEW : OP_HALF_PLAIN;
+        b->plain_nmse = c->rows * c->cols < 8 ? OP_F16_PLAIN_FEW : OP_F16_PLAIN;
     }
     return ggml_mul_mat(b->ctx, x, y);
 }
 
-// src[0] is a scaled Hadamard matrix, and the hint says so.
+// src[0] is a scaled Hadamard matrix, and the hint is set.
 static struct ggml_tensor *build_hadamard(struct op_build *b, const void *arg) {
     const struct matmul *c = arg;
     struct ggml_tensor *x = op_input(b, c->ta, NE(c->k, c->k, 1, 1));
@@ -62,8 +62,8 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     static const int64_t sizes[][2] = {{1, 1}, {1, 7}, {7, 1}, {5, 3}, {32, 16}, {33, 17}, {70, 40}, {200, 1}};
     for (size_t i = 0; i < N(sizes); i++) {
         const struct matmul c = {ta, tb, k, sizes[i][0], sizes[i][1], 1, 1, 1, 1, 0};
-        // the error of few numbers scatters
-        const double tol_few = tol == OP_HALF ? OP_HALF_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
+        // The error of few numbers varies more.
+        const double tol_few = tol == OP_F16 ? OP_F16_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
         const double tol_here = c.rows * c.cols < 8 ? tol_few : tol;
         op_case(s, "MUL_MAT",
             op_text("%s %s k %lld %lldx%lld", ggml_type_name(ta), ggml_type_name(tb), (long long) k, (long long) c.rows,
@@ -89,15 +89,15 @@ void op_suite_matmul(struct op_suite *s) {
     static const int64_t depths[] = {1, 31, 64, 257, 1024};
     for (size_t i = 0; i < N(depths); i++) {
         cases(s, GGML_TYPE_F32, GGML_TYPE_F32, depths[i], OP_F32);
-        cases(s, GGML_TYPE_F16, GGML_TYPE_F32, depths[i], OP_HALF);
-        cases(s, GGML_TYPE_F16, GGML_TYPE_F16, depths[i], OP_HALF);
+        cases(s, GGML_TYPE_F16, GGML_TYPE_F32, depths[i], OP_F16);
+        cases(s, GGML_TYPE_F16, GGML_TYPE_F16, depths[i], OP_F16);
         cases(s, GGML_TYPE_BF16, GGML_TYPE_F32, depths[i], OP_F32);
         cases(s, GGML_TYPE_BF16, GGML_TYPE_BF16, depths[i], OP_F32);
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (ggml_is_quantized((enum ggml_type) t) && t != GGML_TYPE_Q8_1 && t != GGML_TYPE_Q8_K) {
             const int64_t blck = ggml_blck_size((enum ggml_type) t);
-            if (blck <= 64) { // blocks that make no whole group
+            if (blck <= 64) { // a row that does not fill a group of blocks
                 cases(s, (enum ggml_type) t, GGML_TYPE_F32, 3 * blck, OP_QUANT);
             }
             cases(s, (enum ggml_type) t, GGML_TYPE_F32, 256, OP_QUANT);

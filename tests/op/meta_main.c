@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// meta_main.c: the op suite's cases on devices made of 2, 3 and 4 CPUs, against one CPU, within the suite's tolerances. Every
-// input is split along each axis that it has and mirrored, in all combinations with --all, in some of them otherwise, and some
-// runs have segments that repeat, devices that get nothing, and sums over devices. What the reference accepts is among them; here
-// none may fail. Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit: 0 all passed, 1 some failed.
+// meta_main.c: runs the cases of the op suite on composite devices of 2, 3 and 4 CPUs and compares them with a single CPU, within
+// the suite's tolerances. Every input is split along each of its axes or mirrored: with --all in all combinations, otherwise in
+// some. Some runs have segments that repeat, devices that get no elements, and sums over devices. All cases that the reference
+// accepts are included; none may fail here. Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit status: 0 all passed,
+// 1 some failed.
 
 #include "runner.h"
 
@@ -11,11 +12,11 @@
 #include <math.h>
 
 #define MAX_INPUTS 16
-#define N_CHOICES 5 // four axes, mirrored
+#define N_CHOICES 5 // four axes, or mirrored
 
-// What the callback says: of input k its choice, of others mirrored.
+// What the callback returns: the choice of input k; mirrored for other tensors.
 struct splits {
-    struct meta_split random; // its n is the number of devices
+    struct meta_split random; // random.n is the number of devices
     bool is_random;
     int choices[MAX_INPUTS];
 };
@@ -24,7 +25,7 @@ static struct {
     bool all;
     ggml_backend_t cpu, meta[3];
     struct splits splits[3];
-    int64_t n_runs, n_whole; // of the runs: had an op that got whole sources
+    int64_t n_runs, n_whole; // n_whole: runs with an op that received unsplit sources
 } run;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
@@ -44,13 +45,13 @@ static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t
 
 // ---- one run ----
 
-// Inputs get memory of their own, with their bytes; what is computed gets a graph's.
+// Gives each input its own memory with its content. Computed tensors get memory from the graph allocator.
 static ggml_backend_buffer_t place(
     struct op_suite *s, const struct op_case *c, ggml_backend_buffer_type_t buft, ggml_gallocr_t galloc) {
     int n_inputs = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(c->ctx); t != NULL; t = ggml_get_next_tensor(c->ctx, t)) {
         t->buffer = NULL;
-        t->data = t->op != GGML_OP_NONE && t->view_src == NULL ? t : NULL; // not to be given memory yet
+        t->data = t->op != GGML_OP_NONE && t->view_src == NULL ? t : NULL; // not NULL: the tensor gets no memory yet
         if (t->op == GGML_OP_NONE && t->view_src == NULL) {
             ggml_format_name(t, "input %d", n_inputs++);
         }
@@ -83,7 +84,7 @@ static double *read_values(const struct op_case *c) {
     return v;
 }
 
-// What is not written shows.
+// True if the op writes its whole result, so that a fill pattern shows elements that were not written.
 static bool is_all_written(const struct op_case *c) {
     return c->t->op != GGML_OP_SET_ROWS && c->t->op != GGML_OP_CPY && c->t->view_src == NULL;
 }
@@ -133,7 +134,7 @@ static void run_one(
     free(is);
 }
 
-// The i-th of all combinations.
+// Sets the i-th of all combinations.
 static void choose(struct splits *s, int n_inputs, int64_t i) {
     s->is_random = false;
     for (int k = 0; k < MAX_INPUTS; k++) {
@@ -229,7 +230,8 @@ int main(int argc, char **argv) {
         printf("%-24s %d passed, %d failed (worst nmse %.2g)\n", t->op, t->n_passed, t->n_failed, t->worst);
         n_failed += t->n_failed;
     }
-    printf("%lld runs, %lld of them with whole sources, %d failed\n", (long long) run.n_runs, (long long) run.n_whole, n_failed);
+    printf(
+        "%lld runs, %lld of them with unsplit sources, %d failed\n", (long long) run.n_runs, (long long) run.n_whole, n_failed);
     for (int i = 0; i < 3; i++) {
         ggml_backend_free(run.meta[i]);
     }

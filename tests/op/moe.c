@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// moe.c: cases of op/experts.c and op/moe.c: experts of every type, biases by expert, outer products.
+// moe.c: cases of op/experts.c and op/outprod.c: experts of every type, biases per expert, outer products.
 
 #include "op.h"
 
@@ -45,9 +45,9 @@ static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double
             : i == 4 ? 2
                      : 0};
         const double tol_here = c.rows >= 8       ? tol
-                                : tol == OP_HALF  ? OP_HALF_FEW
+                                : tol == OP_F16   ? OP_F16_FEW
                                 : tol == OP_QUANT ? OP_QUANT_FEW
-                                                  : tol; // the error of few numbers scatters
+                                                  : tol; // the error of few numbers varies more
         op_case(s, "MUL_MAT_ID", op_text("%s k %lld size %zu", ggml_type_name(type), (long long) k, i), tol_here, build_mul, &c);
     }
 }
@@ -95,7 +95,7 @@ void op_suite_moe(struct op_suite *s) {
     static const int64_t depths[] = {1, 31, 64, 257};
     for (size_t i = 0; i < N(depths); i++) {
         mul_cases(s, GGML_TYPE_F32, depths[i], OP_F32);
-        mul_cases(s, GGML_TYPE_F16, depths[i], OP_HALF);
+        mul_cases(s, GGML_TYPE_F16, depths[i], OP_F16);
         mul_cases(s, GGML_TYPE_BF16, depths[i], OP_F32);
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {

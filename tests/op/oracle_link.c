@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// oracle_link.c: starts op-oracle, which lies beside this program, and talks to it.
+// oracle_link.c: starts op-oracle, which is in the folder of this program, and communicates with it.
 
 #include "oracle_link.h"
 
@@ -26,7 +26,7 @@ void *op_arena_new(size_t size) {
     return data;
 }
 
-// One try; its exit code if it came to an end, -1 if it could not be started, 0 if it runs.
+// Tries to start the oracle once. Returns 0 if it runs, its exit code if it ended, -1 if it could not be started.
 static int start(struct op_oracle *o, const char *dir) {
     char path[PATH_MAX], fd[16], address[32], size[32];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 16);
@@ -39,15 +39,15 @@ static int start(struct op_oracle *o, const char *dir) {
     snprintf(fd, sizeof fd, "%d", arena.fd);
     snprintf(address, sizeof address, "%zu", (size_t) (uintptr_t) arena.data);
     snprintf(size, sizeof size, "%zu", arena.size);
-    char *argv[] = {path, fd, address, size, (char *) dir, (char *) (o->wish != NULL ? o->wish : ""), NULL};
+    char *argv[] = {path, fd, address, size, (char *) dir, (char *) (o->filter != NULL ? o->filter : ""), NULL};
     if (!child_start(&o->child, argv, true)) {
         return -1;
     }
     return pipe_read(o->child.from, o->name, sizeof o->name) ? 0 : child_close(&o->child);
 }
 
-// The arena's address may be taken in the new process, whose libraries lie where chance puts them.
-static bool start_again(struct op_oracle *o, const char *dir) {
+// Repeats the start, because the arena's address may be occupied in the new process: the addresses of its libraries are random.
+static bool start_repeat(struct op_oracle *o, const char *dir) {
     int code = OP_ORACLE_TAKEN;
     for (int i = 0; i < 32 && code == OP_ORACLE_TAKEN; i++) {
         code = start(o, dir);
@@ -61,9 +61,9 @@ bool op_oracle_open(struct op_oracle *o) {
         printf("no reference: %s\n", oracle_why());
         return false;
     }
-    if (!start_again(o, dir)) {
-        printf("no reference: none of its CPU libraries%s%s runs here\n", o->wish != NULL ? " like " : "",
-            o->wish != NULL ? o->wish : "");
+    if (!start_repeat(o, dir)) {
+        printf("no reference: none of its CPU libraries%s%s runs on this machine\n", o->filter != NULL ? " like " : "",
+            o->filter != NULL ? o->filter : "");
         return false;
     }
     return true;
@@ -73,7 +73,7 @@ int op_oracle_close(struct op_oracle *o) {
     return child_close(&o->child);
 }
 
-// The reference believes the numbers of types: one that it does not have lies behind its table.
+// The reference does not check type and op numbers, and would read past its tables for numbers that it does not have.
 static bool is_known(const struct ggml_tensor *t) {
     enum { REFERENCE_TYPES = 43, REFERENCE_OPS = 101 };
     return t == NULL || ((unsigned) t->type < REFERENCE_TYPES && (unsigned) t->op < REFERENCE_OPS);
@@ -97,7 +97,7 @@ enum op_outcome op_oracle_compute(struct op_oracle *o, struct ggml_cgraph *graph
     if (!are_known(graph)) {
         return OP_UNSUPPORTED;
     }
-    if (o->child.pid == 0 && !start_again(o, oracle_dir())) {
+    if (o->child.pid == 0 && !start_repeat(o, oracle_dir())) {
         return OP_DIED;
     }
     if (!pipe_write(o->child.to, &request, sizeof request) || !pipe_read(o->child.from, &outcome, sizeof outcome)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// oracle_link.h: the reference in a process of its own, op-oracle, built without sanitizers: they and the reference do not mix,
-// and it ends its process where it meets what it does not do. Both processes map the arena of a case at the same address, so the
-// reference computes on the very tensors that Berth was given; only "compute this graph" and "done" go through pipes.
+// oracle_link.h: the reference in a separate process, op-oracle, which is built without sanitizers. The reference does not run
+// under sanitizers, and it ends its process for unsupported inputs. Both processes map the arena of a case at the same address, so
+// the reference computes on the very tensors that Berth received. Only "compute this graph" and "done" go through pipes.
 #pragma once
 
 #include "support/child.h"
@@ -14,26 +14,26 @@
 
 enum op_outcome { OP_DONE, OP_UNSUPPORTED, OP_FAILED, OP_DIED };
 
-#define OP_ORACLE_TAKEN 3 // op-oracle's exit code if the arena's address is not free there
+#define OP_ORACLE_TAKEN 3 // exit code of op-oracle if the arena's address is occupied there
 
-// What the oracle is asked; it answers with an enum op_outcome as int32_t.
+// A request to the oracle. The response is an enum op_outcome as int32_t.
 struct op_request {
     struct ggml_cgraph *graph;
-    struct ggml_tensor *node; // its last one
+    struct ggml_tensor *node; // the last node of the graph
 };
 
 struct op_oracle {
-    const char *wish;   // part of the name of the CPU library wanted; NULL: the best that runs here
-    char name[64];      // the library's, once it is open
-    struct child child; // started when it is needed
+    const char *filter; // part of the name of the requested CPU library; NULL: the best that runs here
+    char name[64];      // name of the library after op_oracle_open
+    struct child child; // started when needed
 };
 
-// An arena that oracles can see: an address both have free. NULL: no memory.
+// Creates an arena that oracles can map, at an address that is free in both processes. NULL: no memory.
 void *op_arena_new(size_t size);
 
-// Starts it. False, with a printed line, if there is no reference for it to run.
+// Starts the oracle. Returns false and prints a line if no reference runs here.
 bool op_oracle_open(struct op_oracle *o);
-// Ends it; its exit code, -1 if it has none.
+// Ends the oracle. Returns its exit code, -1 if it has none.
 int op_oracle_close(struct op_oracle *o);
-// Computes the graph, which lies in the arena with its tensors. OP_DIED: it ended its process; the next call starts another.
+// Computes the graph, which is in the arena with its tensors. OP_DIED: the oracle's process ended; the next call starts another.
 enum op_outcome op_oracle_compute(struct op_oracle *o, struct ggml_cgraph *graph, struct ggml_tensor *node);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// oracle_main.c: op-oracle FD ADDRESS SIZE DIR WISH: maps the arena of op-suite where it lies there, loads the reference's base
-// and the newest of its CPU libraries that runs here and whose name holds WISH, and computes what it is asked to. Links nothing
-// of Berth; headers only.
+// oracle_main.c: op-oracle FD ADDRESS SIZE DIR FILTER: maps the arena of op-suite at its address, and loads the reference's base
+// library and the newest of its CPU libraries that runs here and whose name contains FILTER. Then it computes the graphs that it
+// receives. It links no library of Berth; it uses headers only.
 
 #include "custom_functions.h"
 #include "oracle_link.h"
@@ -25,7 +25,7 @@ struct reference {
     size_t work_size;
 };
 
-// *function = the library's symbol; ISO C has no cast for it.
+// Sets *function to the library's symbol; ISO C has no cast for it.
 static bool symbol(void *lib, const char *name, void *function) {
     void *found = dlsym(lib, name);
     memcpy(function, &found, sizeof found);
@@ -38,13 +38,13 @@ static void *load(const char *dir, const char *name, int flags) {
     return dlopen(path, RTLD_NOW | flags);
 }
 
-// The name of the library that was taken; NULL if none runs here.
-static const char *open_reference(struct reference *r, const char *dir, const char *wish) {
+// Returns the name of the loaded library; NULL if none runs here.
+static const char *open_reference(struct reference *r, const char *dir, const char *filter) {
     if (load(dir, "libggml-base.so", RTLD_GLOBAL) == NULL) {
         return NULL;
     }
     for (size_t i = 0; i < sizeof oracle_cpus / sizeof oracle_cpus[0]; i++) {
-        if (strstr(oracle_cpus[i], wish) == NULL) {
+        if (strstr(oracle_cpus[i], filter) == NULL) {
             continue;
         }
         int (*score)(void) = NULL;

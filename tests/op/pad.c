@@ -8,7 +8,7 @@
 struct pad {
     enum ggml_op op;
     const int64_t *ne;
-    const int *q; // numbers the op takes
+    const int *q; // parameters of the op
     int layout;   // 0 dense, 1 holes, 2 swapped
     bool flag;    // circular, inplace
     enum ggml_type type;
@@ -32,7 +32,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
         case GGML_OP_GET_REL_POS: return ggml_get_rel_pos(ctx, a, q[0], q[0]);
         default: break;
     }
-    // ne: [w, x, y, batch] of both positions
+    // ne: [w, x, y, batch] of both position tensors
     const int64_t *ne = c->ne;
     struct ggml_tensor *ph = op_input(b, GGML_TYPE_F32, ne);
     struct ggml_tensor *sums = op_input(b, GGML_TYPE_F32, NE(ne[0] * ne[0], ne[1] * ne[2], ne[3], 1));
@@ -48,7 +48,7 @@ static const int64_t shapes[][4] = {{5, 4, 3, 2}, {16, 3, 1, 1}, {33, 5, 2, 2}, 
 static void pads(struct op_suite *s) {
     static const int sides[][8] = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 3, 0, 0, 0, 0, 0, 0}, {2, 3, 1, 0, 0, 1, 1, 1},
         {4, 4, 2, 2, 0, 0, 0, 0}, {0, 0, 0, 3, 0, 2, 0, 1}, {-2, 3, 0, -1, 0, 0, 0, 0}, {5, 0, 0, 0, 1, 1, 0, 0}};
-    static const int near[][8] = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 3, 0, 0, 0, 0, 0, 0}, {2, 3, 1, 0, 0, 1, 1, 1},
+    static const int small_sides[][8] = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 3, 0, 0, 0, 0, 0, 0}, {2, 3, 1, 0, 0, 1, 1, 1},
         {4, 4, 2, 2, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1, 1, 1}};
     for (size_t i = 0; i < N(shapes); i++) {
         for (int layout = 0; layout < 3; layout++) {
@@ -56,8 +56,8 @@ static void pads(struct op_suite *s) {
                 one(s, &(struct pad){GGML_OP_PAD, shapes[i], sides[q], layout, false, GGML_TYPE_F32},
                     op_text("shape %zu sides %zu layout %d", i, q, layout));
             }
-            for (size_t q = 0; q < N(near); q++) {
-                one(s, &(struct pad){GGML_OP_PAD, shapes[i], near[q], layout, true, GGML_TYPE_F32},
+            for (size_t q = 0; q < N(small_sides); q++) {
+                one(s, &(struct pad){GGML_OP_PAD, shapes[i], small_sides[q], layout, true, GGML_TYPE_F32},
                     op_text("circular shape %zu sides %zu layout %d", i, q, layout));
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plain.c: the loops. They are the definitions of the ops and nothing more.
+// plain.c: ops as loops in double precision, written directly from their definitions.
 
 #include "plain.h"
 
@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Index of an element in op_values.
+// Index of an element in the array of op_values.
 static int64_t at(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return i0 + t->ne[0] * (i1 + t->ne[1] * (i2 + t->ne[2] * i3));
 }
 
-// The values of t, rounded to f16 where what they meet is f16.
-static double *met(const struct ggml_tensor *t, const struct ggml_tensor *other) {
+// Returns the values of t, rounded to f16 if the other operand is f16.
+static double *values_rounded_for(const struct ggml_tensor *t, const struct ggml_tensor *other) {
     double *v = op_values(t);
     for (int64_t i = 0; other->type == GGML_TYPE_F16 && i < ggml_nelements(t); i++) {
         v[i] = op_rounded(GGML_TYPE_F16, v[i]);
@@ -31,7 +31,7 @@ void op_plain_copy(const struct ggml_tensor *t, double *out) {
 
 void op_plain_mul_mat(const struct ggml_tensor *t, double *out) {
     const struct ggml_tensor *a = t->src[0], *b = t->src[1];
-    double *x = op_values(a), *y = met(b, a);
+    double *x = op_values(a), *y = values_rounded_for(b, a);
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         const int64_t row = i % t->ne[0], col = i / t->ne[0] % t->ne[1];
         const int64_t i2 = i / (t->ne[0] * t->ne[1]) % t->ne[2], i3 = i / (t->ne[0] * t->ne[1] * t->ne[2]);
@@ -46,7 +46,7 @@ void op_plain_mul_mat(const struct ggml_tensor *t, double *out) {
     free(x), free(y);
 }
 
-// How much the mask weighs for head h of n: attention with linear biases, arXiv 2108.12409.
+// Slope of the mask for head h of n: attention with linear biases, arXiv 2108.12409.
 static double slope_of(int64_t h, int64_t n, double max_bias) {
     if (max_bias <= 0) {
         return 1;
@@ -61,7 +61,7 @@ struct attn {
     double *qs, *ks, *vs, *masks, *sinks_v;
 };
 
-// The row of the result of one query.
+// Computes the row of the result for one query.
 static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t seq, double *score, double *out) {
     const double scale = (double) param_f32(a->t, 0), softcap = (double) param_f32(a->t, 2),
                  slope = slope_of(head, a->q->ne[2], (double) param_f32(a->t, 1));
@@ -97,7 +97,7 @@ static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t 
 
 void op_plain_attn(const struct ggml_tensor *t, double *out) {
     struct attn a = {.t = t, .q = t->src[0], .k = t->src[1], .v = t->src[2], .mask = t->src[3], .sinks = t->src[4]};
-    a.qs = met(a.q, a.k);
+    a.qs = values_rounded_for(a.q, a.k);
     a.ks = op_values(a.k);
     a.vs = op_values(a.v);
     a.masks = a.mask != NULL ? op_values(a.mask) : NULL;

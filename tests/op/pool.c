@@ -83,11 +83,11 @@ void op_suite_pool(struct op_suite *s) {
                 for (int kind = 0; kind < GGML_OP_POOL_COUNT; kind++) {
                     for (int k = 0; k < 3; k++) { // plain, special values, f16
                         if (k == 2 && ops[o] == GGML_OP_POOL_2D_BACK) {
-                            continue; // the reference takes the bits of f16 for something else
+                            continue; // the reference misreads the bits of f16
                         }
                         const int64_t wide = pictures[i][0] + 2 * q[j][4], high = pictures[i][1] + 2 * q[j][5];
                         if (wide < q[j][0] || (ops[o] != GGML_OP_POOL_1D && high < q[j][1])) {
-                            continue; // no window fits: there is no such tensor
+                            continue; // no window fits, so the constructor refuses it
                         }
                         const struct pool c = {
                             ops[o], k == 2 ? GGML_TYPE_F16 : GGML_TYPE_F32, pictures[i], (enum ggml_op_pool) kind, q[j], k == 1};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// recurrent.c: cases of op/recurrent.c: linear attentions over several sequences.
+// recurrent.c: cases of op/recurrent.c: linear attention over several sequences.
 
 #include "op.h"
 
@@ -28,7 +28,7 @@ static struct ggml_tensor *build_wkv(struct op_build *b, const void *arg) {
     if (c->specials) {
         float *x = op_with_specials(v)->data;
         for (int64_t i = 18; i < ggml_nelements(v) && i < 22; i++) {
-            x[i] = 1.0f; // 3e38 overflows in one order of adding and not in another
+            x[i] = 1.0f; // 3e38 overflows in one order of addition and not in another
         }
     }
     switch (c->which) {
@@ -42,8 +42,8 @@ static struct ggml_tensor *build_wkv(struct op_build *b, const void *arg) {
 
 struct delta {
     int64_t d, n_head, n_token, n_seq;
-    int64_t n_head_k, n_seq_k; // of q and k
-    bool by_key;               // a gate for each key element
+    int64_t n_head_k, n_seq_k; // heads and sequences of q and k
+    bool by_key;               // one gate per key element
     bool packed;               // q, k, v are parts of one tensor
     int64_t n_kept;
 };
@@ -73,7 +73,8 @@ static struct ggml_tensor *build_delta(struct op_build *b, const void *arg) {
 }
 
 void op_suite_recurrent(struct op_suite *s) {
-    // The reference reads past a row of wkv7 that is no whole number of its vector steps: 16 numbers on arm, 64 with AVX-512.
+    // The reference reads past a row of wkv7 whose length is not a multiple of its vector step: 16 elements on ARM, 64 with
+    // AVX-512.
     static const int64_t sizes[][4] = {{16, 1, 1, 1}, {64, 2, 4, 2}, {32, 3, 7, 1}, {64, 1, 33, 3}, {48, 2, 4, 1}, {16, 4, 12, 4},
         {80, 3, 6, 2}, {128, 1, 5, 1}, {64, 8, 16, 2}, {16, 40, 3, 3}};
 #if defined(__x86_64__)

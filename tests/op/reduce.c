@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reduce.c: cases of op/reduce.c. Rows with holes are of matrices where the reference takes no other.
+// reduce.c: cases of op/reduce.c. For ops that only support matrices in the reference, rows with gaps are rows of matrices.
 
 #include "op.h"
 
@@ -58,7 +58,7 @@ void op_suite_reduce(struct op_suite *s) {
     static const int64_t matrices[][4] = {{1, 1, 1, 1}, {7, 1, 1, 1}, {31, 5, 1, 1}, {64, 3, 1, 1}, {1023, 2, 1, 1},
         {1025, 7, 1, 1}, {3, 257, 1, 1}, {5000, 3, 1, 1}, {40000, 2, 1, 1}, {2, 1000, 1, 1}, {129, 64, 1, 1}, {33, 9, 1, 1}};
     cases(s, GGML_OP_SUM, GGML_TYPE_F32, shapes, N(shapes), 4, OP_F32);
-    cases(s, GGML_OP_SUM, GGML_TYPE_F16, shapes, N(shapes), 2, 1e-6); // one step of an f16 result is 2.4e-7
+    cases(s, GGML_OP_SUM, GGML_TYPE_F16, shapes, N(shapes), 2, 1e-6); // one unit of an f16 result is 2.4e-7
     cases(s, GGML_OP_SUM, GGML_TYPE_BF16, shapes, N(shapes), 2, 1e-4);
     cases(s, GGML_OP_SUM_ROWS, GGML_TYPE_F32, shapes, N(shapes), 4, OP_F32);
     cases(s, GGML_OP_MEAN, GGML_TYPE_F32, shapes, N(shapes), 4, OP_F32);

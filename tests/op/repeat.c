@@ -10,7 +10,7 @@ struct repeat {
     enum ggml_type type;
     const int64_t *ne;
     int layout; // 0 dense, 1 holes, 2 swapped, 3 special values
-    int i;      // repeats, dimension, n_past, kind: whatever the op takes
+    int i;      // parameter of the op: repeats, dimension, n_past or kind
     bool inplace;
     float f[3];
 };
@@ -22,13 +22,13 @@ static struct ggml_tensor *input(struct op_build *b, enum ggml_type type, const 
                          : op_input(b, type, ne);
 }
 
-// b goes into the middle of an a that is larger by one on each side.
+// Adds or copies b to the middle of a, which is larger than b.
 static struct ggml_tensor *build_part(struct op_build *b, const struct repeat *c) {
     const int64_t *ne = c->ne;
     struct ggml_context *ctx = b->ctx;
     struct ggml_tensor *a = op_input(b, c->type, NE(ne[0] + 2, ne[1] + 1, ne[2] + 1, ne[3]));
     struct ggml_tensor *part = input(b, c->type, ne, c->layout);
-    const size_t nb0 = ggml_type_size(c->type), nb1 = nb0 * (size_t) (ne[0] + 2); // of the result, however a lies
+    const size_t nb0 = ggml_type_size(c->type), nb1 = nb0 * (size_t) (ne[0] + 2); // strides of the result, for any layout of a
     const size_t nb2 = nb1 * (size_t) (ne[1] + 1), nb3 = nb2 * (size_t) (ne[2] + 1);
     const size_t off = nb0 * (size_t) (c->i % 3) + nb1 * (size_t) (c->i % 2);
     if (c->op == GGML_OP_SET) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rope.c: cases of op/rope.c: every mode, forward and back, YaRN, frequency factors, offsets, positions that are negative or far
-// out.
+// rope.c: cases of op/rope.c: every mode, forward and backward, YaRN, frequency factors, offsets, negative and very large
+// positions.
 
 #include "op.h"
 
@@ -72,7 +72,7 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
 static const int modes[] = {
     GGML_ROPE_TYPE_NORMAL, GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_MROPE, GGML_ROPE_TYPE_VISION, GGML_ROPE_TYPE_IMROPE};
 
-// Sections that use all pairs of a mode.
+// Sets sections that use all pairs of a mode.
 static void sections_of(struct rope *c) {
     const int half = c->n_dims / 2, third = half / 3;
     const int plain[4] = {half / 4, third, third, half - half / 4 - 2 * third};
@@ -87,7 +87,7 @@ static const char *name_of(const struct rope *c) {
     return c->back ? "ROPE_BACK" : "ROPE";
 }
 
-// Two roundings to f16 may fall to different sides.
+// Two roundings to f16 may differ by one unit.
 static double tolerance(const struct rope *c) {
     return c->type == GGML_TYPE_F16 ? 1e-6 : OP_F32;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// runner.c: builds cases and hands them on.
+// runner.c: builds cases and passes them to the comparison function.
 
 #include "runner.h"
 
@@ -96,28 +96,28 @@ void op_case_restore(struct op_suite *s, const struct op_case *c) {
 static const char *const layout_names[OP_N_LAYOUTS] = {"as built", "strided", "with holes", "swapped 0 1", "swapped 0 2",
     "swapped 0 3", "swapped 1 2", "swapped 1 3", "swapped 2 3", "empty 0", "empty 1", "empty 2", "empty 3"};
 
-// One case as b says it is to be built. Returns how many inputs it has.
+// Runs one case in the layout of b. Returns the number of its inputs.
 static int case_run(struct op_suite *s, struct op_tally *tally, const char *op, const char *what, double max_nmse,
     op_build_t build, const void *arg, struct op_build b) {
-    const bool is_odd = b.layout != OP_AS_BUILT;
+    const bool is_relaid = b.layout != OP_AS_BUILT;
     b.ctx = ggml_init((struct ggml_init_params){.mem_size = OP_ARENA_SIZE, .mem_buffer = s->arena});
     struct op_case c = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx, .layout = b.layout};
     c.t = build(&b, arg);
     c.graph = ggml_new_graph(b.ctx);
     c.used = ggml_used_mem(b.ctx);
-    c.plain = is_odd ? NULL : b.plain;
+    c.plain = is_relaid ? NULL : b.plain;
     c.plain_nmse = b.plain_nmse > 0 ? b.plain_nmse : max_nmse;
     if (b.skip == NULL && berth_is_poison(c.t)) {
-        b.skip = "the constructor says no";
+        b.skip = "the constructor refuses the arguments";
     }
-    if (b.skip != NULL && is_odd) {
-        op_report(s, "skip", &c, b.skip, 0); // conformance holds the constructors to the reference's
+    if (b.skip != NULL && is_relaid) {
+        op_report(s, "skip", &c, b.skip, 0); // the conformance tests compare constructors with the reference's
     } else if (b.skip != NULL) {
         tally->n_skipped++;
         op_report(s, "skip", &c, b.skip, 0);
     } else {
         if (c.t->op != GGML_OP_SET_ROWS && c.t->op != GGML_OP_CPY && c.t->view_src == NULL && c.t->data != NULL) {
-            memset(c.t->data, 0xFF, ggml_nbytes(c.t)); // what is not written shows
+            memset(c.t->data, 0xFF, ggml_nbytes(c.t)); // shows elements that are not written
         }
         ggml_build_forward_expand(c.graph, c.t);
         memcpy(s->saved, s->arena, c.used);
@@ -145,14 +145,14 @@ void op_case(struct op_suite *s, const char *op, const char *what, double max_nm
     char text[256];
     for (int which = n_inputs > 1 ? -1 : 0; which < n_inputs; which++) {
         for (int layout = OP_AS_BUILT + 1; layout < OP_N_LAYOUTS; layout++) {
-            if (tally->n_odd++ % s->n_parts != s->part) {
+            if (tally->n_relaid++ % s->n_parts != s->part) {
                 continue;
             }
-            struct op_build odd = b;
-            odd.layout = (enum op_layout) layout;
-            odd.which = which;
+            struct op_build relaid = b;
+            relaid.layout = (enum op_layout) layout;
+            relaid.which = which;
             snprintf(text, sizeof text, "%s, input %d %s", what, which, layout_names[layout]);
-            case_run(s, tally, op, text, max_nmse, build, arg, odd);
+            case_run(s, tally, op, text, max_nmse, build, arg, relaid);
         }
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// runner.h: what runs the cases of the op suite: each is built, in all layouts if it is one of the first, and handed to who
-// compares it. The suite of the CPU (main.c), that of devices (tests/cuda/ops_main.c) and that of devices made of several
-// (meta_main.c) are built on it.
+// runner.h: runs the cases of the op suite. Each case is built, the first ones in all layouts, and passed to the comparison
+// function. Three suites use it: the CPU (main.c), devices (tests/cuda/ops_main.c) and composite devices (meta_main.c).
 #pragma once
 
 #include "op.h"
@@ -13,14 +12,14 @@
 
 struct op_tally {
     const char *op;
-    int n_cases; // of all parts
-    int n_odd;   // built in another layout, of all parts
+    int n_cases;  // in all parts
+    int n_relaid; // cases built in another layout, in all parts
     int n_passed, n_failed, n_skipped;
-    int n_unsupported; // a device does not do it
-    int n_plain;       // of the passed ones: compared with a loop in double precision, since the reference has no result
-    int n_refused;     // of the passed ones: neither the reference nor Berth does it, and Berth says so
-    int n_dense;       // of the passed ones: the reference takes a source for dense that is not; Berth follows its strides
-    double worst;      // error of the passed ones
+    int n_unsupported; // the device does not support it
+    int n_plain;       // passed, compared with a loop in double precision, because the reference has no result
+    int n_refused;     // passed, refused by both the reference and Berth
+    int n_dense;       // passed, although the reference assumes that a source is dense; Berth uses its strides
+    double worst;      // largest error of the passed cases
 };
 
 struct op_case {
@@ -41,20 +40,21 @@ struct op_suite {
     const char *only;
     bool verbose;
     int part, n_parts;
-    uint64_t seed;       // 0: the numbers that every run has
-    bool is_list;        // cases are counted, and none is run
-    bool is_as_built;    // none is run in another layout
-    char *arena, *saved; // contexts are made in arena; saved is as it was before a case was computed
+    uint64_t seed;       // 0: the numbers of every run
+    bool is_list;        // cases are only counted, not run
+    bool is_as_built;    // cases run only as built, in no other layout
+    char *arena, *saved; // arena: memory of the contexts; saved: its content before a case is computed
     void (*compare)(struct op_suite *s, struct op_tally *tally, const struct op_case *c);
 };
 
-// -v, -k OP, --part I/N or --seed N at argv[*i], which moves on over its value; false: none of them, or wrong.
+// Parses -v, -k OP, --part I/N or --seed N at argv[*i], and advances *i over its value. Returns false if it is another option or
+// malformed.
 bool op_suite_option(struct op_suite *s, int argc, char **argv, int *i);
-// The cases of every family that needs nothing of its own.
+// Runs the cases of all families that need nothing besides the runner.
 void op_suite_run(struct op_suite *s);
 
 struct op_tally *op_tally_of(struct op_suite *s, const char *op);
-// A line, if it is a failure or lines are wanted.
+// Prints a line, if it is a failure or if -v is set.
 void op_report(const struct op_suite *s, const char *verdict, const struct op_case *c, const char *why, double error);
-// The case as it was built.
+// Restores the case as it was built.
 void op_case_restore(struct op_suite *s, const struct op_case *c);

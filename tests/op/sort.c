@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sort.c: cases of op/sort.c. Rows without equal elements must give the same indices. Where elements are equal their order is
-// nobody's promise: those cases fetch the elements by the indices and compare them.
+// sort.c: cases of op/sort.c. Rows without equal elements must give the same indices. The order of equal elements is undefined, so
+// cases with equal elements fetch the elements by the indices and compare these.
 
 #include "op.h"
 
@@ -13,7 +13,7 @@ struct sort {
     bool ties;
 };
 
-// Different numbers in each row, in no order.
+// Distinct numbers in each row, shuffled.
 static struct ggml_tensor *distinct(struct op_build *b, const int64_t *ne) {
     struct ggml_tensor *t = ggml_new_tensor(b->ctx, GGML_TYPE_F32, 4, ne);
     float *x = t->data;

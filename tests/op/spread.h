@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// spread.h: how far two variants of the reference are from each other, by op and types: what a tolerance is measured by.
+// spread.h: differences between two variants of the reference, by op and types. Tolerances are based on them.
 #pragma once
 
 #include "oracle_link.h"
@@ -10,9 +10,9 @@ struct op_spread_row {
     const char *op;
     char types[48];
     int n;
-    double variants;         // the largest error between the two
-    double berth_a, berth_b; // the largest between Berth and each of them
-    double excess;           // the largest ratio of Berth's error to the variants' in one case
+    double variants;         // the largest error between the two variants
+    double berth_a, berth_b; // the largest error between Berth and each variant
+    double excess;           // the largest ratio of Berth's error to the variants' error in one case
 };
 
 struct op_spread {

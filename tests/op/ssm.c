@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ssm.c: cases of op/ssm.c: state spaces, the triangular solve, hyper-connections.
+// ssm.c: cases of op/ssm.c: state space models, the triangular solver, hyper-connections.
 
 #include "op.h"
 #include "plain.h"

@@ -28,7 +28,7 @@ static struct ggml_tensor *like(struct op_build *b, const struct train *c, float
     return c->holes ? op_input_holes(b, c->type, c->ne) : op_input_range(b, c->type, c->ne, lo, hi);
 }
 
-// Rows that add up to one; variant 2: all of it in one place.
+// Rows that add up to one; variant 2: one element is 1, the others are 0.
 static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
     struct ggml_tensor *t = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
     const int64_t n = t->ne[0];
@@ -57,13 +57,13 @@ static struct ggml_tensor *build_loss(struct op_build *b, const struct train *c)
     return ggml_cross_entropy_loss_back(b->ctx, op_input(b, GGML_TYPE_F32, NE(1, 1, 1, 1)), x, labels(b, c));
 }
 
-static void put_numbers(struct ggml_tensor *t, const float *x) {
+static void set_numbers(struct ggml_tensor *t, const float *x) {
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         *(float *) op_at(t, i) = x[i];
     }
 }
 
-// The moments are changed too: they are added, so that they are compared.
+// The step also changes the moments. They are added to the result, so that they are compared.
 static struct ggml_tensor *build_step(struct op_build *b, const struct train *c) {
     static const float numbers[][7] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 10.0f, 1000.0f},
         {1e-2f, 0.8f, 0.99f, 1e-8f, 0.1f, 1.5f, 2.0f}, {0.1f, 0.0f, 0.0f, 1e-3f, 0.5f, 1.0f, 1.0f},
@@ -75,10 +75,10 @@ static struct ggml_tensor *build_step(struct op_build *b, const struct train *c)
     }
     struct ggml_tensor *n = op_input(b, GGML_TYPE_F32, NE(c->which == SGD ? 2 : 7, 1, 1, 1));
     if (c->which == SGD) {
-        put_numbers(n, (float[]){numbers[c->variant][0], numbers[c->variant][4]});
+        set_numbers(n, (float[]){numbers[c->variant][0], numbers[c->variant][4]});
         return ggml_opt_step_sgd(b->ctx, w, grad, n);
     }
-    put_numbers(n, numbers[c->variant]);
+    set_numbers(n, numbers[c->variant]);
     struct ggml_tensor *m = op_input(b, GGML_TYPE_F32, c->ne), *v = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
     struct ggml_tensor *step = ggml_opt_step_adamw(b->ctx, w, grad, m, v, n);
     return c->specials ? step : ggml_add(b->ctx, ggml_add(b->ctx, step, m), v);
