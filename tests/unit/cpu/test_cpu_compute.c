@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_compute.c: graphs on the CPU backend: the steady state takes nothing, aborts and errors are reported, threads agree.
+// test_cpu_compute.c: graphs on the CPU backend: repeated computes allocate nothing and start no threads, aborts and errors are
+// reported, and results do not depend on the number of threads.
 
 #include "support/check.h"
 
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// ---- counting what the process takes ----
+// ---- counting allocations and threads of the process ----
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #    define SANITIZED 1
@@ -36,7 +37,7 @@ extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t align, size_t size);
 
-// Every allocation of this process, libc's own included.
+// Count every allocation of this process, including those of libc.
 void *malloc(size_t size) {
     atomic_fetch_add(&n_mallocs, 1);
     return __libc_malloc(size);
@@ -73,7 +74,7 @@ static int n_threads_now(void) {
     return n;
 }
 
-// ---- a graph with ops of one and of many tasks, barriers inside and between, work memory ----
+// ---- a graph with ops of one and of several tasks, barriers within and between ops, and work memory ----
 
 struct net {
     struct ggml_context *ctx;
@@ -124,7 +125,7 @@ static void backend_end(ggml_backend_t backend) {
 
 // ---- tests ----
 
-static void the_steady_state_takes_nothing(void **state) {
+static void repeated_computes_allocate_nothing(void **state) {
     (void) state;
     struct net net = net_new();
     ggml_backend_t backend = backend_new(4);
@@ -139,23 +140,23 @@ static void the_steady_state_takes_nothing(void **state) {
     const int threads_made = atomic_load(&n_threads_made);
     const int mallocs = atomic_load(&n_mallocs);
     berth_alloc_watch(true);
-    const int n_computes = SANITIZED ? 50 : 1000; // the count is what matters, and it is not taken under sanitizers
+    const int n_computes = SANITIZED ? 50 : 1000; // the count matters, and allocations are not counted under sanitizers
     for (int i = 0; i < n_computes; i++) {
         if (compute(backend, net.graph) != GGML_STATUS_SUCCESS || ggml_graph_compute(net.graph, &plan) != GGML_STATUS_SUCCESS) {
             fail();
         }
     }
     const int mallocs_after = atomic_load(&n_mallocs);
-    const int64_t made = berth_alloc_made();
+    const int64_t berth_allocs = berth_alloc_made();
     berth_alloc_watch(false);
-    const int made_after = atomic_load(&n_threads_made);
+    const int threads_made_after = atomic_load(&n_threads_made);
     printf("%d computes on a backend and %d without: %d heap allocations, %d new threads, %zu bytes of work memory\n", n_computes,
-        n_computes, mallocs_after - mallocs, made_after - threads_made, work);
+        n_computes, mallocs_after - mallocs, threads_made_after - threads_made, work);
     assert_int_equal(mallocs_after, mallocs);
-    assert_int_equal(made, 0);
-    assert_int_equal(made_after, threads_made);
+    assert_int_equal(berth_allocs, 0);
+    assert_int_equal(threads_made_after, threads_made);
 #if !SANITIZED
-    assert_true(threads_made > 0); // they are seen
+    assert_true(threads_made > 0); // the counter works
 #endif
     assert_int_equal(n_threads_now(), threads);
     assert_int_equal(berth_cpu_work_size(backend), work);
@@ -176,8 +177,8 @@ static double fastest_ms(ggml_backend_t backend, struct ggml_cgraph *graph) {
     return best;
 }
 
-// Four threads a processor, as a user would ask for them. Other programs disturb, so one good round of some is enough.
-static void more_threads_than_processors_get_on(void **state) {
+// Four threads per processor, as a user might request. Other programs disturb the measurement, so one fast round is enough.
+static void more_threads_than_processors_are_not_much_slower(void **state) {
     (void) state;
 #if SANITIZED
     skip();
@@ -185,17 +186,17 @@ static void more_threads_than_processors_get_on(void **state) {
     const int n_cpus = (int) fmin((double) sysconf(_SC_NPROCESSORS_ONLN), GGML_MAX_N_THREADS / 4);
     struct net net = net_new();
     unsetenv("BERTH_CPU_OVERSUBSCRIBE");
-    ggml_backend_t fitting = backend_new(n_cpus), crowd = backend_new(4 * n_cpus);
+    ggml_backend_t fitting = backend_new(n_cpus), oversubscribed = backend_new(4 * n_cpus);
     double ratio = INFINITY;
     for (int i = 0; i < 20 && ratio > 1.5; i++) {
         const double want = fastest_ms(fitting, net.graph);
-        ratio = fmin(ratio, fastest_ms(crowd, net.graph) / want);
+        ratio = fmin(ratio, fastest_ms(oversubscribed, net.graph) / want);
     }
     printf("%d threads take %.2f times as long as %d\n", 4 * n_cpus, ratio, n_cpus);
     setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 1);
     assert_true(ratio <= 1.5);
     backend_end(fitting);
-    backend_end(crowd);
+    backend_end(oversubscribed);
     ggml_free(net.ctx);
 }
 
@@ -218,7 +219,7 @@ static void threads_agree_to_the_bit(void **state) {
     ggml_free(net.ctx);
 }
 
-// Of the k largest of each row, or of all of them in order (k is 0).
+// Returns the work memory for the k largest of each row, or for sorting whole rows (k is 0).
 static size_t sort_work(int64_t n, int64_t n_rows, int k, int n_threads) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4, false);
@@ -235,51 +236,51 @@ static void sorting_takes_memory_for_long_rows_only(void **state) {
     assert_int_equal(sort_work(1024, 512, 1000, 8), 0);
     assert_int_equal(sort_work(256, 4096, 8, 8), 0);
     assert_int_equal(sort_work(151936, 64, 1024, 8), 0);
-    assert_in_range(sort_work(151936, 1, 2048, 8), 1, 2 * 16 * 2048); // of those that are wanted, not of the row
-    assert_in_range(sort_work(4096, 1, 0, 8), 1, 17 * 4096);          // of one task, if there is one row
+    assert_in_range(sort_work(151936, 1, 2048, 8), 1, 2 * 16 * 2048); // depends on k, not on the length of the row
+    assert_in_range(sort_work(4096, 1, 0, 8), 1, 17 * 4096);          // one row: memory of one task
     assert_in_range(sort_work(151936, 1, 0, 8), 1, 4 * 151936 + 4096);
     assert_in_range(sort_work(151936, 1, 75968, 8), 1, 8 * 151936 + 4096);
 }
 
-// Of a float: NaN is above all, both zeros are the same.
-static bool sorts_before(float a, float b, bool down) {
-    const float first = down ? b : a, second = down ? a : b;
+// The order of floats: NaN is larger than all numbers, both zeros are equal.
+static bool is_before(float a, float b, bool descending) {
+    const float first = descending ? b : a, second = descending ? a : b;
     return isnan(second) ? !isnan(first) : first < second;
 }
 
-// Rows longer than keys are made of, of few values and of many, with NaN, infinite and zeros of both signs, as they are and in
-// halves: each index once, equal elements in their order.
+// Sorts rows that are longer than the limit for keys (KEYS_MAX in op/sort.c), with few or many different values, with NaN,
+// infinities and zeros of both signs, in f32 and f16. Each index must occur once, and equal elements must keep their order.
 static void long_rows_are_sorted(void **state) {
     (void) state;
     enum { ROW = 6000 };
-    static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -NAN};
+    static const float specials[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -NAN};
     static bool seen[ROW];
     for (int c = 0; c < 16; c++) {
-        const bool down = c & 1, is_half = c & 2, is_few = c & 4, is_top = c & 8;
+        const bool descending = c & 1, is_f16 = c & 2, is_few = c & 4, is_top = c & 8;
         const int k = is_top ? ROW / 2 : ROW;
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
         struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ROW, 2);
-        struct ggml_tensor *half = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, ROW, 2);
+        struct ggml_tensor *f16 = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, ROW, 2);
         float *values = x->data;
         struct check_rng rng = check_rng_new((uint64_t) c + 1);
         for (int i = 0; i < 2 * ROW; i++) {
             const uint64_t r = check_rng_next(&rng) >> 11;
-            values[i] = r % 16 == 0 ? odd[r / 16 % 6] : is_few ? (float) (r % 3) : (float) (r % 60001) - 30000.0f;
+            values[i] = r % 16 == 0 ? specials[r / 16 % 6] : is_few ? (float) (r % 3) : (float) (r % 60001) - 30000.0f;
         }
-        ggml_fp32_to_fp16_row(values, half->data, 2 * ROW);
-        if (is_half) {
-            ggml_fp16_to_fp32_row(half->data, values, 2 * ROW);
+        ggml_fp32_to_fp16_row(values, f16->data, 2 * ROW);
+        if (is_f16) {
+            ggml_fp16_to_fp32_row(f16->data, values, 2 * ROW);
         }
-        struct ggml_tensor *from = is_half ? half : x;
+        struct ggml_tensor *from = is_f16 ? f16 : x;
         struct ggml_tensor *t =
-            is_top ? ggml_top_k(ctx, from, k) : ggml_argsort(ctx, from, down ? GGML_SORT_ORDER_DESC : GGML_SORT_ORDER_ASC);
+            is_top ? ggml_top_k(ctx, from, k) : ggml_argsort(ctx, from, descending ? GGML_SORT_ORDER_DESC : GGML_SORT_ORDER_ASC);
         struct ggml_cgraph *graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, t);
         assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, 2), GGML_STATUS_SUCCESS);
         for (int row = 0; row < 2; row++) {
             int32_t *at = (int32_t *) t->data + row * k;
             const float *v = values + row * ROW;
-            if (is_top) { // the first two have changed places
+            if (is_top) { // TOP_K swaps the first two
                 const int32_t first = at[0];
                 at[0] = at[1], at[1] = first;
             }
@@ -288,12 +289,12 @@ static void long_rows_are_sorted(void **state) {
                 assert_true(at[i] >= 0 && at[i] < ROW && !seen[at[i]]);
                 seen[at[i]] = true;
                 if (i > 0) {
-                    assert_false(sorts_before(v[at[i]], v[at[i - 1]], down || is_top));
-                    assert_true(sorts_before(v[at[i - 1]], v[at[i]], down || is_top) || at[i - 1] < at[i]);
+                    assert_false(is_before(v[at[i]], v[at[i - 1]], descending || is_top));
+                    assert_true(is_before(v[at[i - 1]], v[at[i]], descending || is_top) || at[i - 1] < at[i]);
                 }
             }
-            for (int i = 0; i < ROW; i++) { // what is left out comes behind
-                assert_false(!seen[i] && sorts_before(v[i], v[at[k - 1]], true));
+            for (int i = 0; i < ROW; i++) { // elements that were left out must be smaller
+                assert_false(!seen[i] && is_before(v[i], v[at[k - 1]], true));
             }
         }
         ggml_free(ctx);
@@ -313,7 +314,7 @@ static void work_memory_is_known_before(void **state) {
 
     struct ggml_cplan plan = ggml_graph_plan(net.graph, 3, NULL);
     assert_int_equal(plan.work_size, need);
-    assert_int_equal(ggml_graph_compute(net.graph, &plan), GGML_STATUS_FAILED); // no memory was given
+    assert_int_equal(ggml_graph_compute(net.graph, &plan), GGML_STATUS_FAILED); // work_data is NULL
     plan.work_data = malloc(need);
     plan.work_size = need / 2;
     assert_int_equal(ggml_graph_compute(net.graph, &plan), GGML_STATUS_FAILED);
@@ -338,7 +339,7 @@ static void aborts_end_within_one_op(void **state) {
         for (int at = 1; at <= n_all; at++) {
             n_ops = at;
             assert_int_equal(compute(backend, net.graph), GGML_STATUS_ABORTED);
-            assert_int_equal(n_ops, 0); // not asked again
+            assert_int_equal(n_ops, 0); // the callback is not called after it returned true
         }
         n_ops = n_all + 1;
         assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS);
@@ -349,7 +350,7 @@ static void aborts_end_within_one_op(void **state) {
     ggml_free(net.ctx);
 }
 
-static void what_cannot_run_is_reported(void **state) {
+static void invalid_graphs_are_reported(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
     ggml_backend_t backend = backend_new(2);
@@ -361,15 +362,15 @@ static void what_cannot_run_is_reported(void **state) {
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "poison"));
 
-    struct ggml_tensor *odd = ggml_sqr(ctx, a);
-    odd->op = GGML_OP_COUNT;
+    struct ggml_tensor *invalid = ggml_sqr(ctx, a);
+    invalid->op = GGML_OP_COUNT;
     graph = ggml_new_graph(ctx);
-    ggml_build_forward_expand(graph, odd);
+    ggml_build_forward_expand(graph, invalid);
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
-    odd->op = GGML_OP_SQR;
-    odd->type = GGML_TYPE_I64;
+    invalid->op = GGML_OP_SQR;
+    invalid->type = GGML_TYPE_I64;
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
-    odd->type = GGML_TYPE_F32;
+    invalid->type = GGML_TYPE_F32;
     void *data = a->data;
     a->data = NULL;
     assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
@@ -390,7 +391,7 @@ static void what_cannot_run_is_reported(void **state) {
     ggml_free(ctx);
 }
 
-static void bad_row_numbers_fail_the_compute(void **state) {
+static void bad_row_indices_fail_the_compute(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 16 << 20});
     struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 256, 100);
@@ -467,7 +468,7 @@ static void custom_ops_get_their_tasks(void **state) {
     }
 }
 
-static void plans_compute_again_and_again(void **state) {
+static void plans_compute_repeatedly(void **state) {
     (void) state;
     struct net net = net_new();
     ggml_backend_t backend = backend_new(3);
@@ -481,7 +482,7 @@ static void plans_compute_again_and_again(void **state) {
     ggml_free(net.ctx);
 }
 
-static void pools_of_the_caller_are_used(void **state) {
+static void pools_of_the_user_are_used(void **state) {
     (void) state;
     struct net net = net_new();
     ggml_backend_t backend = backend_new(4);
@@ -489,7 +490,7 @@ static void pools_of_the_caller_are_used(void **state) {
     struct ggml_threadpool *pool = ggml_threadpool_new(&params);
     const int before = n_threads_now();
     ggml_backend_cpu_set_threadpool(backend, pool);
-    assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS); // 4 threads wanted, 2 are there
+    assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS); // 4 threads requested, the pool has 2
     assert_int_equal(n_threads_now(), before);
     ggml_backend_cpu_set_threadpool(backend, NULL);
     assert_int_equal(compute(backend, net.graph), GGML_STATUS_SUCCESS);
@@ -512,7 +513,7 @@ static void every_failed_allocation_is_survived(void **state) {
             const enum ggml_status b = plan != NULL ? backend->iface.graph_plan_compute(backend, plan) : GGML_STATUS_ALLOC_FAILED;
             backend->iface.graph_plan_free(backend, plan);
             backend_end(backend);
-            // until there is no n-th any more
+            // Repeat until there are fewer than n allocations.
             all_well = a == GGML_STATUS_SUCCESS && b == GGML_STATUS_SUCCESS && berth_alloc_made() < n;
         }
         berth_alloc_fail_at(0);
@@ -530,13 +531,13 @@ static void scalars_of_every_type(void **state) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
     for (size_t i = 0; i < 6; i++) {
         struct ggml_tensor *t = ggml_new_tensor_2d(ctx, types[i], 5, 3);
-        struct ggml_tensor *turn = ggml_transpose(ctx, t);
+        struct ggml_tensor *transposed = ggml_transpose(ctx, t);
         assert_ptr_equal(ggml_set_i32(t, 7), t);
         assert_int_equal(ggml_get_i32_1d(t, 14), 7);
         ggml_set_f32_1d(t, 6, -3.0f); // column 1 of row 1
-        assert_true(ggml_get_f32_nd(turn, 1, 1, 0, 0) == -3.0f);
-        assert_int_equal(ggml_get_i32_1d(turn, 1 * 3 + 1), -3);
-        ggml_set_i32_nd(turn, 2, 4, 0, 0, 11);
+        assert_true(ggml_get_f32_nd(transposed, 1, 1, 0, 0) == -3.0f);
+        assert_int_equal(ggml_get_i32_1d(transposed, 1 * 3 + 1), -3);
+        ggml_set_i32_nd(transposed, 2, 4, 0, 0, 11);
         assert_true(ggml_get_f32_1d(t, 2 * 5 + 4) == 11.0f);
         ggml_set_i32_1d(t, 15, 1); // out of range: refused
         assert_int_equal(ggml_get_i32_1d(t, -1), 0);
@@ -548,7 +549,7 @@ static void scalars_of_every_type(void **state) {
     ggml_free(ctx);
 }
 
-static void the_device_answers(void **state) {
+static void the_device_reports_its_properties(void **state) {
     (void) state;
     ggml_backend_reg_t reg = ggml_backend_cpu_reg();
     assert_int_equal(reg->api_version, GGML_BACKEND_API_VERSION);
@@ -577,24 +578,24 @@ static void the_device_answers(void **state) {
 
 int main(void) {
     check_quiet();
-    setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 1); // four threads also where there are two processors
+    setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 1); // four threads even with two processors
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_steady_state_takes_nothing),
-        cmocka_unit_test(more_threads_than_processors_get_on),
+        cmocka_unit_test(repeated_computes_allocate_nothing),
+        cmocka_unit_test(more_threads_than_processors_are_not_much_slower),
         cmocka_unit_test(threads_agree_to_the_bit),
         cmocka_unit_test(work_memory_is_known_before),
         cmocka_unit_test(sorting_takes_memory_for_long_rows_only),
         cmocka_unit_test(long_rows_are_sorted),
         cmocka_unit_test(aborts_end_within_one_op),
-        cmocka_unit_test(what_cannot_run_is_reported),
-        cmocka_unit_test(bad_row_numbers_fail_the_compute),
+        cmocka_unit_test(invalid_graphs_are_reported),
+        cmocka_unit_test(bad_row_indices_fail_the_compute),
         cmocka_unit_test(unflagged_nodes_are_skipped),
         cmocka_unit_test(custom_ops_get_their_tasks),
-        cmocka_unit_test(plans_compute_again_and_again),
-        cmocka_unit_test(pools_of_the_caller_are_used),
+        cmocka_unit_test(plans_compute_repeatedly),
+        cmocka_unit_test(pools_of_the_user_are_used),
         cmocka_unit_test(every_failed_allocation_is_survived),
         cmocka_unit_test(scalars_of_every_type),
-        cmocka_unit_test(the_device_answers),
+        cmocka_unit_test(the_device_reports_its_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

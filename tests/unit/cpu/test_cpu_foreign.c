@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_foreign.c: ggml's own libggml-base and libggml load Berth's libggml-cpu and compute a small transformer with it: to
-// the bit what it computes on Berth's base, and nearly what ggml's CPU library computes.
+// test_cpu_foreign.c: ggml's own libggml-base and libggml load Berth's libggml-cpu and compute a small transformer with it. The
+// result must be bit-identical to that on Berth's libggml-base, and close to that of ggml's CPU library.
 
 #include "support/check.h"
 #include "support/oracle.h"
@@ -15,7 +15,7 @@
 #define N_HEAD 4
 #define N_LAYER 3
 
-// What the graph is built with, from one base or the other.
+// The functions that build the graph, from one libggml-base or the other.
 #define API(X) \
     X(struct ggml_context *, ggml_init, (struct ggml_init_params)) \
     X(void, ggml_free, (struct ggml_context *) ) \
@@ -81,7 +81,7 @@ static struct ggml_tensor *layer(const struct api *g, struct ggml_context *ctx, 
     return g->ggml_add(ctx, h, g->ggml_mul_mat(ctx, weights(g, ctx, 4 * N_EMBD, N_EMBD, seed + 7), u));
 }
 
-// The result of the model on a device, which the caller frees. NULL: it did not compute.
+// Returns the result of the model on a device, which the caller frees. NULL: the compute failed.
 static float *model_run(const struct api *g, ggml_backend_dev_t dev) {
     struct ggml_context *ctx = g->ggml_init((struct ggml_init_params){.mem_size = 64u << 20});
     struct ggml_tensor *h = weights(g, ctx, N_EMBD, N_TOKENS, 1);
@@ -112,7 +112,7 @@ static double nmse(const float *is, const float *want) {
 
 // ---- the test ----
 
-// Of Berth's build: the one this program is linked with.
+// Returns the path of Berth's CPU library, which this program is linked with.
 static const char *own_cpu_library(void) {
     Dl_info info;
     void *at;
@@ -135,7 +135,7 @@ static ggml_backend_dev_t reference_device(void) {
     return NULL;
 }
 
-static void the_reference_loads_and_runs_it(void **state) {
+static void the_reference_loads_and_runs_berth_cpu(void **state) {
     (void) state;
     void *base = oracle_load("libggml-base.so");
     void *ggml = base != NULL ? oracle_load("libggml." ORACLE_BUILD ".so") : NULL;
@@ -153,7 +153,7 @@ static void the_reference_loads_and_runs_it(void **state) {
 
     ggml_backend_reg_t reg = load(own_cpu_library());
     assert_non_null(reg);
-    assert_ptr_not_equal(reg, ggml_backend_cpu_reg()); // a copy of its own, in ggml's namespace
+    assert_ptr_not_equal(reg, ggml_backend_cpu_reg()); // a separate copy, in ggml's namespace
     assert_ptr_equal(by_name("CPU"), reg->iface.get_device(reg, 0));
 
     float *here = model_run(&ours, ggml_backend_cpu_reg()->iface.get_device(ggml_backend_cpu_reg(), 0));
@@ -165,16 +165,17 @@ static void the_reference_loads_and_runs_it(void **state) {
     ggml_backend_dev_t dev = reference_device();
     assert_non_null(dev);
     float *want = model_run(&theirs, dev);
-    float *mix = model_run(&ours, dev); // and its CPU library on Berth's tensors
+    float *mix = model_run(&ours, dev); // the reference's CPU library on Berth's tensors
     assert_non_null(want);
     assert_non_null(mix);
-    printf("%d layers: Berth's CPU on both bases is the same to the bit, nmse to ggml's CPU %.2g\n", N_LAYER, nmse(here, want));
+    printf("%d layers: Berth's CPU library is bit-identical on both base libraries, nmse to ggml's CPU library %.2g\n", N_LAYER,
+        nmse(here, want));
     assert_true(nmse(here, want) < 1e-7);
     assert_memory_equal(want, mix, sizeof(float) * N_EMBD * N_TOKENS);
     free(here), free(there), free(want), free(mix);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_reference_loads_and_runs_it)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_reference_loads_and_runs_berth_cpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

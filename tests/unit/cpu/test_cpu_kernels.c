@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_kernels.c: every tier this machine can run, slot by slot, against the portable kernels: dot products, single columns
-// and panels of every type, with lengths and counts that leave rests. Shows which tier is wrong, where op-suite shows that one
-// is. Memory ends where its last row ends, at a page that cannot be touched.
+// test_cpu_kernels.c: compares every tier that this machine supports, slot by slot, with the portable kernels: dot products, single
+// columns and panels of every type, with lengths and counts that are not multiples of the vector sizes. It shows which tier is
+// wrong; op-suite only shows that one is wrong. The last row of each buffer ends at a page that cannot be accessed (walled.h).
 
 #include "support/walled.h"
 
@@ -15,7 +15,7 @@
 #define ROWS 37
 #define COLS 11
 
-static struct cpu_kernels tier; // portable, and what the tiers so far put in
+static struct cpu_kernels tier; // the portable kernels, overwritten by the tiers so far
 static const char *tier_name;
 static float rows[ROWS * N_MAX], cols[COLS * N_MAX];
 
@@ -35,7 +35,7 @@ static bool is_close(float a, float b, double scale, double tolerance) {
     return fabs((double) a - (double) b) <= tolerance * scale;
 }
 
-// What rounding may do is a part of what the terms of a sum weigh, not of the sum.
+// Scale of the rounding error: it depends on the magnitude of the terms of a sum, not on the sum.
 static double weight(int64_t n) {
     return sqrt((double) n) * 2.0;
 }
@@ -85,9 +85,9 @@ static void subject_free(struct subject *s) {
     free(s->expected);
 }
 
-#define LD 64 // floats from column to column of a result
+#define LD 64 // floats between columns of a result
 
-// A result of nx by ny numbers that ends at the wall.
+// Returns memory for a result of nx by ny numbers that ends at the inaccessible page.
 static float *result_at(int nx, int ny) {
     static float *all;
     if (all == NULL) {
@@ -96,7 +96,7 @@ static float *result_at(int nx, int ny) {
     return all + LD * LD - ((ny - 1) * LD + nx);
 }
 
-// The last nx rows with the last ny columns.
+// Compares a result for the last nx rows and the last ny columns.
 static void expect_tile(const struct subject *s, const char *slot, int nx, int ny, const float *got, double tolerance) {
     for (int i = 0; i < nx * ny; i++) {
         expect(s, slot, ROWS - nx + i % nx, COLS - ny + i / nx, got[i % nx + i / nx * LD], tolerance);
@@ -126,7 +126,7 @@ static void check_dots(const struct subject *s) {
     walled_free(y, by * COLS);
 }
 
-// Several columns at a time, each with a result of its own.
+// Checks several columns at a time, each with its own result.
 static void check_gemv_cols(const struct subject *s, const struct cpu_gemv *g, size_t size) {
     char *y = walled(size * CPU_GEMV_COLS);
     float *got[CPU_GEMV_COLS], results[CPU_GEMV_COLS][ROWS];
@@ -160,7 +160,7 @@ static void check_gemv(const struct subject *s) {
         g->pack_y(&tier, s->n, y, s->y + c * s->n);
         g->run(s->n, got, s->x, s->row_size, ROWS, y);
         for (int r = 0; r < ROWS; r++) {
-            // four halves are added up as such
+            // Four products are added in f16.
             expect(s, "gemv", r, c, got[r], s->type == GGML_TYPE_F16 ? 1e-3 : 1e-5);
         }
     }
@@ -170,7 +170,7 @@ static void check_gemv(const struct subject *s) {
     }
 }
 
-// Rows as they lie, the last of them before a wall.
+// Checks the kernel that reads rows in place; the last row ends at the inaccessible page.
 static void check_gemm_rows(const struct subject *s, const struct cpu_gemm *g, const char *y, int ny) {
     if (g->rows.run == NULL || s->n % g->rows.step != 0) {
         return;
@@ -200,7 +200,7 @@ static void check_gemm(const struct subject *s) {
             }
             g->pack_y(&tier, s->n, y, column, ny);
             g->run(s->n, got, LD, x, nx, y, ny);
-            // halves are added up in halves, a few at a time
+            // A few products at a time are added in f16.
             expect_tile(s, "gemm", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
             if (nx == g->mr) {
                 check_gemm_rows(s, g, y, ny);
@@ -229,7 +229,7 @@ static void check_tier(void) {
     }
 }
 
-// Scales of mxfp4, from powers that floats have no whole digits for to those that a sum can just have.
+// Scales of mxfp4, from exponents whose floats are subnormal to the largest that a sum can represent.
 static void check_powers(void) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     const struct cpu_gemv *g = &tier.gemv[GGML_TYPE_MXFP4];
@@ -261,7 +261,7 @@ static void check_powers(void) {
 
 // ---- rows of floats ----
 
-#define ROW_MAX 83 // elements: whole vectors of any tier and a rest
+#define ROW_MAX 83 // elements: whole vectors of any tier, and a rest
 
 static void expect_near(const char *slot, int64_t n, int64_t i, float got, float want) {
     if (!(got == want || (isnan(got) && isnan(want)) || is_close(got, want, fabs((double) want) + 1e-6, 1e-3))) {
@@ -270,7 +270,7 @@ static void expect_near(const char *slot, int64_t n, int64_t i, float got, float
     }
 }
 
-// A row that ends at the wall, in place, as some would have it; sums over it.
+// Checks rows that end at the inaccessible page, in place, and sums over them.
 static void check_row(int64_t n) {
     const struct cpu_kernels *p = &cpu_kernels_portable;
     const size_t size = (size_t) n * sizeof(float);
@@ -310,13 +310,13 @@ static void check_row(int64_t n) {
     memcpy(x, cols, size);
     memcpy(y, rows, size);
     memcpy(want, cols, size);
-    const int64_t n_turned = n / 2 * 2;
-    tier.rotate(n_turned, x, x, y, cols);
-    p->rotate(n_turned, want, want, rows, cols);
-    for (int64_t i = 0; i < n; i++) { // a product and another may all but cancel: what is left is as far off as they were
-        const float least = i < n_turned ? fabsf(cols[i] * rows[i]) * 1e-6f : 0.0f;
+    const int64_t n_rotated = n / 2 * 2;
+    tier.rotate(n_rotated, x, x, y, cols);
+    p->rotate(n_rotated, want, want, rows, cols);
+    for (int64_t i = 0; i < n; i++) { // two products may nearly cancel; the error of the difference is that of the products
+        const float least = i < n_rotated ? fabsf(cols[i] * rows[i]) * 1e-6f : 0.0f;
         if (fabsf(x[i] - want[i]) > least) {
-            expect_near("turn", n, i, x[i], want[i]);
+            expect_near("rotate", n, i, x[i], want[i]);
         }
     }
     memcpy(x, cols, size);
@@ -338,7 +338,7 @@ static void check_row(int64_t n) {
     walled_free(y, size);
 }
 
-// y += w x for rows of d elements, where a row that has no weight holds NaN.
+// Checks y += w x for rows of d elements; rows with weight 0 contain NaN.
 static void check_mix(int64_t d, int ny, int n) {
     const size_t x_size = (size_t) (n * d) * sizeof(float), y_size = (size_t) (ny * d) * sizeof(float);
     const size_t w_size = (size_t) (n * ny) * sizeof(float);
@@ -393,7 +393,7 @@ static void test_tiers(void **state) {
     }
 }
 
-// Large rows with large columns, whose largest elements do not meet: the result is a number all the same.
+// Large rows with large columns, whose largest elements are at different positions: the result must be finite.
 static void test_far_scales(void **state) {
     (void) state;
     cpu_init();
@@ -419,7 +419,7 @@ static void test_far_scales(void **state) {
     free(py);
 }
 
-// Rows of the largest halves, whose products and sums no half can hold, in every tier.
+// Rows of the largest f16 values, whose products and sums exceed the range of f16, in every tier.
 static void check_large(void) {
     enum { ELEMENTS = 96 };
     const struct cpu_gemm *g = &tier.gemm[GGML_TYPE_F16];
@@ -446,10 +446,10 @@ static void check_large(void) {
     }
     if (g->rows.run != NULL && ELEMENTS % g->rows.step == 0) {
         float all[32];
-        g->rows.run(ELEMENTS, all, 1, x, 0, py, 1); // the same row, again and again
+        g->rows.run(ELEMENTS, all, 1, x, 0, py, 1); // the same row for all rows
         for (int r = 0; r < g->mr; r++) {
             if (!is_close(all[r], want, fabs((double) want), 1e-2)) {
-                fail_msg("%s: large rows as they lie: %g instead of %g", tier_name, (double) all[r], (double) want);
+                fail_msg("%s: large rows in place: %g instead of %g", tier_name, (double) all[r], (double) want);
             }
         }
     }
@@ -486,7 +486,7 @@ static void test_large(void **state) {
     }
 }
 
-// NaN stays NaN, whatever its bits say; sanitizers watch how.
+// NaN stays NaN for any payload. Sanitizers check the arithmetic.
 static void test_nan_with_payload(void **state) {
     (void) state;
     cpu_init();
@@ -508,7 +508,8 @@ static void test_nan_with_payload(void **state) {
     }
 }
 
-// Within a unit in the last place of what doubles give, near quarter turns, far from 0, and where there is no answer.
+// The result must be within a unit in the last place of the result in double: near multiples of pi / 2, far from 0, and for
+// infinities and NaN.
 static void expect_angle(const char *slot, float x, float got, double want) {
     const float least = fmaxf(fabsf((float) want), FLT_MIN);
     if (isnan(want) ? !isnan(got) : !(fabs(got - want) <= (double) (nextafterf(least, INFINITY) - least))) {
@@ -521,10 +522,10 @@ static void check_angles(int64_t n, uint32_t *state) {
     float *x = walled(size), *c = walled(size), *s = walled(size);
     for (int64_t i = 0; i < n; i++) {
         *state = *state * 1664525u + 1013904223u;
-        const float any = ldexpf((float) (int32_t) *state, (int) (*state % 71) - 61); // to 2^40
+        const float any = ldexpf((float) (int32_t) *state, (int) (*state % 71) - 61); // up to 2^40
         const float edges = (float) ((double) ((int32_t) *state >> 6) * 1.5707963267948966);
-        const float odd[] = {0.0f, -0.0f, INFINITY, NAN, 0x1p30f, -0x1.fffffep29f, 0x1p-149f, FLT_MAX};
-        x[i] = *state >> 28 == 0 ? odd[*state >> 25 & 7] : *state >> 31 ? edges : any;
+        const float specials[] = {0.0f, -0.0f, INFINITY, NAN, 0x1p30f, -0x1.fffffep29f, 0x1p-149f, FLT_MAX};
+        x[i] = *state >> 28 == 0 ? specials[*state >> 25 & 7] : *state >> 31 ? edges : any;
     }
     tier.cos_sin(n, c, s, x);
     for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_numa.c: the kernel's lists, placements read from made trees, and pools that follow them.
+// test_cpu_numa.c: the lists of the Linux kernel, placements read from trees that the tests create, and thread pools that use the
+// placements.
 
 #include "support/check.h"
 #include "support/oracle.h"
@@ -13,7 +14,7 @@
 
 // ---- lists ----
 
-// The numbers of a list as text, or "bad".
+// Returns the ranges of a list as text, or "bad".
 static const char *expanded(const char *list) {
     static char text[256];
     int n = 0, first, last, more;
@@ -33,7 +34,7 @@ static void lists_are_read(void **state) {
     assert_string_equal(expanded("5,7-7,0-2147483647\n"), "5..5 7..7 0..2147483647 ");
 }
 
-static void what_is_no_list_is_refused(void **state) {
+static void malformed_lists_are_refused(void **state) {
     (void) state;
     static const char *const bad[] = {
         "a", "-1", "1-", "3-1", "1,", ",1", "1,,2", "1-2-3", "1 2", "0x1", "2147483648", "1-99999999999", "1;2", " 1"};
@@ -42,7 +43,7 @@ static void what_is_no_list_is_refused(void **state) {
     }
 }
 
-// ---- placements from a made tree ----
+// ---- placements from a test tree ----
 
 static char root[64];
 
@@ -51,7 +52,7 @@ static void tree_file(const char *name, const char *text) {
     snprintf(path, sizeof path, "%s/%s", root, name);
     char *slash = strrchr(path, '/');
     *slash = '\0';
-    mkdir(path, 0700); // it may be there
+    mkdir(path, 0700); // it may exist already
     *slash = '/';
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     const size_t n = strlen(text);
@@ -73,9 +74,9 @@ static int tree_remove(void **state) {
     return system(command);
 }
 
-// Allowed: processors 0 .. n-1.
+// The process may use processors 0 .. n-1.
 static struct cpu_numa *numa_of(enum ggml_numa_strategy strategy, int n, int cpu) {
-    static cpu_set_t allowed[2]; // more than 1024 processors
+    static cpu_set_t allowed[2]; // room for more than 1024 processors
     memset(allowed, 0, sizeof allowed);
     for (int i = 0; i < n; i++) {
         CPU_SET_S((size_t) i, sizeof allowed, allowed);
@@ -127,7 +128,7 @@ static void threads_are_isolated(void **state) {
     assert_int_equal(cpu_numa_n_nodes(numa), 2);
     assert_int_equal(cpu_numa_n_cpus(numa), 3);
     for (int ith = 0; ith < 5; ith++) {
-        assert_place(numa, ith, "4-6"); // 7 is not ours
+        assert_place(numa, ith, "4-6"); // the process may not use processor 7
     }
     cpu_numa_free(numa);
     assert_null(numa_of(GGML_NUMA_STRATEGY_ISOLATE, 7, 9));
@@ -145,7 +146,7 @@ static void given_affinity_is_kept(void **state) {
     cpu_numa_free(numa);
 }
 
-// Memory without processors is a node to count and no place for threads; node numbers may have gaps.
+// A node with memory but without processors is counted and gets no threads. Node numbers may have gaps.
 static void nodes_without_processors_get_no_threads(void **state) {
     (void) state;
     tree_file("online", "0,8-9\n");
@@ -159,13 +160,13 @@ static void nodes_without_processors_get_no_threads(void **state) {
     assert_place(numa, 1, "2-3");
     assert_place(numa, 2, "0-1");
     cpu_numa_free(numa);
-    numa = numa_of(GGML_NUMA_STRATEGY_DISTRIBUTE, 2, 0); // those of node 9 are not ours
+    numa = numa_of(GGML_NUMA_STRATEGY_DISTRIBUTE, 2, 0); // the process may not use the processors of node 9
     assert_non_null(numa);
     assert_place(numa, 1, "0-1");
     cpu_numa_free(numa);
 }
 
-static void one_node_needs_nothing(void **state) {
+static void one_node_gives_no_placement(void **state) {
     (void) state;
     tree_file("online", "0\n");
     tree_file("node0/cpulist", "0-7\n");
@@ -179,7 +180,7 @@ static void broken_trees_are_refused(void **state) {
     two_nodes("0-3\n", "4-x\n");
     assert_null(numa_of(GGML_NUMA_STRATEGY_DISTRIBUTE, 8, 0));
     two_nodes("0-3\n", "4-7\n");
-    tree_file("online", "0-2147483647\n"); // ends at the first that is not there
+    tree_file("online", "0-2147483647\n"); // the list ends at the first missing node
     assert_null(numa_of(GGML_NUMA_STRATEGY_DISTRIBUTE, 8, 0));
     tree_file("online", "two\n");
     assert_null(numa_of(GGML_NUMA_STRATEGY_DISTRIBUTE, 8, 0));
@@ -225,13 +226,13 @@ struct seen {
     cpu_set_t set[4];
 };
 
-static void look_job(void *arg, int ith) {
+static void affinity_job(void *arg, int ith) {
     struct seen *s = arg;
     pthread_getaffinity_np(pthread_self(), sizeof s->set[ith], &s->set[ith]);
 }
 
-// A tree with each of two processors in a node of its own; false if the process has but one.
-static bool own_processors_apart(int cpu[2], cpu_set_t *own) {
+// Creates a tree with two processors of the process in separate nodes. Returns false if the process has only one processor.
+static bool tree_of_own_processors(int cpu[2], cpu_set_t *own) {
     int n = 0;
     assert_int_equal(sched_getaffinity(0, sizeof *own, own), 0);
     for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
@@ -249,11 +250,11 @@ static bool own_processors_apart(int cpu[2], cpu_set_t *own) {
     return n == 2;
 }
 
-static void pools_follow(void **state) {
+static void pools_use_the_placement(void **state) {
     (void) state;
     int cpu[2];
     cpu_set_t own;
-    if (!own_processors_apart(cpu, &own)) {
+    if (!tree_of_own_processors(cpu, &own)) {
         skip();
     }
     struct ggml_threadpool_params params = ggml_threadpool_params_default(4);
@@ -261,10 +262,10 @@ static void pools_follow(void **state) {
     params.cpumask[cpu[1]] = true;
     struct ggml_threadpool *masked = ggml_threadpool_new(&params);
     struct seen s;
-    cpu_pool_run(pool, 4, look_job, &s);
+    cpu_pool_run(pool, 4, affinity_job, &s);
     assert_true(CPU_EQUAL(&s.set[1], &own));
 
-    // the strategy may come after the pool
+    // The strategy may be set after the pool was created.
     const struct cpu_numa_host host = {.root = root, .allowed = &own, .allowed_size = sizeof own, .cpu = cpu[0]};
     struct cpu_numa *numa = cpu_numa_new(GGML_NUMA_STRATEGY_DISTRIBUTE, &host);
     assert_non_null(numa);
@@ -272,16 +273,16 @@ static void pools_follow(void **state) {
     assert_null(cpu_numa_activate(numa));
     assert_true(ggml_is_numa());
     assert_int_equal(cpu_pool_n_cpus(pool), 2);
-    cpu_pool_run(pool, 4, look_job, &s);
+    cpu_pool_run(pool, 4, affinity_job, &s);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(CPU_COUNT(&s.set[i]), 1);
         assert_true(CPU_ISSET(cpu[i % 2], &s.set[i]));
     }
-    cpu_set_t now; // the caller has its own affinity again
+    cpu_set_t now; // the caller has its previous affinity again
     assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
     assert_true(CPU_EQUAL(&now, &own));
 
-    cpu_pool_run(masked, 4, look_job, &s); // a mask wins
+    cpu_pool_run(masked, 4, affinity_job, &s); // a mask has priority
     for (int i = 0; i < 4; i++) {
         assert_int_equal(CPU_COUNT(&s.set[i]), 1);
         assert_true(CPU_ISSET(cpu[1], &s.set[i]));
@@ -310,7 +311,7 @@ static int count_nodes(void) {
     return n;
 }
 
-static void this_machine_is_told_as_the_reference_tells_it(void **state) {
+static void numa_detection_agrees_with_the_reference(void **state) {
     (void) state;
     assert_false(ggml_is_numa());
     ggml_numa_init(GGML_NUMA_STRATEGY_DISABLED);
@@ -318,7 +319,7 @@ static void this_machine_is_told_as_the_reference_tells_it(void **state) {
     ggml_numa_init(GGML_NUMA_STRATEGY_COUNT);
     assert_false(ggml_is_numa());
     ggml_numa_init(GGML_NUMA_STRATEGY_DISTRIBUTE);
-    ggml_numa_init(GGML_NUMA_STRATEGY_ISOLATE); // the first counts
+    ggml_numa_init(GGML_NUMA_STRATEGY_ISOLATE); // the first call is effective
     assert_int_equal(ggml_is_numa(), count_nodes() > 1);
 
     void *base = oracle_load("libggml-base.so"), *lib = NULL;
@@ -347,17 +348,17 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_read),
-        cmocka_unit_test(what_is_no_list_is_refused),
+        cmocka_unit_test(malformed_lists_are_refused),
         ON_TREE(threads_are_distributed),
         ON_TREE(threads_are_isolated),
         ON_TREE(given_affinity_is_kept),
         ON_TREE(nodes_without_processors_get_no_threads),
-        ON_TREE(one_node_needs_nothing),
+        ON_TREE(one_node_gives_no_placement),
         ON_TREE(broken_trees_are_refused),
         ON_TREE(long_lists_are_read),
         ON_TREE(every_failed_allocation_is_survived),
-        ON_TREE(pools_follow),
-        cmocka_unit_test(this_machine_is_told_as_the_reference_tells_it),
+        ON_TREE(pools_use_the_placement),
+        cmocka_unit_test(numa_detection_agrees_with_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

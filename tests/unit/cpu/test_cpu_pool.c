@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_pool.c: the thread pool: every job reaches every thread, idle threads sleep, more threads than processors get on.
+// test_cpu_pool.c: the thread pool: every job reaches every thread, idle threads sleep, and more threads than processors make
+// progress.
 
 #include "support/check.h"
 
@@ -37,7 +38,7 @@ static void every_thread_gets_every_job(void **state) {
         struct counts c = {0};
         int want[MAX_THREADS] = {0};
         for (int i = 0; i < 2000; i++) {
-            const int m = 1 + i % n; // also jobs for some of the threads
+            const int m = 1 + i % n; // includes jobs for fewer threads than the pool has
             cpu_pool_run(pool, m, count_job, &c);
             for (int t = 0; t < m; t++) {
                 want[t]++;
@@ -56,7 +57,7 @@ struct steps {
     struct cpu_gate gate;
     int n;
     bool spin;
-    int serial; // by the last to arrive
+    int serial; // incremented by the last thread to arrive
     int seen[MAX_THREADS];
     atomic_int n_wrong;
 };
@@ -80,7 +81,7 @@ static void step_job(void *arg, int ith) {
     }
 }
 
-static void nobody_passes_alone(void **state) {
+static void no_thread_passes_the_barrier_early(void **state) {
     (void) state;
     struct ggml_threadpool *pool = pool_of(MAX_THREADS);
     for (int n = 2; n <= MAX_THREADS; n += 3) {
@@ -118,14 +119,14 @@ static void idle_threads_sleep(void **state) {
         cpu_pool_run(pool, 2, count_job, &c);
         sleep_ms(polls[i] == 100 ? 4 : 2);
         double spent = 100;
-        for (int look = 0; look < 10 && spent >= 2.0; look++) { // one that waited for a processor polls later
+        for (int look = 0; look < 10 && spent >= 2.0; look++) { // a thread that waited for a processor spins later
             const double before = process_ms();
             sleep_ms(100);
             spent = process_ms() - before;
             printf("poll %u: %.3f ms of CPU in 100 ms\n", polls[i], spent);
         }
         assert_true(spent < 2.0);
-        cpu_pool_run(pool, 2, count_job, &c); // and wake again
+        cpu_pool_run(pool, 2, count_job, &c); // the threads wake up again
         assert_int_equal(atomic_load(&c.n[1]), 2);
         ggml_threadpool_free(pool);
     }
@@ -225,7 +226,7 @@ static void every_failed_allocation_is_survived(void **state) {
 static void borrowed_pools_are_kept(void **state) {
     (void) state;
     struct ggml_threadpool *a = cpu_pool_borrow(3);
-    struct ggml_threadpool *b = cpu_pool_borrow(2); // while a is out
+    struct ggml_threadpool *b = cpu_pool_borrow(2); // while a is in use
     assert_non_null(a);
     assert_non_null(b);
     assert_ptr_not_equal(a, b);
@@ -234,18 +235,18 @@ static void borrowed_pools_are_kept(void **state) {
     cpu_pool_run(b, 2, count_job, &c);
     cpu_pool_return(a);
     cpu_pool_return(b);
-    struct ggml_threadpool *again = cpu_pool_borrow(5); // grows
-    assert_ptr_equal(again, a);
-    cpu_pool_run(again, 5, count_job, &c);
+    struct ggml_threadpool *same_pool = cpu_pool_borrow(5); // the pool grows
+    assert_ptr_equal(same_pool, a);
+    cpu_pool_run(same_pool, 5, count_job, &c);
     assert_int_equal(atomic_load(&c.n[0]), 3);
     assert_int_equal(atomic_load(&c.n[4]), 1);
-    cpu_pool_return(again);
+    cpu_pool_return(same_pool);
 }
 
-static void forked_children_get_threads_of_their_own(void **state) {
+static void forked_children_get_their_own_threads(void **state) {
     (void) state;
 #ifdef __SANITIZE_THREAD__
-    skip(); // it cannot follow threads in a forked child
+    skip(); // thread sanitizers do not support threads in a forked child
 #endif
     struct ggml_threadpool *pool = cpu_pool_borrow(3);
     cpu_pool_return(pool);
@@ -267,14 +268,14 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_thread_gets_every_job),
-        cmocka_unit_test(nobody_passes_alone),
+        cmocka_unit_test(no_thread_passes_the_barrier_early),
         cmocka_unit_test(idle_threads_sleep),
         cmocka_unit_test(paused_pools_compute),
         cmocka_unit_test(affinity_binds),
         cmocka_unit_test(wrong_parameters_are_refused),
         cmocka_unit_test(every_failed_allocation_is_survived),
         cmocka_unit_test(borrowed_pools_are_kept),
-        cmocka_unit_test(forked_children_get_threads_of_their_own),
+        cmocka_unit_test(forked_children_get_their_own_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

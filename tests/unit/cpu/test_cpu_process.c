@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_process.c: the CPU backend's threads and the process around them: computes in a forked child, ops that compute
-// themselves, signals, and a process that ends in the middle of a compute.
+// test_cpu_process.c: the threads of the CPU backend and the process around them: computes in a forked child, ops that compute a
+// graph themselves, signals, and a process that exits during a compute.
 
 #include "support/check.h"
 
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Thread sanitizers cannot follow threads into a forked child.
+// Thread sanitizers do not support threads in a forked child.
 #ifdef __SANITIZE_THREAD__
 #    define SKIP_FORKS() skip()
 #else
@@ -21,15 +21,15 @@
 #endif
 
 #define N_THREADS 2
-#define PATIENCE_S 60 // a hang, not a slow machine
+#define PATIENCE_S 60 // longer than any slow machine needs: a hang
 
 static struct ggml_context *arena(void) {
     check_quiet();
-    setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 1); // two threads, whatever the machine has
+    setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 1); // two threads on any machine
     return ggml_init((struct ggml_init_params){.mem_size = 64u << 20});
 }
 
-// A graph that two threads share, and its right answer.
+// A graph that two threads share, and its result.
 struct sums {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
@@ -54,13 +54,13 @@ static bool is_right(const struct sums *s) {
     return right;
 }
 
-// The child's answer: whether what(arg) was true, within PATIENCE_S.
-static bool in_child(bool (*what)(void *arg), void *arg) {
+// Returns whether condition(arg) is true in a forked child, within PATIENCE_S.
+static bool in_child(bool (*condition)(void *arg), void *arg) {
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(PATIENCE_S);
-        _exit(what(arg) ? 0 : 1);
+        _exit(condition(arg) ? 0 : 1);
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -139,7 +139,7 @@ static void test_fork_with_the_spare_pool(void **state) {
     ggml_free(s.ctx);
 }
 
-// A thread computes without end while another one forks: whatever the first held then is nobody's in the child.
+// A thread computes continuously while another one forks. Locks that the first thread holds at the fork have no owner in the child.
 static atomic_bool busy_end;
 
 static void *keep_computing(void *arg) {
@@ -226,7 +226,7 @@ static bool op_computes_on_its_pool(void *on_a_worker) {
            strstr(inner.error, "thread pool") != NULL;
 }
 
-// On another backend, or on the spare pool, it may.
+// An op may compute on another backend or on the spare pool.
 static bool op_computes_elsewhere(void *on_a_worker) {
     struct on_backend b = {sums_new(), ggml_backend_cpu_init()};
     struct ggml_cgraph *outer = outer_graph(b.s.ctx, on_a_worker != NULL);
@@ -245,7 +245,7 @@ static bool op_computes_elsewhere(void *on_a_worker) {
 static void test_ops_that_compute(void **state) {
     (void) state;
     SKIP_FORKS();
-    for (int i = 0; i < 2; i++) { // in children: what hangs does not hang this
+    for (int i = 0; i < 2; i++) { // in children, so that a hang does not stop this process
         void *on_a_worker = i == 1 ? &inner : NULL;
         assert_true(in_child(op_computes_on_its_backend, on_a_worker));
         assert_true(in_child(op_computes_on_its_pool, on_a_worker));
@@ -258,7 +258,7 @@ static void test_ops_that_compute(void **state) {
 static pthread_t signalled;
 static atomic_int n_signals;
 
-static void note_thread(int number) {
+static void record_thread(int number) {
     (void) number;
     signalled = pthread_self();
     atomic_fetch_add(&n_signals, 1);
@@ -272,8 +272,8 @@ static void test_workers_take_no_signals(void **state) {
     sigset_t usr1;
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);
-    signal(SIGUSR1, note_thread);
-    pthread_sigmask(SIG_BLOCK, &usr1, NULL); // none but a worker could take it now
+    signal(SIGUSR1, record_thread);
+    pthread_sigmask(SIG_BLOCK, &usr1, NULL); // only a worker could take it now
     atomic_store(&n_signals, 0);
     kill(getpid(), SIGUSR1);
     usleep(100000);
@@ -297,14 +297,14 @@ static int exit_while_computing(void) {
         return 1;
     }
     usleep(20000);
-    exit(0); // with the destructors of the library
+    exit(0); // runs the destructors of the library
 }
 
-// A process of its own, so that thread sanitizers can watch it.
+// Runs in a separate process, so that thread sanitizers can check it.
 static bool exits_while_computing(void *arg) {
     (void) arg;
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);        // what a thread holds at that moment is not freed
-    setenv("TSAN_OPTIONS", "report_thread_leaks=0", 1); // nor joined what it has made
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);        // memory that a thread holds at the exit is not freed
+    setenv("TSAN_OPTIONS", "report_thread_leaks=0", 1); // its threads are not joined
     return execl("/proc/self/exe", "test_cpu_process", "exit", (char *) NULL) == 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_refuse.c: graphs that constructors let through but that cannot be computed end in GGML_STATUS_FAILED, with the numbers
-// in the error, and nothing outside the tensors is touched.
+// test_cpu_refuse.c: graphs that the constructors accept but that cannot be computed. They end with GGML_STATUS_FAILED and an error
+// that contains the numbers, and nothing outside the tensors is accessed.
 
 #include "support/check.h"
 
@@ -8,7 +8,7 @@
 
 #define MEM (1 << 20)
 
-static ggml_backend_t cpu; // to ask
+static ggml_backend_t cpu; // for ggml_backend_supports_op
 
 static struct ggml_context *arena(void) {
     check_quiet();
@@ -61,14 +61,14 @@ static void test_too_few_windows(void **state) {
     expect_failure(ctx, ggml_win_unpart(ctx, a, 5, 4, 3), "WIN_UNPART");
 }
 
-// ggml's own backend ends the process here.
+// ggml's own backend ends the process for this op.
 static void test_attention_backwards(void **state) {
     (void) state;
     struct ggml_context *ctx = arena();
     struct ggml_tensor *q = zeros(ctx, GGML_TYPE_F32, 8, 4), *k = zeros(ctx, GGML_TYPE_F32, 8, 4);
     expect_failure(ctx, ggml_flash_attn_back(ctx, q, k, k, q, false), "backward pass of attention is not implemented");
     ctx = arena();
-    struct ggml_tensor *t = zeros(ctx, GGML_TYPE_F32, 8, 4); // from another constructor than ours
+    struct ggml_tensor *t = zeros(ctx, GGML_TYPE_F32, 8, 4); // as a foreign constructor would create it
     t->op = GGML_OP_FLASH_ATTN_BACK;
     for (int i = 0; i < 4; i++) {
         t->src[i] = zeros(ctx, GGML_TYPE_F32, 8, 4);
@@ -76,7 +76,7 @@ static void test_attention_backwards(void **state) {
     expect_failure(ctx, t, "FLASH_ATTN_BACK");
 }
 
-// As another constructor than ours may make it: more rows than there are.
+// A result with more rows than the sources, as a foreign constructor may create it.
 static void test_product_of_another_shape(void **state) {
     (void) state;
     for (int dim = 0; dim < 4; dim++) {
@@ -90,10 +90,11 @@ static void test_product_of_another_shape(void **state) {
     }
 }
 
-// Edited by hand: strides of 0 let a few bytes be any number of elements, and the product of the extents wraps to a small one.
+// Edited tensors: with strides of 0, a few bytes can represent any number of elements, and the product of the extents overflows to
+// a small number.
 static void test_sizes_that_wrap(void **state) {
     (void) state;
-    const int64_t far = ((int64_t) 1 << 62) + 1; // times 4: 4
+    const int64_t far = ((int64_t) 1 << 62) + 1; // far * 4 overflows to 4
     struct ggml_context *ctx = arena();
     struct ggml_tensor *k = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1),
                        *x = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 4, 1, 1);
@@ -113,7 +114,7 @@ static void test_sizes_that_wrap(void **state) {
     assert_false(ggml_backend_supports_op(cpu, t));
     expect_failure(ctx, t, "IM2COL_BACK");
 
-    ctx = arena(); // the data's width, with a stride of 0
+    ctx = arena(); // the width of the data is huge, with a stride of 0
     k = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 1, 1, 1);
     x = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 1, 1, 1);
     t = ggml_conv_transpose_1d(ctx, k, x, 0, 0, 1);
@@ -134,7 +135,7 @@ static void test_elements_past_the_buffer(void **state) {
     berth_clear_error();
     assert_true(ggml_get_f32_nd(a, 0, 1 << 30, 0, 0) == 0);
     assert_non_null(strstr(berth_last_error(), "is not inside its buffer"));
-    assert_true(ggml_get_f32_nd(a, 7, 3, 0, 0) == 3); // which is there
+    assert_true(ggml_get_f32_nd(a, 7, 3, 0, 0) == 3); // an element within the buffer
     ggml_set_f32_1d(a, 1 << 30, 1);
     berth_clear_error();
     ggml_set_f32(a, 1);
@@ -146,7 +147,7 @@ static void test_elements_past_the_buffer(void **state) {
     ggml_free(ctx);
 }
 
-static void test_types_that_are_none(void **state) {
+static void test_invalid_types(void **state) {
     (void) state;
     const int types[] = {-3, INT32_MIN, 4, GGML_TYPE_COUNT, 1 << 20};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -161,7 +162,7 @@ static void test_types_that_are_none(void **state) {
     }
 }
 
-static void test_types_nobody_computes(void **state) {
+static void test_unsupported_types(void **state) {
     (void) state;
     struct ggml_context *ctx = arena();
     expect_failure(ctx, ggml_sum_rows(ctx, zeros(ctx, GGML_TYPE_I32, 8, 4)), "SUM_ROWS");
@@ -171,7 +172,7 @@ static void test_types_nobody_computes(void **state) {
     expect_failure(ctx, ggml_count_equal(ctx, zeros(ctx, GGML_TYPE_F32, 8, 4), zeros(ctx, GGML_TYPE_F32, 8, 4)), "COUNT_EQUAL");
 }
 
-// ---- sources that are there and hold nothing ----
+// ---- empty sources ----
 
 static struct ggml_tensor *filled(
     struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
@@ -209,13 +210,13 @@ static void test_sources_empty_in_an_outer_extent(void **state) {
     expect_failure(ctx, t, "empty");
 }
 
-// Where nothing is to be read, nothing need be there.
+// Empty sources are accepted if the op reads nothing from them.
 static void test_empty_sources_that_count_as_nothing(void **state) {
     (void) state;
     struct ggml_context *ctx = arena();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     struct ggml_tensor *none = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 0), *some = filled(ctx, GGML_TYPE_F32, 8, 3, 1, 1);
-    struct ggml_tensor *rows = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 0, INT64_MAX / 2); // empty, yet rows without end
+    struct ggml_tensor *rows = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 0, INT64_MAX / 2); // empty, but with a huge number of rows
     struct ggml_tensor *results[] = {
         ggml_sum(ctx, none),
         ggml_sum(ctx, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, INT64_MAX / 4, 0)),
@@ -240,7 +241,7 @@ static void test_empty_sources_that_count_as_nothing(void **state) {
     ggml_free(ctx);
 }
 
-// No token changes no state: it passes into the result.
+// Without tokens, the state is copied to the result unchanged.
 static void test_states_without_tokens(void **state) {
     (void) state;
     enum { D = 16, HEADS = 2, N = D * D * HEADS };
@@ -288,8 +289,8 @@ int main(void) {
         cmocka_unit_test(test_product_of_another_shape),
         cmocka_unit_test(test_sizes_that_wrap),
         cmocka_unit_test(test_elements_past_the_buffer),
-        cmocka_unit_test(test_types_that_are_none),
-        cmocka_unit_test(test_types_nobody_computes),
+        cmocka_unit_test(test_invalid_types),
+        cmocka_unit_test(test_unsupported_types),
         cmocka_unit_test(test_sources_empty_in_an_outer_extent),
         cmocka_unit_test(test_empty_sources_that_count_as_nothing),
         cmocka_unit_test(test_states_without_tokens),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_refuse_data.c: op drivers meet numbers that only the data shows to be wrong: indices out of range, parameters no
-// formula is for. The compute ends with GGML_STATUS_FAILED and a message that has the number, nothing crashes, and the next graph
+// test_cpu_refuse_data.c: op drivers receive invalid numbers that only the data shows: indices out of range, and parameters without
+// a formula. The compute ends with GGML_STATUS_FAILED and a message that contains the number, nothing crashes, and the next graph
 // runs.
 
 #include "support/check.h"
@@ -17,7 +17,7 @@ static struct ggml_tensor *numbers(int64_t ne0, int64_t ne1, int64_t ne2, int64_
     return t;
 }
 
-// All elements are v but the last, which is last.
+// All elements are v, except the last one, which is `last`.
 static struct ggml_tensor *indices(int64_t ne0, int64_t ne1, int32_t v, int32_t last) {
     struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, ne0, ne1);
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
@@ -33,8 +33,8 @@ static enum ggml_status compute(struct ggml_tensor *t, int n_threads) {
     return ggml_graph_compute_with_ctx(ctx, graph, n_threads);
 }
 
-// Refused with a message that holds `text`, on one thread and on several; afterwards the same threads compute.
-static void refused(struct ggml_tensor *t, const char *text) {
+// The op must fail with a message that contains `text`, on one thread and on several. Afterwards the same threads must compute.
+static void expect_refused(struct ggml_tensor *t, const char *text) {
     for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
         assert_int_equal(compute(t, n_threads), GGML_STATUS_FAILED);
         if (strstr(berth_last_error(), text) == NULL) {
@@ -52,15 +52,15 @@ static struct ggml_tensor *rope(int n_dims, int mode, int *sections) {
 
 static void test_rope(void **state) {
     (void) state;
-    refused(rope(18, GGML_ROPE_TYPE_NORMAL, NULL), "18");
-    refused(rope(7, GGML_ROPE_TYPE_NEOX, NULL), "7");
-    refused(rope(0, GGML_ROPE_TYPE_NEOX, NULL), "n_dims is 0");
-    refused(rope(-4, GGML_ROPE_TYPE_NORMAL, NULL), "-4");
-    refused(rope(16, 4, NULL), "4 is no mode");
-    refused(rope(16, GGML_ROPE_TYPE_VISION, (int[]){4, 4, 0, 0}), "vision");
-    refused(rope(16, GGML_ROPE_TYPE_MROPE, (int[]){0, 0, 0, 8}), "sections");
-    refused(rope(16, GGML_ROPE_TYPE_MROPE, (int[]){-4, 8, 4, 0}), "-4");
-    refused(rope(16, GGML_ROPE_TYPE_IMROPE, (int[]){9, 9, 9, 9}), "sections");
+    expect_refused(rope(18, GGML_ROPE_TYPE_NORMAL, NULL), "18");
+    expect_refused(rope(7, GGML_ROPE_TYPE_NEOX, NULL), "7");
+    expect_refused(rope(0, GGML_ROPE_TYPE_NEOX, NULL), "n_dims is 0");
+    expect_refused(rope(-4, GGML_ROPE_TYPE_NORMAL, NULL), "-4");
+    expect_refused(rope(16, 4, NULL), "unknown RoPE mode 4");
+    expect_refused(rope(16, GGML_ROPE_TYPE_VISION, (int[]){4, 4, 0, 0}), "vision");
+    expect_refused(rope(16, GGML_ROPE_TYPE_MROPE, (int[]){0, 0, 0, 8}), "sections");
+    expect_refused(rope(16, GGML_ROPE_TYPE_MROPE, (int[]){-4, 8, 4, 0}), "-4");
+    expect_refused(rope(16, GGML_ROPE_TYPE_IMROPE, (int[]){9, 9, 9, 9}), "sections");
 }
 
 static void test_experts(void **state) {
@@ -69,11 +69,11 @@ static void test_experts(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char text[16];
         snprintf(text, sizeof text, "%d", bad[i]);
-        refused(ggml_mul_mat_id(ctx, numbers(40, 9, 5, 1), numbers(40, 1, 6, 1), indices(3, 6, 4, bad[i])), text);
-        refused(ggml_add_id(ctx, numbers(40, 3, 6, 1), numbers(40, 5, 1, 1), indices(3, 6, 4, bad[i])), text);
-        refused(ggml_get_rows_back(ctx, numbers(8, 3, 1, 1), indices(3, 1, 4, bad[i]), numbers(8, 5, 1, 1)), text);
+        expect_refused(ggml_mul_mat_id(ctx, numbers(40, 9, 5, 1), numbers(40, 1, 6, 1), indices(3, 6, 4, bad[i])), text);
+        expect_refused(ggml_add_id(ctx, numbers(40, 3, 6, 1), numbers(40, 5, 1, 1), indices(3, 6, 4, bad[i])), text);
+        expect_refused(ggml_get_rows_back(ctx, numbers(8, 3, 1, 1), indices(3, 1, 4, bad[i]), numbers(8, 5, 1, 1)), text);
     }
-    refused(ggml_get_rows_back(ctx, numbers(8, 3, 1, 1), indices(4, 1, 0, 0), numbers(8, 5, 1, 1)), "4 row numbers");
+    expect_refused(ggml_get_rows_back(ctx, numbers(8, 3, 1, 1), indices(4, 1, 0, 0), numbers(8, 5, 1, 1)), "4 row indices");
 }
 
 static struct ggml_tensor *scan(int64_t n_group, int32_t id) {
@@ -83,13 +83,13 @@ static struct ggml_tensor *scan(int64_t n_group, int32_t id) {
 
 static void test_recurrent(void **state) {
     (void) state;
-    refused(scan(1, 2), "state 2 of 2");
-    refused(scan(1, -1), "state -1");
-    refused(scan(2, 0), "2 groups");
+    expect_refused(scan(1, 2), "selects state 2, there are 2");
+    expect_refused(scan(1, -1), "state -1");
+    expect_refused(scan(2, 0), "2 groups");
     struct ggml_tensor *x = numbers(4, 2, 5, 1), *S = numbers(4 * 4 * 2, 2, 1, 1);
-    refused(ggml_gated_linear_attn(ctx, x, x, x, x, S, 1.0f), "5 tokens");
-    refused(ggml_rwkv_wkv7(ctx, numbers(4, 2, 4, 1), x, x, x, x, x, numbers(4 * 4 * 2, 1, 1, 1)), "source 0 has 32");
-    refused(ggml_rwkv_wkv6(ctx, x, x, x, numbers(4, 1, 1, 1), x, numbers(4 * 4 * 2, 1, 1, 1)), "source 3 has 4");
+    expect_refused(ggml_gated_linear_attn(ctx, x, x, x, x, S, 1.0f), "5 tokens");
+    expect_refused(ggml_rwkv_wkv7(ctx, numbers(4, 2, 4, 1), x, x, x, x, x, numbers(4 * 4 * 2, 1, 1, 1)), "source 0 has 32");
+    expect_refused(ggml_rwkv_wkv6(ctx, x, x, x, numbers(4, 1, 1, 1), x, numbers(4 * 4 * 2, 1, 1, 1)), "source 3 has 4");
 }
 
 static int context_open(void **state) {

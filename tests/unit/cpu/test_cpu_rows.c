@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_rows.c: conversions and rows of floats of every tier this machine has against the portable kernels, tier upon tier as
-// isa.c fills them. Lengths are not round, and what lies behind a result must stay. Products: test_cpu_kernels.c.
+// test_cpu_rows.c: compares the conversions and row functions of every tier that this machine supports with the portable kernels.
+// Tiers are filled one after the other, as in kernel_table.c. Lengths are not multiples of vector sizes, and memory after a result
+// must stay unchanged. test_cpu_kernels.c tests the products.
 
 #include "support/check.h"
 
@@ -21,7 +22,7 @@ static float noise(void) {
     return (float) ((double) (seed >> 11) / 4503599627370496.0 - 1.0);
 }
 
-// Memory with a canary behind it.
+// Allocates memory followed by a canary.
 static void *fresh(size_t size) {
     char *at = malloc(size + 64);
     memset(at, CANARY, size + 64);
@@ -49,8 +50,8 @@ static void assert_near(const char *what, int64_t n, double got, double want, do
     }
 }
 
-// The table with the tiers up to one that is here, one after the other.
-static void each_tier(void (*check)(const struct cpu_kernels *k)) {
+// Calls check for each tier that this machine has, with a table of the tiers up to it.
+static void for_each_tier(void (*check)(const struct cpu_kernels *k)) {
     cpu_init();
     struct cpu_kernels k = cpu_kernels_portable;
     for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
@@ -63,11 +64,11 @@ static void each_tier(void (*check)(const struct cpu_kernels *k)) {
 
 // ---- rows of blocks ----
 
-// n_rows rows of n elements in a type, and the floats they stand for.
+// n_rows rows of n elements of a type, and their values as floats.
 struct rows {
     char *data;
     float *x;
-    size_t size; // bytes a row
+    size_t size; // bytes per row
 };
 
 static bool rows_make(struct rows *r, enum ggml_type type, int64_t n, int n_rows) {
@@ -109,12 +110,12 @@ static void check_convert(const struct cpu_kernels *k) {
                 float *v = numbers(n);
                 for (int64_t j = 0; j < n; j++) {
                     v[j] *= how == 1 ? 1e-30f : how == 2 ? 1e4f : how == 3 ? 0.0f : 1.0f;
-                    v[j] = how == 4 ? rintf(v[j] * 254.0f) * 0.5f : v[j]; // halves between two bytes
+                    v[j] = how == 4 ? rintf(v[j] * 254.0f) * 0.5f : v[j]; // values halfway between two bytes
                 }
                 if (how == 4 && n > 16) {
                     v[3] = -127.0f;
                 }
-                if (how >= 5 && n > 16) { // two are the farthest from zero: the first counts
+                if (how >= 5 && n > 16) { // two elements have the largest magnitude: the first one counts
                     v[9] = how == 5 ? 5.0f : -5.0f;
                     v[14] = -v[9];
                 }
@@ -142,7 +143,7 @@ static void check_convert(const struct cpu_kernels *k) {
 
 static void test_convert(void **state) {
     (void) state;
-    each_tier(check_convert);
+    for_each_tier(check_convert);
 }
 
 // ---- rows of floats ----
@@ -150,12 +151,12 @@ static void test_convert(void **state) {
 static const int64_t counts[] = {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 100, 256, 257, 300, 1000};
 #define N_COUNTS (sizeof counts / sizeof counts[0])
 
-// limit: of the number; least: whatever it is. Gelu ends in subnormal halves.
+// limit: relative tolerance; least: absolute tolerance. Small results of gelu are subnormal f16 values.
 static void row1_try(const char *name, cpu_row1_t best, cpu_row1_t plain, int64_t n, double limit, double least) {
     float *x = numbers(n), *got = fresh((size_t) n * sizeof *got), *want = malloc((size_t) (n + 1) * sizeof *want);
-    static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 88.5f, -87.5f, -100.0f, 10.0f, -10.0f, 1e30f, -1e30f};
+    static const float specials[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 88.5f, -87.5f, -100.0f, 10.0f, -10.0f, 1e30f, -1e30f};
     for (int64_t i = 0; i < n; i++) {
-        x[i] = i % 7 == 6 ? odd[i / 7 % 12] : x[i] * 20.0f;
+        x[i] = i % 7 == 6 ? specials[i / 7 % 12] : x[i] * 20.0f;
     }
     best(n, got, x);
     plain(n, want, x);
@@ -235,10 +236,10 @@ static void check_rows(const struct cpu_kernels *k) {
 
 static void test_rows(void **state) {
     (void) state;
-    each_tier(check_rows);
+    for_each_tier(check_rows);
 }
 
-// Weights of 0 keep rows out that hold no numbers.
+// Rows with weight 0 contain NaN and must not affect the result.
 static void check_mix(const struct cpu_kernels *k) {
     static const int64_t widths[] = {1, 8, 15, 16, 40, 64, 128};
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
@@ -266,7 +267,7 @@ static void check_mix(const struct cpu_kernels *k) {
 
 static void test_mix(void **state) {
     (void) state;
-    each_tier(check_mix);
+    for_each_tier(check_mix);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_tier.c: berth_cpu_op_tier names the tiers behind an op.
+// test_cpu_tier.c: berth_cpu_op_tier returns the tiers that compute an op.
 
 #include "support/check.h"
 
@@ -26,7 +26,7 @@ static void test_dot(void **state) {
     const size_t slot = cpu_kernels_best.tile[GGML_TYPE_F32].run != NULL ? CPU_SLOT(tile[GGML_TYPE_F32].run)
                                                                          : CPU_SLOT(traits[GGML_TYPE_F32].vec_dot);
     assert_string_equal(text, cpu_slot_tier(slot));
-    // what no tier touched is portable, and the other way round
+    // A slot is reported as portable exactly if no tier filled it.
     assert_true((cpu_kernels_best.tile[GGML_TYPE_F32].run != cpu_kernels_portable.tile[GGML_TYPE_F32].run) ==
                 (strcmp(cpu_slot_tier(CPU_SLOT(tile[GGML_TYPE_F32].run)), "portable") != 0));
     assert_true((cpu_kernels_best.add != cpu_kernels_portable.add) == (strcmp(cpu_slot_tier(CPU_SLOT(add)), "portable") != 0));
@@ -53,7 +53,7 @@ static void test_none(void **state) {
     assert_false(berth_cpu_op_tier(back, text, sizeof text));
     assert_string_equal(text, "");
     assert_false(berth_cpu_op_tier(NULL, text, sizeof text));
-    // a text too short is cut
+    // A text that is too short is truncated.
     assert_true(berth_cpu_op_tier(ggml_abs(ctx, matrix(ctx, GGML_TYPE_F32)), text, 4));
     assert_string_equal(text, "por");
     assert_true(berth_cpu_op_tier(ggml_abs(ctx, matrix(ctx, GGML_TYPE_F32)), NULL, 0));
