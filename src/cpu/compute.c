@@ -303,7 +303,7 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     if (n_threads > GGML_MAX_N_THREADS) {
         n_threads = GGML_MAX_N_THREADS;
     }
-    // n_shared = n_threads gives the most tasks. A pool with fewer processors uses no more, so this work size suffices for any pool.
+    // n_shared = n_threads gives the most tasks. A pool with fewer processors uses no more, so this size suffices for any pool.
     struct needs needs = {.n_threads = n_threads, .n_shared = n_threads, .n_tasks = 1};
     for (int i = 0; i < cgraph->n_nodes; i++) { // nodes that graph_check will refuse require nothing
         const struct ggml_tensor *node = cgraph->nodes[i];

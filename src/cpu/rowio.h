@@ -70,20 +70,20 @@ struct cpu_pieces {
     struct cpu_row_pos at;
     int64_t i0, n;
 };
-static inline int64_t cpu_pieces_a_row(const struct ggml_tensor *t) {
+static inline int64_t cpu_pieces_per_row(const struct ggml_tensor *t) {
     return (t->ne[0] + CPU_PIECE - 1) / CPU_PIECE;
 }
 // Iterates over pieces first .. end-1.
 static inline struct cpu_pieces cpu_pieces_of(const struct ggml_tensor *t, int64_t first, int64_t end) {
-    const int64_t n_a_row = cpu_pieces_a_row(t);
-    const int64_t ir = first > 0 ? first / n_a_row : 0;
+    const int64_t n_per_row = cpu_pieces_per_row(t);
+    const int64_t ir = first > 0 ? first / n_per_row : 0;
     // The iterator starts one piece before the first.
     return (struct cpu_pieces){
-        .t = t, .n_left = end - first, .at = cpu_row_pos(t, ir), .i0 = (first - ir * n_a_row - 1) * CPU_PIECE};
+        .t = t, .n_left = end - first, .at = cpu_row_pos(t, ir), .i0 = (first - ir * n_per_row - 1) * CPU_PIECE};
 }
 static inline struct cpu_pieces cpu_pieces(const struct cpu_params *p, const struct ggml_tensor *t) {
     int64_t first, end;
-    cpu_share(p, cpu_pieces_a_row(t) * t->ne[1] * t->ne[2] * t->ne[3], &first, &end);
+    cpu_share(p, cpu_pieces_per_row(t) * t->ne[1] * t->ne[2] * t->ne[3], &first, &end);
     return cpu_pieces_of(t, first, end);
 }
 static inline bool cpu_piece_next(struct cpu_pieces *it) {

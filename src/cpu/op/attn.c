@@ -20,7 +20,8 @@
 
 #define Q_ROWS 16   // queries per unit with dot products
 #define Q_PANELS 64 // maximum queries per unit with panels: enough to pay for packing keys and values
-#define Q_MANY 64   // queries per group from which panels are used; short prompts give the same sums as single tokens
+#define Q_MANY \
+    64 // minimum queries per group for panels; shorter prompts use dot products and give the same sums as single tokens
 #define K_ROWS 64
 #define RUN_MIN 256 // minimum keys per run
 #define N_ITEMS 16  // units are divided into runs up to this number of items
@@ -162,7 +163,7 @@ static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     return max_i64(best, plain);
 }
 
-// An op with fewer queries has fewer units, which are divided into more runs, and may use dot products.
+// An op with fewer queries has fewer units, which are divided into more runs, and may use dot products. The bound covers both.
 static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
     const int64_t n_runs = (best.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(best.q) * n_runs;
@@ -421,7 +422,7 @@ static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, i
     return a->mask == NULL;
 }
 
-// Processes keys k0 to k1 - 1; t is initialised first.
+// Sets t to the sums over keys k0 to k1 - 1.
 static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);

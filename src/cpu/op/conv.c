@@ -101,7 +101,7 @@ static size_t conv_work(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(conv_floats(op), n_tasks);
 }
 
-// Ops with shorter windows have larger blocks.
+// An op with shorter windows has larger blocks. The bound covers every shorter length.
 static size_t conv_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct columns c = columns_of(op);
     const int64_t length = columns_length(&c), all = (BLOCK_WINDOWS + 1) * length;
@@ -288,7 +288,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
     const int64_t *ne = op->ne;
     int64_t n_taps;
     if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MOST) {
-        return false; // each task has this many floats
+        return false; // each task requires this many floats
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
         return op->src[1]->ne[1] == t.n_in && windows_cover(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 &&

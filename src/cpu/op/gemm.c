@@ -4,8 +4,8 @@
 // panel of rows, which is larger, stays in or near the L1 cache, while the panels of columns come from the L2 cache. Sources of f32
 // may be transposed: then X_PANELS panels are filled at a time.
 //
-// This is a round. If the columns do not fit into the memory of one round, there are several rounds, so that work memory does not
-// grow with b. Panels of b are numbered batch by batch; batches that use the same batch of a are adjacent.
+// Packing and multiplying are a round. If the columns do not fit into the memory of one round, there are several rounds, so that
+// work memory does not grow with b. Panels of b are numbered batch by batch; batches that use the same batch of a are adjacent.
 
 #include "cpu/op/gemm.h"
 

@@ -9,8 +9,8 @@
 #include "cpu/op/gemm.h"
 #include "cpu/rowio.h"
 
-#define ROWS 32           // rows of the shortest run, unless some tasks would get no run
-#define ROWS_MOST 1048576 // rows of the longest run: kernels count in int
+#define ROWS 32          // rows of the shortest run, unless some tasks would get no run
+#define ROWS_MAX 1048576 // rows of the longest run: kernels count in int
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
@@ -47,7 +47,7 @@ static int64_t run_at(const struct runs *runs, int64_t i, int64_t *r0) {
     if (runs->is_long) {
         for (; first < n; first += runs->nth * size, i -= runs->nth) {
             const int64_t half = (n - first) / (2 * runs->nth);
-            size = half < runs->least ? runs->least : min_i64(half, ROWS_MOST);
+            size = half < runs->least ? runs->least : min_i64(half, ROWS_MAX);
             if (i < runs->nth) {
                 break;
             }

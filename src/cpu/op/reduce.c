@@ -30,7 +30,7 @@ static bool sum_supports(const struct ggml_tensor *op) {
 #define SUM_BLOCK 64 // pieces
 
 static int64_t sum_pieces(const struct ggml_tensor *a) {
-    return cpu_is_empty(a) ? 0 : cpu_pieces_a_row(a) * ggml_nrows(a); // a tensor without elements may have any other extents
+    return cpu_is_empty(a) ? 0 : cpu_pieces_per_row(a) * ggml_nrows(a); // a tensor without elements may have any other extents
 }
 
 static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {

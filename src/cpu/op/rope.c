@@ -4,7 +4,7 @@
 // (M-RoPE).
 //   1. Angles belong to a token (dimension 2); they are computed once for all heads that a task rotates.
 //   2. The angle of pair i is position * step^i, computed by repeated multiplication in f32. At positions in the 100,000s another
-//      rounding would be visible, and models are trained with this one.
+//      rounding would be visible, and models are used with this one.
 //   3. Row elements that are in no pair are copied. Pairs begin at n_offs, and are rotated as if they began at 0.
 
 #include "base/min.h"
