@@ -143,7 +143,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
         for (int64_t u = 0; u < n_used; u++) {
             const int32_t id = expert_of(ids, u, t);
             if (id < 0 || id >= n_expert) {
-                cpu_fail(p, "%s: token %" PRId64 " selects expert %d, there are %" PRId64, op->name, t, id, n_expert);
+                cpu_fail(p, "%s: token %" PRId64 " selects expert %d, there are %" PRId64 " experts", op->name, t, id, n_expert);
                 memset(w->first, 0, (size_t) (n_expert + 1) * sizeof *w->first);
                 memset(w->panel, 0, (size_t) (n_expert + 1) * sizeof *w->panel);
                 return;

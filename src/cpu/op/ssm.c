@@ -138,7 +138,8 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (cpu_share(p, n_head * n_seq, &i, &end); i < end; i++) {
         const int64_t seq = i / n_head, h = i % n_head;
         if (ids[seq] < 0 || ids[seq] >= s->ne[3]) {
-            cpu_fail(p, "%s: sequence %" PRId64 " selects state %d, there are %" PRId64, op->name, seq, ids[seq], s->ne[3]);
+            cpu_fail(
+                p, "%s: sequence %" PRId64 " selects state %d, there are %" PRId64 " states", op->name, seq, ids[seq], s->ne[3]);
             return;
         }
         float *state = states + i * d_head * d_state;
