@@ -44,9 +44,8 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, "
-        "full, cache_type, host_layers, per_second, again, slower, saved, total, plans, devices, "
-        "next, alive, lower; with --cluster model, ctx, batch, layer, tensor, faster"),
+        "print one JSON object: model, memory, limits, fits, ctx, batch, total, devices, next, alive, lower and others (see "
+        "docs/berth.schema.json); with --cluster: model, ctx, batch, layer, tensor, faster"),
     {0},
 };
 

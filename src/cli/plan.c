@@ -69,7 +69,7 @@ const struct cli_help cli_plan_help = {
     .no = "proven not to fit",
     .more = "4 no result in the time limit",
     .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
-        {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
+        {"Search for 500 ms and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
 
 static int options_check(struct options *o) {
