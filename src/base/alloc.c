@@ -138,8 +138,8 @@ void *berth_scratch_take(struct berth_scratch *s, size_t size) {
     if (!berth_pad_ok(size, 16, &padded)) {
         return NULL;
     }
-    if (padded <= sizeof s->few - s->at.used) {
-        void *p = s->few + s->at.used;
+    if (padded <= sizeof s->stack_bytes - s->at.used) {
+        void *p = s->stack_bytes + s->at.used;
         s->at.used += padded;
         return p;
     }

@@ -68,15 +68,15 @@ BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_si
 // ---- scratch (alloc.c): memory for the duration of one call; the first bytes are on the caller's stack ----
 
 struct berth_scratch_mark {
-    struct berth_scratch_block *last; // the newest block outside `few`; NULL: none
-    size_t used;                      // bytes of `few` in use
+    struct berth_scratch_block *last; // the newest block outside `stack_bytes`; NULL: none
+    size_t used;                      // bytes of `stack_bytes` in use
 };
 
-// In debug builds `few` is tiny, so that nearly every piece comes from the allocator: sanitizers check its bounds, and tests make
-// its allocations fail.
+// In debug builds `stack_bytes` is tiny, so that nearly every piece comes from the allocator: sanitizers check its bounds, and
+// tests make its allocations fail.
 struct berth_scratch {
     struct berth_scratch_mark at;
-    _Alignas(16) char few[BERTH_DEBUG >= 3 ? 64 : 8192];
+    _Alignas(16) char stack_bytes[BERTH_DEBUG >= 3 ? 64 : 8192];
 };
 
 static inline void berth_scratch_init(struct berth_scratch *s) {

@@ -18,7 +18,7 @@ static void *log_user_data;
 BERTH_LOCK_ACROSS_FORK(log_lock, 101)
 
 static _Thread_local struct {
-    int depth;        // of berth_log_hold
+    int depth;        // nesting depth of berth_log_hold
     char *lines;      // per line: one byte with the level, the text, NUL
     size_t size, cap; // bytes
     int n_lost;

@@ -71,8 +71,8 @@ static void print_buft(struct berth_json_writer *w, ggml_backend_buffer_type_t b
     (void) w;
     char text[64];
     const size_t max = ggml_backend_buft_get_max_size(buft);
-    printf("  %-12s %s: %s, aligned to %zu, at most %s%s\n", i == 0 ? "buffers" : "", ggml_backend_buft_name(buft), use,
-        ggml_backend_buft_get_alignment(buft), max >= SIZE_MAX / 2 ? "no limit" : cli_bytes(max, text),
+    printf("  %-12s %s: %s, aligned to %zu, largest buffer %s%s\n", i == 0 ? "buffers" : "", ggml_backend_buft_name(buft), use,
+        ggml_backend_buft_get_alignment(buft), max >= SIZE_MAX / 2 ? "unlimited" : cli_bytes(max, text),
         ggml_backend_buft_is_host(buft) ? ", host memory" : "");
 }
 

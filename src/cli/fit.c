@@ -82,7 +82,7 @@ static const struct {
     [FIT_MODEL] = {"model", "limited to the context of training; --max-ctx raises the limit"},
     [FIT_MAX_CTX] = {"max-ctx", "limited by --max-ctx"},
     [FIT_CONTEXT] = {"context", "the whole context"},
-    [FIT_WANTED] = {"default", "default: a larger batch is hardly faster"},
+    [FIT_WANTED] = {"default", "the default size"},
 };
 
 struct found {
@@ -126,9 +126,9 @@ static void print_taken(const struct found *s, const char *indent, int device) {
     const struct fit_limit *limit = fit_limits_get(&s->o->question.limits, device);
     const uint64_t taken = fit_bytes(s->m, device);
     char text[64];
-    printf("%stotal     %s\n", indent, cli_bytes(taken, text));
+    printf("%stotal    %s\n", indent, cli_bytes(taken, text));
     if (limit != NULL && taken <= limit->bytes) {
-        printf("%sfree      %s\n", indent, cli_bytes(limit->bytes - taken, text));
+        printf("%sfree     %s\n", indent, cli_bytes(limit->bytes - taken, text));
     } else if (limit != NULL) {
         printf("%smissing  %s\n", indent, cli_bytes(taken - limit->bytes, text));
     }
@@ -252,7 +252,7 @@ static void print_text(const struct found *s) {
     }
     print_next(s);
     print_peak(s, NULL);
-    printf("  plans made: %d%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
+    printf("  %d plan%s made\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 
 static void print_limits_json(struct berth_json_writer *w, const struct found *s) {

@@ -103,7 +103,7 @@ struct cli_help {
     CLI_OPTION( \
         'b', "batch", "N", "batch size in tokens (default 512)", .also = "batch-size", CLI_INT_OF_MODEL(n_batch, INT32_MAX))
 #define CLI_OPT_CACHE_TYPE \
-    CLI_OPTION(0, "cache-type", "T", "type of the cached keys and values, or T,T for keys and values (default f16)", \
+    CLI_OPTION(0, "cache-type", "T", "type of the cached keys and values, or T,T to set each of them (default f16)", \
         .takes = "@cache-types", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_cache_type))
 #define CLI_OPT_THREADS \
     CLI_OPTION('t', "threads", "N", "CPU threads (default: number of cores)", CLI_INT_OF_MODEL(n_threads, 1024))

@@ -44,7 +44,7 @@ const struct cli_help cli_ops_help = {
 
 typedef bool (*op_tier_t)(const struct ggml_tensor *op, char *text, size_t text_size);
 
-struct asking {
+struct query {
     ggml_backend_dev_t dev;
     op_tier_t op_tier; // NULL: the device does not report tiers
     struct ggml_context *ctx;
@@ -70,7 +70,7 @@ static bool is_type(int t) {
     return ggml_type_size((enum ggml_type) t) > 0;
 }
 
-static int tier_number(struct asking *q, const struct ggml_tensor *op) {
+static int tier_number(struct query *q, const struct ggml_tensor *op) {
     char text[TIER_SIZE] = "";
     if (q->op_tier != NULL) {
         q->op_tier(op, text, sizeof text);
@@ -91,7 +91,7 @@ static int tier_number(struct asking *q, const struct ggml_tensor *op) {
     return i;
 }
 
-static void op_ask(struct asking *q, enum ggml_op op, int sub, struct answer *a) {
+static void op_query(struct query *q, enum ggml_op op, int sub, struct answer *a) {
     a->any = false;
     a->relation = berth_op_relation(op);
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
@@ -118,8 +118,8 @@ struct line {
 };
 
 // Calls print for each line of the folded table: first types with the same second types and tiers share a line.
-static void each_line(const struct asking *q, const struct answer *a,
-    void (*print)(const struct asking *, const struct answer *, const struct line *, int i_line)) {
+static void each_line(const struct query *q, const struct answer *a,
+    void (*print)(const struct query *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
     int n_lines = 0;
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
@@ -199,7 +199,7 @@ static int put_types(int column, const bool types[GGML_TYPE_COUNT]) {
     return column;
 }
 
-static void put_head(const struct asking *q, const char *name, int i_tier) {
+static void put_head(const struct query *q, const char *name, int i_tier) {
     const char *tier = "?";
     if (q->op_tier != NULL) {
         tier = q->tiers[i_tier][0] != '\0' ? q->tiers[i_tier] : "-";
@@ -208,7 +208,7 @@ static void put_head(const struct asking *q, const char *name, int i_tier) {
     printf("%s%-*s%s%s%-*s%s", bold, COLUMN_TIER - 1, name, reset, dim, COLUMN_TYPES - COLUMN_TIER, tier, reset);
 }
 
-static void print_line(const struct asking *q, const struct answer *a, const struct line *line, int i_line) {
+static void print_line(const struct query *q, const struct answer *a, const struct line *line, int i_line) {
     put_head(q, i_line == 0 ? a->name : "", line->tier);
     int column = put_types(COLUMN_TYPES - 1, line->first);
     if (a->relation != NULL) {
@@ -227,7 +227,7 @@ static void json_types(struct berth_json_writer *w, const char *key, const bool 
     berth_json_end(w);
 }
 
-static void json_line(const struct asking *q, const struct answer *a, const struct line *line, int i_line) {
+static void json_line(const struct query *q, const struct answer *a, const struct line *line, int i_line) {
     (void) i_line;
     berth_json_begin(q->out, NULL, '{');
     berth_json_printf(q->out, "'tier': %s", q->op_tier != NULL ? q->tiers[line->tier] : NULL);
@@ -238,7 +238,7 @@ static void json_line(const struct asking *q, const struct answer *a, const stru
     berth_json_end(q->out);
 }
 
-static void print_answer(struct asking *q, struct answer *a) {
+static void print_answer(struct query *q, struct answer *a) {
     if (q->json) {
         berth_json_line(q->out, 2);
         berth_json_begin(q->out, NULL, '{');
@@ -264,7 +264,7 @@ static void print_answer(struct asking *q, struct answer *a) {
 
 // ---- the list ----
 
-static bool name_is_wanted(const struct asking *q, const char *name) {
+static bool name_is_wanted(const struct query *q, const char *name) {
     bool is = q->n_names == 0;
     for (int i = 0; i < q->n_names; i++) {
         if (strcasecmp(q->names[i], name) == 0) {
@@ -274,18 +274,18 @@ static bool name_is_wanted(const struct asking *q, const char *name) {
     return is;
 }
 
-typedef void (*visit_t)(struct asking *q, struct answer *a, enum ggml_op op, int sub);
+typedef void (*visit_t)(struct query *q, struct answer *a, enum ggml_op op, int sub);
 
-static void visit_list(struct asking *q, struct answer *a, enum ggml_op op, int sub) {
-    op_ask(q, op, sub, a);
+static void visit_list(struct query *q, struct answer *a, enum ggml_op op, int sub) {
+    op_query(q, op, sub, a);
     print_answer(q, a);
 }
 
-static void visit_nothing(struct asking *q, struct answer *a, enum ggml_op op, int sub) {
+static void visit_nothing(struct query *q, struct answer *a, enum ggml_op op, int sub) {
     (void) q, (void) a, (void) op, (void) sub;
 }
 
-static void visit_wanted(struct asking *q, struct answer *a, visit_t visit, enum ggml_op op, int sub, const char *name) {
+static void visit_wanted(struct query *q, struct answer *a, visit_t visit, enum ggml_op op, int sub, const char *name) {
     if (name_is_wanted(q, name)) {
         a->name = name;
         visit(q, a, op, sub);
@@ -293,7 +293,7 @@ static void visit_wanted(struct asking *q, struct answer *a, visit_t visit, enum
 }
 
 // Visits every requested op; each variant of GGML_OP_UNARY and GGML_OP_GLU counts as an op.
-static void each_op(struct asking *q, struct answer *a, visit_t visit) {
+static void each_op(struct query *q, struct answer *a, visit_t visit) {
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
         if (op == GGML_OP_UNARY) {
             for (int i = 0; i < GGML_UNARY_OP_COUNT; i++) {
@@ -309,13 +309,13 @@ static void each_op(struct asking *q, struct answer *a, visit_t visit) {
     }
 }
 
-static const char *kernels_name(const struct asking *q) {
+static const char *kernels_name(const struct query *q) {
     const char *(*isa)(void) = NULL;
     model_device_proc(q->dev, "berth_cpu_isa", &isa);
     return isa != NULL ? isa() : "unknown";
 }
 
-static int ops_print(struct asking *q) {
+static int ops_print(struct query *q) {
     struct answer *a = berth_malloc(sizeof *a);
     q->found = berth_calloc((size_t) q->n_names + 1, sizeof *q->found);
     q->ctx = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
@@ -367,7 +367,7 @@ end:
 
 int cli_ops(const struct cli_args *args) {
     const struct options *o = args->options;
-    struct asking q = {.json = o->json, .names = args->operands, .n_names = args->n};
+    struct query q = {.json = o->json, .names = args->operands, .n_names = args->n};
     ggml_backend_load_all();
     q.dev = o->device != NULL ? ggml_backend_dev_by_name(o->device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (q.dev == NULL) {

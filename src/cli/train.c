@@ -149,7 +149,7 @@ static int params_check(const struct options *o, const struct train_params *p) {
         (o->seed >= 0 && (uint64_t) o->seed != p->seed) || (o->optimizer >= 0 && o->optimizer != (int64_t) p->optimizer);
     return is_other
                ? cli_fail(CLI_FAILURE,
-                     "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " in all --lora %" PRId64
+                     "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " (all ranks) --lora %" PRId64
                      " --alpha %g --seed %" PRIu64 " --optimizer %s, which cannot change",
                      o->resume, p->n_ctx, p->n_seq, p->rank, (double) p->alpha, p->seed, ggml_opt_optimizer_name(p->optimizer))
                : CLI_OK;

@@ -3,7 +3,7 @@
 // without an error, because names are resolved at the first call. It would end at that call. This file reports all missing
 // functions at once.
 //
-// It walks over the loaded libraries twice: the first walk collects the functions that clients import, the second removes the
+// It walks over the loaded libraries twice: the first walk collects the functions that clients import, the second marks the
 // functions that a library exports. Names are copied, and nothing refers to a library between the walks, so that another thread may
 // unload it.
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKS_MAX 65536 // names that are looked up, over all clients
+#define IMPORTS_MAX 65536 // names that are looked up, over all clients
 
 bool berth_client_imports(const char *symbol) {
     static const char *const prefixes[] = {"ggml_", "gguf_", "quantize_", "dequantize_"};
@@ -41,18 +41,18 @@ bool berth_client_release_of(const char *library, char *release, size_t size) {
 
 // ---- imports of clients ----
 
-struct ask {
+struct import {
     char *name;
-    uint32_t i_client; // index into look.clients
-    bool is_there;     // a library exports it
+    uint32_t i_client; // index into check.clients
+    bool is_found;     // a library exports it
 };
 
-struct look {
-    struct ask *asks;
+struct client_check {
+    struct import *imports;
     size_t n, n_cap;
     char (*clients)[64]; // file names, truncated to 63 bytes
     size_t n_clients, n_clients_cap;
-    bool ok; // false: out of memory, or more than ASKS_MAX names
+    bool ok; // false: out of memory, or more than IMPORTS_MAX names
 };
 
 static const char *file_name(const char *path) {
@@ -64,19 +64,19 @@ static const char *file_name(const char *path) {
 }
 
 static void add_import(void *user, const char *name, bool is_defined, bool is_weak) {
-    struct look *look = user;
-    if (is_defined || is_weak || !berth_client_imports(name) || !look->ok) {
+    struct client_check *check = user;
+    if (is_defined || is_weak || !berth_client_imports(name) || !check->ok) {
         return;
     }
     const size_t size = strlen(name) + 1;
-    char *copy = look->n < ASKS_MAX ? berth_malloc(size) : NULL;
-    if (copy == NULL || !BERTH_GROW(&look->asks, &look->n_cap, look->n + 1)) {
+    char *copy = check->n < IMPORTS_MAX ? berth_malloc(size) : NULL;
+    if (copy == NULL || !BERTH_GROW(&check->imports, &check->n_cap, check->n + 1)) {
         berth_free(copy);
-        look->ok = false;
+        check->ok = false;
         return;
     }
     memcpy(copy, name, size);
-    look->asks[look->n++] = (struct ask){copy, (uint32_t) look->n_clients - 1, false};
+    check->imports[check->n++] = (struct import){copy, (uint32_t) check->n_clients - 1, false};
 }
 
 static void report_release(const char *library) {
@@ -98,15 +98,15 @@ static bool is_client(const struct berth_elf *elf) {
 }
 
 static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
-    struct look *look = user;
+    struct client_check *check = user;
     struct berth_elf elf;
     (void) size;
     report_release(file_name(info->dlpi_name)); // a program may load libggml before the library that needs it
-    if (berth_elf_loaded(&elf, info) && is_client(&elf) && look->ok) {
-        look->ok = BERTH_GROW(&look->clients, &look->n_clients_cap, look->n_clients + 1);
-        if (look->ok) {
-            snprintf(look->clients[look->n_clients++], sizeof look->clients[0], "%s", file_name(info->dlpi_name));
-            look->ok = berth_elf_symbols(&elf, add_import, look) && look->ok;
+    if (berth_elf_loaded(&elf, info) && is_client(&elf) && check->ok) {
+        check->ok = BERTH_GROW(&check->clients, &check->n_clients_cap, check->n_clients + 1);
+        if (check->ok) {
+            snprintf(check->clients[check->n_clients++], sizeof check->clients[0], "%s", file_name(info->dlpi_name));
+            check->ok = berth_elf_symbols(&elf, add_import, check) && check->ok;
         }
     }
     berth_elf_fini(&elf);
@@ -116,37 +116,37 @@ static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
 // ---- exports of libraries ----
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct ask *) a)->name, ((const struct ask *) b)->name);
+    return strcmp(((const struct import *) a)->name, ((const struct import *) b)->name);
 }
 
-static void strike_off(void *user, const char *name, bool is_defined, bool is_weak) {
-    struct look *look = user;
+static void import_mark_found(void *user, const char *name, bool is_defined, bool is_weak) {
+    struct client_check *check = user;
     (void) is_weak;
     if (!is_defined || !berth_client_imports(name)) {
         return;
     }
-    const struct ask key = {.name = (char *) name};
-    struct ask *found = bsearch(&key, look->asks, look->n, sizeof key, by_name);
+    const struct import key = {.name = (char *) name};
+    struct import *found = bsearch(&key, check->imports, check->n, sizeof key, by_name);
     if (found == NULL) {
         return;
     }
-    while (found > look->asks && by_name(found - 1, &key) == 0) {
+    while (found > check->imports && by_name(found - 1, &key) == 0) {
         found--;
     }
-    for (; found < look->asks + look->n && by_name(found, &key) == 0; found++) {
-        found->is_there = true;
+    for (; found < check->imports + check->n && by_name(found, &key) == 0; found++) {
+        found->is_found = true;
     }
 }
 
-static int library_strike(struct dl_phdr_info *info, size_t size, void *user) {
-    struct look *look = user;
+static int library_find_exports(struct dl_phdr_info *info, size_t size, void *user) {
+    struct client_check *check = user;
     struct berth_elf elf;
     (void) size;
     if (berth_elf_loaded(&elf, info)) {
         const char *soname = berth_elf_name(&elf, DT_SONAME, 0);
         // The symbols of other libraries are not read: a C++ library has tens of thousands.
         if (strncmp(file_name(info->dlpi_name), "libggml", 7) == 0 || (soname != NULL && strncmp(soname, "libggml", 7) == 0)) {
-            look->ok = berth_elf_symbols(&elf, strike_off, look) && look->ok;
+            check->ok = berth_elf_symbols(&elf, import_mark_found, check) && check->ok;
         }
     }
     berth_elf_fini(&elf);
@@ -155,16 +155,16 @@ static int library_strike(struct dl_phdr_info *info, size_t size, void *user) {
 
 // ---- report ----
 
-static void client_report(const struct look *look, uint32_t i_client) {
+static void client_report(const struct client_check *check, uint32_t i_client) {
     char names[1024];
     size_t n = 0, used = 0;
     names[0] = '\0';
-    for (size_t i = 0; i < look->n; i++) {
-        if (look->asks[i].is_there || look->asks[i].i_client != i_client) {
+    for (size_t i = 0; i < check->n; i++) {
+        if (check->imports[i].is_found || check->imports[i].i_client != i_client) {
             continue;
         }
         n++;
-        const int len = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", look->asks[i].name);
+        const int len = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", check->imports[i].name);
         if (len < 0 || used + (size_t) len >= sizeof names - 8) { // the message gives only the number of the others
             snprintf(names + used, sizeof names - used, "%s", used > 0 ? ", ..." : "...");
             used = sizeof names - 1;
@@ -176,24 +176,24 @@ static void client_report(const struct look *look, uint32_t i_client) {
         berth_log(GGML_LOG_LEVEL_ERROR,
             "berth: %s needs %zu function%s that Berth %s (ggml %s) does not have, and will end at the first call of one: %s. "
             "Use a newer Berth or an older client; `berth client FOLDER` lists the details.\n",
-            look->clients[i_client], n, n == 1 ? "" : "s", berth_version(), ggml_version(), names);
+            check->clients[i_client], n, n == 1 ? "" : "s", berth_version(), ggml_version(), names);
     }
 }
 
 // Reports each library once. The list of reported libraries has 16 entries; libraries beyond these may be reported repeatedly.
-static void clients_report(const struct look *look) {
-    static char reported[16][sizeof look->clients[0]];
+static void clients_report(const struct client_check *check) {
+    static char reported[16][sizeof check->clients[0]];
     static size_t n_reported;
-    for (uint32_t i = 0; i < look->n_clients; i++) {
+    for (uint32_t i = 0; i < check->n_clients; i++) {
         bool is_reported = false;
         for (size_t k = 0; k < n_reported; k++) {
-            is_reported = is_reported || strcmp(reported[k], look->clients[i]) == 0;
+            is_reported = is_reported || strcmp(reported[k], check->clients[i]) == 0;
         }
         if (!is_reported) {
-            client_report(look, i);
+            client_report(check, i);
         }
         if (!is_reported && n_reported < sizeof reported / sizeof reported[0]) {
-            memcpy(reported[n_reported++], look->clients[i], sizeof reported[0]);
+            memcpy(reported[n_reported++], check->clients[i], sizeof reported[0]);
         }
     }
 }
@@ -205,36 +205,36 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *user) {
     return 1; // the counter is the same for every library
 }
 
-void berth_client_look(void) {
+void berth_client_check(void) {
     static struct berth_lock lock = BERTH_LOCK_INIT;
     static unsigned long long n_loads_seen;
     unsigned long long n_loads = 0;
-    struct look look = {.ok = true};
+    struct client_check check = {.ok = true};
     berth_log_hold();
     berth_lock_take(&lock);
     dl_iterate_phdr(count_loads, &n_loads);
     if (n_loads != n_loads_seen) {
         n_loads_seen = n_loads;
-        dl_iterate_phdr(library_collect, &look);
-        if (look.ok && look.n > 0) {
-            qsort(look.asks, look.n, sizeof look.asks[0], by_name);
-            dl_iterate_phdr(library_strike, &look);
+        dl_iterate_phdr(library_collect, &check);
+        if (check.ok && check.n > 0) {
+            qsort(check.imports, check.n, sizeof check.imports[0], by_name);
+            dl_iterate_phdr(library_find_exports, &check);
         }
-        if (look.ok) {
-            clients_report(&look);
+        if (check.ok) {
+            clients_report(&check);
         }
     }
     berth_lock_drop(&lock);
     berth_log_let_go();
-    for (size_t i = 0; i < look.n; i++) {
-        berth_free(look.asks[i].name);
+    for (size_t i = 0; i < check.n; i++) {
+        berth_free(check.imports[i].name);
     }
-    berth_free(look.asks);
-    berth_free(look.clients);
+    berth_free(check.imports);
+    berth_free(check.clients);
 }
 
 #ifdef GGML_SHARED
 __attribute__((constructor)) static void on_load(void) {
-    berth_client_look();
+    berth_client_check();
 }
 #endif

@@ -59,4 +59,4 @@ BERTH_API bool berth_client_release_of(const char *library, char *release, size_
 // Checks all loaded libraries that depend on a library of ggml, unless nothing was loaded since the last check. Stores their
 // release in the base library. Logs an error with the functions that no library exports, because the first call of one would end
 // the process.
-void berth_client_look(void);
+void berth_client_check(void);

@@ -218,7 +218,7 @@ bool berth_installed_load(enum berth_scan which) {
 
 void ggml_backend_load_all_from_path(const char *dir_path) {
     bool ok = true;
-    berth_client_look(); // checks the libraries that were loaded after this one
+    berth_client_check(); // checks the libraries that were loaded after this one
     if (dir_path != NULL) {
         berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
         berth_registry_skip_installed();
