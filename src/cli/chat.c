@@ -195,8 +195,10 @@ static bool chat_history_load(struct chat_history *h, const char *path) {
     return ok;
 }
 
-// ---- input lines, with editing and a history if libedit or readline is installed. The library is loaded when it is needed,
-// because few machines have it; libedit is tried first ----
+// ---- input lines ----
+
+// Lines have editing and a history if libedit or readline is installed. The library is loaded at the first use instead of being
+// linked, because few commands need it. libedit is tried first.
 
 #define NO_END "\n(press Ctrl-D or type /quit to end)\n"
 

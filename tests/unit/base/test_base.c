@@ -54,11 +54,11 @@ static void scratch_gives_back_to_a_mark(void **state) {
     assert_true(a != NULL && b >= a + 20 && (uintptr_t) b % 16 == 0);
     assert_int_equal(berth_alloc_made(), 0);
     const struct berth_scratch_mark mark = s.at;
-    char *c = berth_scratch_take(&s, sizeof s.few), *d = berth_scratch_take(&s, 3 * sizeof s.few);
+    char *c = berth_scratch_take(&s, sizeof s.stack_bytes), *d = berth_scratch_take(&s, 3 * sizeof s.stack_bytes);
     assert_true(c != NULL && d != NULL && (uintptr_t) d % 16 == 0);
-    memset(c, 1, sizeof s.few);
-    memset(d, 2, 3 * sizeof s.few);
-    assert_int_equal(c[sizeof s.few - 1], 1);
+    memset(c, 1, sizeof s.stack_bytes);
+    memset(d, 2, 3 * sizeof s.stack_bytes);
+    assert_int_equal(c[sizeof s.stack_bytes - 1], 1);
     assert_int_equal(berth_alloc_alive(), 2);
     char *e = berth_scratch_take(&s, 16); // the free rest of the struct is still used
     assert_int_equal(berth_alloc_alive(), 2);
@@ -68,7 +68,7 @@ static void scratch_gives_back_to_a_mark(void **state) {
     assert_null(berth_scratch_take(&s, SIZE_MAX));
     assert_null(berth_scratch_take(&s, SIZE_MAX - 16));
     berth_alloc_fail_at(1);
-    assert_null(berth_scratch_take(&s, sizeof s.few + 1));
+    assert_null(berth_scratch_take(&s, sizeof s.stack_bytes + 1));
     berth_scratch_fini(&s);
     assert_int_equal(berth_alloc_alive(), 0);
     berth_alloc_fail_at(0);
