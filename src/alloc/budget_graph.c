@@ -263,18 +263,18 @@ static enum ggml_status task_try(
 }
 
 // Lowers the solver's limit by the bytes that the allocator exceeded the requested limit.
-static uint64_t limit_lower(uint64_t limit, uint64_t asked, uint64_t taken) {
-    if (taken <= asked) {
+static uint64_t limit_lower(uint64_t limit, uint64_t requested, uint64_t taken) {
+    if (taken <= requested) {
         return limit;
     }
-    const uint64_t less = max_u64(taken - asked, limit / 256 + 1);
+    const uint64_t less = max_u64(taken - requested, limit / 256 + 1);
     return limit > less ? limit - less : 0;
 }
 
 static enum ggml_status task_run(
     struct task *t, struct ggml_context **ctx, struct ggml_cgraph **out, struct berth_budget_result **result) {
-    const uint64_t asked[] = {t->budget->bytes, t->budget->spill_bytes};
-    uint64_t limits[] = {asked[0], asked[1]};
+    const uint64_t requested[] = {t->budget->bytes, t->budget->spill_bytes};
+    uint64_t limits[] = {requested[0], requested[1]};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int n = 0; n < N_TRIES; n++) {
         struct rewrite w;
@@ -284,7 +284,7 @@ static enum ggml_status task_run(
         status = task_try(t, limits, &w, result, bytes);
         bool fits = false;
         if (status == GGML_STATUS_SUCCESS) {
-            fits = (*result)->fits && bytes[0] <= asked[0] && bytes[1] <= asked[1];
+            fits = (*result)->fits && bytes[0] <= requested[0] && bytes[1] <= requested[1];
         }
         if (fits) {
             *ctx = w.ctx;
@@ -305,7 +305,7 @@ static enum ggml_status task_run(
             break;
         }
         for (int p = 0; p < t->n_pools; p++) {
-            limits[p] = limit_lower(limits[p], asked[p], bytes[p]);
+            limits[p] = limit_lower(limits[p], requested[p], bytes[p]);
         }
     }
     return status;

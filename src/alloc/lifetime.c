@@ -85,7 +85,7 @@ static bool fits_item(const struct replay *r, int32_t from, int32_t node) {
 }
 
 // From now on the layout of source p decides an offset, so the record must compare it. The form of a view is not recorded before.
-static bool keep_form(struct record *rec, int32_t p) {
+static bool form_ensure(struct record *rec, int32_t p) {
     if (rec->rows[p].form < 0) {
         rec->rows[p].form = berth_record_form(rec, rec->tensors[p]);
     }
@@ -105,7 +105,7 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
         const int i_src = r->rec->slots[k];
         const bool may_run = is_listed ? i_src == 0 || !in_place_first_only(node->op)
                                        : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
-        if (may_run && keep_form(r->rec, p)) {
+        if (may_run && form_ensure(r->rec, p)) {
             row->item = r->rows[from].item;
             row->took = k;
             row->is_asked = !is_listed;
@@ -279,7 +279,7 @@ static bool find_late(struct replay *r, struct berth_scratch *scratch) {
             continue;
         }
         const int32_t node = lifetime_step(order, late[i] - 1);
-        if (!keep_form(rec, node)) {
+        if (!form_ensure(rec, node)) {
             return false;
         }
         r->rows[i].is_late = r->rows[node].is_late = true;

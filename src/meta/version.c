@@ -208,9 +208,9 @@ void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct met
     step.graphs = meta_builder_take(b, n, sizeof *step.graphs);
     const int64_t ne = ggml_nelements(root), each = share_start(ne, b->n, 1);
     struct ggml_tensor piece = {.type = root->type, .ne = {each, b->n, 1, 1}};
-    struct meta_step *put = meta_step_add(b, META_SUM);
+    struct meta_step *new_step = meta_step_add(b, META_SUM);
     const struct meta_version in = meta_temp_new(b, &piece, &meta_mirrored);
-    if (b->has_failed || put == NULL || v.parts == NULL) {
+    if (b->has_failed || new_step == NULL || v.parts == NULL) {
         b->has_failed = true;
         return;
     }
@@ -238,7 +238,7 @@ void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct met
         }
         step.graphs[k] = (struct ggml_cgraph){.size = n_nodes, .n_nodes = n_nodes, .nodes = nodes, .uid = ggml_graph_next_uid()};
     }
-    *put = step;
+    *new_step = step;
     meta_use(b, v);
     b->p->n_sums++;
     b->p->sum_bytes += (int64_t) ggml_nbytes(root);

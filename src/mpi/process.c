@@ -229,7 +229,7 @@ static bool is_sibling_missing(const struct siblings *s) {
 }
 
 // Returns the missing rank, -1: unknown.
-static int missing_of(const struct siblings *s) {
+static int sibling_missing_rank(const struct siblings *s) {
     int i = 0;
     while (i < s->n_started && i < SIBLINGS_MAX && s->here[i]) {
         i++;
@@ -296,7 +296,7 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
             gone = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
             is_missing = siblings != NULL && linked == 0 && last_check - began > START_MAX && is_sibling_missing(siblings);
             if (is_missing && gone < 0) {
-                gone = missing_of(siblings);
+                gone = sibling_missing_rank(siblings);
             }
             is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
             has_timed_out = linked != 0 ? last_check - linked > timeout : !is_worker && last_check - began > timeout;

@@ -13,24 +13,24 @@ enum mpi_command {
     //                            id        a        b        c         body
     MPI_BUFFER_NEW = MPI_COMMAND, // buffer device   size     ticket    -                   answered
     MPI_BUFFER_FREE,              // buffer -        -        -         -                   the worker also forgets all graphs
-    MPI_SET,        // buffer offset   keep     -         the bytes           keep: last piece after a cache miss
-    MPI_SET_CACHED, // buffer offset   size     ticket    hash of 16 bytes    answered: a = 1: cache hit
-    MPI_MEMSET,     // buffer offset   size     value     -
-    MPI_GET,        // buffer offset   size     ticket    -                   answered, in pieces
-    MPI_COPY,       // buffer offset   size     -         mpi_wire_from       between buffers of this worker
-    MPI_COPY_OUT,   // buffer offset   size     ticket    uint32 rank         sends MPI_TENSOR with id ticket there
-    MPI_COPY_IN,    // buffer offset   size     ticket    uint32 rank         waits for these messages
-    MPI_GRAPH,      // graph  device   -        -         mpi_wire_tensor[]
-    MPI_GRAPH_FREE, // graph
-    MPI_RUN,        // graph
-    MPI_SIGNAL,     // ticket -        -        -         uint32 rank         sends an empty MPI_TENSOR there
-    MPI_AWAIT,      // ticket -        -        -         uint32 rank         waits for that message
-    MPI_SYNC,       // ticket -        -        -         -                   answered: a = status, body = text
-    MPI_ASK,        // ticket device   -        -         mpi_wire_tensor[]   answered: a = supported, b = bytes
-    MPI_ASK_MEMORY, // ticket device   -        -         -                   answered: a = free, b = total
-    MPI_GROUP_NEW,  // group  serial   -        -         uint32 ranks[]      serial: sent with its parts
-    MPI_GROUP_FREE, // group
-    MPI_GROUP_SUM,  // group  buffer   offset   n, zero   -                   c = 2 n + zero; zero: part is 0
+    MPI_SET,                      // buffer offset   keep     -         the bytes           keep: last piece after a cache miss
+    MPI_SET_CACHED,               // buffer offset   size     ticket    hash of 16 bytes    answered: a = 1: cache hit
+    MPI_MEMSET,                   // buffer offset   size     value     -
+    MPI_GET,                      // buffer offset   size     ticket    -                   answered, in pieces
+    MPI_COPY,                     // buffer offset   size     -         mpi_wire_from       between buffers of this worker
+    MPI_COPY_OUT,                 // buffer offset   size     ticket    uint32 rank         sends MPI_TENSOR with id ticket there
+    MPI_COPY_IN,                  // buffer offset   size     ticket    uint32 rank         waits for these messages
+    MPI_GRAPH,                    // graph  device   -        -         mpi_wire_tensor[]
+    MPI_GRAPH_FREE,               // graph
+    MPI_RUN,                      // graph
+    MPI_SIGNAL,                   // ticket -        -        -         uint32 rank         sends an empty MPI_TENSOR there
+    MPI_AWAIT,                    // ticket -        -        -         uint32 rank         waits for that message
+    MPI_SYNC,                     // ticket -        -        -         -                   answered: a = status, body = text
+    MPI_ASK,                      // ticket device   -        -         mpi_wire_tensor[]   answered: a = supported, b = bytes
+    MPI_ASK_MEMORY,               // ticket device   -        -         -                   answered: a = free, b = total
+    MPI_GROUP_NEW,                // group  serial   -        -         uint32 ranks[]      serial: sent with its parts
+    MPI_GROUP_FREE,               // group
+    MPI_GROUP_SUM,                // group  buffer   offset   n, zero   -                   c = 2 n + zero; zero: part is 0
     MPI_COMMAND_END,
 };
 

@@ -27,7 +27,7 @@
 struct assign {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
-    uint8_t *known;       // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
+    uint8_t *support;     // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
     int32_t *next_writer; // [n_rows] list per root of the nodes that write into it; -1: end; NULL: no node writes through a view
     int last;             // index of the host backend
     int32_t n_free;       // upper bound of the number of nodes to which spreading can still give a backend
@@ -36,11 +36,11 @@ struct assign {
 };
 
 static inline bool assign_supports(struct assign *a, int b, int32_t node) {
-    uint8_t *known = &a->known[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
-    if (*known == 0) {
-        *known = ggml_backend_supports_op(a->sched->backends[b], a->cached->rec.tensors[node]) ? 1 : 2;
+    uint8_t *support = &a->support[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
+    if (*support == 0) {
+        *support = ggml_backend_supports_op(a->sched->backends[b], a->cached->rec.tensors[node]) ? 1 : 2;
     }
-    return *known == 1;
+    return *support == 1;
 }
 
 static inline bool assign_is_node(const struct assign *a, int32_t r) {
@@ -499,16 +499,16 @@ static enum ggml_status assign_rest(struct assign *a) {
 
 static bool assign_init(struct assign *a) {
     const size_t n_nodes = (size_t) a->cached->rec.n_nodes, n_rows = (size_t) a->cached->rec.n_rows;
-    const size_t n_known = n_nodes * (size_t) a->sched->n_backends;
+    const size_t n_support = n_nodes * (size_t) a->sched->n_backends;
     const size_t n_writers = a->cached->n_writers > 0 ? n_rows : 0;
     a->last = a->sched->n_backends - 1;
-    a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_known);
+    a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_support);
     if (a->change == NULL) {
         return false;
     }
     int32_t *after_change = (int32_t *) (a->change + n_nodes + 2);
-    a->known = (uint8_t *) (after_change + n_writers);
-    memset(a->known, 0, n_known);
+    a->support = (uint8_t *) (after_change + n_writers);
+    memset(a->support, 0, n_support);
     if (n_writers == 0) {
         return true;
     }

@@ -131,7 +131,7 @@ static void events_record(struct ggml_backend_sched *sched) {
 }
 
 // Makes backend b wait until the other backend has finished its work.
-static void wait_on(struct ggml_backend_sched *sched, int b, int other) {
+static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) {
     const size_t i = (size_t) other * (size_t) sched->n_events + (size_t) sched->slot;
     if (sched->recorded != NULL && sched->recorded[i] && sched->events[i] != NULL && sched->in_flight[other] &&
         sched->backends[b]->iface.event_wait != NULL) {
@@ -271,7 +271,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
         wait_for(sched, b);
     }
     if (split->n_copies == 0 && i_split > 0 && cached->splits[i_split - 1].backend != b) {
-        wait_on(sched, b, cached->splits[i_split - 1].backend);
+        backend_wait_on(sched, b, cached->splits[i_split - 1].backend);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {

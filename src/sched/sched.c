@@ -284,7 +284,7 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
 }
 
 // Runs graph_prepare and then step. If memory does not suffice, it retries with fewer graphs in flight.
-static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
+static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_cached *)) {
     const int n_copies = sched->n_copies;
     for (;;) {
@@ -358,7 +358,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
         return false;
     }
     sched->was_reserved = false; // growth is expected in this call
-    const enum ggml_status status = prepare_and(sched, measure_graph, sched_reserve);
+    const enum ggml_status status = prepare_with_retry(sched, measure_graph, sched_reserve);
     sched->was_reserved = true;
     if (status == GGML_STATUS_SUCCESS) {
         report_planned(sched, measure_graph, NULL);
@@ -396,7 +396,7 @@ enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_
 }
 
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
-    const enum ggml_status status = prepare_and(sched, graph, graph_place);
+    const enum ggml_status status = prepare_with_retry(sched, graph, graph_place);
     sched->is_alloc = status == GGML_STATUS_SUCCESS;
     return status;
 }

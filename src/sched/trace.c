@@ -59,7 +59,7 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
     return GGML_STATUS_SUCCESS;
 }
 
-struct life {
+struct lifetime {
     int32_t first, last; // steps; first is -1: not used by any node
 };
 
@@ -68,37 +68,37 @@ static bool is_ours(const struct ggml_backend_sched *sched, const struct sched_c
     return !cached->rows[base].is_placed && t->buffer != NULL && berth_galloc_owns(sched->galloc, t->buffer);
 }
 
-static void lives_find(const struct sched_cached *cached, struct life *lives) {
+static void lifetimes_find(const struct sched_cached *cached, struct lifetime *lifetimes) {
     const struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
-        lives[r] = (struct life){-1, -1};
+        lifetimes[r] = (struct lifetime){-1, -1};
     }
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
             const int32_t base = sched_base(cached, rec->srcs[rec->rows[r].src + k]);
-            struct life *life = &lives[base];
+            struct lifetime *lifetime = &lifetimes[base];
             if (base == own && rec->rows[r].names_self) {
                 continue;
             }
-            if (life->first < 0) { // an input
-                life->first = 0;
+            if (lifetime->first < 0) { // an input
+                lifetime->first = 0;
             }
-            life->last = i;
+            lifetime->last = i;
         }
-        if (lives[own].first < 0) {
-            lives[own].first = i;
+        if (lifetimes[own].first < 0) {
+            lifetimes[own].first = i;
         }
-        lives[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
+        lifetimes[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
     }
     // Counts memory that a result took over from its source only once.
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
             const int32_t base = sched_base(cached, rec->srcs[rec->rows[r].src + k]);
-            if (base != own && lives[base].last == i && lives[own].first == i &&
+            if (base != own && lifetimes[base].last == i && lifetimes[own].first == i &&
                 rec->tensors[base]->data == rec->tensors[own]->data) {
-                lives[base].last = i - 1;
+                lifetimes[base].last = i - 1;
             }
         }
     }
@@ -107,25 +107,25 @@ static void lives_find(const struct sched_cached *cached, struct life *lives) {
 bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_cached *cached) {
     const struct record *rec = &cached->rec;
     const size_t n_steps = (size_t) rec->n_nodes + 1, n = n_steps * (size_t) sched->n_backends;
-    struct life *lives = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *lives);
-    const bool ok = lives != NULL && BERTH_GROW(&sched->in_use, &sched->in_use_cap, n);
+    struct lifetime *lifetimes = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *lifetimes);
+    const bool ok = lifetimes != NULL && BERTH_GROW(&sched->in_use, &sched->in_use_cap, n);
     if (ok) {
         memset(sched->in_use, 0, n * sizeof sched->in_use[0]);
-        lives_find(cached, lives);
+        lifetimes_find(cached, lifetimes);
     }
     for (int32_t r = 0; ok && r < rec->n_rows; r++) {
         const int b = cached->rows[r].backend;
-        if (lives[r].first >= 0 && lives[r].last >= lives[r].first && b >= 0 && is_ours(sched, cached, r)) {
+        if (lifetimes[r].first >= 0 && lifetimes[r].last >= lifetimes[r].first && b >= 0 && is_ours(sched, cached, r)) {
             const int64_t size = (int64_t) ggml_nbytes(rec->tensors[r]);
             int64_t *steps = sched->in_use + (size_t) b * n_steps;
-            steps[lives[r].first] += size;
-            steps[lives[r].last + 1] -= size;
+            steps[lifetimes[r].first] += size;
+            steps[lifetimes[r].last + 1] -= size;
         }
     }
     for (size_t i = 1; ok && i < n; i++) {
         sched->in_use[i] += i % n_steps != 0 ? sched->in_use[i - 1] : 0;
     }
-    berth_free(lives);
+    berth_free(lifetimes);
     return ok;
 }
 

@@ -153,7 +153,7 @@ say "no worker outlives its program"
 # shellcheck disable=SC2016
 ranks -q --enable-recovery -n 1 sh -c 'while [ ! -e "$1" ]; do sleep 0.1; done' sh "$dir/seen" : -n 1 "$berth" worker -t 1 > "$dir/said" 2>&1 &
 launcher=$!
-for look in $(seq 400); do # until MPI has started threads of its own
+for look in $(seq 400); do # until MPI has started its own threads
     pid=$(pgrep -f "^$berth worker -t 1" | tail -n 1 || true)
     [ -z "$pid" ] || [ "$(find "/proc/$pid/task" -maxdepth 1 2> /dev/null | wc -l)" -lt 6 ] || break
     [ "$look" -lt 400 ] || { say "a worker does not start"; cat "$dir/said"; exit 1; }

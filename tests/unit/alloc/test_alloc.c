@@ -198,7 +198,7 @@ static void moved_views_use_the_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// x (n) -> relu -> view of one half -> sum of both halves
+// x (n) -> relu -> view of one part -> sum of both parts
 static struct two_ways shaped(int64_t n) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);

@@ -185,7 +185,7 @@ static void lives_with_each_allocation_failing(void **state) {
     ggml_free(other.ctx);
 }
 
-static void calls_without(void **state) {
+static void calls_with_missing_arguments(void **state) {
     (void) state;
     struct net k = net_new(64);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
@@ -223,7 +223,7 @@ static void calls_without(void **state) {
     ggml_free(k.ctx);
 }
 
-static void plans_of_others(void **state) {
+static void plans_of_other_graphs(void **state) {
     (void) state;
     struct net k = net_new(64), wide = net_new(4096);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
@@ -271,7 +271,7 @@ static void plans_of_others(void **state) {
 }
 
 // An empty graph has an empty plan, and so has its file.
-static void plan_of_nothing(void **state) {
+static void plan_of_an_empty_graph(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4, false);
@@ -295,7 +295,7 @@ static void plan_of_nothing(void **state) {
     ggml_free(ctx);
 }
 
-static void tampered_places(void **state) {
+static void changed_addresses(void **state) {
     (void) state;
     struct net k = net_new(64);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
@@ -384,7 +384,7 @@ static enum ggml_status no_compute(ggml_backend_t backend, struct ggml_cgraph *g
     return GGML_STATUS_FAILED;
 }
 
-static void comparing(void **state) {
+static void comparison_of_backends(void **state) {
     (void) state;
     struct net k = net_new(64);
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
@@ -414,13 +414,13 @@ static void comparing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(lives_with_each_allocation_failing, setup),
-        cmocka_unit_test_setup(calls_without, setup),
-        cmocka_unit_test_setup(plans_of_others, setup),
-        cmocka_unit_test_setup(plan_of_nothing, setup),
-        cmocka_unit_test_setup(tampered_places, setup),
+        cmocka_unit_test_setup(calls_with_missing_arguments, setup),
+        cmocka_unit_test_setup(plans_of_other_graphs, setup),
+        cmocka_unit_test_setup(plan_of_an_empty_graph, setup),
+        cmocka_unit_test_setup(changed_addresses, setup),
         cmocka_unit_test_setup(many_graphs, setup),
         cmocka_unit_test_setup(captures_without_memory, setup),
-        cmocka_unit_test_setup(comparing, setup),
+        cmocka_unit_test_setup(comparison_of_backends, setup),
     };
     return cmocka_run_group_tests_name("alloc_odd", tests, open_all, close_all);
 }

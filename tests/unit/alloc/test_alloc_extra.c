@@ -105,7 +105,7 @@ static bool is_all(const struct ggml_tensor *t, uint8_t value) {
     return true;
 }
 
-static enum ggml_status look_and_compute(ggml_backend_t backend, struct ggml_cgraph *one) {
+static enum ggml_status observe_and_compute(ggml_backend_t backend, struct ggml_cgraph *one) {
     const struct chain *k = seen.k;
     struct ggml_tensor *node = one->nodes[0];
     if (node == k->a || node == k->b || node == k->out) {
@@ -132,7 +132,7 @@ static void fill_shows_stale_reads(void **state) {
         seen.k = &k;
         seen.reads_dead = reads_dead == 1;
         seen.n_fresh = seen.n_dead = 0;
-        assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, look_and_compute), GGML_STATUS_SUCCESS);
+        assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, observe_and_compute), GGML_STATUS_SUCCESS);
         assert_int_equal(seen.n_fresh, 3);
         assert_int_equal(seen.n_dead, 1);
         if (reads_dead) {
@@ -173,7 +173,7 @@ static void alive_at_the_peak(void **state) {
 
 // ---- saved plans ----
 
-static void saved_plans_come_back(void **state) {
+static void saved_plans_are_loaded(void **state) {
     (void) state;
     struct chain k = chain_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
@@ -221,7 +221,7 @@ static void saved_plans_come_back(void **state) {
 
 // ---- several graphs in one arena ----
 
-static void graphs_in_turn_share_an_arena(void **state) {
+static void alternating_graphs_share_an_arena(void **state) {
     (void) state;
     struct chain first = chain_new();
     // The second graph reads a result of the first one.
@@ -328,8 +328,8 @@ int main(void) {
         cmocka_unit_test_setup(planted_overlap_is_caught, setup),
         cmocka_unit_test_setup(fill_shows_stale_reads, setup),
         cmocka_unit_test_setup(alive_at_the_peak, setup),
-        cmocka_unit_test_setup(saved_plans_come_back, setup),
-        cmocka_unit_test_setup(graphs_in_turn_share_an_arena, setup),
+        cmocka_unit_test_setup(saved_plans_are_loaded, setup),
+        cmocka_unit_test_setup(alternating_graphs_share_an_arena, setup),
         cmocka_unit_test_setup(graphs_are_captured_once, setup),
     };
     return cmocka_run_group_tests_name("alloc_extra", tests, cpu_open, cpu_close);

@@ -19,7 +19,7 @@ static struct ggml_context *context(void) {
     return ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
 }
 
-static void products_cost_what_they_multiply(void **state) {
+static void products_cost_their_multiply_adds(void **state) {
     (void) state;
     struct ggml_context *ctx = context();
     struct ggml_tensor *f16 = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, 2, 2, 3, 4);
@@ -64,7 +64,7 @@ static void products_cost_what_they_multiply(void **state) {
     ggml_free(ctx);
 }
 
-static void what_is_missing_is_refused(void **state) {
+static void missing_arguments_are_rejected(void **state) {
     (void) state;
     struct ggml_context *ctx = context(), *made = NULL;
     struct ggml_cgraph *graph = ggml_new_graph(ctx), *out = NULL;
@@ -118,7 +118,7 @@ static void any(struct ggml_tensor *dst, int ith, int nth, void *user) {
     one(dst, NULL, ith, nth, user);
 }
 
-static struct ggml_tensor *own_op(struct ggml_context *ctx, struct ggml_tensor *a, int kind) {
+static struct ggml_tensor *custom_op(struct ggml_context *ctx, struct ggml_tensor *a, int kind) {
     switch (kind) {
         case 0: return ggml_map_custom1(ctx, a, one, 1, NULL);
         case 1: return ggml_map_custom2(ctx, a, a, two, 1, NULL);
@@ -128,7 +128,7 @@ static struct ggml_tensor *own_op(struct ggml_context *ctx, struct ggml_tensor *
 }
 
 // The effects of a custom op are unknown, so it is never recomputed; if the memory limit cannot be met, the result says so.
-static void own_ops_run_once(void **state) {
+static void custom_ops_run_once(void **state) {
     (void) state;
     for (int kind = 0; kind < 4; kind++) {
         for (uint64_t bytes = 1 << 14; bytes <= 1 << 20; bytes *= 2) {
@@ -136,7 +136,7 @@ static void own_ops_run_once(void **state) {
             struct ggml_cgraph *graph = ggml_new_graph(ctx), *out = NULL;
             struct ggml_tensor *first = ggml_sqr(ctx, f32(ctx, 64, 64, 1, 1)), *t = first;
             for (int i = 0; i < 4; i++) {
-                t = ggml_sqr(ctx, own_op(ctx, t, kind));
+                t = ggml_sqr(ctx, custom_op(ctx, t, kind));
             }
             ggml_build_forward_expand(graph, ggml_add(ctx, t, first));
             struct berth_budget_result *result = NULL;
@@ -161,9 +161,9 @@ static void own_ops_run_once(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_cost_what_they_multiply),
-        cmocka_unit_test(what_is_missing_is_refused),
-        cmocka_unit_test(own_ops_run_once),
+        cmocka_unit_test(products_cost_their_multiply_adds),
+        cmocka_unit_test(missing_arguments_are_rejected),
+        cmocka_unit_test(custom_ops_run_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -311,7 +311,7 @@ static struct count disarm(struct count c) {
     return c;
 }
 
-static void expect_kept(struct count c) {
+static void expect_no_allocation(struct count c) {
     assert_int_equal(c.n_failed, 0);
     assert_int_equal(c.n_wrong, 0);
     assert_int_equal(c.n_made, 0);
@@ -341,41 +341,41 @@ static struct count sched_steps(struct rig *r, ggml_backend_sched_t sched, int n
     return disarm(c);
 }
 
-static void keeps_with(int n_devices, bool async, int n_threads, bool parallel) {
+static void check_with(int n_devices, bool async, int n_threads, bool parallel) {
     static struct rig r;
     rig_init(&r, n_devices, async, n_threads);
     answers(&r);
     ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, parallel, true);
     assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
-    expect_kept(sched_steps(&r, sched, N_STEPS, !async));
+    expect_no_allocation(sched_steps(&r, sched, N_STEPS, !async));
     ggml_backend_sched_free(sched);
     rig_fini(&r);
 }
 
 static void one_thread(void **state) {
     (void) state;
-    keeps_with(0, false, 1, false);
+    check_with(0, false, 1, false);
 }
 
 static void two_threads(void **state) {
     (void) state;
-    keeps_with(0, false, 2, false);
+    check_with(0, false, 2, false);
 }
 
 static void devices_with_copies(void **state) {
     (void) state;
-    keeps_with(2, false, 1, false);
+    check_with(2, false, 1, false);
 }
 
 static void devices_at_once(void **state) {
     (void) state;
-    keeps_with(2, true, 1, false);
+    check_with(2, true, 1, false);
 }
 
 static void graphs_in_flight(void **state) {
     (void) state;
-    keeps_with(2, true, 1, true);
-    keeps_with(2, false, 1, true);
+    check_with(2, true, 1, true);
+    check_with(2, false, 1, true);
 }
 
 // Computes the expected results on a composite device without reserving; its sums round differently from those of one device.
@@ -394,14 +394,14 @@ static void meta_answers(struct rig *of) {
     rig_fini(&plain);
 }
 
-static void meta_keeps_with(int n_devices) {
+static void meta_check_with(int n_devices) {
     static struct rig r;
     struct berth_meta_stats stats;
     rig_init_meta(&r, n_devices);
     meta_answers(&r);
     ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, false, true);
     assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
-    expect_kept(sched_steps(&r, sched, N_STEPS, true));
+    expect_no_allocation(sched_steps(&r, sched, N_STEPS, true));
     assert_true(berth_meta_stats(r.backends[0], &stats));
     assert_true(stats.n_sums >= N_STEPS && stats.n_built > N_STEPS / 2); // new programs were made during the steps
     ggml_backend_sched_free(sched);
@@ -410,12 +410,12 @@ static void meta_keeps_with(int n_devices) {
 
 static void device_of_two(void **state) {
     (void) state;
-    meta_keeps_with(0);
+    meta_check_with(0);
 }
 
 static void device_of_two_with_copies(void **state) {
     (void) state;
-    meta_keeps_with(2);
+    meta_check_with(2);
 }
 
 // A graph is computed without a new allocation after other graphs have run: its inputs keep their contents.
@@ -430,7 +430,7 @@ static void without_alloc(void **state) {
     for (int i = 0; i < N_STEPS; i++) {
         c.n_failed += ggml_backend_sched_graph_compute(sched, r.shapes[shape_at(i)].graph) != GGML_STATUS_SUCCESS;
     }
-    expect_kept(disarm(c));
+    expect_no_allocation(disarm(c));
     ggml_backend_sched_free(sched);
     rig_fini(&r);
 }
@@ -445,7 +445,7 @@ static void several_reserved(void **state) {
     assert_true(ggml_backend_sched_reserve(sched, r.shapes[1].graph));
     assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
     assert_true(ggml_backend_sched_reserve(sched, r.shapes[2].graph));
-    expect_kept(sched_steps(&r, sched, N_STEPS, true));
+    expect_no_allocation(sched_steps(&r, sched, N_STEPS, true));
     ggml_backend_sched_free(sched);
     rig_fini(&r);
 }
@@ -474,7 +474,7 @@ static void allocator_and_backend(void **state) {
                 c.n_wrong += !is_right(s);
             }
         }
-        expect_kept(disarm(c));
+        expect_no_allocation(disarm(c));
         ggml_gallocr_free(galloc);
         rig_fini(&r);
     }
@@ -556,7 +556,7 @@ static void smaller_ops(void **state) {
 }
 
 // Proves that the watch works: a scheduler without a reserve allocates.
-static void nothing_was_reserved(void **state) {
+static void watch_sees_allocations(void **state) {
     (void) state;
     static struct rig r;
     rig_init(&r, 0, false, 1);
@@ -569,7 +569,7 @@ static void nothing_was_reserved(void **state) {
 }
 
 // A reserve that runs out of memory fails, or succeeds without that memory. The next one succeeds.
-static void nth_allocation(void **state) {
+static void failing_reserve(void **state) {
     (void) state;
     static struct rig r;
     rig_init(&r, 2, false, 1);
@@ -585,7 +585,7 @@ static void nth_allocation(void **state) {
         berth_alloc_watch(false);
         assert_true(ok || ggml_backend_sched_reserve(sched, r.shapes[0].graph));
         if (n % 16 == 1) {
-            expect_kept(sched_steps(&r, sched, 2 * N_SHAPES, true));
+            expect_no_allocation(sched_steps(&r, sched, 2 * N_SHAPES, true));
         }
         ggml_backend_sched_free(sched);
         shapes_free(&r); // their addresses belonged to the freed scheduler
@@ -609,8 +609,8 @@ int main(void) {
         cmocka_unit_test(several_reserved),
         cmocka_unit_test(allocator_and_backend),
         cmocka_unit_test(smaller_ops),
-        cmocka_unit_test(nothing_was_reserved),
-        cmocka_unit_test(nth_allocation),
+        cmocka_unit_test(watch_sees_allocations),
+        cmocka_unit_test(failing_reserve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static ggml_backend_buffer_t bare_buffer(float *memory) {
     return ggml_backend_buffer_init(&bare_buft, (struct ggml_backend_buffer_i){.get_base = bare_base}, memory, N * sizeof(float));
 }
 
-static void device_of_nothing(void **state) {
+static void device_without_functions(void **state) {
     (void) state;
     struct ggml_backend_dev_props props;
     memset(&props, 0xFF, sizeof props);
@@ -125,7 +125,7 @@ static void registry_that_counts_but_gives_none(void **state) {
     assert_error("there is no device 0, the registry has 1");
 }
 
-static void backend_of_nothing(void **state) {
+static void backend_without_functions(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
@@ -158,7 +158,7 @@ static void backend_of_nothing(void **state) {
     ggml_free(ctx);
 }
 
-static void buffer_type_of_nothing(void **state) {
+static void buffer_type_without_functions(void **state) {
     (void) state;
     assert_null(ggml_backend_buft_name(&bare_buft));
     assert_null(ggml_backend_buft_alloc_buffer(&bare_buft, 4));
@@ -174,7 +174,7 @@ static void buffer_type_of_nothing(void **state) {
 }
 
 // Buffers whose type has no name; the error messages must handle that.
-static void buffer_of_nothing(void **state) {
+static void buffer_without_functions(void **state) {
     (void) state;
     float memory[N] = {1, 2, 3}, data[N] = {9};
     struct ggml_context *ctx = new_context();
@@ -356,7 +356,7 @@ static void invalid_places(void **state) {
     ggml_free(ctx);
 }
 
-static void buffers_of_several(void **state) {
+static void invalid_multi_buffers(void **state) {
     (void) state;
     float memory[N];
     ggml_backend_buffer_t b[2] = {bare_buffer(memory), bare_buffer(memory)}, none[2] = {b[0], NULL};
@@ -461,14 +461,14 @@ static void odd_buffer_types(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(device_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(device_without_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(registry_that_counts_but_gives_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(backend_of_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(buffer_type_of_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(buffer_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(backend_without_functions, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffer_type_without_functions, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffer_without_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(optional_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_places, setup, teardown),
-        cmocka_unit_test_setup_teardown(buffers_of_several, setup, teardown),
+        cmocka_unit_test_setup_teardown(invalid_multi_buffers, setup, teardown),
         cmocka_unit_test_setup_teardown(host_memory_copies_itself, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_buffer_types, setup, teardown),

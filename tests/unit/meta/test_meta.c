@@ -9,7 +9,7 @@
 
 // ---- device ----
 
-static void device_says_what_it_is(void **state) {
+static void device_properties(void **state) {
     (void) state;
     static struct meta_split m = {.seed = 1, .n = 2, .only_axis = -1};
     ggml_backend_dev_t dev = meta_split_device(&m);
@@ -240,7 +240,7 @@ static void *comm_proc(ggml_backend_reg_t reg, const char *name) {
                                                                      : NULL;
 }
 
-static void parts_sum_by_themselves(void **state) {
+static void registry_functions_sum(void **state) {
     (void) state;
     static int n = 2;
     static struct ggml_backend_reg reg = {.api_version = GGML_BACKEND_API_VERSION, .iface = {.get_proc_address = comm_proc}};
@@ -264,12 +264,12 @@ static void parts_sum_by_themselves(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_says_what_it_is),
+        cmocka_unit_test(device_properties),
         cmocka_unit_test(bytes_are_scattered_and_gathered),
         cmocka_unit_test(wrong_splits_are_refused),
         cmocka_unit_test(layer_is_repeated),
         cmocka_unit_test(allocations_fail),
-        cmocka_unit_test(parts_sum_by_themselves),
+        cmocka_unit_test(registry_functions_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static ggml_backend_dev_t device(int *n, ggml_backend_meta_get_split_state_t get
     return ggml_backend_meta_device(devs, (size_t) *n, get_state, n);
 }
 
-static void each_part_is_as_planned_alone(void **state) {
+static void each_part_is_planned_alone(void **state) {
     (void) state;
     static int n_parts[] = {1, 2, 3, 4};
     static const struct layer_dims dims[] = {{4, 160}, {5, 224}, {4, 512}};
@@ -280,7 +280,7 @@ static struct ggml_cgraph *product(struct ggml_context *ctx, struct ggml_tensor 
 
 // A graph on the second device alone frees the memory of the first device. Computing a graph that was there reports it, and the
 // graph can be allocated again.
-static void smaller_memory_is_told(void **state) {
+static void shrunk_memory_is_reported(void **state) {
     (void) state;
     static int n = 2;
     ggml_backend_dev_t dev = device(&n, all_to_one);
@@ -373,11 +373,11 @@ static void graphs_of_a_scheduler_take_turns(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_part_is_as_planned_alone),
+        cmocka_unit_test(each_part_is_planned_alone),
         cmocka_unit_test(memory_of_another_split_grows),
         cmocka_unit_test(graphs_take_turns),
         cmocka_unit_test(many_graphs_take_turns),
-        cmocka_unit_test(smaller_memory_is_told),
+        cmocka_unit_test(shrunk_memory_is_reported),
         cmocka_unit_test(graphs_of_a_scheduler_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,7 +80,7 @@ static const struct {
     [VIEW_OFFS] = {"where a view begins", RECORD_SAME, RECORD_DIFFERS},
     [EXTENT] = {"an extent", RECORD_RESHAPED, RECORD_DIFFERS},
     [SOURCE] = {"one source more", RECORD_DIFFERS, RECORD_DIFFERS},
-    [MEMORY] = {"who has memory", RECORD_DIFFERS, RECORD_DIFFERS},
+    [MEMORY] = {"memory owner", RECORD_DIFFERS, RECORD_DIFFERS},
     [ORDER] = {"the order", RECORD_DIFFERS, RECORD_DIFFERS},
     [LEAF] = {"a leaf more", RECORD_DIFFERS, RECORD_DIFFERS},
 };
@@ -167,7 +167,7 @@ static enum ggml_status count_init_tensor(ggml_backend_buffer_t buffer, struct g
     return GGML_STATUS_SUCCESS;
 }
 
-static void placed_on_the_way(void **state) {
+static void placed_during_the_match(void **state) {
     (void) state;
     for (int kind = 0; kind < 3; kind++) { // memory record; full record; full record with init_tensor
         struct sample m = sample_new(), other = sample_new();
@@ -245,7 +245,7 @@ int main(void) {
         cmocka_unit_test(rows),
         cmocka_unit_test(one_change),
         cmocka_unit_test(listed_twice),
-        cmocka_unit_test(placed_on_the_way),
+        cmocka_unit_test(placed_during_the_match),
         cmocka_unit_test(columns_stay),
         cmocka_unit_test(without_memory),
     };

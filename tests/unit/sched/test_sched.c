@@ -6,7 +6,7 @@
 
 // ---- placement ----
 
-static void weights_pull_their_ops(void **state) {
+static void weights_attract_their_ops(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_mul_mat(n->ctx, n->w[1], a);
     struct ggml_tensor *c = ggml_mul_mat(n->ctx, n->w[2], b);
@@ -115,7 +115,7 @@ static void the_least_batch_can_be_set(void **state) {
     assert_on(n, many, 1, BERTH_SCHED_OFFLOAD);
 }
 
-static void fallbacks_are_told_apart(void **state) {
+static void fallbacks_have_different_reasons(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_tanh;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = named(ggml_tanh(n->ctx, a), "b");
@@ -138,7 +138,7 @@ static void fallbacks_are_told_apart(void **state) {
     assert_int_equal(berth_sched_reason(n->sched, b), BERTH_SCHED_FALLBACK_TYPE);
 }
 
-static void what_nobody_can_run_is_refused(void **state) {
+static void an_op_without_a_backend_is_rejected(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_tanh;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 1, 64, false, false);
@@ -398,7 +398,7 @@ static void *compute_alone(void *user) {
     return (void *) (uintptr_t) wrong;
 }
 
-static void threads_may_share_what_lives_longer(void **state) {
+static void threads_may_share_tensors(void **state) {
     enum { THREADS = 4 };
     struct net *n = *state;
     struct ggml_tensor *half = ggml_view_2d(n->weights_ctx, n->w[2], N, N / 2, 2 * n->w[2]->nb[1], 0);
@@ -458,7 +458,7 @@ static void many_backends_and_splits(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        NET_TEST(weights_pull_their_ops),
+        NET_TEST(weights_attract_their_ops),
         NET_TEST(the_largest_weight_decides),
         NET_TEST(the_callers_choice_wins),
         NET_TEST(the_border_is_where_fewest_bytes_cross),
@@ -466,15 +466,15 @@ int main(void) {
         NET_TEST(the_border_counts_memory_that_is_placed),
         NET_TEST(big_batches_are_offloaded),
         NET_TEST(the_least_batch_can_be_set),
-        NET_TEST(fallbacks_are_told_apart),
-        NET_TEST(what_nobody_can_run_is_refused),
+        NET_TEST(fallbacks_have_different_reasons),
+        NET_TEST(an_op_without_a_backend_is_rejected),
         NET_TEST(the_graph_stays_the_callers),
         NET_TEST(copies_are_renewed_after_writes),
         NET_TEST(a_moved_edge_is_another_graph),
         NET_TEST(nodes_can_be_watched),
         NET_TEST(larger_graphs_are_planned_anew),
         NET_TEST(null_is_accepted),
-        NET_TEST(threads_may_share_what_lives_longer),
+        NET_TEST(threads_may_share_tensors),
         cmocka_unit_test(many_backends_and_splits),
     };
     return cmocka_run_group_tests_name("sched", tests, NULL, NULL);

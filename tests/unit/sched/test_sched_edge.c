@@ -13,7 +13,7 @@ static void assert_error(const char *part) {
     berth_clear_error();
 }
 
-static void calls_without(void **state) {
+static void calls_with_missing_arguments(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t s = n->sched;
     struct ggml_tensor *x = input(n, 2);
@@ -152,7 +152,7 @@ static bool on_eval(struct ggml_tensor *t, bool ask, void *user_data) {
     return true;
 }
 
-static void calls_from_its_callback(void **state) {
+static void calls_from_the_eval_callback(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *y = x;
     check_quiet();
@@ -184,7 +184,7 @@ static void calls_from_its_callback(void **state) {
 }
 
 // A callback may unregister itself; from the next split on it is not called.
-static bool ends_watch(struct ggml_tensor *t, bool ask, void *user_data) {
+static bool unregister_callback(struct ggml_tensor *t, bool ask, void *user_data) {
     struct caller *c = user_data;
     (void) t, (void) ask;
     c->n_calls++;
@@ -192,7 +192,7 @@ static bool ends_watch(struct ggml_tensor *t, bool ask, void *user_data) {
     return true;
 }
 
-static void a_callback_ends_its_watch(void **state) {
+static void a_callback_unregisters_itself(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[1], ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], x)));
     struct caller c = {.net = n};
@@ -200,12 +200,12 @@ static void a_callback_ends_its_watch(void **state) {
     ggml_build_forward_expand(n->graph, y);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     fill(x, 1);
-    ggml_backend_sched_set_eval_callback(n->sched, ends_watch, &c);
+    ggml_backend_sched_set_eval_callback(n->sched, unregister_callback, &c);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
     assert_in_range(c.n_calls, 1, 2 * ggml_graph_n_nodes(n->graph) - 1);
 }
 
-static void made_of_nothing(void **state) {
+static void invalid_backends(void **state) {
     struct net *n = *state;
     check_quiet();
     assert_null(ggml_backend_sched_new(NULL, NULL, 1, 8, false, true));
@@ -290,7 +290,7 @@ static enum ggml_status refuse(ggml_backend_buffer_t buffer, struct ggml_tensor 
 }
 
 // A device whose init_tensor rejects one tensor: the tensor itself, a view, or a copy.
-static void buffers_that_refuse(void **state) {
+static void buffers_that_reject_tensors(void **state) {
     struct net *n = *state;
     check_quiet();
     n->dev[0].buffer_iface.init_tensor = refuse;
@@ -369,7 +369,7 @@ static void views_before_their_sources(void **state) {
 
 // The edges of a graph were changed after it was built: a node reads a result that is computed later. Such a graph must be
 // rejected.
-static void cycles_made_later(void **state) {
+static void cycles_by_changed_edges(void **state) {
     struct net *n = *state;
     check_quiet();
     for (int kind = 0; kind < 3; kind++) {
@@ -479,7 +479,7 @@ static void an_input_that_no_op_reads(void **state) {
 }
 
 // A missing buffer type means the default type of the backend. A backend that does not belong to the scheduler has no plan.
-static void a_list_with_holes(void **state) {
+static void missing_buffer_types(void **state) {
     struct net *n = *state;
     ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL, NULL};
     struct berth_plan_report report;
@@ -494,7 +494,7 @@ static void a_list_with_holes(void **state) {
 }
 
 // The sizes of a rejected graph are 0.
-static void sizes_of_what_cannot_run(void **state) {
+static void sizes_of_a_rejected_graph(void **state) {
     struct net *n = *state;
     size_t sizes[3] = {7, 7, 7};
     check_quiet();
@@ -563,20 +563,20 @@ static void inputs_of_a_pipeline(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        NET_TEST(calls_without),
-        NET_TEST(calls_from_its_callback),
-        NET_TEST(a_callback_ends_its_watch),
-        NET_TEST(made_of_nothing),
+        NET_TEST(calls_with_missing_arguments),
+        NET_TEST(calls_from_the_eval_callback),
+        NET_TEST(a_callback_unregisters_itself),
+        NET_TEST(invalid_backends),
         NET_TEST(full_streams),
         NET_TEST(debug_output),
-        NET_TEST(buffers_that_refuse),
+        NET_TEST(buffers_that_reject_tensors),
         NET_TEST(memory_of_the_program),
         NET_TEST(views_before_their_sources),
-        NET_TEST(cycles_made_later),
+        NET_TEST(cycles_by_changed_edges),
         NET_TEST(offloading),
-        NET_TEST(a_list_with_holes),
+        NET_TEST(missing_buffer_types),
         NET_TEST(an_input_that_no_op_reads),
-        NET_TEST(sizes_of_what_cannot_run),
+        NET_TEST(sizes_of_a_rejected_graph),
         NET_TEST(a_graph_without_ops),
         NET_TEST(inputs_of_a_pipeline),
     };

@@ -39,7 +39,7 @@ static char *explained(struct net *n, bool json) {
 }
 
 // The text says "1 copy" or "2 copies", and names the backend that refused an op.
-static void it_counts_copies_and_names_the_refused(void **state) {
+static void it_counts_copies_and_names_refusing_backends(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x);
     split(n, a);
@@ -86,7 +86,7 @@ static void it_draws_a_timeline(void **state) {
 }
 
 // For tables and experts, only the selected rows count as read. For SET_ROWS, only the written rows count as written.
-static void a_timeline_counts_what_is_asked_for(void **state) {
+static void a_timeline_counts_selected_rows(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2);
     struct ggml_tensor *many = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, N, 8);
@@ -266,7 +266,7 @@ static bool no_mul(const struct device *dev, const struct ggml_tensor *op) {
 }
 
 // A weight that must be copied is a fallback, even if the device that runs the op has the higher priority.
-static void a_weight_left_behind_is_a_fallback(void **state) {
+static void a_copied_weight_is_a_fallback(void **state) {
     struct net *n = *state;
     n->dev[1].supports = no_mul;
     struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, N)), *b = named(ggml_mul(n->ctx, a, n->w[1]), "b");
@@ -279,7 +279,7 @@ static void a_weight_left_behind_is_a_fallback(void **state) {
 
 // ---- memory limits ----
 
-static void limits_cost_copies_first(void **state) {
+static void limits_reduce_the_graphs_in_flight(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
     struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
@@ -305,7 +305,7 @@ static void limits_cost_copies_first(void **state) {
 }
 
 // If a graph cannot be allocated at all, the number of graphs in flight stays. If it fits with fewer, one line reports it.
-static void fewer_copies_are_told(void **state) {
+static void fewer_graphs_in_flight_are_reported(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
     struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
@@ -334,7 +334,7 @@ static struct {
     int n_same, n_other;
 } last_graph;
 
-static enum ggml_status note_uid(ggml_backend_t backend, struct ggml_cgraph *graph) {
+static enum ggml_status record_uid(ggml_backend_t backend, struct ggml_cgraph *graph) {
     const void *data[] = {graph->nodes[0]->data, graph->nodes[0]->src[1]->data};
     assert_true(graph->uid != 0);
     if (graph->uid == last_graph.uid) {
@@ -351,7 +351,7 @@ static enum ggml_status note_uid(ggml_backend_t backend, struct ggml_cgraph *gra
 
 static void a_uid_stands_for_nodes_and_addresses(void **state) {
     struct net *n = *state;
-    n->dev[0].backend.iface.graph_compute = note_uid;
+    n->dev[0].backend.iface.graph_compute = record_uid;
     memset(&last_graph, 0, sizeof last_graph);
     struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[0], x);
     ggml_set_output(y);
@@ -385,15 +385,15 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         NET_TEST(it_explains_itself),
-        NET_TEST(it_counts_copies_and_names_the_refused),
+        NET_TEST(it_counts_copies_and_names_refusing_backends),
         NET_TEST(it_draws_a_timeline),
-        NET_TEST(a_timeline_counts_what_is_asked_for),
+        NET_TEST(a_timeline_counts_selected_rows),
         NET_TEST(a_plan_is_saved_with_its_copies),
         NET_TEST(debug_output_has_two_levels),
         NET_TEST(strict_mode_refuses_each_kind_of_fallback),
-        NET_TEST(a_weight_left_behind_is_a_fallback),
-        NET_TEST(limits_cost_copies_first),
-        NET_TEST(fewer_copies_are_told),
+        NET_TEST(a_copied_weight_is_a_fallback),
+        NET_TEST(limits_reduce_the_graphs_in_flight),
+        NET_TEST(fewer_graphs_in_flight_are_reported),
         NET_TEST(a_uid_stands_for_nodes_and_addresses),
     };
     return cmocka_run_group_tests_name("sched_tell", tests, NULL, NULL);

@@ -198,7 +198,7 @@ static void a_graph_too_large_is_forgotten(void **state) {
 
 // ---- compute and copy ----
 
-static void a_failed_compute_is_told(void **state) {
+static void a_failed_compute_is_reported(void **state) {
     (void) state;
     for (int kind = 0; kind < 3; kind++) { // synchronous; in a thread; in a pipeline
         for (int d = 0; d < 3; d++) {
@@ -217,7 +217,7 @@ static void a_failed_compute_is_told(void **state) {
     }
 }
 
-static void a_failed_copy_is_told(void **state) {
+static void a_failed_copy_is_reported(void **state) {
     (void) state;
     for (int kind = 0; kind < 3; kind++) {
         struct rig r;
@@ -294,8 +294,8 @@ int main(void) {
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(every_buffer_may_fail),
         cmocka_unit_test(a_graph_too_large_is_forgotten),
-        cmocka_unit_test(a_failed_compute_is_told),
-        cmocka_unit_test(a_failed_copy_is_told),
+        cmocka_unit_test(a_failed_compute_is_reported),
+        cmocka_unit_test(a_failed_copy_is_reported),
         cmocka_unit_test(a_pipeline_survives_a_failure),
     };
     return cmocka_run_group_tests_name("sched_fault", tests, NULL, NULL);

@@ -17,14 +17,14 @@ struct rig {
 
 static int n_freed;
 
-static void *own_pages(size_t size) {
+static void *pages_map(size_t size) {
     void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(pages != MAP_FAILED);
     return pages;
 }
 
 // A backend waits for its own work when it is freed.
-static void gone_free(ggml_backend_t backend) {
+static void backend_free_pages(ggml_backend_t backend) {
     if (backend->iface.synchronize != NULL) {
         backend->iface.synchronize(backend);
     }
@@ -38,9 +38,9 @@ static void rig_init(struct rig *r, bool is_async, bool parallel) {
         device_init(&r->dev[d], d == 0 ? "first" : "second");
         r->dev[d].is_async = r->dev[d].has_events = r->dev[d].copies_async = is_async;
         r->dev[d].delay_us = is_async ? 2000 : 0;
-        ggml_backend_t backend = own_pages(sizeof *backend);
+        ggml_backend_t backend = pages_map(sizeof *backend);
         *backend = *device_start(&r->dev[d]);
-        backend->iface.free = gone_free;
+        backend->iface.free = backend_free_pages;
         r->backends[d] = backend;
     }
     r->backends[2] = ggml_backend_cpu_init();
@@ -83,7 +83,7 @@ static void free_backends(struct rig *r, int n) {
 }
 
 // kind: 0 nothing was computed, 1 computed and waited for, 2 in flight
-static void ends(int kind, bool is_async, bool parallel) {
+static void free_in_order(int kind, bool is_async, bool parallel) {
     static struct rig r;
     rig_init(&r, is_async, parallel);
     if (kind > 0) {
@@ -104,17 +104,17 @@ static void ends(int kind, bool is_async, bool parallel) {
     rig_fini(&r);
 }
 
-static void backends_go_first(void **state) {
+static void backends_are_freed_first(void **state) {
     (void) state;
     for (int kind = 0; kind < 3; kind++) {
-        ends(kind, false, false);
-        ends(kind, true, false);
-        ends(kind, true, true);
+        free_in_order(kind, false, false);
+        free_in_order(kind, true, false);
+        free_in_order(kind, true, true);
     }
 }
 
 // The backends are freed without ggml_backend_free after all work was waited for. The scheduler does not use them any more.
-static void backends_go_unseen(void **state) {
+static void backends_are_freed_without_notice(void **state) {
     (void) state;
     static struct rig r;
     for (int parallel = 0; parallel < 2; parallel++) {
@@ -144,7 +144,7 @@ static void work_is_waited_for(void **state) {
 }
 
 // One backend of two schedulers is freed: both schedulers fail with its number and call no backend.
-static void nothing_runs_on_what_is_gone(void **state) {
+static void nothing_runs_on_a_freed_backend(void **state) {
     (void) state;
     static struct rig r;
     rig_init(&r, false, false);
@@ -173,10 +173,10 @@ static void nothing_runs_on_what_is_gone(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backends_go_first),
-        cmocka_unit_test(backends_go_unseen),
+        cmocka_unit_test(backends_are_freed_first),
+        cmocka_unit_test(backends_are_freed_without_notice),
         cmocka_unit_test(work_is_waited_for),
-        cmocka_unit_test(nothing_runs_on_what_is_gone),
+        cmocka_unit_test(nothing_runs_on_a_freed_backend),
     };
     return cmocka_run_group_tests_name("sched_gone", tests, NULL, NULL);
 }

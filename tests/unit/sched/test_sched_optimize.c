@@ -4,10 +4,10 @@
 
 #include "support/device_net.h"
 
-enum wish { NO_WISH, KEEP_A, KEEP_COPY, KEEP_LATER, UNTIL_FOREIGN, KEEP_FOREIGN, UNTIL_NULL, SWAP, DUPLICATE };
+enum request { NO_REQUEST, KEEP_A, KEEP_COPY, KEEP_LATER, UNTIL_FOREIGN, KEEP_FOREIGN, UNTIL_NULL, SWAP, DUPLICATE };
 
 static struct {
-    enum wish wish;
+    enum request request;
     struct ggml_tensor *a, *until, *foreign;
     const struct ggml_tensor *copy; // copy of a tensor from another backend, as the device sees it
     int n_calls, n_nodes;
@@ -27,8 +27,8 @@ static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct g
     if (!has_until) {
         return;
     }
-    switch (asked.wish) {
-        case NO_WISH: break;
+    switch (asked.request) {
+        case NO_REQUEST: break;
         case KEEP_A: params->add_alloc_dep(params->user_data, asked.a, asked.until); break;
         case KEEP_COPY: params->add_alloc_dep(params->user_data, graph->nodes[0]->src[0], asked.until); break;
         case KEEP_LATER: params->add_alloc_dep(params->user_data, asked.until, asked.a); break;
@@ -39,7 +39,7 @@ static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct g
         case DUPLICATE: {
             struct ggml_tensor *first = graph->nodes[0];
             graph->nodes[0] = graph->nodes[1];
-            graph->nodes[1] = asked.wish == SWAP ? first : graph->nodes[1];
+            graph->nodes[1] = asked.request == SWAP ? first : graph->nodes[1];
             break;
         }
     }
@@ -50,7 +50,7 @@ struct chain {
     struct ggml_tensor *x, *a, *b, *c, *scale[4];
 };
 
-static struct chain chain_new(struct net *n, enum wish wish) {
+static struct chain chain_new(struct net *n, enum request request) {
     struct chain t = {.x = input(n, 1)};
     t.a = named(ggml_scale(n->ctx, t.x, 2.0f), "a");
     t.b = named(ggml_scale(n->ctx, t.x, 3.0f), "b");
@@ -65,7 +65,7 @@ static struct chain chain_new(struct net *n, enum wish wish) {
     }
     n->dev[0].backend.iface.graph_optimize = optimize;
     memset(&asked, 0, sizeof asked);
-    asked.wish = wish;
+    asked.request = request;
     asked.a = t.a;
     asked.until = t.scale[2];
     asked.foreign = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, 1);
@@ -101,9 +101,9 @@ static void forget(struct net *n) {
     renew(n, false);
 }
 
-static void kept_memory_is_its_own(void **state) {
+static void kept_memory_is_not_shared(void **state) {
     struct net *n = *state;
-    struct chain t = chain_new(n, NO_WISH);
+    struct chain t = chain_new(n, NO_REQUEST);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(asked.has_params && asked.n_calls == 1 && asked.n_nodes == 7);
     assert_true(is_overwritten(&t, t.a)); // otherwise the test below proves nothing
@@ -134,20 +134,20 @@ static void copies_can_be_kept(void **state) {
     assert_false(is_overwritten(&t, asked.copy) || overlaps(asked.copy, t.a));
     chain_run(n, &t);
     forget(n);
-    t = chain_new(n, NO_WISH);
+    t = chain_new(n, NO_REQUEST);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(is_overwritten(&t, asked.copy));
 }
 
 // Keeping a tensor that is computed later has no effect. Several graphs in flight make no difference.
-static void wishes_of_all_kinds(void **state) {
+static void requests_of_all_kinds(void **state) {
     struct net *n = *state;
     for (int parallel = 0; parallel < 2; parallel++) {
-        for (enum wish wish = NO_WISH; wish <= KEEP_LATER; wish++) {
+        for (enum request request = NO_REQUEST; request <= KEEP_LATER; request++) {
             renew(n, parallel == 1);
-            struct chain t = chain_new(n, wish);
+            struct chain t = chain_new(n, request);
             assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
-            assert_true(wish != KEEP_A || !is_overwritten(&t, t.a));
+            assert_true(request != KEEP_A || !is_overwritten(&t, t.a));
             chain_run(n, &t);
         }
     }
@@ -165,7 +165,7 @@ static void another_order_is_run(void **state) {
 
 // Two nodes of a chain are exchanged together with their edges. Row by row it is the same graph, but each tensor has its own
 // address, so the tensors must be placed again.
-static void nodes_that_change_places_are_run_in_turn(void **state) {
+static void exchanged_nodes_run_in_order(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *t[3];
     for (int i = 0; i < 3; i++) {
@@ -192,10 +192,10 @@ static void nodes_that_change_places_are_run_in_turn(void **state) {
     assert_true(first_of(t[2]) == 24.0f);
 }
 
-static void nonsense_is_refused(void **state) {
+static void invalid_requests_are_rejected(void **state) {
     struct net *n = *state;
     static const struct {
-        enum wish wish;
+        enum request request;
         const char *text;
     } cases[] = {
         {UNTIL_FOREIGN, "second is not a node of its split"},
@@ -204,12 +204,12 @@ static void nonsense_is_refused(void **state) {
         {DUPLICATE, "more than the order"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct chain t = chain_new(n, cases[i].wish);
+        struct chain t = chain_new(n, cases[i].request);
         assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
         assert_non_null(strstr(berth_last_error(), cases[i].text));
         assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
         assert_false(ggml_backend_sched_reserve(n->sched, n->graph));
-        asked.wish = NO_WISH; // the next graph can be computed
+        asked.request = NO_REQUEST; // the next graph can be computed
         assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
         chain_run(n, &t);
         forget(n);
@@ -217,7 +217,7 @@ static void nonsense_is_refused(void **state) {
 }
 
 // A node of another split is not a node of this one.
-static void a_wish_stays_in_its_split(void **state) {
+static void a_request_stays_in_its_split(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n, KEEP_A);
     ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
@@ -242,9 +242,9 @@ static void optimize_2(ggml_backend_t backend, struct ggml_cgraph *graph) {
     asked.n_nodes += graph->n_nodes;
 }
 
-static void two_arguments_will_do(void **state) {
+static void two_arguments_suffice(void **state) {
     struct net *n = *state;
-    struct chain t = chain_new(n, NO_WISH);
+    struct chain t = chain_new(n, NO_REQUEST);
     void (*two)(ggml_backend_t, struct ggml_cgraph *) = optimize_2;
     memcpy(&n->dev[0].backend.iface.graph_optimize, &two, sizeof two);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
@@ -323,14 +323,14 @@ static void hidden_bytes_are_waited_for(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        NET_TEST(kept_memory_is_its_own),
+        NET_TEST(kept_memory_is_not_shared),
         NET_TEST(copies_can_be_kept),
-        NET_TEST(wishes_of_all_kinds),
+        NET_TEST(requests_of_all_kinds),
         NET_TEST(another_order_is_run),
-        NET_TEST(nodes_that_change_places_are_run_in_turn),
-        NET_TEST(nonsense_is_refused),
-        NET_TEST(a_wish_stays_in_its_split),
-        NET_TEST(two_arguments_will_do),
+        NET_TEST(exchanged_nodes_run_in_order),
+        NET_TEST(invalid_requests_are_rejected),
+        NET_TEST(a_request_stays_in_its_split),
+        NET_TEST(two_arguments_suffice),
         NET_TEST(every_allocation_may_fail),
         NET_TEST(hidden_bytes_are_waited_for),
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_sched_oracle.c: compares the eval callback with the reference's: the nodes for which it is called, the nodes that are
-// computed before a result is shown, and the effect of returning false; also what ends a split and what attracts an op. Both
+// computed before a result is shown, and the effect of returning false; also the causes that end a split or attract an op. Both
 // schedulers get the same graph over devices (device_plain.h) that only record the nodes that they compute. It is skipped with a
 // message without the reference's libraries or under a sanitizer.
 
@@ -83,7 +83,7 @@ static bool on_eval(struct ggml_tensor *t, bool ask, void *user) {
     return ask ? (s->selected >> s->n_asked++ & 1) != 0 : ++s->n_shown != s->stop_at;
 }
 
-// A chain with a view. `places` has one letter per node: its device.
+// A chain with a view. `places` has one digit per node: its device.
 static void run(struct side *s, const char *places, unsigned selected, int stop_at, int n_splits) {
     ggml_backend_t backends[N_DEVICES];
     s->story[0] = '\0';
