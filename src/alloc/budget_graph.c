@@ -262,7 +262,7 @@ static enum ggml_status task_try(
                                               : status;
 }
 
-// Lowers the solver's limit by the bytes that the allocator exceeded the requested limit.
+// Lowers the solver's limit by the number of bytes by which the allocator exceeded the requested limit.
 static uint64_t limit_lower(uint64_t limit, uint64_t requested, uint64_t taken) {
     if (taken <= requested) {
         return limit;

@@ -184,7 +184,7 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
     return true;
 }
 
-// Without ids, all rows must be in buffer 0.
+// Returns true if the plan has the given buffer ids. Without ids, all rows must be in buffer 0.
 static bool has_ids_of(const struct galloc_plan *plan, struct galloc_ids ids) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {

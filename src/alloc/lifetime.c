@@ -44,7 +44,8 @@ static bool is_view(const struct record_row *row) {
 
 // ---- in place ----
 
-// Ops that overwrite a source other than the first before they have read all of it.
+// Returns true for ops that may run in place of their first source only: they would overwrite another source before they have read
+// all of it.
 static bool in_place_first_only(int32_t op) {
     return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
 }
@@ -71,8 +72,8 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     return may_take ? v : -1;
 }
 
-// Taking memory over through a view is not done by ggml; there, a node stays in its own pool, because memory of another pool may be
-// scarcer.
+// Returns true if a node in buffer b may use memory of buffer a. ggml does not take memory over through a view. With a view
+// (is_direct false), a node stays in its own pool, because memory of another pool may be scarcer.
 static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
     return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }

@@ -118,7 +118,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
 
 // ---- reserve ----
 
-// Reserves for one program everything that later programs of the same form require.
+// Reserves everything that this program and later programs of the same form require.
 static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program *p, const struct ggml_cgraph *graph) {
     berth_clear_error(); // a device may report why it has no memory
     bool ok = meta_crew_reserve(m->crew, meta_share_size(p)) && meta_entries_reserve(p);

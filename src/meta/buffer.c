@@ -75,7 +75,7 @@ static void entry_fini(struct meta_buffer *mb, struct meta_entry *e) {
     berth_free(e->parts);
 }
 
-// Inserts an entry at off. Entries that overlap it are removed.
+// Inserts an entry at off. Entries that overlap it are removed. Returns NULL if out of memory.
 static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t size) {
     if (!berth_grow((void **) &mb->entries, &mb->entries_cap, mb->n_entries + 1, sizeof mb->entries[0])) {
         return NULL;

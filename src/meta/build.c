@@ -140,8 +140,8 @@ static void want_whole(struct meta_node *node) {
     node->out = meta_mirrored;
 }
 
-// A node that writes into a view: it writes the root's parts, or a complete copy of the root, from which the parts are then
-// updated.
+// Returns the destination of a node that writes into a view: the root's parts, or (*is_copy) a complete copy of the root, from
+// which the parts are then updated.
 static struct meta_version out_in_place(
     struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
     struct meta_row *row = meta_row_of(b, t);
@@ -157,7 +157,8 @@ static struct meta_version out_in_place(
     return meta_whole_view(b, t, whole);
 }
 
-// A node that has its own memory with a fixed state: the result is computed there, or in a temporary tensor and then moved there.
+// Returns the destination of a node that is not a view. If its memory has a fixed state that differs from the result's, the
+// destination is a temporary tensor, and the result must be moved afterwards (*is_moved).
 static struct meta_version out_in_own_memory(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
     struct meta_row *row = meta_row_of(b, t);

@@ -61,7 +61,7 @@ static inline bool meta_is_mirrored(const meta_state *s) {
 static inline bool meta_is_partial(const meta_state *s) {
     return s->axis == GGML_BACKEND_SPLIT_AXIS_PARTIAL;
 }
-// Returns true if every device has the same elements in the same order.
+// Returns true if both states give every device the same elements in the same order.
 bool meta_same(const meta_state *a, const meta_state *b, int n);
 // Returns the number of elements along the axis on device j.
 int64_t meta_len(const meta_state *s, int n, int j);

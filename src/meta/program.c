@@ -146,7 +146,7 @@ static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backe
     return status;
 }
 
-// Returns an empty set for n tensors with a use count each.
+// Prepares an empty set for n tensors with a use count each. Returns false if out of memory.
 static bool uses_reserve(struct meta_program *p, int j, size_t n) {
     if (p->tensors[j].size < n || p->use_counts[j] == NULL) {
         ggml_hash_set_free(&p->tensors[j]);

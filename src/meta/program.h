@@ -119,7 +119,7 @@ bool meta_program_record(struct meta_program *program) BERTH_MUST_USE;
 
 // ---- reserve.c ----
 
-// Returns the plan of temporary tensors in which none is smaller than these. NULL: none.
+// Returns a kept plan in which no temporary tensor is smaller than in p. NULL: none.
 const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *plan_cache, const struct meta_program *p);
 uint64_t meta_cached_plan_apply(const struct meta_cached_plan *kept, int j, uint64_t *offsets); // returns the peak of device j
 bool meta_plan_cache_add(struct meta_plan_cache *plan_cache, const struct meta_program *p) BERTH_MUST_USE;

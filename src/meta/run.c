@@ -193,7 +193,8 @@ static void sum_by_parts(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Otherwise each device adds its share of all parts and then copies the other shares from the other devices.
+// Adds the parts without a registry function, in three phases: each device copies its share of all parts, adds them, and copies the
+// other shares from the other devices.
 static void shares_take(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
     (void) p;

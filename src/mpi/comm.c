@@ -131,8 +131,8 @@ static bool is_zero(const struct ggml_tensor *t) {
     return (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
 }
 
-// Adds this rank's part. If that fails, the others may have changed their data already. Nobody may retry with it, so the next call
-// on each rank fails.
+// Adds this rank's part. If that fails, the others may have changed their data already. A retry with changed data would be wrong,
+// so the next call on each rank fails.
 static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     if (is_zero(t)) {
         memset(t->data, 0, ggml_nbytes(t));

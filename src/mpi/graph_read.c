@@ -110,8 +110,8 @@ static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     return size;
 }
 
-// Returns true if a and b are interleaved without overlap, as columns or heads of one matrix. This shows modulo one of the strides
-// of t. Both have elements, and their spans are known to be inside their buffer.
+// Returns true if a and b are interleaved without overlap, as columns or heads of one matrix. It compares their addresses modulo
+// each stride of t. Both have elements, and their spans are known to be inside their buffer.
 static bool is_interleaved(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
     bool any = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {

@@ -253,8 +253,8 @@ static void timeouts_reset(struct mpi_queue *m) {
     }
 }
 
-// Receives messages as far as the queue has capacity; if a thread waits (is_wanted), at least one. Returns false if another thread
-// is polling.
+// Receives messages as far as the queue has capacity; if a thread waits for one (is_waited_for), at least one. Returns false if
+// another thread is polling.
 static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (!transport_is_free(m)) {
         return false;

@@ -29,7 +29,7 @@ static inline int64_t mpi_now(void) {
 #define MPI_WIRE_VERSION 4
 #define MPI_PIECE ((size_t) 256 << 10)       // largest amount of data in one message, bytes
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // largest message, bytes; a graph may be long
-// Bytes of received messages that no thread has requested yet, while a thread waits for a later one.
+// Largest number of bytes of received messages that no thread has requested yet, while a thread waits for a later message.
 #define MPI_KEPT_MAX ((size_t) 256 << 20)
 
 enum mpi_kind {

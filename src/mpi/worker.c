@@ -14,7 +14,7 @@
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
-    // If the program is lost, waiting for the next command ends.
+    // A failure is ignored here: if the program is lost, waiting for the next command ends the service.
     (void) !mpi_queue_send(w->queue, w->program, &head, text, strlen(text));
 }
 

@@ -54,7 +54,7 @@ void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes,
 
 // ---- commands of the program ----
 
-// All contents that the cache did not have have arrived. They are stored in the cache if they have the announced hash.
+// Called when all contents that the cache lacked have arrived. They are stored in the cache if they have the announced hash.
 static void cache_fill(struct mpi_worker *w) {
     uint8_t hash[16];
     const size_t size = (size_t) w->coming.size;

@@ -83,8 +83,8 @@ static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reas
     row->reason = (uint8_t) reason;
 }
 
-// Records that backend b cannot run the op. The backend that owns the weight is kept over all others, then the one with the lowest
-// index.
+// Records that backend b cannot run the op. Only one backend is recorded: the owner of the weight, otherwise the one with the
+// lowest index.
 static void assign_refuse(struct assign *a, int32_t root, int b) {
     struct sched_row *row = &a->cached->rows[root];
     if (!row->is_weight_owner_refused && (row->refused < 0 || b < row->refused)) {
@@ -185,8 +185,8 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
     return false;
 }
 
-// The largest weight decides; of equally large ones, the first. If its backend cannot run the op, the backends of the other weights
-// are tried.
+// The largest weight decides the backend; of equally large weights, the first. If its backend cannot run the op, the backends of
+// the other weights are tried.
 static bool fix_by_weight(struct assign *a, int32_t node) {
     struct sched_cached *cached = a->cached;
     const struct record_row *row = &cached->rec.rows[node];

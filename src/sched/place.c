@@ -38,8 +38,8 @@ static size_t buffers_size(const struct ggml_backend_sched *sched) {
     return size;
 }
 
-// Plans the graph and allocates its buffers. It first waits until all backends are idle, because a reallocation must not free
-// memory in use. The wait is rare: only new graphs need it.
+// Plans the graph and allocates its buffers. Before it changes buffers, it waits until all backends are idle, because a
+// reallocation must not free memory in use. The wait is rare: only new graphs need it.
 enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) {
     enum ggml_status status = sched_plan(sched, cached, use);
     if (status == GGML_STATUS_SUCCESS) {

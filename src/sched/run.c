@@ -157,7 +157,7 @@ static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *d
     return true;
 }
 
-// Returns true if the copy is done, or is ordered on both backends.
+// Returns true if the copy is done, or if both backends will perform it in order.
 static bool copy_between(struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
     ggml_backend_t to = sched->backends[copy->backend];

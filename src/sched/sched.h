@@ -354,8 +354,8 @@ static inline bool sched_has_places(const struct ggml_backend_sched *sched, cons
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Sets the addresses of the copies from the current plan.
 void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *cached);
-// Returns true if every tensor has the address of its row. A tensor that is listed at two rows has not, and neither has one whose
-// buffer changed its address.
+// Returns true if every tensor has the address of its row. The result is false if a tensor is listed at two rows, or if a buffer
+// changed the address of a tensor.
 bool sched_is_all_placed(const struct sched_cached *cached);
 
 // ---- preserve_inputs.c ----

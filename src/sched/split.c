@@ -197,7 +197,7 @@ static char *name_add(char *to, const char *text, size_t n) {
     return to + length;
 }
 
-// Writes the slot number. Slot 0 is the common case and is not formatted, because every edge between backends may need a name.
+// Writes the slot number. There may be as many copies as edges between backends, so slot 0, the common case, avoids snprintf.
 static void name_slot(char *to, int slot) {
     if (slot == 0) {
         memcpy(to, "#0", 3);
