@@ -310,7 +310,7 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
         for (; o.n < p->n; o.n++) {
             const int32_t i = o.n;
             // Fixed blocks at one offset belong to one alias group. Other fixed blocks that collide were refused before.
-            int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 0 : -1;
+            int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 1 : 0;
             spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
             o.idx[i] = i;
         }
