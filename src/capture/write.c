@@ -88,7 +88,7 @@ void berth_capture_write_tensor(FILE *f, const struct capture_tensor *c, const i
 // ---- files ----
 
 const char *berth_capture_dir(void) {
-    // secure: a setuid program must not write files to a folder of the user's choice
+    // A setuid program must not write files to a folder that its user chooses.
     const char *dir = secure_getenv("BERTH_CAPTURE");
     return dir != NULL && dir[0] != '\0' ? dir : NULL;
 }

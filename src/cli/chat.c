@@ -456,8 +456,8 @@ static bool answer_make(struct chat *c) {
     ok = berth_stream_close(&copy) && ok;
     puts(is_stopped ? " ..." : "");
     fflush(stdout);
-    c->is_cached =
-        ok && !w.is_over && error.text[0] == '\0'; // the tokens of a stop text are in the cache, but not in the history
+    // The tokens of a stop text are in the cache, but not in the history.
+    c->is_cached = ok && !w.is_over && error.text[0] == '\0';
     c->n_made += c->made.n_made;
     c->made_us += c->made.made_us;
     if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {

@@ -332,7 +332,7 @@ static bool asks_for_cpu(const struct client_folder *folder) {
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_names *needs = &folder->libraries[i].needs;
         for (size_t k = 0; folder->libraries[i].role == CLIENT_CALLER && k < needs->n; k++) {
-            // libggml.so.0 depends on it
+            // libggml.so.0 depends on the CPU library.
             if (role_of(needs->items[k]) == CLIENT_CPU || strcmp(needs->items[k], "libggml.so.0") == 0) {
                 return true;
             }

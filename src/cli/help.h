@@ -72,7 +72,7 @@ struct cli_help {
     const char *about;    // paragraphs, one per line; lines that start with a blank are printed verbatim
     const char *takes;    // values that completion offers for operands, those of the first before '|'; NULL: none
     struct {
-        // number of operands, including those that options replace; the first `read` are files to read; INT_MAX: all
+        // Number of operands, including those that options replace; the first `read` are files to read; INT_MAX: all
         int least, most, read;
     } n_operands;
     const struct cli_command *parts;  // subcommands; a command with subcommands has no options; NULL: none

@@ -117,7 +117,7 @@ static const int ends[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, S
 static void signals_catch(void) {
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         struct sigaction action = {0};
-        // not if the signal is ignored or a command handles it
+        // A signal that is ignored or that a command handles stays as it is.
         if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) {
             action.sa_handler = cli_output_stop;
             sigaction(ends[i], &action, NULL);

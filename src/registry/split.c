@@ -16,7 +16,7 @@ static struct {
     int n;        // number of parts
     int n_listed; // parts at the front that stay in the list of devices: this rank's CPU
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
-    // get_props of the composite device before it was replaced
+    // The function get_props of the composite device before it was replaced
     void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
     ggml_backend_dev_t dev;
 } split;

@@ -20,7 +20,7 @@ struct cluster_device {
     double start, op;                // seconds per graph in addition to its ops, seconds per small op
     double read[GGML_TYPE_COUNT];    // bytes per second of weights of a type, for one token; 0: bandwidth
     double product[GGML_TYPE_COUNT]; // operations per second on weights of a type, for many tokens; 0: flops
-    // for attention: bytes of keys and values per second (0: bandwidth), operations per second (0: flops)
+    // For attention: bytes of keys and values per second (0: bandwidth), operations per second (0: flops)
     double attend_read, attend;
 };
 

@@ -16,7 +16,7 @@
 
 #define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
 #define N_TOKENS 256   // tokens of the measured prompt
-// bytes of a matrix that is multiplied with one token: short enough that a waiting thread does not sleep yet
+// Bytes of a matrix that is multiplied with one token, so few that a waiting thread does not sleep yet
 #define MATRIX_SIZE ((size_t) 1 << 20)
 #define N_MATRICES 64 // timed matrices
 #define N_SWEEP 960   // other matrices at most, which are read in between to evict the timed ones from the caches

@@ -233,8 +233,8 @@ bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml
     double factor = 0;
     if (adders_init(&a, c, backends)) {
         const double seconds = sum_seconds(&a);
-        for (int l = 0; l < c->n_links;
-             l++) { // decode by tensors mostly waits for sums, so each latency is at least that of a sum
+        // Decode by tensors mostly waits for sums, so each latency is at least that of a sum.
+        for (int l = 0; l < c->n_links; l++) {
             struct cluster_link *link = &c->links[l];
             link->latency = max_f64(seconds - (a.n - 1) * SUM_SIZE / link->bandwidth, link->latency);
         }
