@@ -10,10 +10,10 @@
 
 enum cli_exit {
     CLI_OK = 0,        // success
-    CLI_NO = 1,        // negative result: does not fit, is not valid, differs
+    CLI_NEGATIVE = 1,  // negative result: does not fit, is not valid, differs
     CLI_USAGE = 2,     // wrong command line
     CLI_FAILURE = 3,   // failure outside the program: a file, memory, a full disk
-    CLI_UNSURE = 4,    // no result within the time limit
+    CLI_UNKNOWN = 4,   // no result within the time limit
     CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); results so far are printed
 };
 

@@ -39,7 +39,7 @@ const struct cli_help cli_client_help = {
         "need. Reads the files whose names end in .so or .node or contain .so.; runs no code of them.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "a function or library is missing",
+    .negative = "a function or library is missing",
     .examples = {{"Does it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
         {"For scripts", "client --json /opt/llama/lib"}},
 };
@@ -572,7 +572,7 @@ int cli_client(const struct cli_args *args) {
         code = cli_fail(CLI_FAILURE, "%s: no library in this folder uses ggml's functions%s%s", path,
             folder.unreadable.n > 0 ? "; " : "", folder.unreadable.n > 0 ? folder.unreadable.items[0] : "");
     } else {
-        code = client_folder_works(&folder) ? CLI_OK : CLI_NO;
+        code = client_folder_works(&folder) ? CLI_OK : CLI_NEGATIVE;
         if (*(const bool *) args->options) {
             json_print(&folder);
         } else {

@@ -106,7 +106,7 @@ int cli_cluster_fit(const struct model_options *options, const char *file, bool 
     ggml_backend_load_all();
     if (cluster_predict_ways(&c, path, options, ways, &error)) {
         (json ? print_json : print_text)(&c, path, ways);
-        code = prediction_best(ways) >= 0 ? CLI_OK : CLI_NO;
+        code = prediction_best(ways) >= 0 ? CLI_OK : CLI_NEGATIVE;
     } else {
         code = cli_fail(CLI_FAILURE, "%s", error.text);
     }

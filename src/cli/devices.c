@@ -23,7 +23,7 @@ const struct cli_help cli_devices_help = {
              "the program's folder, or in the library that GGML_BACKEND_PATH names.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "no device found",
+    .negative = "no device found",
     .examples = {{"List the devices", "devices"}, {"For scripts", "devices --json"}},
 };
 
@@ -150,5 +150,5 @@ int cli_devices(const struct cli_args *args) {
         }
     }
     fputs(json ? "]}\n" : "", stdout);
-    return n > 0 ? CLI_OK : cli_fail(CLI_NO, "no device found");
+    return n > 0 ? CLI_OK : cli_fail(CLI_NEGATIVE, "no device found");
 }

@@ -63,7 +63,7 @@ const struct cli_help cli_explain_help = {
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED},
-    .no = "there is no such layer, or --fused with libllama",
+    .negative = "there is no such layer, or --fused with libllama",
     .examples = {{"Where does each op run?", "explain model.gguf"},
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
@@ -211,8 +211,8 @@ static int print_text(struct session *s, int64_t n_tokens, int64_t layer) {
     if (!berth_stream_close(&text) || !is_printed) {
         code = cli_fail(CLI_FAILURE, "%s", is_printed ? "out of memory for the text" : berth_last_error());
     } else if (layers_print(text.text, layer, stdout) == 0 && layer >= 0) {
-        code = cli_fail(
-            CLI_NO, "there is no layer %" PRId64 ": the model has %" PRId64 ", counted from 0", layer, s->model->params.n_layer);
+        code = cli_fail(CLI_NEGATIVE, "there is no layer %" PRId64 ": the model has %" PRId64 ", counted from 0", layer,
+            s->model->params.n_layer);
     }
     berth_stream_fini(&text);
     return code;
@@ -305,7 +305,7 @@ static int explain_json(const struct workbench *m, const struct model_options *o
 // Runs the command on an open model.
 static int explain_model(struct workbench *m, const struct options *o) {
     if (o->fused && !m->model->engine->has_fused) {
-        return cli_fail(CLI_NO, "--fused is not supported for a model that libllama runs");
+        return cli_fail(CLI_NEGATIVE, "--fused is not supported for a model that libllama runs");
     }
     int code = cli_model_session(m, &o->model);
     if (code != CLI_OK) {

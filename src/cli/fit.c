@@ -66,7 +66,7 @@ const struct cli_help cli_fit_help = {
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.question.model.may_llama = true},
-    .no = "nothing fits",
+    .negative = "nothing fits",
     .examples = {{"The largest context in 8 GiB", "fit --memory 8GiB model.gguf"},
         {"On a simulated cluster", "fit --cluster machines.json -c 8192 model.gguf"},
         {"The full context on one GPU with 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
@@ -317,7 +317,7 @@ static int model_fit(struct options *o) {
     cli_context_warn(o->question.model.n_ctx, m.model->params.n_ctx_train);
     const bool ok = fit_find(&o->question, &m, &s.f, &error);
     cli_progress_end();
-    int code = s.f.answer.fits ? CLI_OK : CLI_NO;
+    int code = s.f.answer.fits ? CLI_OK : CLI_NEGATIVE;
     if (ok) {
         (o->json ? print_json : print_text)(&s);
     } else {

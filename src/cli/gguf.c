@@ -73,7 +73,7 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
     const struct berth_gguf_map_params params = {.progress = show ? progress_show : NULL, .prefetch = show};
     struct berth_gguf_map *map = berth_gguf_map_open(path, &params);
     cli_progress_end();
-    *code = map != NULL ? CLI_OK : cli_fail(CLI_NO, "%s", berth_last_error());
+    *code = map != NULL ? CLI_OK : cli_fail(CLI_NEGATIVE, "%s", berth_last_error());
     return map;
 }
 
@@ -102,7 +102,7 @@ const struct cli_help cli_gguf_check_help = {
     .about = "Reads a whole file and checks that its header is valid, all tensors are complete, and all numbers are finite.",
     .options = options_of_gguf_check,
     .size = sizeof(bool),
-    .no = "a file is invalid",
+    .negative = "a file is invalid",
     .examples = {{"Check a download", "gguf check model.gguf"}, {"All files of a folder", "gguf check *.gguf"}},
 };
 
@@ -126,10 +126,10 @@ static int check_one(const char *path, bool json) {
         const char *name = fault_find(map);
         if (name != NULL) {
             snprintf(fault, sizeof fault, "tensor '%s': %s", name, berth_last_error());
-            code = CLI_NO;
+            code = CLI_NEGATIVE;
         }
     } else {
-        snprintf(fault, sizeof fault, "%s", code == CLI_NO ? berth_last_error() : "cannot be read");
+        snprintf(fault, sizeof fault, "%s", code == CLI_NEGATIVE ? berth_last_error() : "cannot be read");
     }
     if (json) {
         berth_json_printf(
@@ -173,7 +173,7 @@ const struct cli_help cli_gguf_diff_help = {
     .about = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
     .options = options_of_gguf_diff,
     .size = sizeof(bool),
-    .no = "the files differ",
+    .negative = "the files differ",
     .examples = {{"What did quantising change?", "gguf diff model.gguf small.gguf"},
         {"For scripts", "gguf diff --json a.gguf b.gguf"}},
 };
@@ -221,7 +221,7 @@ int cli_gguf_diff(const struct cli_args *args) {
     }
     berth_gguf_map_close(a);
     berth_gguf_map_close(b);
-    return d.n == 0 ? CLI_OK : CLI_NO;
+    return d.n == 0 ? CLI_OK : CLI_NEGATIVE;
 }
 
 // ---- hash: identifies weights independently of the keys and the order of the file ----

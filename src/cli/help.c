@@ -102,8 +102,8 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
     }
     char exits[256];
     snprintf(exits, sizeof exits, "Exit codes: 0 success,%s%s%s 2 wrong usage, 3 failure%s%s, 130 stopped by Ctrl-C.",
-        help->no != NULL ? " 1 " : "", help->no != NULL ? help->no : "", help->no != NULL ? "," : "",
-        help->more != NULL ? ", " : "", help->more != NULL ? help->more : "");
+        help->negative != NULL ? " 1 " : "", help->negative != NULL ? help->negative : "", help->negative != NULL ? "," : "",
+        help->further != NULL ? ", " : "", help->further != NULL ? help->further : "");
     fputc('\n', file);
     text_wrap(exits, strlen(exits), 0, 0, file);
 }
@@ -224,9 +224,10 @@ void cli_help_man(const struct cli_help *help, FILE *file) {
     }
     fputs(".El\n", file);
     char exits[256];
-    snprintf(exits, sizeof exits, "Further exit codes: %s%s%s%s", help->no != NULL ? "1 " : "", help->no != NULL ? help->no : "",
-        help->no != NULL && help->more != NULL ? ", " : "", help->more != NULL ? help->more : "");
-    if (help->no != NULL || help->more != NULL) {
+    snprintf(exits, sizeof exits, "Further exit codes: %s%s%s%s", help->negative != NULL ? "1 " : "",
+        help->negative != NULL ? help->negative : "", help->negative != NULL && help->further != NULL ? ", " : "",
+        help->further != NULL ? help->further : "");
+    if (help->negative != NULL || help->further != NULL) {
         fputs(".Pp\n", file);
         man_text(exits, file);
     }

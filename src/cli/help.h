@@ -80,7 +80,7 @@ struct cli_help {
     size_t size;                      // bytes of the struct into which options are parsed
     const void *initial;              // initial value of this struct before presets and options; NULL: zeros
     size_t bases[CLI_N_BASES];        // offsets of the nested structs in the command's struct
-    const char *no, *more;            // meaning of exit code 1; further exit codes such as "4 ..."; or NULL
+    const char *negative, *further;   // meaning of exit code 1; further exit codes such as "4 ..."; or NULL
     struct {
         const char *what, *line; // the command line without "berth "
     } examples[3];

@@ -31,7 +31,7 @@ void cli_model_memory_json(struct berth_json_writer *w, const char *key, const s
 
 // ---- gguf.c ----
 
-// Maps a file. On failure prints a message and returns NULL with *code: CLI_FAILURE if it cannot be read, CLI_NO if it is not a
+// Maps a file. On failure prints a message and returns NULL with *code: CLI_FAILURE if it cannot be read, CLI_NEGATIVE if it is not a
 // valid GGUF file.
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code);
 // Writes a file with model_write. Returns CLI_OK, or prints a message and returns CLI_FAILURE.

@@ -35,7 +35,7 @@ const struct cli_help cli_ops_help = {
              "such as MUL_MAT or GELU.",
     .options = option_rows,
     .size = sizeof(struct options),
-    .no = "a given OP is not supported",
+    .negative = "a given OP is not supported",
     .examples = {{"All ops of the CPU", "ops"}, {"One op of a GPU", "ops --device CUDA0 MUL_MAT"}},
 };
 
@@ -355,7 +355,7 @@ static int ops_print(struct query *q) {
     if (q->has_failed) {
         code = cli_fail(CLI_FAILURE, "out of memory for the names of tiers");
     } else if (q->n_names > 0 && q->n_missing > 0) {
-        code = CLI_NO;
+        code = CLI_NEGATIVE;
     }
 end:
     ggml_free(q->ctx);

@@ -66,8 +66,8 @@ const struct cli_help cli_plan_help = {
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}},
-    .no = "proven not to fit",
-    .more = "4 no result in the time limit",
+    .negative = "proven not to fit",
+    .further = "4 no result in the time limit",
     .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
         {"Search for 500 ms and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
@@ -266,7 +266,7 @@ static int write_plan(
 
 static int answer_code(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *report) {
     if (plan->budgeted != NULL && !plan->budgeted->fits && !o->is_stopped) {
-        return plan->budgeted->proven ? CLI_NO : CLI_UNSURE;
+        return plan->budgeted->proven ? CLI_NEGATIVE : CLI_UNKNOWN;
     }
     if (o->is_stopped) {
         return CLI_STOPPED;
@@ -274,7 +274,7 @@ static int answer_code(const struct options *o, const struct view_plan *plan, co
     if (!o->has_capacity || report->fits) {
         return CLI_OK;
     }
-    return report->proven ? CLI_NO : CLI_UNSURE;
+    return report->proven ? CLI_NEGATIVE : CLI_UNKNOWN;
 }
 
 int cli_plan(const struct cli_args *args) {

@@ -23,7 +23,7 @@ const struct cli_help cli_verify_help = {
         "every buffer must respect its alignment, fixed offset and alias group. Prints the first fault.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "the plan is not valid",
+    .negative = "the plan is not valid",
     .examples = {{"Is it valid?", "verify plan.csv"}, {"For scripts", "verify --json plan.json"}},
 };
 
@@ -104,5 +104,5 @@ int cli_verify(const struct cli_args *args) {
         putchar('\n');
     }
     berth_plan_set_free(set);
-    return valid ? CLI_OK : CLI_NO;
+    return valid ? CLI_OK : CLI_NEGATIVE;
 }

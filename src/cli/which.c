@@ -28,7 +28,7 @@ const struct cli_help cli_which_help = {
         "is statically linked with another ggml has no entry.",
     .options = option_rows,
     .size = sizeof(bool),
-    .no = "the process uses no library of Berth",
+    .negative = "the process uses no library of Berth",
     .examples = {{"Does this process use Berth?", "which $(pgrep -n node)"}, {"For scripts", "which --json 4711"}},
 };
 
@@ -136,5 +136,5 @@ int cli_which(const struct cli_args *args) {
         const char *answer = f.n_berth > 0 ? "on Berth" : "not on Berth";
         printf("process %" PRId64 ": %s\n", pid, f.n > 0 ? answer : "no library of ggml is loaded");
     }
-    return f.n_berth > 0 ? CLI_OK : CLI_NO;
+    return f.n_berth > 0 ? CLI_OK : CLI_NEGATIVE;
 }

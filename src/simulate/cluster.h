@@ -81,7 +81,7 @@ void cluster_measure_params_set_model(struct cluster_measure_params *params, con
 
 // Returns the median of the known numbers; a speed is known if it is more than 0. Of two middle numbers it returns the faster one.
 // Returns 0 if none is known. Sorts the numbers.
-double cluster_middle(double *numbers, int n, bool is_time);
+double cluster_median(double *numbers, int n, bool is_time);
 // Sets the numbers of out to the medians of n rounds, which measured the same devices, hosts and links, with weights of a type.
 void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, int n, enum ggml_type type);
 

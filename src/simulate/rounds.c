@@ -16,7 +16,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double cluster_middle(double *numbers, int n, bool is_time) {
+double cluster_median(double *numbers, int n, bool is_time) {
     int n_known = 0;
     for (int i = 0; i < n; i++) {
         if (numbers[i] > 0 || (is_time && numbers[i] == 0)) {
@@ -44,14 +44,14 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
 }
 
 // Returns the median of the number at byte offset number_at of the list whose pointer is at byte offset list_at of every round.
-static double middle_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
+static double median_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
     double numbers[CLUSTER_ROUNDS];
     for (int r = 0; r < n; r++) {
         const char *list;
         memcpy(&list, (const char *) &rounds[r] + list_at, sizeof list);
         memcpy(&numbers[r], list + number_at, sizeof numbers[r]);
     }
-    return cluster_middle(numbers, n, is_time);
+    return cluster_median(numbers, n, is_time);
 }
 
 static void device_choose(struct cluster *out, const struct cluster *rounds, int n, int i) {
@@ -61,14 +61,14 @@ static void device_choose(struct cluster *out, const struct cluster *rounds, int
     const char *list = (const char *) out->devices;
     const size_t at = offsetof(struct cluster, devices);
     for (size_t k = 0; k < sizeof speeds / sizeof speeds[0]; k++) {
-        *speeds[k] = middle_at(rounds, n, at, (size_t) ((const char *) speeds[k] - list), false);
+        *speeds[k] = median_at(rounds, n, at, (size_t) ((const char *) speeds[k] - list), false);
     }
     for (size_t k = 0; k < sizeof times / sizeof times[0]; k++) {
-        *times[k] = middle_at(rounds, n, at, (size_t) ((const char *) times[k] - list), true);
+        *times[k] = median_at(rounds, n, at, (size_t) ((const char *) times[k] - list), true);
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        d->read[t] = middle_at(rounds, n, at, (size_t) ((const char *) &d->read[t] - list), false);
-        d->product[t] = middle_at(rounds, n, at, (size_t) ((const char *) &d->product[t] - list), false);
+        d->read[t] = median_at(rounds, n, at, (size_t) ((const char *) &d->read[t] - list), false);
+        d->product[t] = median_at(rounds, n, at, (size_t) ((const char *) &d->product[t] - list), false);
     }
 }
 
@@ -78,8 +78,8 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
     }
     for (int l = 0; l < out->n_links; l++) {
         const size_t at = offsetof(struct cluster, links), first = (size_t) l * sizeof out->links[0];
-        out->links[l].latency = middle_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
-        out->links[l].bandwidth = middle_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
+        out->links[l].latency = median_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
+        out->links[l].bandwidth = median_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
     }
     // Speeds while all devices compute have their own median. The ratio to the speed alone is computed last, so that a slow round
     // in one does not affect the other.
@@ -88,7 +88,7 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
         for (int r = 0; r < n; r++) {
             speeds[r] = host_speed(&rounds[r], h, type, true);
         }
-        const double alone = host_speed(out, h, type, false), all = cluster_middle(speeds, n, false);
+        const double alone = host_speed(out, h, type, false), all = cluster_median(speeds, n, false);
         const double part = alone > 0 && all > 0 ? all / alone : 1;
         out->hosts[h].together = min_f64(max_f64(part, CLUSTER_TOGETHER_LEAST), 1);
     }

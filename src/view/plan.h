@@ -54,7 +54,7 @@ struct view_plan {
     struct view_budget budget;
     struct berth_budget_result *budgeted;         // result of the memory limit; NULL without one
     struct view_value alive[VIEW_BUDGET_N_ALIVE]; // of budgeted->alive, by size; n_alive may be larger
-    // the cost of spilling in words; set if the limit allows spilling
+    // The cost of spilling in words; set with a memory limit.
     const char *spill_price;
     bool can_budget;                                                 // ops can be recomputed
     int64_t n_ctx_train;                                             // positions for which a model was trained

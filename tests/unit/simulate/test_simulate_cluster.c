@@ -73,8 +73,9 @@ static void test_wrong_files(void **state) {
         {"{\"hosts\": [{\"devices\": [" ONE "]}, {\"name\": \"b\", \"devices\": [" ONE "]}]}",
             "missing link between hosts 'host1' and 'b'"},
         {"{\"links\": [{\"between\": [\"a\", \"b\"]}]}", "unknown host"},
-        {"{\"hosts\": [{\"name\": \"a\", \"devices\": [" ONE "]}], \"links\": [{\"between\": [\"a\"]}]}", "the names of two hosts"},
-        {"{\"hosts\": [{\"devices\": [{\"read\": {\"q9\": 1}}]}]}", "no such type"},
+        {"{\"hosts\": [{\"name\": \"a\", \"devices\": [" ONE "]}], \"links\": [{\"between\": [\"a\"]}]}",
+            "the names of two hosts"},
+        {"{\"hosts\": [{\"devices\": [{\"read\": {\"q9\": 1}}]}]}", "unknown tensor type"},
         {"{\"hosts\": [{\"devices\": [{\"alignment\": 3}]}]}", "power of two"},
         {"{\"hosts\": [{\"devices\": [" ONE "]}]} x", "text after the end"},
     };

@@ -11,7 +11,7 @@
 #define TYPE GGML_TYPE_Q4_K
 #define N_DEVICES 2
 
-static void check_middle(double want, bool is_time, int n, ...) {
+static void check_median(double want, bool is_time, int n, ...) {
     double numbers[8];
     va_list args;
     va_start(args, n);
@@ -19,22 +19,22 @@ static void check_middle(double want, bool is_time, int n, ...) {
         numbers[i] = va_arg(args, double);
     }
     va_end(args);
-    assert_true(cluster_middle(numbers, n, is_time) == want);
+    assert_true(cluster_median(numbers, n, is_time) == want);
 }
 
-static void test_middle(void **state) {
+static void test_median(void **state) {
     (void) state;
-    check_middle(0, false, 0);
-    check_middle(0, false, 2, 0.0, 0.0);
-    check_middle(7, false, 1, 7.0);
-    check_middle(7, false, 2, 1.0, 7.0); // one of two is slow: for speeds and for times
-    check_middle(1, true, 2, 7.0, 1.0);
-    check_middle(5, false, 3, 5.0, 9.0, 1.0);
-    check_middle(6, false, 4, 1.0, 6.0, 2.0, 7.0); // two of four are slow
-    check_middle(2, true, 4, 1.0, 6.0, 2.0, 7.0);
-    check_middle(10, false, 5, 10.0, 2.0, 10.5, 3.0, 11.0);
-    check_middle(5, false, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // an unknown speed (0) does not count: 3, 4, 5, 90
-    check_middle(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // a time of 0 is a valid value
+    check_median(0, false, 0);
+    check_median(0, false, 2, 0.0, 0.0);
+    check_median(7, false, 1, 7.0);
+    check_median(7, false, 2, 1.0, 7.0); // one of two is slow: for speeds and for times
+    check_median(1, true, 2, 7.0, 1.0);
+    check_median(5, false, 3, 5.0, 9.0, 1.0);
+    check_median(6, false, 4, 1.0, 6.0, 2.0, 7.0); // two of four are slow
+    check_median(2, true, 4, 1.0, 6.0, 2.0, 7.0);
+    check_median(10, false, 5, 10.0, 2.0, 10.5, 3.0, 11.0);
+    check_median(5, false, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // an unknown speed (0) does not count: 3, 4, 5, 90
+    check_median(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // a time of 0 is a valid value
 }
 
 // Rounds of a host with two devices and a link; slow_alone, slow_together: factors by which devices are slower alone and together.
@@ -130,7 +130,7 @@ static void test_slow_machine(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_middle),
+        cmocka_unit_test(test_median),
         cmocka_unit_test(test_slow_moments),
         cmocka_unit_test(test_slow_machine),
     };
