@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // world.h: the world, which is the set of ranks that were started together: descriptions of the ranks, the thread that keeps a rank
-// alive for the others, and the end of all. A rank is a program (default) or a worker, which serves devices to the first program.
+// alive for the others, and the orderly end of all ranks. A rank is a program (default) or a worker, which serves devices to the
+// first program.
 #pragma once
 
 #include "mpi/message_queue.h"
