@@ -69,7 +69,7 @@ expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
 expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
 expect 0 "1 token at position 7" explain --split tensor --device CPU,CPU -b 7 -c 9 $tales
-expect 0 "sums over 2 devices of" explain --split tensor --device CPU,CPU $tales
+expect 0 "sums over 2 devices with" explain --split tensor --device CPU,CPU $tales
 expect 2 "--json and --split tensor cannot be combined" explain --split tensor --json $tales
 
 # fit
