@@ -50,7 +50,7 @@ struct two_ways {
     struct ggml_tensor *x, *out;
 };
 
-// a, b, c, d have the same size. The last node reads b or a: equal counts and sizes, but one edge differs.
+// x -> a -> b -> c -> d -> e, all of one size. The last node adds d or a to e: equal counts and sizes, but one edge differs.
 static struct two_ways two_ways(bool moved) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -82,7 +82,8 @@ static void moved_edge_is_a_new_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// out = 2 w + x. The result w is computed once, or under two names; the second name may be at the address of p, which is dead.
+// out = a + b + r. p and a are copies of x, r is a copy of p. b is another copy of x, or it is a, listed a second time when p is
+// dead.
 static struct two_ways named(bool twice) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);

@@ -22,7 +22,7 @@ struct chain {
     struct ggml_tensor *x, *a, *b, *c, *out;
 };
 
-// x -> a, b -> c = a + b -> out; all have 64 floats
+// x -> a -> b, c = a * b -> out; all have 64 floats
 static struct chain chain_new(void) {
     struct chain k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     k.graph = ggml_new_graph_custom(k.ctx, 32, false);

@@ -154,7 +154,7 @@ static void memory_of_another_split_grows(void **state) {
 }
 
 // Two alternating graphs: the results of one are valid until the other is computed, and both are cache hits.
-static void graphs_take_turns(void **state) {
+static void graphs_alternate(void **state) {
     (void) state;
     static int n = 3;
     static float first[OUT], second[OUT];
@@ -212,7 +212,7 @@ static void chain_run(ggml_backend_t backend, struct chain *c, float *out) {
 
 // The graphs are placed one after the other and then computed alternately, with or without a new allocation. If there are too many,
 // computing the first ones fails and asks for a new allocation.
-static void many_graphs_take_turns(void **state) {
+static void many_graphs_alternate(void **state) {
     (void) state;
     enum { N = 90, N_TURNS = 20 };
     static int n = 2;
@@ -347,7 +347,7 @@ static float step_run(ggml_backend_sched_t sched, struct step *s, float value) {
 }
 
 // Nothing was reserved: a repeated graph after another one has its inputs at the addresses where it is computed.
-static void graphs_of_a_scheduler_take_turns(void **state) {
+static void graphs_of_a_scheduler_alternate(void **state) {
     (void) state;
     static int n = 2;
     ggml_backend_dev_t dev = device(&n, layer_state);
@@ -375,10 +375,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_part_is_planned_alone),
         cmocka_unit_test(memory_of_another_split_grows),
-        cmocka_unit_test(graphs_take_turns),
-        cmocka_unit_test(many_graphs_take_turns),
+        cmocka_unit_test(graphs_alternate),
+        cmocka_unit_test(many_graphs_alternate),
         cmocka_unit_test(shrunk_memory_is_reported),
-        cmocka_unit_test(graphs_of_a_scheduler_take_turns),
+        cmocka_unit_test(graphs_of_a_scheduler_alternate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -607,7 +607,7 @@ static void *makes_and_frees(void *arg) {
 }
 
 // Freeing a buffer in one thread drops the rank's graphs, but does not disturb a step of another thread.
-static void threads_apart(struct mpi_world *w) {
+static void threads_are_independent(struct mpi_world *w) {
     enum { N = 64 };
     struct devices d = devices_open(w);
     struct ggml_context *ctx = arena();
@@ -637,9 +637,9 @@ static void threads_apart(struct mpi_world *w) {
     devices_close(&d);
 }
 
-static void test_threads_apart(void **state) {
+static void test_threads_are_independent(void **state) {
     (void) state;
-    ranks_run(2, 1, 0, threads_apart);
+    ranks_run(2, 1, 0, threads_are_independent);
 }
 
 // ---- a part of every tensor on each rank ----
@@ -867,7 +867,8 @@ static void placements_accepted(struct devices *d) {
         // Columns of one matrix, before and after.
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 32, 256}, 16}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 16}, {{4, 8, 1}, {4, 32, 256}, 0}},
-        // Heads of tokens, [4 elements, 4 heads, 8 tokens]: two and two, permuted so that the tokens come first, and one and three.
+        // Heads of tokens, [4 elements, 4 heads, 8 tokens]: two heads and two heads; the same permuted so that the tokens come
+        // first; one head and three heads.
         {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 32}},
         {GGML_OP_SQR, {{4, 2, 8}, {4, 16, 64}, 32}, {{4, 2, 8}, {4, 16, 64}, 0}},
         {GGML_OP_REPEAT, {{4, 8, 1}, {4, 64, 16}, 48}, {{4, 8, 3}, {4, 64, 16}, 0}},
@@ -877,7 +878,7 @@ static void placements_accepted(struct devices *d) {
         {GGML_OP_SQR, {{2, 4, 8}, {4, 16, 64}, 0}, {{2, 4, 8}, {4, 16, 64}, 8}},
         // Every second element.
         {GGML_OP_SQR, {{8, 4, 1}, {8, 64, 256}, 0}, {{8, 4, 1}, {8, 64, 256}, 4}},
-        // In place, whatever the stride of a single row is; one after the other.
+        // In place, whatever the stride of a single row is; adjacent ranges.
         {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 64}, {{8, 8, 1}, {4, 32, 256}, 64}},
         {GGML_OP_SQR, {{8, 1, 1}, {4, 400, 400}, 64}, {{8, 1, 1}, {4, 32, 32}, 64}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 64}, {{4, 8, 1}, {4, 32, 256}, 64}},
@@ -1043,7 +1044,7 @@ static void is_lost(struct mpi_world *w) {
     ggml_backend_free(backend);
     ggml_free(ctx);
     devices_close(&d);
-    // The worker is still alive and must end: it is treated as not lost again.
+    // The worker is still alive and must end, so its rank is marked as not lost.
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[1].is_lost = false;
     pthread_mutex_unlock(&w->queue.lock);
@@ -1055,7 +1056,7 @@ static void test_is_lost(void **state) {
 }
 
 // Rank 1 continues now and must end.
-static void let_go_on(struct mpi_world *w) {
+static void worker_release(struct mpi_world *w) {
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[1].is_lost = false;
     w->queue.peers[1].moved = w->queue.peers[1].stuck = 0;
@@ -1086,7 +1087,7 @@ static void is_stuck(struct mpi_world *w) {
     ggml_backend_free(backend);
     ggml_free(ctx);
     devices_close(&d);
-    let_go_on(w);
+    worker_release(w);
 }
 
 static void test_is_stuck(void **state) {
@@ -1101,7 +1102,7 @@ static void test_is_stuck(void **state) {
 }
 
 // A worker that hangs before it receives its first command is detected too.
-static ggml_backend_t hanging_init_at_all(ggml_backend_dev_t dev, const char *params) {
+static ggml_backend_t hanging_init_first(ggml_backend_dev_t dev, const char *params) {
     (void) hanging_compute(NULL, NULL);
     return hanging_init(dev, params);
 }
@@ -1114,14 +1115,14 @@ static void is_stuck_early(struct mpi_world *w) {
     assert_true(mpi_now() - start < 6 * MPI_SECOND);
     assert_non_null(strstr(berth_last_error(), "has been in one op for"));
     atomic_store(&hangs, false);
-    let_go_on(w);
+    worker_release(w);
 }
 
 static void test_is_stuck_early(void **state) {
     (void) state;
     with_hanging = true;
     hanging = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
-    hanging.iface.init_backend = hanging_init_at_all;
+    hanging.iface.init_backend = hanging_init_first;
     atomic_store(&hangs, true);
     setenv("BERTH_MPI_STALL", "1", 1);
     ranks_run(2, 1, 0, is_stuck_early);
@@ -1304,7 +1305,7 @@ int main(void) {
         cmocka_unit_test(test_sums_without_one),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_computes),
-        cmocka_unit_test(test_threads_apart),
+        cmocka_unit_test(test_threads_are_independent),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_refuses),

@@ -49,7 +49,7 @@ static void the_callers_choice_wins(void **state) {
     assert_on(n, b, 0, BERTH_SCHED_EXPANSION);
 }
 
-// r = a + x1, s = norm(r); later nodes read r and s. Copying r once is cheaper than any other border.
+// r = a2 + a, s = norm(r). Nodes of the second device read r and s. Copying r once is cheaper than any other border.
 static void the_border_is_where_fewest_bytes_cross(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *a2 = ggml_mul_mat(n->ctx, n->w[0], a);

@@ -38,7 +38,7 @@ static char *explained(struct net *n, bool json) {
     return text;
 }
 
-// The text says "1 copy" or "2 copies", and names the backend that refused an op.
+// The text says "1 copy" or "3 copies", and names the backend that refused an op.
 static void it_counts_copies_and_names_refusing_backends(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x);
