@@ -97,7 +97,7 @@ struct cli_help {
     CLI_OPTION('m', "model", "FILE", "the model file; may also be given as an argument", .takes = ".gguf", .use = CLI_READ, \
         CLI_TO_MODEL(path), .is_operand = true)
 #define CLI_OPT_CTX \
-    CLI_OPTION('c', "ctx", "N", "context size in positions (default: that of the model, limited to 512 to 4096)", \
+    CLI_OPTION('c', "ctx", "N", "context size in positions (default: that of the model, at least 512 and at most 4096)", \
         .also = "ctx-size", CLI_INT_OF_MODEL(n_ctx, INT32_MAX))
 #define CLI_OPT_BATCH \
     CLI_OPTION( \
