@@ -26,8 +26,7 @@ static void alloc_fails_on_demand(void **state) {
     berth_alloc_watch(false);
 }
 
-// Pieces do not overlap, small pieces allocate nothing, and berth_scratch_back frees all pieces after a mark.
-static void arrays_go_together(void **state) {
+static void arrays_are_freed_together(void **state) {
     (void) state;
     struct berth_arrays a = {0};
     berth_alloc_watch(true);
@@ -45,7 +44,8 @@ static void arrays_go_together(void **state) {
     berth_alloc_watch(false);
 }
 
-static void scratch_gives_back_to_a_mark(void **state) {
+// Pieces do not overlap, small pieces allocate nothing, and berth_scratch_back frees all pieces after a mark.
+static void scratch_is_freed_to_a_mark(void **state) {
     (void) state;
     struct berth_scratch s;
     berth_scratch_init(&s);
@@ -75,7 +75,7 @@ static void scratch_gives_back_to_a_mark(void **state) {
     berth_alloc_watch(false);
 }
 
-static void alloc_refuses_what_overflows(void **state) {
+static void alloc_refuses_overflow(void **state) {
     (void) state;
     assert_null(berth_malloc(0));
     volatile size_t half = SIZE_MAX / 2;
@@ -174,7 +174,7 @@ static void files_and_ids(void **state) {
 }
 
 // The order matters, because a process keeps the first known release.
-static void release_is_known_until_it_is_mixed(void **state) {
+static void release_is_known_unless_clients_differ(void **state) {
     (void) state;
     static const char *const unknown[] = {NULL, "", "b", "bx", "b0", "b-5", "b10361x", "b10362", "v0.4.9", "v1.0.0", "0"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -192,7 +192,7 @@ static void release_is_known_until_it_is_mixed(void **state) {
 }
 
 // The authors' test vectors, with two rounds per word and four at the end; also with the bytes in parts.
-static void siphash_is_siphash(void **state) {
+static void siphash_matches_test_vectors(void **state) {
     (void) state;
     struct berth_siphash_key key;
     unsigned char bytes[64];
@@ -220,17 +220,17 @@ static void siphash_is_siphash(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_fails_on_demand),
-        cmocka_unit_test(scratch_gives_back_to_a_mark),
-        cmocka_unit_test(arrays_go_together),
-        cmocka_unit_test(alloc_refuses_what_overflows),
+        cmocka_unit_test(scratch_is_freed_to_a_mark),
+        cmocka_unit_test(arrays_are_freed_together),
+        cmocka_unit_test(alloc_refuses_overflow),
         cmocka_unit_test(aligned_memory_is_aligned),
         cmocka_unit_test(errors_belong_to_their_thread),
         cmocka_unit_test(log_goes_to_the_callback_only),
         cmocka_unit_test(status_has_names),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(files_and_ids),
-        cmocka_unit_test(siphash_is_siphash),
-        cmocka_unit_test(release_is_known_until_it_is_mixed),
+        cmocka_unit_test(siphash_matches_test_vectors),
+        cmocka_unit_test(release_is_known_unless_clients_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void assert_text(const char *path, const char *text) {
     assert_string_equal(found, text);
 }
 
-static void only_regular_files_come_in(void **state) {
+static void only_regular_files_are_opened(void **state) {
     (void) state;
     uint64_t size;
     const char *why;
@@ -78,7 +78,7 @@ static void only_regular_files_come_in(void **state) {
     alarm(0);
 }
 
-static void replaces_whole_or_not_at_all(void **state) {
+static void replaces_completely_or_not_at_all(void **state) {
     (void) state;
     struct berth_replace to;
     struct stat st;
@@ -166,7 +166,7 @@ static void gguf_keeps_the_old_file(void **state) {
     gguf_free(g);
 }
 
-static void streams_tell_of_missing_memory(void **state) {
+static void streams_report_missing_memory(void **state) {
     (void) state;
     struct berth_stream s;
     assert_true(berth_stream_open(&s));
@@ -196,11 +196,11 @@ static void streams_tell_of_missing_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_regular_files_come_in),
-        cmocka_unit_test(replaces_whole_or_not_at_all),
+        cmocka_unit_test(only_regular_files_are_opened),
+        cmocka_unit_test(replaces_completely_or_not_at_all),
         cmocka_unit_test(replacing_without_memory),
         cmocka_unit_test(gguf_keeps_the_old_file),
-        cmocka_unit_test(streams_tell_of_missing_memory),
+        cmocka_unit_test(streams_report_missing_memory),
     };
     return cmocka_run_group_tests_name("files", tests, setup, teardown);
 }

@@ -239,7 +239,7 @@ static bool write_bytes(const char *path, const void *bytes, size_t size) {
     return ok;
 }
 
-static void refuses_what_is_no_backend(void **state) {
+static void refuses_other_files(void **state) {
     (void) state;
     const size_t regs = ggml_backend_reg_count();
     assert_null(ggml_backend_load("/no/such/libggml-x.so"));
@@ -309,7 +309,7 @@ static void loads_and_unloads(void **state) {
 }
 
 // The file is valid, but it needs a function that no library has. The message is the linker's.
-static void needs_what_is_missing(void **state) {
+static void missing_symbol_is_reported(void **state) {
     (void) state;
     need_compiler();
     FILE *f = fopen(module_path("needy.c"), "w");
@@ -325,7 +325,7 @@ static void needs_what_is_missing(void **state) {
 
 // Of builds with equal scores, the first by name is loaded. A build that cannot be opened and one without a score are skipped, and
 // so are files whose names contain no backend name.
-static void builds_alike(void **state) {
+static void builds_with_equal_scores(void **state) {
     (void) state;
     need_compiler();
     const int v = GGML_BACKEND_API_VERSION;
@@ -419,7 +419,7 @@ static void current_folder_is_not_searched(void **state) {
 }
 
 // A truncated download, of which the loader would map missing pages. For every length, the file is refused or loaded.
-static void cut_library(void **state) {
+static void truncated_library_is_refused(void **state) {
     (void) state;
     need_compiler();
     assert_true(module_write("libggml-whole.so", "Whole", -1, GGML_BACKEND_API_VERSION));
@@ -449,7 +449,7 @@ static void cut_library(void **state) {
     unlink(module_path("libggml-whole.so"));
 }
 
-static void pipe_is_no_library(void **state) {
+static void pipe_is_refused(void **state) {
     (void) state;
     assert_int_equal(mkfifo(module_path("libggml-pipe.so"), 0600), 0);
     alarm(20); // opening the pipe would block forever
@@ -459,7 +459,7 @@ static void pipe_is_no_library(void **state) {
     unlink(module_path("libggml-pipe.so"));
 }
 
-static void load_all_is_harmless(void **state) {
+static void load_all_registers_the_cpu_once(void **state) {
     (void) state;
     ggml_backend_load_all();
     const size_t regs = ggml_backend_reg_count();
@@ -473,7 +473,7 @@ static void load_all_is_harmless(void **state) {
 }
 
 // The linked backends are registered again at the end.
-static void nothing_is_best(void **state) {
+static void init_best_without_backends(void **state) {
     (void) state;
     ggml_backend_reg_t cpu = ggml_backend_reg_by_name("CPU");
     assert_non_null(cpu);
@@ -508,16 +508,16 @@ int main(void) {
         cmocka_unit_test_setup(out_of_range_and_null, setup),
         cmocka_unit_test_setup(registering_runs_out_of_memory, setup),
         cmocka_unit_test_setup(a_device_that_is_not_there, setup),
-        cmocka_unit_test_setup(refuses_what_is_no_backend, setup),
+        cmocka_unit_test_setup(refuses_other_files, setup),
         cmocka_unit_test_setup(loads_and_unloads, setup),
-        cmocka_unit_test_setup(needs_what_is_missing, setup),
-        cmocka_unit_test_setup(builds_alike, setup),
+        cmocka_unit_test_setup(missing_symbol_is_reported, setup),
+        cmocka_unit_test_setup(builds_with_equal_scores, setup),
         cmocka_unit_test_setup(best_of_a_folder, setup),
         cmocka_unit_test_setup(current_folder_is_not_searched, setup),
-        cmocka_unit_test_setup(cut_library, setup),
-        cmocka_unit_test_setup(pipe_is_no_library, setup),
-        cmocka_unit_test_setup(nothing_is_best, setup),
-        cmocka_unit_test_setup(load_all_is_harmless, setup),
+        cmocka_unit_test_setup(truncated_library_is_refused, setup),
+        cmocka_unit_test_setup(pipe_is_refused, setup),
+        cmocka_unit_test_setup(init_best_without_backends, setup),
+        cmocka_unit_test_setup(load_all_registers_the_cpu_once, setup),
     };
     return cmocka_run_group_tests_name("registry", tests, group_setup, group_teardown);
 }

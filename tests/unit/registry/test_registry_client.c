@@ -81,7 +81,7 @@ static void look(void) {
     ggml_backend_load_all_from_path("/no/such/folder");
 }
 
-static void missing_functions_are_told(void **state) {
+static void missing_functions_are_reported(void **state) {
     (void) state;
     if (!module_has_compiler() || !stub_make() || !client_make("libone.so", 1) || !client_make("libmany.so", 200) ||
         !client_make("libgood.so", 0)) {
@@ -170,7 +170,7 @@ static void devices_until_memory_ends(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_functions_are_told),
+        cmocka_unit_test(missing_functions_are_reported),
         cmocka_unit_test(backends_by_name),
         cmocka_unit_test(devices_until_memory_ends),
     };

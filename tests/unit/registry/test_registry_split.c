@@ -82,7 +82,7 @@ static void is_one_device(const char *name) {
 
 // The composite device exists as long as all its parts do. The remaining parts are listed again, and may form another composite
 // device.
-static void goes_with_a_part(void **state) {
+static void composite_is_removed_with_a_part(void **state) {
     (void) state;
     static struct library stays;
     struct library *goes = malloc(sizeof *goes);
@@ -155,7 +155,7 @@ static void part_is_registered_twice(void **state) {
 
 // CPUs of other ranks form a composite device with this rank's CPU, which stays listed itself. With a GPU among the ranks, the CPU
 // is not a part.
-static void ranks_take_their_cpu_in(void **state) {
+static void ranks_include_the_local_cpu(void **state) {
     (void) state;
     static struct library ranks, gpu;
     const size_t n = ggml_backend_dev_count();
@@ -189,7 +189,7 @@ static enum ggml_backend_dev_type sends_away(ggml_backend_dev_t dev) {
 }
 
 // While the registry queries a part, that part unloads another part's library. No composite device of both is made.
-static void leaves_while_it_is_made(void **state) {
+static void part_is_unloaded_during_creation(void **state) {
     (void) state;
     static struct library stays;
     const size_t n = ggml_backend_dev_count();
@@ -214,7 +214,7 @@ static void leaves_while_it_is_made(void **state) {
 }
 
 // If the parts cannot be listed again for lack of memory, nothing changes.
-static void parts_cannot_come_back(void **state) {
+static void unload_without_memory_changes_nothing(void **state) {
     (void) state;
     static struct library goes, fill[64];
     const size_t n = ggml_backend_dev_count();
@@ -261,7 +261,7 @@ static size_t devices_in_role(const char *role) {
     return (size_t) WEXITSTATUS(status);
 }
 
-static void workers_have_their_own(void **state) {
+static void workers_have_no_composite_device(void **state) {
     (void) state;
     assert_int_equal(devices_in_role("worker"), 2);
     assert_int_equal(devices_in_role("program"), 1);
@@ -269,12 +269,12 @@ static void workers_have_their_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_have_their_own), // first, because nothing has queried the devices yet
-        cmocka_unit_test(goes_with_a_part),
+        cmocka_unit_test(workers_have_no_composite_device), // first, because nothing has queried the devices yet
+        cmocka_unit_test(composite_is_removed_with_a_part),
         cmocka_unit_test(part_is_registered_twice),
-        cmocka_unit_test(ranks_take_their_cpu_in),
-        cmocka_unit_test(leaves_while_it_is_made),
-        cmocka_unit_test(parts_cannot_come_back),
+        cmocka_unit_test(ranks_include_the_local_cpu),
+        cmocka_unit_test(part_is_unloaded_during_creation),
+        cmocka_unit_test(unload_without_memory_changes_nothing),
     };
     setenv("BERTH_SPLIT", "tensor", 1);
     ggml_log_set(no_log, NULL);
