@@ -49,7 +49,7 @@ void ggml_log_set(ggml_log_callback callback, void *user_data) {
     berth_lock_drop(&log_lock);
 }
 
-static void hand_out(enum ggml_log_level level, const char *text) {
+static void line_print(enum ggml_log_level level, const char *text) {
     ggml_log_callback callback;
     void *user_data;
     ggml_log_get(&callback, &user_data);
@@ -85,7 +85,7 @@ void berth_log_flush(void) {
     memset(&held, 0, sizeof held);
     for (size_t at = 0; at < size; at += strlen(lines + at) + 1) {
         const enum ggml_log_level level = (enum ggml_log_level) lines[at++];
-        hand_out(level, lines + at);
+        line_print(level, lines + at);
     }
     berth_free(lines);
     if (n_lost > 0) {
@@ -94,7 +94,7 @@ void berth_log_flush(void) {
 }
 
 void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) {
-    void (*put)(enum ggml_log_level, const char *) = held.depth > 0 ? line_keep : hand_out;
+    void (*put)(enum ggml_log_level, const char *) = held.depth > 0 ? line_keep : line_print;
 
     char text[256];
     va_list again;

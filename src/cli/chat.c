@@ -236,7 +236,7 @@ static bool line_append(struct chat_line *l, const char *text, size_t n) {
 }
 
 // Reads a line of standard input, including its end. Returns false at the end of the input.
-static bool plain_line(struct chat_line *l) {
+static bool line_read_plain(struct chat_line *l) {
     int c;
     bool has_any = false;
     while ((c = getchar()) != '\n') {
@@ -258,17 +258,14 @@ static bool plain_line(struct chat_line *l) {
     return line_append(l, "", 0);
 }
 
-static bool one_line(struct chat_line *l, const char *prompt) {
+static bool line_read(struct chat_line *l, const char *prompt) {
     if (l->read == NULL) {
         if (l->is_terminal) {
             printf("%s%s%s", cli_colour(stdout, CLI_GREEN), prompt, cli_colour(stdout, CLI_RESET));
             fflush(stdout);
         }
         errno = 0;
-        cli_interrupt_wake_reads(true);
-        const bool has_line = plain_line(l);
-        cli_interrupt_wake_reads(false);
-        return has_line;
+        return line_read_plain(l);
     }
     cli_interrupt_wake_reads(true);
     char *text = l->read(prompt);
@@ -298,7 +295,7 @@ static const char *chat_line_next(struct chat_line *l) {
         if (!is_first) {
             l->text[l->n - 1] = '\n';
         }
-        if (!one_line(l, is_first ? "> " : ". ")) {
+        if (!line_read(l, is_first ? "> " : ". ")) {
             break;
         }
         is_first = false;
@@ -356,7 +353,7 @@ static int template_choose(struct chat *c) {
 // ---- a turn ----
 
 // Returns the offset in the formatted conversation at which the text of the last answer ends.
-static size_t words_end(const struct chat *c, size_t n) {
+static size_t answer_end(const struct chat *c, size_t n) {
     char *text = chat_format(c->row, c->history.messages, n, false);
     const char *tail = c->row->says[CHAT_ASSISTANT].behind;
     const size_t size = text != NULL ? strlen(text) : 0, n_tail = text != NULL && tail != NULL ? strlen(tail) : 0;
@@ -370,7 +367,7 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
     size_t from = 0;
     int32_t first = -1;
     if (c->is_cached) { // all but the user's last message, and possibly the last token of the answer
-        from = words_end(c, c->history.n - 1);
+        from = answer_end(c, c->history.n - 1);
         first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->m->vocab, c->made.last) ? c->made.last : -1;
     } else {
         session_reset(c->m->session);
@@ -561,7 +558,7 @@ static int chat_run(struct chat *c) {
     return code;
 }
 
-static int chat_with(const struct options *o, struct workbench *m) {
+static int chat_start(const struct options *o, struct workbench *m) {
     struct chat c = {.options = o, .m = m, .sampler = o->sampling.sampler};
     int code = template_choose(&c);
     if (code != CLI_OK || (o->lora != NULL && (code = cli_model_lora(m, o->lora)) != CLI_OK) ||
@@ -587,7 +584,7 @@ int cli_chat(const struct cli_args *args) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    code = chat_with(o, &m);
+    code = chat_start(o, &m);
     workbench_close(&m);
     return code;
 }

@@ -328,7 +328,7 @@ static bool names_check(struct client_folder *folder, const char *own) {
     return true;
 }
 
-static bool asks_for_cpu(const struct client_folder *folder) {
+static bool needs_cpu_library(const struct client_folder *folder) {
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_names *needs = &folder->libraries[i].needs;
         for (size_t k = 0; folder->libraries[i].role == CLIENT_CALLER && k < needs->n; k++) {
@@ -378,7 +378,7 @@ static bool client_folder_read(struct client_folder *folder, const char *path) {
     } else if (!own_folder(own)) {
         ok = false;
         cli_fail(CLI_FAILURE, "this program is linked statically and has no shared libraries for a client");
-    } else if (!own_read(own, asks_for_cpu(folder), &has)) {
+    } else if (!own_read(own, needs_cpu_library(folder), &has)) {
         ok = false;
     } else if (!names_check(folder, own) || !imports_check(folder, &has, &stays)) {
         ok = false;

@@ -22,7 +22,7 @@ static void print_device(const struct cluster *c, const struct prediction *f, in
         cli_short_bytes(x->cache, text[2]), cli_short_bytes(x->compute, text[3]), cli_short_bytes(x->work, text[4]));
 }
 
-static void print_way(const struct cluster *c, const struct prediction *f, const char *name) {
+static void print_prediction(const struct cluster *c, const struct prediction *f, const char *name) {
     printf("  --split %s: ", name);
     if (!f->is_known) {
         printf("no: %s\n", f->why);
@@ -43,14 +43,15 @@ static void print_text(const struct cluster *c, const char *path, const struct p
     printf(", context %" PRId64 ", batch %" PRId64 "; predicted speeds, decode with half of the context filled\n", known->n_ctx,
         known->n_batch);
     for (int w = 0; w < CLUSTER_N_WAYS; w++) {
-        print_way(c, &ways[w], names[w]);
+        print_prediction(c, &ways[w], names[w]);
     }
     if (best >= 0) {
         printf("  faster: --split %s\n", names[best]);
     }
 }
 
-static void print_way_json(struct berth_json_writer *w, const char *key, const struct cluster *c, const struct prediction *f) {
+static void print_prediction_json(
+    struct berth_json_writer *w, const char *key, const struct cluster *c, const struct prediction *f) {
     berth_json_begin(w, key, '{');
     berth_json_printf(w, "'fits': %c, 'per_second': %.4f, 'prompt_per_second': %.4f, 'why': %s", f->is_known && f->fits,
         f->decode, f->prefill, f->why);
@@ -74,7 +75,7 @@ static void print_json(const struct cluster *c, const char *path, const struct p
     berth_json_printf(
         &w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, path, ways[CLUSTER_LAYER].n_ctx, ways[CLUSTER_LAYER].n_batch);
     for (int i = 0; i < CLUSTER_N_WAYS; i++) {
-        print_way_json(&w, names[i], c, &ways[i]);
+        print_prediction_json(&w, names[i], c, &ways[i]);
     }
     berth_json_printf(&w, "'faster': %s}\n", best >= 0 ? names[best] : NULL);
 }

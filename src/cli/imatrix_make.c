@@ -68,7 +68,7 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
 
 // Counts a context unless Ctrl-C interrupted it. An interrupted context has added some values to the sums: the callback's false
 // ends the graph early, which is not a failure of the session.
-static bool is_whole(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
+static bool context_count(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
     const struct imatrix_collector *c = user;
     (void) ids;
     if (cli_is_interrupted(NULL)) {
@@ -90,7 +90,7 @@ static int imatrix_collect(struct workbench *m, const struct options *o) {
     }
     c.is_stopped = cli_is_interrupted;
     ggml_backend_sched_set_eval_callback(m->session->sched, imatrix_collector_eval, &c);
-    struct context_reader reader = {.each = is_whole, .user = &c};
+    struct context_reader reader = {.each = context_count, .user = &c};
     int code = cli_contexts_read(m, &o->read, &reader, &n);
     if (code == CLI_OK) {
         code = imatrix_write(&c, o, n);

@@ -264,7 +264,7 @@ static void print_answer(struct query *q, struct answer *a) {
 
 // ---- the list ----
 
-static bool name_is_wanted(const struct query *q, const char *name) {
+static bool name_is_requested(const struct query *q, const char *name) {
     bool is = q->n_names == 0;
     for (int i = 0; i < q->n_names; i++) {
         if (strcasecmp(q->names[i], name) == 0) {
@@ -285,8 +285,8 @@ static void visit_nothing(struct query *q, struct answer *a, enum ggml_op op, in
     (void) q, (void) a, (void) op, (void) sub;
 }
 
-static void visit_wanted(struct query *q, struct answer *a, visit_t visit, enum ggml_op op, int sub, const char *name) {
-    if (name_is_wanted(q, name)) {
+static void visit_requested(struct query *q, struct answer *a, visit_t visit, enum ggml_op op, int sub, const char *name) {
+    if (name_is_requested(q, name)) {
         a->name = name;
         visit(q, a, op, sub);
     }
@@ -297,14 +297,14 @@ static void each_op(struct query *q, struct answer *a, visit_t visit) {
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
         if (op == GGML_OP_UNARY) {
             for (int i = 0; i < GGML_UNARY_OP_COUNT; i++) {
-                visit_wanted(q, a, visit, GGML_OP_UNARY, i, ggml_unary_op_name((enum ggml_unary_op) i));
+                visit_requested(q, a, visit, GGML_OP_UNARY, i, ggml_unary_op_name((enum ggml_unary_op) i));
             }
         } else if (op == GGML_OP_GLU) {
             for (int i = 0; i < GGML_GLU_OP_COUNT; i++) {
-                visit_wanted(q, a, visit, GGML_OP_GLU, i, ggml_glu_op_name((enum ggml_glu_op) i));
+                visit_requested(q, a, visit, GGML_OP_GLU, i, ggml_glu_op_name((enum ggml_glu_op) i));
             }
         } else {
-            visit_wanted(q, a, visit, (enum ggml_op) op, 0, ggml_op_name((enum ggml_op) op));
+            visit_requested(q, a, visit, (enum ggml_op) op, 0, ggml_op_name((enum ggml_op) op));
         }
     }
 }

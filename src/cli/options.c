@@ -217,7 +217,7 @@ static const struct cli_option *row_find(const struct cli_option *rows, int c) {
 // ---- parsing ----
 
 // llama.cpp's -ngl would be three letters for getopt.
-static void long_letters(int argc, char **argv) {
+static void ngl_replace(int argc, char **argv) {
     static char layers[] = "--ngl";
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "-ngl") == 0) {
@@ -295,7 +295,7 @@ static int options_parse(const struct cli_help *help, int argc, char **argv, voi
     if (!names_init(&names, help->options)) {
         return cli_fail(CLI_FAILURE, "out of memory for the options of %s", help->command);
     }
-    long_letters(argc, argv);
+    ngl_replace(argc, argv);
     opterr = 0;
     for (int c; code < 0 && (c = getopt_long(argc, argv, names.letters, names.list, NULL)) != -1;) {
         code = option_take(help, c, argc, argv, options);

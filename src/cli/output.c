@@ -69,7 +69,7 @@ static int fail_to_open(const char *path, int why) {
     return cli_fail(CLI_FAILURE, "%s: cannot be written: %s", path, strerror(why));
 }
 
-static int input_spare(const char *path, enum cli_use use) {
+static int output_check_inputs(const char *path, enum cli_use use) {
     const char *why = strcmp(path, "-") != 0 ? cli_input_refuses(path, use) : NULL;
     return why != NULL ? cli_fail(CLI_FAILURE, "%s: %s", path, why) : CLI_OK;
 }
@@ -78,7 +78,7 @@ static int output_check(const char *path, enum cli_use use) {
     if (path == NULL || strcmp(path, "-") == 0) {
         return CLI_OK;
     }
-    if (input_spare(path, use) != CLI_OK) {
+    if (output_check_inputs(path, use) != CLI_OK) {
         return CLI_FAILURE;
     }
     const int why = output_refuses(path);
@@ -126,7 +126,7 @@ static void signals_catch(void) {
 }
 
 // Returns whether a temporary file will be created. A pipe is opened directly, which blocks until it has a reader.
-static bool makes_part(const char *path) {
+static bool needs_part_file(const char *path) {
     struct stat st;
     return stat(path, &st) != 0 || S_ISREG(st.st_mode);
 }
@@ -134,7 +134,7 @@ static bool makes_part(const char *path) {
 // Opens and lists the file; a signal sees both steps or none.
 static bool output_list(struct output *o, const char *path) {
     signals_catch();
-    is_opening = makes_part(path);
+    is_opening = needs_part_file(path);
     const bool ok = berth_replace_open(&o->to, path);
     const int why = errno;
     if (ok) {
@@ -150,7 +150,7 @@ static bool output_list(struct output *o, const char *path) {
 }
 
 static FILE *output_open(const char *path, enum cli_use use) {
-    if (input_spare(path, use) != CLI_OK) {
+    if (output_check_inputs(path, use) != CLI_OK) {
         return NULL;
     }
     if (cli_is_stdout(path)) {

@@ -145,7 +145,7 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
 }
 
 // Prints the values that are alive together in every schedule, largest first.
-static void print_tight(FILE *file, const struct view_plan *plan) {
+static void print_alive_together(FILE *file, const struct view_plan *plan) {
     const size_t n = plan->budgeted->n_alive;
     char text[64];
     for (size_t i = 0; i < n && i < VIEW_BUDGET_N_ALIVE; i++) {
@@ -181,11 +181,11 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
     } else if (b->uses[0].least > bytes) {
         fprintf(file, "  budget   cannot fit: at least %s are required", cli_bytes(b->uses[0].least, text[0]));
         fprintf(file, ", %s more than given\n", cli_bytes(b->uses[0].least - bytes, text[1]));
-        print_tight(file, plan);
+        print_alive_together(file, plan);
     } else {
         fprintf(file, "  budget   %s: no schedule found%s; every schedule requires at least %s\n", cli_bytes(bytes, text[0]),
             b->proven ? ", proven that there is none" : "", cli_bytes(b->uses[0].least, text[1]));
-        print_tight(file, plan);
+        print_alive_together(file, plan);
     }
 }
 

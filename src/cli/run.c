@@ -372,7 +372,7 @@ static int run_traced(const struct options *o, struct workbench *m) {
 }
 
 // Finds the settings within --memory and stores them in the options.
-static int memory_obey(struct options *o) {
+static int memory_limit_apply(struct options *o) {
     struct fit_question *q = &o->fit;
     struct fit_answer a;
     struct model_error error = {""};
@@ -440,7 +440,7 @@ static int run_opened(const struct options *o, struct workbench *m) {
 static int run_model(struct options *o) {
     struct workbench m;
     int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;
-    if (code != CLI_OK || (o->fit.limits.n > 0 && (code = memory_obey(o)) != CLI_OK) ||
+    if (code != CLI_OK || (o->fit.limits.n > 0 && (code = memory_limit_apply(o)) != CLI_OK) ||
         (code = cli_model_open_text(&m, &o->model)) != CLI_OK) {
         return code;
     }

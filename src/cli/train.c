@@ -242,7 +242,7 @@ static const struct berth_mpi_world *world_find(void) {
 }
 
 // Only rank 0 prints and writes files; all ranks use its exit code. Every rank calls this.
-static int first_decide(const struct options *o, int code) {
+static int code_broadcast(const struct options *o, int code) {
     return o->world == NULL || o->world->broadcast(&code, sizeof code, 0) ? code
                                                                           : cli_fail(CLI_FAILURE, "%s", berth_last_error());
 }
@@ -296,8 +296,8 @@ struct reading {
     enum train_split split;
     const struct vocab *vocab;
     struct train_data *data;
-    size_t n_odd;   // files that are not text
-    char odd[4096]; // the first of them
+    size_t n_binary;         // files that are not text
+    char first_binary[4096]; // the first of them
 };
 
 // Text in an older encoding has some bytes that are not UTF-8. It has no NUL, and less than a tenth of its bytes are invalid.
@@ -318,8 +318,8 @@ static int text_file_read(struct reading *r, const char *path) {
     if (text == NULL) {
         return CLI_FAILURE;
     }
-    if (!is_text(text, size) && r->n_odd++ == 0) {
-        snprintf(r->odd, sizeof r->odd, "%s", path);
+    if (!is_text(text, size) && r->n_binary++ == 0) {
+        snprintf(r->first_binary, sizeof r->first_binary, "%s", path);
     }
     const bool ok = train_data_add(r->data, r->vocab, text, size, r->split, &error);
     berth_free(text);
@@ -359,11 +359,11 @@ static int texts_read(const struct options *o, const char *path, const struct vo
     if (code != CLI_OK || !is_first(o)) {
         return code;
     }
-    if (r.n_odd == 1) {
-        cli_warn("%s: looks like binary data, not UTF-8 text; the model is trained on its bytes", r.odd);
-    } else if (r.n_odd > 1) {
-        cli_warn("%s and %zu other files look like binary data, not UTF-8 text; the model is trained on their bytes", r.odd,
-            r.n_odd - 1);
+    if (r.n_binary == 1) {
+        cli_warn("%s: looks like binary data, not UTF-8 text; the model is trained on its bytes", r.first_binary);
+    } else if (r.n_binary > 1) {
+        cli_warn("%s and %zu other files look like binary data, not UTF-8 text; the model is trained on their bytes",
+            r.first_binary, r.n_binary - 1);
     }
     return code;
 }
@@ -380,7 +380,7 @@ struct run {
     char checkpoint[4096];
     int64_t n_saved;            // steps in the checkpoint; -1: there is none
     int64_t first;              // steps that earlier runs did
-    size_t first_look;          // validation losses of earlier runs, possibly on another text
+    size_t first_validation;    // validation losses of earlier runs, possibly on another text
     int64_t start_us, spent_us; // start; time spent on validation
     int64_t printed_us;         // time of the last line if standard error is not a terminal
 };
@@ -418,8 +418,8 @@ static int plot_save(struct run *r) {
 }
 
 // Rank 0 saves for all ranks.
-static int by_first(struct run *r, int (*save)(struct run *r)) {
-    return first_decide(r->o, is_first(r->o) ? save(r) : CLI_OK);
+static int save_on_first_rank(struct run *r, int (*save)(struct run *r)) {
+    return code_broadcast(r->o, is_first(r->o) ? save(r) : CLI_OK);
 }
 
 // ---- progress ----
@@ -471,15 +471,15 @@ static void step_print(struct run *r) {
     }
 }
 
-static bool has_look_at(const struct trainer *t, int64_t step) {
+static bool has_validation_at(const struct trainer *t, int64_t step) {
     return t->n_looks > 0 && t->looks[t->n_looks - 1].step == step;
 }
 
 // Computes the validation loss, unless this run already has it for this step.
-static int loss_look(struct run *r) {
+static int validation_run(struct run *r) {
     struct trainer *t = r->t;
     struct model_error error = {""};
-    if (r->val == NULL || (t->n_looks > r->first_look && has_look_at(t, t->n_done))) {
+    if (r->val == NULL || (t->n_looks > r->first_validation && has_validation_at(t, t->n_done))) {
         return CLI_OK;
     }
     const int64_t start = ggml_time_us();
@@ -536,8 +536,9 @@ static void print_text(const struct run *r, double seconds, double speed) {
     if (t->n_done > 0) {
         printf(", loss %.4f to %.4f", (double) t->losses[0], (double) t->losses[t->n_done - 1]);
     }
-    if (t->n_looks > r->first_look) {
-        printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_look].loss, (double) t->looks[t->n_looks - 1].loss);
+    if (t->n_looks > r->first_validation) {
+        printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_validation].loss,
+            (double) t->looks[t->n_looks - 1].loss);
     }
     printf("; %" PRId64 " tokens in %s, %.0f tokens/s; trained %s, compute %s", tokens_of(r), duration_text(seconds, time), speed,
         cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
@@ -557,7 +558,7 @@ static int stop_check(struct run *r) {
 
 static int steps_run(struct run *r) {
     struct trainer *t = r->t;
-    int code = loss_look(r);
+    int code = validation_run(r);
     while (t->n_done < t->params.n_steps) {
         struct model_error error = {""};
         if (code != CLI_OK || (code = stop_check(r)) != CLI_OK || t->is_stopped) {
@@ -573,23 +574,23 @@ static int steps_run(struct run *r) {
         step_print(r);
         if (r->o->save_every > 0 && t->n_done % r->o->save_every == 0 && t->n_done < t->params.n_steps) {
             cli_progress_end();
-            code = loss_look(r);
+            code = validation_run(r);
             if (code == CLI_OK) {
-                code = by_first(r, checkpoint_save);
+                code = save_on_first_rank(r, checkpoint_save);
             }
         }
     }
     cli_progress_end();
-    return code == CLI_OK ? loss_look(r) : code;
+    return code == CLI_OK ? validation_run(r) : code;
 }
 
 // Runs all steps with their output, and writes the files.
 static int train_run(const struct options *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.printed_us = r.start_us;
-    r.first_look = t->n_looks;
-    if (val != NULL && has_look_at(t, t->n_done)) { // the loss is computed again, because its text is unknown
-        r.first_look = --t->n_looks;
+    r.first_validation = t->n_looks;
+    if (val != NULL && has_validation_at(t, t->n_done)) { // the loss is computed again, because its text is unknown
+        r.first_validation = --t->n_looks;
     }
     if (o->out != NULL) {
         checkpoint_name(o, r.checkpoint);
@@ -600,8 +601,8 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
         return code;
     }
     const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
-    if ((has_to_save && (code = by_first(&r, checkpoint_save)) != CLI_OK) || (code = by_first(&r, result_save)) != CLI_OK ||
-        (code = by_first(&r, plot_save)) != CLI_OK) {
+    if ((has_to_save && (code = save_on_first_rank(&r, checkpoint_save)) != CLI_OK) ||
+        (code = save_on_first_rank(&r, result_save)) != CLI_OK || (code = save_on_first_rank(&r, plot_save)) != CLI_OK) {
         return code;
     }
     const bool is_short = t->is_stopped && t->n_done < t->params.n_steps;
@@ -669,7 +670,7 @@ int cli_train(const struct cli_args *args) {
     cli_catch_interrupt();
     o->world = world_find();
     if (o->config != NULL) {
-        code = first_decide(o, is_first(o) ? new_make(o) : CLI_OK);
+        code = code_broadcast(o, is_first(o) ? new_make(o) : CLI_OK);
         if (code != CLI_OK) {
             return code;
         }

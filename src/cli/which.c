@@ -59,7 +59,7 @@ static bool has_mark(const char *path) {
 }
 
 // Returns whether the file is a library of ggml, or the program itself if it is linked with Berth.
-static bool is_wanted(const char *path, const char *program) {
+static bool is_listed(const char *path, const char *program) {
     const char *slash = strrchr(path, '/');
     return (slash != NULL && strncmp(slash + 1, "libggml", 7) == 0) || (strcmp(path, program) == 0 && has_mark(path));
 }
@@ -98,7 +98,7 @@ static void maps_search(FILE *maps, const char *program, struct found *f) {
         const bool is_again = last != NULL && strcmp(last, path) == 0;
         free(last);
         last = strdup(path);
-        if (!is_again && is_wanted(path, program)) {
+        if (!is_again && is_listed(path, program)) {
             library_print(f, path, has_mark(path));
         }
     }

@@ -127,7 +127,7 @@ static BERTH_LATE_LOCAL bool has_split_lock;
 static size_t n_devs_tried;
 
 // Replaces the parts in the list of devices by the composite device. Returns false if a part is no longer listed.
-static bool split_put(ggml_backend_dev_t dev) {
+static bool split_list(ggml_backend_dev_t dev) {
     size_t n = 0, n_hidden, n_there = 0;
     berth_split_hidden(&n_hidden);
     berth_lock_take(&table_lock);
@@ -169,7 +169,7 @@ static void split_try_make(void) {
         ggml_backend_dev_t dev = berth_split_make(list, n);
         if (dev == NULL) {
             n_devs_tried = n;
-        } else if (split_put(dev)) {
+        } else if (split_list(dev)) {
             n_devs_tried = SIZE_MAX;
         } else {
             berth_split_drop();

@@ -115,7 +115,7 @@ bool berth_split_is_asked(void) {
     return how != NULL && strcmp(how, "tensor") == 0 && (role == NULL || strcmp(role, "worker") != 0);
 }
 
-static bool is_of_rank(ggml_backend_dev_t dev) {
+static bool is_rank_cpu(ggml_backend_dev_t dev) {
     const char *colon = strchr(ggml_backend_dev_name(dev), ':'); // MPI1:CPU
     return colon != NULL && strcmp(colon, ":CPU") == 0;
 }
@@ -130,7 +130,7 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
             cpu = devs[i];
         }
         if (type == GGML_BACKEND_DEVICE_TYPE_GPU) {
-            n_cpus += is_of_rank(devs[i]);
+            n_cpus += is_rank_cpu(devs[i]);
             split.parts[split.n++] = devs[i];
         }
     }

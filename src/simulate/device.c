@@ -329,7 +329,7 @@ static double sum_seconds(const struct sim_comm *c, double size) {
 }
 
 // Requests a sum. The other devices start it only after the request.
-static bool comm_ask(void *comm, struct ggml_tensor **tensors) {
+static bool comm_request(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     (void) tensors;
     for (int i = 0; i < c->n; i++) {
@@ -367,7 +367,7 @@ static bool comm_join(void *comm, struct ggml_tensor **tensors) {
 }
 
 static bool comm_allreduce(void *comm, struct ggml_tensor **tensors) {
-    return comm_ask(comm, tensors) && comm_join(comm, tensors);
+    return comm_request(comm, tensors) && comm_join(comm, tensors);
 }
 
 // ---- the device ----
@@ -458,7 +458,7 @@ static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
         {"ggml_backend_comm_init", (void (*)(void)) comm_init},
         {"ggml_backend_comm_free", (void (*)(void)) comm_free},
         {"ggml_backend_comm_allreduce_tensor", (void (*)(void)) comm_allreduce},
-        {"berth_comm_sum_ask", (void (*)(void)) comm_ask},
+        {"berth_comm_sum_ask", (void (*)(void)) comm_request},
         {"berth_comm_sum_join", (void (*)(void)) comm_join},
         {"berth_backend_reserve_size", (void (*)(void)) reserve_size},
     };

@@ -315,7 +315,7 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
 }
 
 // Finds two hosts without a link between them; false: there are none.
-static bool is_apart(const struct cluster *c, int *a, int *b) {
+static bool unlinked_hosts_find(const struct cluster *c, int *a, int *b) {
     bool has_any_link = false; // a link without "between" connects any two hosts
     for (int l = 0; l < c->n_links; l++) {
         has_any_link |= c->links[l].a < 0;
@@ -340,7 +340,7 @@ static bool cluster_check(const struct cluster *c, const char *name, struct mode
         return model_fail(
             error, "%s: the first device of the first host must be the program's CPU, with a name that ends in CPU", name);
     }
-    if (is_apart(c, &a, &b)) {
+    if (unlinked_hosts_find(c, &a, &b)) {
         return model_fail(error, "%s: missing link between hosts '%s' and '%s'", name, c->hosts[a].name, c->hosts[b].name);
     }
     return true;

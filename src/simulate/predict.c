@@ -47,7 +47,7 @@ static bool by_tensors_open(struct predicting *f, struct model_error *error) {
 }
 
 // Adds the bytes that each device has allocated since the last call to the field at byte offset `at`.
-static void bytes_note(struct predicting *f, size_t at) {
+static void allocated_bytes_add(struct predicting *f, size_t at) {
     for (int i = 0; i < f->cluster->n_devices; i++) {
         struct prediction_device *d = &f->out->devices[i];
         *(uint64_t *) ((char *) d + at) += simulation_bytes(f->sim, i) - (prediction_bytes(d) - d->work);
@@ -58,21 +58,21 @@ static bool model_reserve(struct predicting *f, const struct session_params *par
     if (!model_place(f->m.model, &f->m.devices, false, NULL, NULL, error)) {
         return false;
     }
-    bytes_note(f, offsetof(struct prediction_device, weights));
+    allocated_bytes_add(f, offsetof(struct prediction_device, weights));
     f->m.session = session_new(f->m.model, &f->m.devices, params, error);
     if (f->m.session == NULL) {
         return false;
     }
-    bytes_note(f, offsetof(struct prediction_device, cache));
+    allocated_bytes_add(f, offsetof(struct prediction_device, cache));
     if (!session_reserve(f->m.session, error)) {
         return false;
     }
-    bytes_note(f, offsetof(struct prediction_device, compute));
+    allocated_bytes_add(f, offsetof(struct prediction_device, compute));
     return true;
 }
 
 // Adds the bytes that are not in simulated buffers: the pages of the mapped file, and the work memory of backends.
-static void rest_note(struct predicting *f, bool by_tensor) {
+static void other_bytes_add(struct predicting *f, bool by_tensor) {
     const struct session *s = f->m.session;
     const int host = s->devices->n - 1, n = f->cluster->n_devices;
     f->out->devices[0].weights += f->m.model->parts[host].is_mapped ? f->m.model->parts[host].size : 0;
@@ -125,7 +125,7 @@ static bool model_run(struct predicting *f, const struct model_options *o, struc
     if (!(o->by_tensor ? by_tensors_open : by_layers_open)(f, error) || !model_reserve(f, &params, error)) {
         return false;
     }
-    rest_note(f, o->by_tensor);
+    other_bytes_add(f, o->by_tensor);
     memory_check(f);
     const int64_t n_ctx = f->m.session->params.n_ctx, n_batch = f->m.session->params.n_batch;
     double prefill_s = 0, decode_s = 0;
@@ -190,7 +190,7 @@ int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]) {
 }
 
 // Returns the number of devices over which a model can be split, in addition to the CPU.
-static size_t n_others(void) {
+static size_t gpu_count(void) {
     size_t n = 0;
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
         n += ggml_backend_dev_type(ggml_backend_dev_get(i)) == GGML_BACKEND_DEVICE_TYPE_GPU;
@@ -219,7 +219,7 @@ bool cluster_choose(
     text[0] = '\0';
     o->by_best = o->by_tensor = false;
     ggml_backend_load_all();
-    if (n_others() == 0 || o->device != NULL || o->by_llama || !model_is_native(path)) {
+    if (gpu_count() == 0 || o->device != NULL || o->by_llama || !model_is_native(path)) {
         return true;
     }
     struct model *model = model_open(path, error);

@@ -287,7 +287,7 @@ static enum ggml_status src_check(const struct ggraph_reader *r, int64_t id, int
 
 // Checks that every chain of views ends. Each walk marks the tensors that it visits with its number. It stops at a tensor that an
 // earlier walk marked, because that walk ended. A tensor with the walk's own number closes a cycle.
-static enum ggml_status views_end(struct ggraph_reader *r, int64_t n_all, int64_t first_line) {
+static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int64_t first_line) {
     int32_t *marks = berth_calloc((size_t) n_all + 1, sizeof marks[0]);
     if (marks == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the marks of %lld tensors", (long long) n_all);
@@ -330,7 +330,7 @@ static enum ggml_status links_set(struct ggraph_reader *r, int64_t n_all) {
         t->view_src = view_src >= 0 ? r->tensors[view_src] : NULL;
         r->links[i] = view_src;
     }
-    return views_end(r, n_all, first_line);
+    return views_check(r, n_all, first_line);
 }
 
 // ---- tensors ----
