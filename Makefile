@@ -28,7 +28,7 @@ help:
 	@echo "make corpus       plan 501 captured graphs beside what ggml took: the README's figures of memory"
 	@echo "make bench        benchmarks, side by side with the reference"
 	@echo "make bench-tiers  measure every tier of kernels against the reference; write docs/data and docs/user/speed.md"
-	@echo "make check        layers, exported symbols, formatting, comments of the public functions"
+	@echo "make check        layers, exported symbols, formatting, comments of the public functions, messages, file names"
 	@echo "make format       format the sources"
 	@echo "make docs         write the reference of the public headers to build/docs, as Markdown"
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
@@ -113,6 +113,8 @@ check: build-all
 	@tools/check-symbols.sh $(DIR)
 	@tools/check-format.sh
 	@tools/make-reference.py --check
+	@tools/list-messages.py --check
+	@tools/check-references.py
 
 format:
 	@tools/check-format.sh --fix
