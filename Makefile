@@ -115,6 +115,7 @@ check: build-all
 	@tools/make-reference.py --check
 	@tools/list-messages.py --check
 	@tools/check-references.py
+	@tools/check-tidy.sh $(DIR)
 
 format:
 	@tools/check-format.sh --fix

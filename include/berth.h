@@ -21,7 +21,7 @@ extern "C" {
 
 // ---- version ----
 
-// Returns Berth's version as text, such as "0.1.0". ggml_version() returns the version of ggml's API that Berth provides.
+// Returns Berth's version as text, such as "1.0.0". ggml_version() returns the version of ggml's API that Berth provides.
 BERTH_API const char *berth_version(void);
 
 // ---- errors ----

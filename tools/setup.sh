@@ -39,6 +39,7 @@ look() {
     if [ "$part" = ci ]; then
         need clang clang tool clang
         need clang-format clang-format tool clang-format
+        need clang-tidy clang-tidy tool clang-tidy
         need libclang-rt-14-dev "clang's sanitizers" fuzzer
         need python3 python3 tool python3
         need chromium chromium tool chromium

@@ -47,7 +47,7 @@ void berth_capture_write_head(FILE *f, int32_t n_nodes, int32_t n_leafs, int32_t
 void berth_capture_write_buf(FILE *f, int i, const struct capture_buf *buf);
 void berth_capture_write_columns(FILE *f);
 // srcs: ids of the n_srcs sources.
-void berth_capture_write_tensor(FILE *f, const struct capture_tensor *t, const int32_t *srcs, int n_srcs);
+void berth_capture_write_tensor(FILE *f, const struct capture_tensor *c, const int32_t *srcs, int n_srcs);
 
 // Returns the value of BERTH_CAPTURE; NULL: nothing is captured.
 const char *berth_capture_dir(void);

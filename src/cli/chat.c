@@ -265,7 +265,10 @@ static bool line_read(struct chat_line *l, const char *prompt) {
             fflush(stdout);
         }
         errno = 0;
-        return line_read_plain(l);
+        cli_interrupt_wake_reads(true);
+        const bool has_line = line_read_plain(l);
+        cli_interrupt_wake_reads(false);
+        return has_line;
     }
     cli_interrupt_wake_reads(true);
     char *text = l->read(prompt);

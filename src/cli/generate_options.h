@@ -63,9 +63,9 @@ struct cli_sampling {
         CLI_OPTION('s', "seed", "S", "random seed (default: a new one for each run)", CLI_RANGE(0, 0), CLI_TO_SAMPLING(seed))
 
 int cli_sampling_mirostat(const struct cli_option *option, const char *command, const char *value, void *target);
-int cli_sampling_bias(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_sampling_bias(const struct cli_option *option, const char *command, const char *text, void *target);
 int cli_sampling_grammar(const struct cli_option *option, const char *command, const char *value, void *target);
-int cli_sampling_stop(const struct cli_option *option, const char *command, const char *value, void *target);
+int cli_sampling_stop(const struct cli_option *option, const char *command, const char *text, void *target);
 // Call after parsing: chooses a seed if none is given.
 void cli_sampling_init(struct cli_sampling *o);
 // Opens the grammar of --grammar or --json-schema, if given. Returns CLI_OK, or prints a message and returns the exit code.

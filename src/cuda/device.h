@@ -106,7 +106,7 @@ struct cuda_pieces {
 CUresult cuda_pieces_copy(struct cuda_device *dev, CUstream stream, const struct cuda_pieces *p);
 
 void cuda_buft_init(struct cuda_device *dev);
-void cuda_host_buft_init(struct cuda_device *devices, int n); // host memory is pinned for all n devices
+void cuda_host_buft_init(struct cuda_device *all, int n); // host memory is pinned for all n devices
 // Makes the context of any usable device current and returns that device; NULL: no device is usable.
 struct cuda_device *cuda_device_enter_any(void);
 ggml_backend_buffer_type_t cuda_host_buft(void);

@@ -94,12 +94,12 @@ struct gguf_context *model_header_new(const struct gguf_context *keys) {
     return g;
 }
 
-struct gguf_context *model_header_check(struct gguf_context *g, struct model_error *error) {
-    if (g != NULL && *berth_last_error() == '\0') {
-        return g;
+struct gguf_context *model_header_check(struct gguf_context *header, struct model_error *error) {
+    if (header != NULL && *berth_last_error() == '\0') {
+        return header;
     }
     model_fail(error, "%s", *berth_last_error() != '\0' ? berth_last_error() : "out of memory for the header");
-    gguf_free(g);
+    gguf_free(header);
     return NULL;
 }
 

@@ -62,7 +62,7 @@ static inline bool budget_is_once(const struct budget_graph *g, int32_t i) {
     return (g->ops[i].flags & BERTH_BUDGET_ONCE) != 0;
 }
 // Fills alive [n] with the values that every schedule has in the pool while op runs. Returns their number; *bytes: their size.
-int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *scratch, uint64_t *bytes);
+int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes);
 
 // ---- steps ----
 

@@ -181,9 +181,9 @@ static enum ggml_status read_header(struct csv *csv) {
             return status;
         }
         int8_t kind = -1;
-        for (int8_t k = 0; k < N_COLUMNS; k++) {
+        for (int k = 0; k < N_COLUMNS; k++) {
             if (strlen(columns[k].name) == field.len && strncasecmp(columns[k].name, field.text, field.len) == 0) {
-                kind = k;
+                kind = (int8_t) k;
             }
         }
         if (kind >= 0 && (seen & (size_t) 1 << kind) != 0) {
