@@ -90,7 +90,7 @@ const struct cli_help cli_train_help = {
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about =
         "Trains a language model on a text, or with --lora an adapter for 'berth run --lora' and llama.cpp. All architectures of "
-        "docs/models.md can be trained except mamba2 and models with experts; the weights must be f32, f16 or bf16, with "
+        "docs/user/models.md can be trained except mamba2 and models with experts; the weights must be f32, f16 or bf16, with "
         "--lora any type. A run that is stopped and resumed gives the same bits as an uninterrupted one. Ctrl-C stops after "
         "the current step and saves. A loss that is not finite stops it, too, before a weight changes. With mpirun the ranks "
         "share the work: each takes a part of every batch.",

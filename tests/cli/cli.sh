@@ -16,7 +16,7 @@ head -c 3000 /dev/urandom > "$tmp/noise"
 # the program without a command
 expect 2 "Usage: berth COMMAND"
 expect 0 "Usage: berth COMMAND" --help
-expect 0 "berth 0." --version
+expect 0 "berth 1." --version
 expect 2 "unknown command 'plam'" plam
 expect 2 "Did you mean 'berth plan'?" plam
 expect 2 "Did you mean 'berth verify'?" verfiy

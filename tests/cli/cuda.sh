@@ -19,8 +19,8 @@ expect 0 "CUDA0" explain $tales
 expect 0 "CUDA0 fused in its last graph:" explain --fused $tales
 expect 0 "CUDA0" bench -p 16 -n 4 -r 1 --device CUDA0 $tales
 expect 0 "" run --device CUDA0 -n 4 --temp 0 -p "Once upon a time" $tales
-expect 3 "no device 'CUDA1'" run --device CUDA1 -n 4 -p "Once upon a time" $tales
-BERTH_CUDA_DRIVER=/nonexistent.so expect 3 "no device 'CUDA0'" run --device CUDA0 -n 4 -p "Once upon a time" $tales
+expect 3 "unknown device 'CUDA1'" run --device CUDA1 -n 4 -p "Once upon a time" $tales
+BERTH_CUDA_DRIVER=/nonexistent.so expect 3 "unknown device 'CUDA0'" run --device CUDA0 -n 4 -p "Once upon a time" $tales
 BERTH_CUDA_DRIVER=/nonexistent.so expect 0 "CPU" devices
 
 echo "$n cases, $n_bad failed"

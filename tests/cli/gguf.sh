@@ -106,7 +106,7 @@ expect 0 "3 x 2" info --tensors $corpus/tensors
 expect 0 '"ne": [3, 2], "offset": 0, "bytes": 24}' info --json $corpus/tensors
 expect 0 '"a", "b"]' info --all $corpus/strings
 expect 3 "No such file" info "$tmp/none"
-expect 3 "no GGUF file" info "$tmp/noise"
+expect 3 "not a GGUF file" info "$tmp/noise"
 expect 3 "cannot be opened: not a regular file" info "$tmp"
 expect 3 "big-endian" info $corpus/big
 expect 3 "version 1 is no longer supported, supported are 2 and 3, at offset 4" info $corpus/v1

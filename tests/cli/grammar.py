@@ -65,7 +65,7 @@ def stop(tmp):
         took = used.ru_utime + used.ru_stime - before
         with open(f'{tmp}/err') as err:
             message = err.read().strip()
-        ok = run.returncode == 130 and 'stopped while' in message and took < 1
+        ok = run.returncode == 130 and 'interrupted while' in message and took < 1
         print(f'{"ok" if ok else "FAILED"}: SIGTERM after {before:.2f} s, {option}: exit code {run.returncode} {took:.2f} s later: {message[:200]}')
         n_bad += not ok
     return n_bad

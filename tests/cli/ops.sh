@@ -17,7 +17,7 @@ expect 1 "not supported" ops FLASH_ATTN_BACK
 expect 2 "unknown op 'NONSENSE'" ops NONSENSE
 expect 2 "unknown option '--nonsense'" ops --nonsense
 expect 2 "requires a value" ops --device
-expect 3 "no device 'Abacus'" ops -d Abacus
+expect 3 "unknown device 'Abacus'" ops -d Abacus
 expect 0 '"supported": false' ops --json
 expect 0 '"device": "CPU"' ops --json GELU
 

@@ -161,7 +161,7 @@ keep "" "Once upon a time there was a boy"
 keep "13" "Once upon a time there was a boy"
 keep "14" "Once upon a time there was a boy and a girl"
 keep "" "Once upon a time there"
-expect 3 "it is of another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
+expect 3 "the file was saved with another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
 # Every parameter that changes a value changes the fingerprint of the model; its name does not. A file of another version is
 # replaced.
 for key in llama.rope.freq_base=20000.0 llama.attention.layer_norm_rms_epsilon=0.001 llama.rope.dimension_count=16 llama.rope.scaling.factor=2.0 \

@@ -123,7 +123,7 @@ if [ "$step" = made ]; then
     mkdir -p "$bins" && cp "$reference"/libllama.*.so "$bins/"
     (cd "$work/here" && env -u BERTH_LLAMA -u LD_LIBRARY_PATH HOME=/ "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1) &&
         fail "it loaded libllama from the current folder"
-    grep -q "BERTH_LLAMA=. that of node_modules here" "$work/log" || fail "the message does not mention the libllama in the current folder: $(cat "$work/log")"
+    grep -q "BERTH_LLAMA=. uses the one in ./node_modules" "$work/log" || fail "the message does not mention the libllama in the current folder: $(cat "$work/log")"
     (cd "$work/here" && BERTH_LLAMA=. "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1) || fail "BERTH_LLAMA=.: $(cat "$work/log")"
     BERTH_LLAMA=$work "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1 && fail "it planned without libllama"
     [ "$(wc -l <"$work/log")" = 1 ] && grep -q "'phi2' is not supported.*npm install" "$work/log" || fail "$(cat "$work/log")"

@@ -232,7 +232,7 @@ static void test_refused(void **state) {
     ggml_build_forward_expand(graph, ggml_sqr(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64)));
     struct berth_graph_budget_params params = {.bytes = 4096, .spill_buft = ggml_backend_cpu_buffer_type()};
     assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_FAILED);
-    assert_non_null(strstr(berth_last_error(), "cannot move from CPU to CPU"));
+    assert_non_null(strstr(berth_last_error(), "cannot be spilled from CPU to CPU"));
     params.spill_buft = NULL;
     params.spill_cost = -1;
     assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_FAILED);
