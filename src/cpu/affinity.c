@@ -81,22 +81,22 @@ bool cpu_place_node(int ith) {
     return numa != NULL;
 }
 
-bool cpu_place_node_for_now(cpu_set_t **own) {
+bool cpu_place_node_for_now(cpu_set_t **saved) {
     const struct cpu_numa *numa = cpu_numa_active();
     if (numa == NULL) {
         return false;
     }
     const size_t size = cpu_numa_set_size(numa);
-    if (*own == NULL) {
-        *own = shim_calloc(1, size);
+    if (*saved == NULL) {
+        *saved = shim_calloc(1, size);
     }
-    if (*own == NULL || pthread_getaffinity_np(pthread_self(), size, *own) != 0) {
+    if (*saved == NULL || pthread_getaffinity_np(pthread_self(), size, *saved) != 0) {
         return false;
     }
     thread_bind(size, cpu_numa_place(numa, 0), 0);
     return true;
 }
 
-void cpu_place_back(const cpu_set_t *own) {
-    thread_bind(cpu_numa_set_size(cpu_numa_active()), own, 0);
+void cpu_place_back(const cpu_set_t *saved) {
+    thread_bind(cpu_numa_set_size(cpu_numa_active()), saved, 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the CPU backend: the threads, work memory and abort callback of one user. Computing is synchronous. Work memory grows
-// to the size that the largest graph required, and is kept. The thread pool is given by the user, or created by the backend when
-// the first graph requires more than one thread.
+// backend.c: the CPU backend, which owns the threads, work memory and abort callback of one user. Computing is synchronous. Work
+// memory grows to the size that the largest graph so far required, and is kept. The thread pool is given by the user, or created by
+// the backend when the first graph requires more than one thread.
 
 #include "cpu/cpu.h"
 
@@ -47,7 +47,7 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// Returns the pool for n threads. If it is NULL, cpu_graph_compute borrows a pool.
+// Returns the pool for n threads. NULL: cpu_graph_compute borrows a pool if n > 1.
 static struct ggml_threadpool *backend_pool(struct cpu_backend *b, int n) {
     if (b->pool != NULL || n <= 1) {
         return b->pool;
@@ -69,8 +69,8 @@ static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_c
     return plan;
 }
 
-// Fails if an op of this backend's graph computes on the same backend: its work memory and threads are in use.
-static enum ggml_status check_free(const struct cpu_backend *b) {
+// Fails if the caller is an op of a graph that this backend computes: the backend's work memory and threads are in use.
+static enum ggml_status backend_check_unused(const struct cpu_backend *b) {
     return cpu_is_busy_with(b)
                ? shim_error(GGML_STATUS_FAILED,
                      "CPU: an op of the running graph computes on the backend that runs the graph; use another backend")
@@ -90,7 +90,7 @@ static enum ggml_status work_grow(struct cpu_backend *b, size_t size) {
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct cpu_backend *b = backend->context;
-    if (check_free(b) != GGML_STATUS_SUCCESS) {
+    if (backend_check_unused(b) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     struct ggml_cplan plan = backend_plan(b, graph);
@@ -135,10 +135,11 @@ static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_
     if (p == NULL) {
         return shim_error(GGML_STATUS_FAILED, "CPU: no graph plan to compute");
     }
-    if (check_free(backend->context) != GGML_STATUS_SUCCESS) {
+    if (backend_check_unused(backend->context) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    // The pool may have been replaced and tensors may have changed since the plan was created.
+    // Since the plan was created, the pool may have been replaced, and tensors may have changed. So the pool is looked up, and
+    // cpu_graph_compute checks the tensors (false).
     p->plan.threadpool = backend_pool(backend->context, p->plan.n_threads);
     return cpu_graph_compute(&p->graph, &p->plan, backend->context, false);
 }
@@ -225,7 +226,8 @@ size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgrap
     return b != NULL ? ggml_graph_plan(graph, b->n_threads, b->pool).work_size : 0;
 }
 
-// Does nothing. Running it on all threads makes each thread allocate the memory of its first job, such as its thread-local storage.
+// A job without work. berth_cpu_reserve runs it on all threads, so that each thread allocates its thread-local storage, which
+// cpu_is_busy_with reads, before the first graph.
 static void job_empty(void *arg, int ith) {
     (void) ith;
     (void) cpu_is_busy_with(arg);
@@ -233,11 +235,11 @@ static void job_empty(void *arg, int ith) {
 
 enum ggml_status berth_cpu_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     struct cpu_backend *b = backend_of(backend, __func__);
-    if (b == NULL || graph == NULL || check_free(b) != GGML_STATUS_SUCCESS) {
+    if (b == NULL || graph == NULL || backend_check_unused(b) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     struct ggml_threadpool *pool = backend_pool(b, b->n_threads);
-    const int n = pool != NULL ? cpu_pool_ready(pool) : 1;
+    const int n = pool != NULL ? cpu_pool_restart_after_fork(pool) : 1;
     if (n > 1) {
         cpu_pool_run(pool, n, job_empty, NULL);
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// compute.c: plans graphs and runs them on a thread pool. All threads walk the nodes in order; a node runs on the first n_tasks of
-// them.
-//   1. Every thread decides where barriers are, from the tensors alone. All threads come to the same decision, so all pass the
+// compute.c: plans graphs and runs them on a thread pool. All threads of a team walk the nodes in order. Threads 0 .. n_tasks-1 run
+// a node; the other threads skip it.
+//   1. Each thread decides from the tensors alone whether a barrier is before a node. All threads decide the same, so all pass the
 //      same barriers.
-//   2. Between two barriers, either several tasks run one node, or thread 0 alone runs nodes serially. Nodes that thread 0 runs
-//      alone, views and empty tensors need no barrier.
-//   3. `stop` may be set at any time. At the next node barrier, the last thread to arrive copies it to `stopped` for all threads.
-//      While thread 0 runs nodes alone, it reads `stop` before each node.
-// A compute allocates no heap memory. A graph is checked completely before its first node runs. These faults return
+//   2. Between two barriers, either several tasks run one node, or thread 0 alone runs one or more nodes. No barrier is needed
+//      between two nodes that thread 0 runs alone, nor for views and empty tensors.
+//   3. `stop` may be set at any time. At the next barrier between nodes, the last thread to arrive copies `stop` to `stopped`,
+//      which all threads then read. While thread 0 runs nodes alone, it reads `stop` before each node.
+// Computing a graph allocates no heap memory. A graph is checked completely before its first node runs. These faults return
 // GGML_STATUS_FAILED, with nothing computed: poison, ops without an entry in the op table, tensors outside their memory
-// (core/span.h), empty sources that the op reads, and too little work memory. Graphs that Berth's libggml-base passes to the
-// backend are already checked.
+// (core/span.h), empty sources that the op reads, and too little work memory. Berth's libggml-base checks the tensors of a graph
+// before it calls the backend; such a graph is not checked for tensors outside their memory a second time (is_checked).
 
 #include "base/min.h"
 #include "core/graph.h"
@@ -25,37 +25,38 @@
 
 #define WORK_ALIGN 64
 
-// The backends and thread pools that compute on this thread, innermost first. An op must not compute on one of them: it would wait
-// for itself, or overwrite work memory in use.
+// A list of the backends and thread pools that compute on a thread, innermost first. An op must not compute a graph on any of them:
+// it would wait for itself, or overwrite work memory in use.
 struct busy {
-    const void *with;
-    const struct busy *outer;
+    const void *resource;     // a backend or a thread pool; NULL: none
+    const struct busy *outer; // NULL: end of the list
 };
 
 struct cpu_team {
     // constant during the walk
-    const struct busy *busy; // of the calling thread; workers use it too
+    const struct busy *busy; // list of the calling thread; the workers use it during the walk
     const struct ggml_cgraph *graph;
     const struct ggml_cplan *plan;
     const struct cpu_kernels *k;
     void *work;
     size_t work_size;
-    int nth;      // threads that walk the graph
-    int n_shared; // maximum number of tasks of an op, except ops whose tasks the caller chose; at most the number of processors
-    bool spin;    // barriers may spin: each thread has a processor
+    int nth;    // threads that walk the graph
+    int n_cpus; // processors of the pool: the maximum number of tasks of an op, unless the user chose it (caller_tasks)
+    bool spin;  // barriers may spin: each thread has a processor
 
-    struct cpu_gate node_gate, op_gate;
-    _Alignas(64) atomic_llong n_chunks;
-    _Alignas(64) atomic_int stop; // other than GGML_STATUS_SUCCESS: the walk ends with this status
-    int stopped;                  // value of stop at the last node barrier
-    char error[256];              // text for GGML_STATUS_FAILED; written by the thread that set stop
+    struct cpu_gate node_gate;          // barrier of all threads between nodes
+    struct cpu_gate op_gate;            // barrier of the tasks within an op (cpu_barrier)
+    _Alignas(64) atomic_llong n_chunks; // chunks handed out (cpu_chunk_next)
+    _Alignas(64) atomic_int stop;       // other than GGML_STATUS_SUCCESS: the walk ends with this status
+    int stopped;                        // value of stop at the last barrier between nodes
+    char error[256];                    // text for GGML_STATUS_FAILED; written by the thread that set stop
 };
 
 static BERTH_LATE_LOCAL const struct busy *busy_innermost;
 
-bool cpu_is_busy_with(const void *with) {
+bool cpu_is_busy_with(const void *resource) {
     const struct busy *b = busy_innermost;
-    while (b != NULL && b->with != with) {
+    while (b != NULL && b->resource != resource) {
         b = b->outer;
     }
     return b != NULL;
@@ -106,8 +107,8 @@ static inline const struct cpu_op_row *node_row(const struct ggml_tensor *node) 
     return row != NULL && row->run != NULL && !cpu_is_empty(node) ? row : NULL;
 }
 
-static int node_tasks(const struct cpu_op_row *row, const struct ggml_tensor *node, int n_threads, int n_shared) {
-    const int n_max = row->caller_tasks || n_threads < n_shared ? n_threads : n_shared;
+static int node_tasks(const struct cpu_op_row *row, const struct ggml_tensor *node, int n_threads, int n_cpus) {
+    const int n_max = row->caller_tasks || n_threads < n_cpus ? n_threads : n_cpus;
     if (n_max == 1) {
         return 1;
     }
@@ -152,7 +153,7 @@ static void team_walk_alone(struct cpu_team *team) {
     }
 }
 
-enum { NONE_WROTE, THREAD_0_WROTE, SEVERAL_WROTE }; // threads that wrote since the last barrier: none, thread 0, several
+enum { NONE_WROTE, THREAD_0_WROTE, SEVERAL_WROTE }; // which threads wrote results since the last barrier
 
 static void team_walk_shared(struct cpu_team *team, int ith) {
     const struct cpu_params alone = team_params(team, 0, 1);
@@ -163,7 +164,7 @@ static void team_walk_shared(struct cpu_team *team, int ith) {
         if (row == NULL) {
             continue;
         }
-        const int n_tasks = node_tasks(row, node, team->nth, team->n_shared);
+        const int n_tasks = node_tasks(row, node, team->nth, team->n_cpus);
         if (wrote == SEVERAL_WROTE || (wrote == THREAD_0_WROTE && n_tasks > 1)) {
             cpu_gate_pass(&team->node_gate, team->nth, team->spin, node_barrier_serial, team);
             if (team->stopped != GGML_STATUS_SUCCESS) {
@@ -210,8 +211,8 @@ static __attribute__((noinline, cold)) enum ggml_status span_refuse(
         bad == node ? "the result" : "source", text);
 }
 
-// Checks that the node and its sources are within their memory. An empty source is allowed only if the result is empty or the entry
-// permits it (empty_srcs).
+// Checks that the node and its sources are within their memory. An empty source is allowed only if the result is empty or the op's
+// entry permits an empty source (empty_srcs).
 static inline enum ggml_status node_check_tensors(
     struct berth_span_walk *walk, const struct cpu_op_row *row, const struct ggml_tensor *node, int i) {
     const enum berth_span_fault result = berth_span_walk_node(walk, node);
@@ -253,25 +254,25 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
     return GGML_STATUS_SUCCESS;
 }
 
-// The most tasks and the most work memory that any node requires, for n_threads threads of which n_shared have a processor.
+// The requirements of a graph.
 struct needs {
-    int n_threads, n_shared;
-    int n_tasks;
-    size_t work_size;
+    int n_threads, n_cpus; // input: threads, and processors that they can use
+    int n_tasks;           // maximum over the nodes
+    size_t work_size;      // bytes; maximum over the nodes
 };
 
 static void needs_add(struct needs *needs, const struct cpu_op_row *row, const struct ggml_tensor *node) {
-    const int n = node_tasks(row, node, needs->n_threads, needs->n_shared);
+    const int n = node_tasks(row, node, needs->n_threads, needs->n_cpus);
     const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
     needs->n_tasks = max_int(n, needs->n_tasks);
     needs->work_size = max_size(size, needs->work_size);
 }
 
 static size_t needs_work_size(const struct needs *needs) {
-    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // the caller's memory may have a smaller alignment
+    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // WORK_ALIGN: the memory at work_data may be unaligned
 }
 
-// One pass over the graph: graphs of small nodes spend much of their time here.
+// Checks the graph and adds up its needs. Both happen in one pass, because graphs of small nodes spend much of their time here.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct berth_span_walk *walk, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
@@ -303,9 +304,10 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     if (n_threads > GGML_MAX_N_THREADS) {
         n_threads = GGML_MAX_N_THREADS;
     }
-    // n_shared = n_threads gives the most tasks. A pool with fewer processors uses no more, so this size suffices for any pool.
-    struct needs needs = {.n_threads = n_threads, .n_shared = n_threads, .n_tasks = 1};
-    for (int i = 0; i < cgraph->n_nodes; i++) { // nodes that graph_check will refuse require nothing
+    // n_cpus = n_threads gives the largest number of tasks. With fewer processors, ops have no more tasks, so the work memory
+    // suffices for any pool.
+    struct needs needs = {.n_threads = n_threads, .n_cpus = n_threads, .n_tasks = 1};
+    for (int i = 0; i < cgraph->n_nodes; i++) { // skips nodes that graph_check will refuse
         const struct ggml_tensor *node = cgraph->nodes[i];
         const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
         if (row != NULL && cpu_supports_op(node)) {
@@ -336,8 +338,8 @@ size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads) {
 
 static enum ggml_status team_run(
     struct cpu_team *team, struct ggml_threadpool *pool, int n_threads, struct berth_span_walk *walk) {
-    team->n_shared = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
-    struct needs needs = {.n_threads = n_threads, .n_shared = team->n_shared, .n_tasks = 1};
+    team->n_cpus = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
+    struct needs needs = {.n_threads = n_threads, .n_cpus = team->n_cpus, .n_tasks = 1};
     if (graph_check(team->graph, walk, &needs) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
@@ -352,7 +354,7 @@ static enum ggml_status team_run(
         team->work = (void *) ((at + WORK_ALIGN - 1) & ~(uintptr_t) (WORK_ALIGN - 1));
         team->work_size = team->plan->work_size - (size_t) ((uintptr_t) team->work - at);
     }
-    team->spin = team->nth <= team->n_shared;
+    team->spin = team->nth <= team->n_cpus;
     if (team->nth > 1) {
         cpu_pool_run(pool, team->nth, team_walk, team);
     } else {
@@ -378,7 +380,7 @@ enum ggml_status cpu_graph_compute(
         .busy = &busy,
         .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best,
         .nth = 1,
-        .n_shared = 1};
+        .n_cpus = 1};
     cpu_gate_init(&team.node_gate);
     cpu_gate_init(&team.op_gate);
     atomic_init(&team.n_chunks, 0);
@@ -387,7 +389,7 @@ enum ggml_status cpu_graph_compute(
     if (pool == NULL && cplan->n_threads > 1) {
         pool = cpu_pool_borrow(cplan->n_threads); // if NULL, one thread computes
     }
-    const int n_pool = pool != NULL ? cpu_pool_ready(pool) : 1;
+    const int n_pool = pool != NULL ? cpu_pool_restart_after_fork(pool) : 1;
     const int n_threads = max_int(1, min_int(cplan->n_threads, n_pool));
 
     struct berth_span_walk walk = {0};

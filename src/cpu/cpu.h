@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// cpu.h: the interface of op drivers (op/*.c): the op-table entry (struct cpu_op_row) that a driver registers, the parameters of
-// its tasks, and helpers to split its work. Drivers see tensors and tasks; the kernel table (kernels.h) hides the instruction sets.
+// cpu.h: the interface of op drivers (op/*.c). It declares the op-table entry (struct cpu_op_row) that a driver registers, the
+// parameters of its tasks, and helpers to split its work. A task is the share of an op that one thread computes. Drivers see
+// tensors and tasks; the kernel table (kernels.h) hides the instruction sets.
 //
 // A family of ops is one file, op/<family>.c, that ends in
 //
@@ -25,15 +26,15 @@ struct cpu_team;
 // The parameters of one task of an op.
 struct cpu_params {
     int ith;                     // number of this task, 0 .. nth-1
-    int nth;                     // tasks of the op; all of them run
-    size_t work_size;            // bytes at work: at least the result of work_size
+    int nth;                     // number of tasks of the op; all of them run at the same time
+    size_t work_size;            // size of `work` in bytes; at least the number that the work_size function of the op returned
     void *work;                  // aligned to 64 bytes, shared by all tasks, undefined content
     const struct cpu_kernels *k; // the micro-kernels to use
     struct cpu_team *team;       // private to compute.c
 };
 
-// The kernels that an op calls in addition to its own loops, one bit each. berth_cpu_op_tier uses them to report the tiers of an op
-// (tier_report.c).
+// The kernels that an op calls in addition to its own loops, one bit per kernel. berth_cpu_op_tier reads the bits to report the
+// tiers of an op (tier_report.c).
 #define CPU_USES(X) \
     X(ADD, add) \
     X(SUB, sub) \
@@ -62,11 +63,11 @@ enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 enum cpu_use {
     CPU_USES(CPU_USE_ENUM)
     // Kernels that depend on a type.
-    CPU_USE_DOT = 1 << CPU_USE_BIT_COUNT,            // dot products of src[0]'s type, and conversion of src[1] to their type
-    CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // dot products of src[1]'s type, and conversion of src[0] to their type
+    CPU_USE_DOT = 1 << CPU_USE_BIT_COUNT,            // vec_dot of src[0]'s type, and conversion of src[1] to its vec_dot_type
+    CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // vec_dot of src[1]'s type, and conversion of src[0] to its vec_dot_type
     CPU_USE_DOT_F32 = 1 << (CPU_USE_BIT_COUNT + 2),
     CPU_USE_CONVERT = 1 << (CPU_USE_BIT_COUNT + 3), // conversion of sources and results that are not f32
-    CPU_USE_RETYPE = 1 << (CPU_USE_BIT_COUNT + 4),  // conversion only if the result has another type than the source: copies
+    CPU_USE_RETYPE = 1 << (CPU_USE_BIT_COUNT + 4),  // copies: conversion only if the types of source and result differ
 };
 #undef CPU_USE_ENUM
 
@@ -79,8 +80,8 @@ struct cpu_op_row {
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
     unsigned uses;                                                   // CPU_USE_* bits
     unsigned (*uses_by)(const struct ggml_tensor *op); // additional CPU_USE_* bits that depend on op_params; NULL: none
-    bool caller_tasks;                                 // the user chose n_tasks: it may exceed the number of processors
-    unsigned empty_srcs;                               // bit i: src[i] may be empty although the result is not
+    bool caller_tasks;                                 // the user chooses n_tasks, so it may exceed the number of processors
+    unsigned empty_srcs;                               // bit mask; bit i set: src[i] may be empty although the result is not
 };
 
 struct cpu_op_entry {
@@ -103,19 +104,19 @@ bool cpu_supports_op(const struct ggml_tensor *op);
 
 // Waits for all nth tasks of the op, and resets the chunk counter to 0.
 void cpu_barrier(const struct cpu_params *p);
-// Returns 0, 1, 2, ..., each number to one task, since the start of the op or the last barrier. For work that does not split
-// evenly.
+// Returns the next value of the chunk counter. The counter starts at 0 with the op and with each barrier, and is shared by all
+// tasks, so each number goes to one task. It distributes work that does not split evenly.
 int64_t cpu_chunk_next(const struct cpu_params *p);
-// Reports that the op cannot be computed, for example because an index is out of range. The compute ends with GGML_STATUS_FAILED
-// after this op. The first text is kept.
+// Reports that the op cannot be computed, for example because an index is out of range. The graph ends with GGML_STATUS_FAILED
+// after this op. Of several reports, the first is kept.
 void cpu_fail(const struct cpu_params *p, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // ---- splitting ----
 
-// Returns the number of tasks that have CPU_TASK_ELEMENTS elements each, counted in op or src[0], whichever is larger.
+// Returns one task per CPU_TASK_ELEMENTS elements of op or src[0], whichever has more elements; at least 1, at most n_threads.
 #define CPU_TASK_ELEMENTS 16384
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads);
-// Returns the number of tasks for n pieces of work.
+// Returns the number of tasks for n pieces of work: n, but at least 1 and at most n_threads.
 static inline int cpu_tasks_for(double n, int n_threads) {
     if (n < 1) {
         return 1;
@@ -127,16 +128,16 @@ int cpu_tasks_one(const struct ggml_tensor *op, int n_threads);
 // As many tasks as threads.
 int cpu_tasks_all(const struct ggml_tensor *op, int n_threads);
 
-// Returns the even share [*i0, *i1) of n units of this task.
+// Divides n units evenly among the tasks. Returns this task's share, [*i0, *i1).
 static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0, int64_t *i1) {
     if (p->nth == 1) { // avoids a division, which is a large part of a small op
         *i0 = 0;
         *i1 = n;
         return;
     }
-    const int64_t each = n / p->nth, more = n % p->nth;
-    *i0 = each * p->ith + min_i64(p->ith, more);
-    *i1 = *i0 + each + (p->ith < more);
+    const int64_t each = n / p->nth, remainder = n % p->nth;
+    *i0 = each * p->ith + min_i64(p->ith, remainder);
+    *i1 = *i0 + each + (p->ith < remainder);
 }
 
 // Position of row ir; ir counts rows over dimensions 1 to 3.
@@ -162,7 +163,7 @@ static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos 
         }
     }
 }
-// Returns NULL if t has no memory. Tensors without elements may have none, and callers ask for their rows too.
+// Returns NULL if t has no memory: drivers also ask for rows of empty tensors, whose data may be NULL.
 static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
     const size_t at = (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];
     return t->data != NULL ? (char *) t->data + at : NULL;
@@ -179,7 +180,7 @@ static inline char *cpu_row_repeat(const struct ggml_tensor *t, struct cpu_row_p
 static inline bool cpu_is_empty(const struct ggml_tensor *t) {
     return (t->ne[0] == 0) | (t->ne[1] == 0) | (t->ne[2] == 0) | (t->ne[3] == 0);
 }
-// A result without elements is not run, so it has no requirements on its sources.
+// An op whose result has no elements does not run, so its sources need not be supported.
 static inline bool cpu_row_supports(const struct cpu_op_row *row, const struct ggml_tensor *op) {
     return row->supports == NULL || cpu_is_empty(op) || row->supports(op);
 }
@@ -193,13 +194,15 @@ static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct
 
 // ---- computing ----
 
-// owner: the backend that computes, or NULL. is_checked: all tensors are known to be within their memory, and no source is empty.
+// owner: the backend that computes, or NULL. is_checked: the caller has checked that all tensors are within their memory and that
+// no source is empty.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
-// Returns work memory that is enough for this graph and for every graph with the same nodes and edges but no larger extents.
+// Returns the bytes of work memory that suffice for this graph and for every graph with the same nodes and edges whose extents are
+// not larger.
 size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads);
-// True if this thread runs an op of a graph that is computed by this backend or on this pool.
-bool cpu_is_busy_with(const void *with);
+// True if the calling thread is inside an op of a graph that `resource`, a backend or a thread pool, computes.
+bool cpu_is_busy_with(const void *resource);
 
 // ---- start ----
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: the CPU as a device, its registry entry, and the two functions that load it at run time. Its memory is host memory:
-// buffers come from libggml-base.
+// device.c: the CPU as a device, its registry entry, and the two functions that a loader of shared libraries calls. The memory of
+// the device is host memory, so its buffers come from libggml-base.
 
 #include "cpu/cpu.h"
 
@@ -15,13 +15,13 @@
 
 // ---- information from the system ----
 
-// Returns the value after "key" and a colon in a file of such lines; "" if the key is missing. A stdio stream would allocate
-// memory.
+// Copies the value of `key` from a file of lines "key: value", such as /proc/meminfo, to out; "" if the key is missing. It does not
+// use stdio, because a stdio stream allocates memory.
 static void proc_line(const char *path, const char *key, char *out, size_t out_size) {
     char text[4096];
     size_t n = 0;
     out[0] = '\0';
-    // The system returns such files in pieces. The keys are near the beginning.
+    // One read may return only a part of a file in /proc. The first 4095 bytes suffice: the keys are near the beginning.
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     for (ssize_t got = 1; file >= 0 && got > 0 && n<sizeof text - 1; n += got> 0 ? (size_t) got : 0) {
         got = read(file, text + n, sizeof text - 1 - n);
@@ -65,7 +65,7 @@ static const char *dev_description(ggml_backend_dev_t dev) {
     return description;
 }
 
-// total: memory of the machine; free: memory available without swapping.
+// *n_total: bytes of the machine's memory. *n_free: bytes available without swapping.
 static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
     (void) dev;
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

@@ -60,8 +60,8 @@ static unsigned long long xcr0_read(void) {
     return (unsigned long long) hi << 32 | lo;
 }
 
-// The system saves AMX tiles only for processes that request it. The `has` function of the AMX tier makes the request (kernels.h),
-// so that other processes do not pay for larger signal frames.
+// The system saves AMX tiles only for processes that request it, because the tiles make signal frames larger. The `has` function of
+// the AMX tier (x86/tiers.c) makes the request, not this function.
 static void features_find(struct cpu_features *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
@@ -137,7 +137,7 @@ int ggml_cpu_has_sve(void) { return cpu_features()->sve; }
 int ggml_cpu_get_sve_cnt(void) { return cpu_features()->sve_bytes; }
 int ggml_cpu_has_sme(void) { return cpu_features()->sme; }
 int ggml_cpu_has_sme2(void) { return cpu_features()->sme2; }
-// Architectures that Berth has no kernels for, and a library that it does not include.
+// Berth has no kernels for these architectures, and does not include llamafile.
 int ggml_cpu_has_riscv_v(void) { return 0; }
 int ggml_cpu_get_rvv_vlen(void) { return 0; }
 int ggml_cpu_has_vsx(void) { return 0; }

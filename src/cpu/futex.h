@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// futex.h: waiting on a word, waking its waiters, and pausing in spin loops.
+// futex.h: sleeping until a word changes, waking the sleepers, and pausing in spin loops.
 #pragma once
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 #    include <unistd.h>
 #endif
 
-// Returns at once if *word is not `value`. It may also return spuriously.
+// Sleeps until park_wake_all(word). Returns without sleeping if *word is not `value`. It may also wake up spuriously.
 static inline void park_wait(atomic_uint *word, unsigned value) {
 #ifdef __linux__
     syscall(SYS_futex, (void *) word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);

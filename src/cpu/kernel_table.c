@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernel_table.c: fills the kernel tables: portable C first, then every tier that the machine supports, oldest first.
-// BERTH_CPU_ISA=<tier> ends with that tier; BERTH_CPU_ISA=portable uses no tier. A choice by BERTH_CPU_ISA is logged. cpu_init,
-// which initialises the library, is also here.
+// BERTH_CPU_ISA=<tier> omits the tiers after that one; BERTH_CPU_ISA=portable omits all tiers. If BERTH_CPU_ISA is set, the tiers
+// in use are logged. cpu_init, which initialises the library, is also here.
 
 #include "cpu/cpu.h"
 
@@ -16,8 +16,8 @@ struct cpu_kernels cpu_kernels_best;
 const struct cpu_tier *const cpu_tiers = NULL;
 #endif
 
-// The tier that filled each slot of the best table; NULL: only the portable kernels did. A slot is a word of the table. A tier that
-// changes a word has filled the slot, so tiers need not report it.
+// The last tier that filled each slot of cpu_kernels_best; NULL: the slot has the portable kernel. A slot is one word of the table.
+// A tier has filled a slot if the word differs before and after its fill function, so tiers need not report their slots.
 #define N_WORDS (CPU_SLOT(tier) / sizeof(uintptr_t))
 static const char *filled_by[N_WORDS];
 

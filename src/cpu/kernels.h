@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// kernels.h: the table of micro-kernels, which see pointers, counts and strides only. ukr/*.c fill every slot with portable C. Each
-// tier of instructions that the machine supports (arm/, x86/) then overwrites the slots that it improves (kernel_table.c). There
-// are two tables: the best one, and the portable one for ggml_backend_cpu_set_use_ref.
+// kernels.h: the table of micro-kernels, which see pointers, counts and strides only. A slot is an entry of the table: one function
+// pointer or number. ukr/*.c fill every slot with portable C. Each tier that the machine supports (arm/, x86/) then overwrites the
+// slots that it improves (kernel_table.c). There are two tables: the best one, and the portable one for
+// ggml_backend_cpu_set_use_ref.
 //
-// Rules for a slot: n >= 0; any alignment. x and y may be the same pointer as the result if the comment says "in place"; otherwise
-// they do not overlap it. A tier may not change vec_dot_type, because the size of work memory depends on it. A kernel that the
-// portable table lacks is in no table, so `supports` checks that table. A driver that runs uses the kernels of p->k only.
+// Rules for the kernel in a slot: n >= 0; any alignment. x and y may be the same pointer as the result if the comment says "in
+// place"; otherwise they do not overlap the result. A tier may not change vec_dot_type, because the size of work memory depends on
+// it. A conversion or vec_dot that is NULL in the portable table is NULL in both tables, so `supports` functions check the portable
+// table. The `run` function of an op uses the kernels of p->k only.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -25,34 +27,35 @@ typedef void (*cpu_tile_t)(CPU_TILE_ARGS);
 
 struct cpu_tile {
     cpu_tile_t run; // NULL: use vec_dot
-    int mr, nr;
+    int mr, nr;     // maximum nx and ny
 };
 
 // The table that a kernel belongs to, for kernels that call other kernels of it.
 struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
-// A product with too few columns to pay for packing rows of x: mr rows in place, bx bytes apart, with a panel of columns.
+// A product with so few columns that packing the rows of x takes longer than it saves. It multiplies mr unpacked rows, bx bytes
+// apart, with a packed panel of ny columns (struct cpu_gemm).
 #define CPU_GEMM_ROWS_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny
 struct cpu_gemm_rows {
     void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: not implemented
-    int step;                        // n is a multiple of it
-    int max_cols;                    // with more columns, packing pays
+    int step;                        // n must be a multiple of it
+    int max_cols;                    // with more columns, packing the rows is faster
 };
 
-// A product with many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first packed into panels: a
-// layout that the machine multiplies fast. A panel is packed once and used with all panels of the other operand. Panels of f32 have
-// the same layout on every machine: element k of all rows (or columns) in adjacent floats, then element k + 1. Callers may fill
-// them directly.
+// A product with many columns. The rows of x have the slot's type, the columns of y are floats. Both are first packed into panels,
+// a layout that the machine multiplies fast. A panel is packed once and used with all panels of the other operand. Panels of f32
+// have the same layout on every machine: element k of all rows (or columns) in adjacent floats, then element k + 1. So callers may
+// fill f32 panels directly.
 #define CPU_GEMM_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, int nx, const void *vy, int ny
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny); // 1 <= ny <= nr columns
     // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx rows and ny columns that were packed; NULL: use tile.
     void (*run)(CPU_GEMM_ARGS);
-    int mr, nr;
-    int min_cols;          // with fewer columns, packing does not pay
-    int step;              // elements; n is rounded up to a multiple of it in panels
+    int mr, nr;            // maximum rows and columns of a panel
+    int min_cols;          // with fewer columns, other kernels are faster
+    int step;              // elements; a panel holds n rounded up to a multiple of step
     size_t x_size, y_size; // bytes of a panel per step
     size_t x_head, y_head; // bytes at the start of a panel, before the steps
     struct cpu_gemm_rows rows;
@@ -60,14 +63,14 @@ struct cpu_gemm {
 
 #define CPU_GEMV_COLS 8
 
-// A product with a few columns: rows of x, of the slot's type, in place, with columns packed one by one.
+// A product with a few columns. It multiplies unpacked rows of x, of the slot's type, with columns that are packed one by one.
 struct cpu_gemv {
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
     // s[ix] = dot(row ix of x, the column); NULL: use tile.
     void (*run)(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y);
     // The same with ny columns, 2 to CPU_GEMV_COLS, each with its own s; NULL: call run for each column.
     void (*run_cols)(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
-    int step;      // elements; n is rounded up to a multiple of it in a packed column
+    int step;      // elements; a packed column holds n rounded up to a multiple of step
     size_t y_size; // bytes of a packed column per step
     int max_cols;  // with more columns, other kernels are faster; 0: no limit
 };
@@ -131,12 +134,12 @@ static inline int cpu_dot_length(int64_t n) {
     return cpu_dot_is_length(n) ? (int) n : 0;
 }
 
-// The parameters of a vec_dot, defined by ggml_vec_dot_t. All kernels multiply one row with one other row.
+// The parameters of a vec_dot, as ggml_vec_dot_t defines them. All kernels multiply one row of x with one row of y (nrc = 1).
 #define CPU_DOT_ARGS \
     int n, float *restrict s, size_t bs __attribute__((unused)), const void *restrict vx, size_t bx __attribute__((unused)), \
         const void *restrict vy, size_t by __attribute__((unused)), int nrc __attribute__((unused))
 
-// Computes a tile that is not full, one dot product at a time.
+// Computes a tile with fewer rows or columns than a tile kernel requires, one dot product at a time.
 static inline __attribute__((always_inline)) void cpu_tile_by_dot(ggml_vec_dot_t dot, CPU_TILE_ARGS) {
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
@@ -163,14 +166,14 @@ const struct cpu_features *cpu_features(void);
 
 struct cpu_tier {
     const char *name;
-    bool (*has)(void);                  // true if the processor and the system can run the tier
+    bool (*has)(void);                  // true if the processor and the operating system support the tier
     void (*fill)(struct cpu_kernels *); // overwrites slots
 };
 // The tiers of this architecture, oldest first, ended by a NULL name. NULL for an architecture without tiers.
 extern const struct cpu_tier *const cpu_tiers;
 
-// A file <what>__<tier>.c ends with its fill function, cpu_tier_<tier>_<what>. A file that is compiled for several tiers names it
-// CPU_TIER_FILL(what). src/CMakeLists.txt defines CPU_TIER for each file according to its name.
+// A file <what>__<tier>.c ends with its fill function, cpu_tier_<tier>_<what>. A file that is compiled for several tiers names that
+// function CPU_TIER_FILL(what). src/CMakeLists.txt defines CPU_TIER for each file from the tier in its name.
 #define CPU_TIER_NAME(tier, what) cpu_tier_##tier##_##what
 #define CPU_TIER_OF(tier, what) CPU_TIER_NAME(tier, what)
 #define CPU_TIER_FILL(what) CPU_TIER_OF(CPU_TIER, what)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// numa.c: ggml's NUMA strategies. A placement is a list of processor sets; thread ith of a pool is bound to set ith modulo their
-// number.
-//   distribute, mirror  one set per node that has processors which the process may use
+// numa.c: ggml's NUMA strategies. A placement is a list of n processor sets; thread ith of a pool is bound to set ith % n.
+//   distribute, mirror  one set per node, without nodes whose processors the process may not use
 //   isolate             one set: the node on which the caller of ggml_numa_init ran
-//   numactl             one set: the affinity of the process at ggml_numa_init
-// A set contains only processors that the process may use, and no set is empty. Memory is placed near its threads by first touch,
-// or by the policy that numactl set for the process.
+//   numactl             one set: the affinity of the process when ggml_numa_init was called
+// A set contains only processors that the process may use, and no set is empty. Berth does not place memory: the system allocates a
+// page on the node whose thread writes it first, or by the policy that numactl set for the process.
 
 #include "cpu/numa.h"
 
@@ -83,12 +82,12 @@ static char *file_text(int dir, const char *path) {
     while (text != NULL && (got = read(fd, text + n, capacity - 1 - n)) > 0) {
         n += (size_t) got;
         if (n + 1 == capacity) {
-            char *more = shim_malloc(2 * capacity);
-            if (more != NULL) {
-                memcpy(more, text, n);
+            char *larger = shim_malloc(2 * capacity);
+            if (larger != NULL) {
+                memcpy(larger, text, n);
             }
             shim_free(text);
-            text = more;
+            text = larger;
             capacity *= 2;
         }
     }
@@ -125,15 +124,15 @@ static void place_add(struct cpu_numa *numa, struct place *place) {
 // Adds the allowed processors of the list to set. Returns false if the text is not a list.
 static bool set_from_list(cpu_set_t *set, const char *list, const struct cpu_numa_host *host) {
     const int n_bits = (int) host->allowed_size * CHAR_BIT;
-    int first, last, more;
-    while ((more = cpu_list_next(&list, &first, &last)) > 0) {
+    int first, last, status;
+    while ((status = cpu_list_next(&list, &first, &last)) > 0) {
         for (int i = first; i <= last && i < n_bits; i++) {
             if (CPU_ISSET_S((size_t) i, host->allowed_size, host->allowed)) {
                 CPU_SET_S((size_t) i, host->allowed_size, set);
             }
         }
     }
-    return more == 0;
+    return status == 0;
 }
 
 static bool is_set_of_strategy(enum ggml_numa_strategy strategy, const struct cpu_numa *numa, const struct place *p, int cpu) {
@@ -168,7 +167,8 @@ static bool node_add(
     return good;
 }
 
-// Stops at the first node without a file, so that a list with too many nodes does not make it run long.
+// Reads all nodes that `online` lists. Stops at the first node without a file, so that a wrong list such as "0-2000000000" does not
+// take long.
 static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir) {
     char *online = file_text(dir, "online");
     if (online == NULL) {
@@ -177,9 +177,9 @@ static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, 
     }
     const char *at = online;
     bool good = true;
-    int first, last, more;
-    while (good && (more = cpu_list_next(&at, &first, &last)) != 0) {
-        if (more < 0) {
+    int first, last, status;
+    while (good && (status = cpu_list_next(&at, &first, &last)) != 0) {
+        if (status < 0) {
             shim_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: not a list of nodes", host->root);
             good = false;
         }
@@ -268,7 +268,7 @@ struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa) {
     return atomic_exchange(&active, numa);
 }
 
-// Returns the affinity of the calling thread, in as many bytes as the kernel requires; NULL: unavailable.
+// Returns the affinity of the calling thread in a set of *size bytes, as many as the Linux kernel requires; NULL: unavailable.
 static cpu_set_t *affinity_new(size_t *size) {
     for (*size = sizeof(cpu_set_t); *size <= (1u << 20); *size *= 2) {
         cpu_set_t *set = shim_calloc(1, *size);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 // pool.c: thread pools. Threads are started once and wait for jobs. Running a job allocates no memory and starts no thread.
 //
-// Threads wait in one of two lanes: lane 0 for threads that have a processor, lane 1 for the others. Idle threads watch the
-// `ticket` of their lane. Its upper bits are a counter, its lower bits the number of threads of the job.
-//   1. The fields of a job are written before its ticket (release), and stay until n_busy is 0 again.
-//   2. A thread with ith < n takes every ticket of a job for n threads, because the next ticket is written only after n_busy is 0.
-//      A thread with ith >= n reads only the ticket, never the job.
-//   3. A thread that goes to sleep increments n_idle before it reads the ticket for the last time. A thread that posts a job
-//      changes the ticket before it reads n_idle. Both are in one total order, so no wake-up is lost.
-// Idle threads spin for `poll` * 20 us (default 50: 1 ms), then sleep. Threads of a paused pool do not spin. Threads of lane 1
-// never spin, and a job that does not need them does not wake them.
+// A worker is a thread that the pool started; the caller's thread is thread 0. Workers wait for jobs in one of two lanes: lane 0 if
+// ith is less than the number of processors, lane 1 otherwise. Each lane has a word, `ticket`, that its idle workers watch. A new
+// ticket announces a job. Its upper bits are a counter, its lower bits the number n of threads of the job.
+//   1. The job (`job`, `arg`) is written before its ticket, with release order, and stays valid until n_busy is 0.
+//   2. A worker with ith < n sees every ticket of a job for n threads, because the next ticket is written only after n_busy is 0. A
+//      worker with ith >= n may miss a ticket: it reads only the ticket, never the job.
+//   3. A worker that goes to sleep increments n_idle before it reads the ticket for the last time. A thread that posts a job
+//      changes the ticket before it reads n_idle. All four accesses are sequentially consistent, so no wake-up is lost.
+// Idle workers spin for `poll` * 20 us (default of poll: 50, so 1 ms), then sleep. Workers of a paused pool do not spin. Workers of
+// lane 1 never spin, and a job for no more threads than processors does not wake them.
 //
-// Threads do not survive a fork. The child counts generations (after_fork), and a pool of an earlier generation restarts its
-// threads before its next job. The threads of a pool block all signals except those that they raise themselves.
+// Threads do not survive a fork. The child process increments `generation` (after_fork). A pool whose threads belong to an earlier
+// generation restarts them before its next job. Workers block all signals except those that a thread raises itself, such as
+// SIGSEGV.
 
 #include "cpu/pool.h"
 
@@ -28,24 +30,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TICKET_THREADS_MASK 1023u // GGML_MAX_N_THREADS fits
+#define TICKET_THREADS_MASK 1023u
 #define TICKET_STEP 1024u
 #define POLL_STEP_NS 20000
-#define GATE_SPIN_NS 30000    // spin time while waiting for threads of the same job
-#define GATE_YIELD_NS 1000000 // then yield the processor up to this time, because a wake-up takes as long; then sleep
+// A thread that waits for threads of the same job spins until GATE_SPIN_NS have passed, yields its processor until GATE_YIELD_NS
+// have passed, and then sleeps. It does not sleep earlier, because a wake-up takes about GATE_YIELD_NS.
+#define GATE_SPIN_NS 30000
+#define GATE_YIELD_NS 1000000
 _Static_assert(GGML_MAX_N_THREADS <= TICKET_THREADS_MASK, "a ticket holds the number of threads");
 
 struct worker {
     struct ggml_threadpool *pool;
     int ith;
-    unsigned seen; // ticket at the time the thread was started
+    unsigned seen; // ticket of its lane when the thread was started
     bool on_node;  // bound by the NUMA strategy; used by this thread only
     pthread_t thread;
 };
 
 struct lane {
     _Alignas(64) atomic_uint ticket;
-    atomic_uint n_idle; // threads asleep on ticket
+    atomic_uint n_idle; // threads that sleep until ticket changes
 };
 
 struct ggml_threadpool {
@@ -53,23 +57,24 @@ struct ggml_threadpool {
     atomic_int n_threads;     // including the caller's thread; idle threads read it while the pool grows
     int n_started;            // workers[1 .. n_started-1] are running
     int n_cpus;               // processors that the pool can use, if no NUMA strategy is active
-    bool is_oversubscribed;   // BERTH_CPU_OVERSUBSCRIBE=1: a test set n_cpus to the maximum
-    atomic_uint born;         // generation of the threads
+    bool is_oversubscribed;   // BERTH_CPU_OVERSUBSCRIBE=1, for tests: n_cpus is GGML_MAX_N_THREADS
+    atomic_uint born;         // value of `generation` when the threads were started
     struct ggml_threadpool_params params;
     bool has_mask;
     atomic_bool paused;
-    pthread_t placed; // the last caller that was bound as thread 0
+    pthread_t placed; // the last caller that got the mask and priority of thread 0; valid if is_placed
     bool is_placed;
-    cpu_set_t *own; // the caller's affinity while it is bound to the node of thread 0; NULL before the first use
+    cpu_set_t
+        *caller_set; // the caller's previous affinity, while it is bound to the NUMA node of thread 0; NULL before the first use
 
     cpu_job_t job;
     void *arg;
     bool stop; // the threads have to end
     struct worker *workers;
 
-    struct lane lanes[2];            // 0: threads that have a processor; 1: the others
-    _Alignas(64) atomic_uint n_busy; // threads still in the job; the caller sleeps on it
-    atomic_uint caller_waits;
+    struct lane lanes[2];            // 0: workers with ith < n_cpus; 1: workers with ith >= n_cpus
+    _Alignas(64) atomic_uint n_busy; // workers that have not finished the job; the caller sleeps until it is 0
+    atomic_uint caller_waits;        // 1: the caller sleeps
 };
 
 // Number of forks between the process that loaded the library and this process.
@@ -107,7 +112,7 @@ static int64_t idle_spin_ns(const struct ggml_threadpool *pool, int ith) {
     return (int64_t) min_u32(poll, 100) * POLL_STEP_NS;
 }
 
-// Waits until the ticket of thread ith differs from `seen`, and returns it.
+// Waits until the ticket of worker ith's lane differs from `seen`, and returns the new ticket.
 static unsigned ticket_wait(struct ggml_threadpool *pool, int ith, unsigned seen) {
     struct lane *lane = lane_of(pool, ith);
     const int64_t spin_ns = idle_spin_ns(pool, ith);
@@ -177,7 +182,7 @@ static void job_post(struct ggml_threadpool *pool, int n) {
     }
 }
 
-// Yields or spins while waiting for threads of the same job. Returns false when it is time to sleep.
+// Yields the processor if the wait since `start` was longer than GATE_SPIN_NS. Returns false when the thread should sleep.
 static bool gate_keeps_waiting(int64_t start) {
     const int64_t ns = park_now_ns() - start;
     if (ns >= GATE_SPIN_NS) {
@@ -206,8 +211,8 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->caller_waits, 0);
 }
 
-// Binds the caller for a job. Returns true if cpu_place_back must undo it after the job, so that threads that the caller starts
-// later do not inherit it.
+// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. Otherwise threads
+// that the caller starts later would inherit the affinity of the job.
 static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
@@ -215,7 +220,7 @@ static bool caller_place(struct ggml_threadpool *pool) {
         pool->placed = pthread_self();
         pool->is_placed = true;
     }
-    return !pool->has_mask && cpu_place_node_for_now(&pool->own);
+    return !pool->has_mask && cpu_place_node_for_now(&pool->caller_set);
 }
 
 void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg) {
@@ -233,7 +238,7 @@ void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg)
         job_wait(pool, n);
     }
     if (must_place_back) {
-        cpu_place_back(pool->own);
+        cpu_place_back(pool->caller_set);
     }
     pthread_mutex_unlock(&pool->job_lock);
 }
@@ -254,8 +259,8 @@ static void pool_init(
     }
     // More threads than processors slow each other down, so ops use at most n_cpus tasks (compute.c). Tests set
     // BERTH_CPU_OVERSUBSCRIBE to make threads compete.
-    const char *crowd = getenv("BERTH_CPU_OVERSUBSCRIBE");
-    pool->is_oversubscribed = crowd != NULL && crowd[0] == '1';
+    const char *value = getenv("BERTH_CPU_OVERSUBSCRIBE");
+    pool->is_oversubscribed = value != NULL && value[0] == '1';
     pool->n_cpus = pool->is_oversubscribed ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
     atomic_init(&pool->paused, params->paused);
     for (int i = 0; i < 2; i++) {
@@ -269,13 +274,13 @@ static void pool_init(
 // Starts workers until the pool has n threads, including the caller's. Returns false if the system started fewer.
 static bool pool_grow(struct ggml_threadpool *pool, int n) {
     int err = 0;
-    sigset_t mine, blocked;
+    sigset_t previous, blocked;
     sigfillset(&blocked);
     const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF}; // SIGPROF: for profilers
     for (size_t i = 0; i < sizeof own_signals / sizeof own_signals[0]; i++) {
         sigdelset(&blocked, own_signals[i]);
     }
-    pthread_sigmask(SIG_BLOCK, &blocked, &mine); // a new thread inherits the signal mask of its creator
+    pthread_sigmask(SIG_BLOCK, &blocked, &previous); // a new thread inherits the signal mask of its creator
     while (pool->n_started < n && err == 0) {
         struct worker *w = &pool->workers[pool->n_started];
         w->pool = pool;
@@ -285,7 +290,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
         err = pthread_create(&w->thread, NULL, worker_main, w);
         pool->n_started += err == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &mine, NULL);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
     atomic_store(&pool->n_threads, pool->n_started);
     if (err != 0) {
         shim_log(GGML_LOG_LEVEL_WARN, "cannot start thread %d of %d: %s", pool->n_started, n, strerror(err));
@@ -302,20 +307,20 @@ static void pool_fini(struct ggml_threadpool *pool) {
         }
     }
     pool->n_started = 1;
-    shim_free(pool->own);
-    pool->own = NULL;
+    shim_free(pool->caller_set);
+    pool->caller_set = NULL;
     atomic_store(&pool->n_threads, 1);
     pthread_mutex_destroy(&pool->job_lock);
 }
 
-int cpu_pool_ready(struct ggml_threadpool *pool) {
+int cpu_pool_restart_after_fork(struct ggml_threadpool *pool) {
     if (BERTH_UNLIKELY(is_from_before_fork(pool))) {
         pthread_mutex_lock(&renew_lock);
         if (is_from_before_fork(pool)) {
             const int n = atomic_load(&pool->n_threads);
             struct worker *workers = pool->workers;
             const struct ggml_threadpool_params params = pool->params;
-            shim_free(pool->own);
+            shim_free(pool->caller_set);
             pool_init(pool, workers, &params, atomic_load(&pool->born));
             pool_grow(pool, n); // on failure, the pool continues with fewer threads
             atomic_store(&pool->born, atomic_load(&generation));
@@ -378,7 +383,7 @@ void ggml_threadpool_resume(struct ggml_threadpool *threadpool) {
     }
 }
 
-// ---- the spare pool: static, so that leak checkers do not report it; its threads end with the library ----
+// ---- the spare pool (cpu_pool_borrow): static, so that leak checkers do not report it; its threads end with the library ----
 
 static struct ggml_threadpool spare;
 static struct worker spare_workers[GGML_MAX_N_THREADS];
@@ -391,7 +396,7 @@ static bool spare_take(int n_threads) {
     if (mine) {
         if (!spare_made || is_from_before_fork(&spare)) {
             struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
-            shim_free(spare.own);
+            shim_free(spare.caller_set);
             pool_init(&spare, spare_workers, &params, atomic_load(&generation));
             spare_made = true;
         }
@@ -423,8 +428,8 @@ void cpu_pool_return(struct ggml_threadpool *pool) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// Unloading the library must not leave threads in its code. A process that exits during a compute exits without waiting. A compute
-// that begins during the exit creates its own pool.
+// Ends the threads of the spare pool before the library is unloaded, because they run its code. If a graph is being computed, the
+// process exits without waiting for it. A graph that starts during the exit gets a new pool (spare_taken).
 __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_lock(&spare_lock);
     if (spare_made && !spare_taken) {
@@ -435,8 +440,8 @@ __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// The child has only the thread that forked. Locks that other threads held at the fork have no owner in the child, so they are
-// initialised again.
+// Runs in the child process, which has only the thread that forked. Another thread may have held a lock at the fork and cannot
+// release it in the child, so the locks are initialised anew.
 static void after_fork(void) {
     atomic_fetch_add(&generation, 1);
     pthread_mutex_init(&renew_lock, NULL);

@@ -33,7 +33,7 @@ const float *cpu_row_load_repeat(
     if (i0 + n <= ne0) {
         return cpu_row_load(k, t, row, i0, n, buf);
     }
-    // Loads one period of the source, then copies it repeatedly.
+    // Loads min(n, ne0) elements, the period of the result, and then fills the rest of buf with copies of them.
     int64_t n_done = 0, from = i0 % ne0;
     const int64_t n_period = min_i64(n, ne0);
     while (n_done < n_period) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tier_report.c: reports the tiers of an op: those that filled the kernel slots that its entry lists. `berth ops` prints them;
-// computing does not use them.
+// tier_report.c: reports the tiers of an op. The entry of an op lists the kernel slots that the op uses (CPU_USE_*); the tiers of
+// the op are the tiers that filled these slots. `berth ops` prints them; computing does not use them.
 
 #include "cpu/cpu.h"
 
@@ -37,19 +37,19 @@ static void add_slots(struct found *f, unsigned uses) {
 #undef SLOT
 }
 
-// Adds the tiers of dot products of rows of `type` with rows of `other`, including the conversion to the type that they require.
+// Adds the tiers of dot products of rows of `type` with rows of `other`, including the conversion of `other` to vec_dot_type.
 static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) {
-    const enum ggml_type takes = cpu_kernels_best.traits[type].vec_dot_type;
+    const enum ggml_type dot_type = cpu_kernels_best.traits[type].vec_dot_type;
     found_add(f, cpu_kernels_best.tile[type].run != NULL ? CPU_SLOT(tile[type].run) : CPU_SLOT(traits[type].vec_dot));
-    if (other != takes && takes != GGML_TYPE_F32) {
-        found_add(f, CPU_SLOT(traits[takes].from_float));
+    if (other != dot_type && dot_type != GGML_TYPE_F32) {
+        found_add(f, CPU_SLOT(traits[dot_type].from_float));
     }
-    if (other != takes && other != GGML_TYPE_F32) {
+    if (other != dot_type && other != GGML_TYPE_F32) {
         found_add(f, CPU_SLOT(to_float[other]));
     }
 }
 
-// Adds the tiers of the other kernels of matrix products.
+// Adds the tiers of the kernels that only matrix products use: gemm and gemv.
 static void add_panels(struct found *f, enum ggml_type type) {
     if (cpu_kernels_best.gemm[type].run != NULL) {
         found_add(f, CPU_SLOT(gemm[type].run));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
-//   1. A unit is a set of queries that read the same keys: tokens of one head, and heads that share a head of k and v. Units of
-//      many queries multiply panels of f32 (kernels.h: cpu_gemm), for any type of k and v. Units of few queries use dot products.
+//   1. A query is the vector of one token and one head. A group is the set of heads of q that share a head of k and v. A unit is a
+//      block of up to q_rows queries of one group, which all read the same keys. If a group has many queries, its units multiply
+//      panels of f32 (kernels.h: cpu_gemm), for any type of k and v. Otherwise its units use dot products.
 //   2. A unit walks over the keys in tiles of K_ROWS. Per query it keeps the largest score m, the sum s of exp(score - m), and the
 //      sum of exp(score - m) v. When m grows, both sums are scaled down.
-//   3. If there are few units and many keys, the keys are divided into runs, whose sums are joined at the end. The number of runs
-//      does not depend on the number of tasks, so results do not either.
-// Sums are f32. Queries are rounded to the type that the dot products of k require.
+//   3. If there are few units and many keys, the keys of a unit are divided into spans. A unit and a span are an item, which one
+//      task computes; the sums of the spans of a unit are joined at the end. The number of spans does not depend on the number of
+//      tasks, so the results do not depend on it either.
+// Sums are f32. Queries are rounded to the vec_dot_type of k's type.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -18,13 +20,12 @@
 #include <float.h>
 #include <math.h>
 
-#define Q_ROWS 16   // queries per unit with dot products
-#define Q_PANELS 64 // maximum queries per unit with panels: enough to pay for packing keys and values
-#define Q_MANY \
-    64 // minimum queries per group for panels; shorter prompts use dot products and give the same sums as single tokens
-#define K_ROWS 64
-#define RUN_MIN 256 // minimum keys per run
-#define N_ITEMS 16  // units are divided into runs up to this number of items
+#define Q_ROWS 16    // queries per unit with dot products
+#define Q_PANELS 64  // maximum queries per unit with panels: with so many, packing keys and values takes little of the time
+#define Q_MANY 64    // minimum queries per group for panels; with fewer, a prompt gives the same sums as its tokens one by one
+#define K_ROWS 64    // keys per tile
+#define SPAN_MIN 256 // minimum keys per span
+#define N_ITEMS 16   // units are divided into spans until there are this many items
 
 struct attn {
     const struct cpu_kernels *table;
@@ -33,11 +34,11 @@ struct attn {
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
     int64_t q_rows;            // queries per unit
-    int64_t n_heads;           // heads of q per head of k and v
-    int64_t n_groups;          // groups of such heads
-    int64_t n_blocks, n_units; // blocks of queries per group; units in total
-    int64_t n_runs, run;       // runs per unit; keys per run
-    size_t q_size;             // bytes of a query in the type that k is multiplied with
+    int64_t n_heads;           // heads of q per group; 1 if k and v have different numbers of heads
+    int64_t n_groups;          // groups per sequence
+    int64_t n_blocks, n_units; // units per group and sequence; units in total
+    int64_t n_spans, span;     // spans per unit; keys per span
+    size_t q_size;             // bytes of a query in the vec_dot_type of k's type
 };
 
 static enum ggml_type dot_type(const struct attn *a) {
@@ -66,11 +67,11 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
-    // No more runs than the keys fill.
-    const int64_t max_runs = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
-    const int64_t n_runs = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
-    a.n_runs = max_i64(1, min_i64(n_runs, max_runs));
-    a.run = (a.n_kv + a.n_runs - 1) / a.n_runs;
+    // Each span has at least SPAN_MIN keys, except if all keys are fewer.
+    const int64_t max_spans = (a.n_kv + SPAN_MIN - 1) / SPAN_MIN;
+    const int64_t n_spans = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
+    a.n_spans = max_i64(1, min_i64(n_spans, max_spans));
+    a.span = (a.n_kv + a.n_spans - 1) / a.n_spans;
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
     }
@@ -110,20 +111,23 @@ static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- work memory ----
 
-// The sums of a unit's queries after some keys: [sum of weighted v: q_rows * d_v][m: q_rows][s: q_rows]. Returns their size.
+// Returns the floats of the sums of one item: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
 static int64_t sums_floats(const struct attn *a) {
     return (int64_t) cpu_scratch_floats(a->q_rows * (a->d_v + 2));
 }
 
-// Layout of the memory of a task after its sums: offsets in floats.
+// Layout of the memory of a task after its sums: offsets in floats. At offset 0 are the scores, [q_rows][K_ROWS].
 struct layout {
-    int64_t rows;                    // rows of q, k or v as floats; the scores [q_rows][K_ROWS] are before them
-    int64_t queries;                 // queries in k's dot type, or panels of columns
-    int64_t keys, values;            // panels of rows; the elements of panels of v are keys
-    int64_t weights;                 // panels of columns: the scores
-    int64_t product;                 // [q_rows][d_v]
-    int64_t x_k, x_v, y_k, y_v, end; // floats of one panel of k or v (x: rows, y: columns); end of the memory
-    float *own;                      // start of the memory
+    int64_t rows;     // rows of q, k or v as floats
+    int64_t queries;  // dot products: queries in vec_dot_type; panels: the queries as columns
+    int64_t keys;     // panels of rows: the keys of a tile
+    int64_t values;   // panels of rows: v transposed, d_v rows with one element per key
+    int64_t weights;  // panels of columns: the weights of a tile, one column per query
+    int64_t product;  // [q_rows][d_v]
+    int64_t x_k, x_v; // floats of one panel of rows: keys, values
+    int64_t y_k, y_v; // floats of one panel of columns: queries, weights
+    int64_t end;      // floats of the memory
+    float *own;       // start of the memory
 };
 
 static struct layout layout_of(const struct attn *a) {
@@ -153,27 +157,28 @@ static int64_t task_floats(const struct attn *a) {
 
 static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks) {
     const struct attn a = attn_of(k, op);
-    const int64_t joined = a.n_runs > 1 ? a.n_units * a.n_runs * sums_floats(&a) : 0;
+    const int64_t joined = a.n_spans > 1 ? a.n_units * a.n_spans * sums_floats(&a) : 0;
     return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
 }
 
-// Enough for panels and for the portable kernels, which have no panels.
+// Returns a size that suffices for the best kernels, which may use panels, and for the portable kernels, which have none.
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
     return max_i64(best, plain);
 }
 
-// An op with fewer queries has fewer units, which are divided into more runs, and may use dot products. The bound covers both.
+// An op with fewer queries has fewer units, and so more spans per unit; it may also use dot products instead of panels. The bound
+// covers both cases.
 static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
-    const int64_t n_runs = (best.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(best.q) * n_runs;
-    const int64_t joined = n_runs > 1 ? min_i64(n_items, N_ITEMS) * sums_floats(&best) : 0;
+    const int64_t n_spans = (best.n_kv + SPAN_MIN - 1) / SPAN_MIN, n_items = ggml_nrows(best.q) * n_spans;
+    const int64_t joined = n_spans > 1 ? min_i64(n_items, N_ITEMS) * sums_floats(&best) : 0;
     const int64_t own = max_i64(task_floats(&best), task_floats(&plain));
     return (size_t) (joined + own * n_tasks) * sizeof(float);
 }
 
 struct sums {
-    float *v, *m, *s;
+    float *v, *m, *s; // per query: sum of exp(score - m) v; m; s
 };
 
 static struct sums sums_at(const struct attn *a, float *at) {
@@ -183,8 +188,9 @@ static struct sums sums_at(const struct attn *a, float *at) {
 // ---- a unit ----
 
 struct unit {
-    int64_t group, seq, first;
-    int n;                 // queries first to first + n - 1 of the group's n_heads * n_token; heads of a token are adjacent
+    int64_t group, seq;
+    int64_t first;         // first query of the unit; the group has n_heads * n_token queries, the heads of a token adjacent
+    int n;                 // queries
     float slope[Q_PANELS]; // factor of the mask (ALiBi), per query
 };
 
@@ -219,10 +225,10 @@ static int64_t unit_token(const struct attn *a, const struct unit *u, int j) {
     return (u->first + j) / a->n_heads;
 }
 
-// A part of a row of the mask as floats. All heads of a token may share it.
+// The elements of a row of the mask that belong to a tile, as floats. The heads of a token often share a row.
 struct bias {
     const char *row;
-    bool is_zero;
+    bool is_zero; // all elements are 0; v is not set
     float v[K_ROWS];
 };
 
@@ -248,7 +254,7 @@ static void bias_load(const struct attn *a, const struct unit *u, int j, int64_t
     }
 }
 
-// Scales, caps and masks the scores of query j with n keys in place. Returns false if all are -inf.
+// Scales, caps and masks the scores of query j with n keys in place. Returns false if the mask makes all of them -inf.
 static bool scores_finish(const struct attn *a, const struct unit *u, int j, const struct bias *b, int n, float *score) {
     a->table->scale(n, score, score, a->scale, 0.0f);
     if (a->softcap != 0.0f) {
@@ -270,7 +276,7 @@ static bool scores_finish(const struct attn *a, const struct unit *u, int j, con
     return any != 0;
 }
 
-// Updates m and s with n scores, and turns the scores into weights.
+// Updates the sums of query j for n new scores, and turns the scores into weights, exp(score - m). The caller adds the weighted v.
 static void scores_weigh(const struct attn *a, struct sums *t, int j, int n, float *score) {
     const float max = a->table->max(n, score);
     if (max > t->m[j]) {
@@ -306,7 +312,7 @@ static const char *query_at(const struct attn *a, const struct unit *u, int j) {
     return cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
 }
 
-// Converts query j to the type that k is multiplied with.
+// Converts query j to the vec_dot_type of k's type.
 static void query_load(const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
     const float *row = cpu_row_load(a->table, a->q, query_at(a, u, j), 0, a->d_k, buf);
     a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
@@ -314,7 +320,7 @@ static void query_load(const struct attn *a, const struct unit *u, int j, float 
 
 // ---- panels ----
 
-// Packs the queries, rounded like the operands of dot products.
+// Packs the queries. They are first rounded to the vec_dot_type of k's type, as units with dot products do.
 static void queries_pack(const struct attn *a, const struct unit *u, const struct layout *r) {
     float *own = r->own;
     const struct cpu_gemm *g = a->g;
@@ -344,7 +350,7 @@ struct panels {
     int64_t n;      // rows or columns of all panels
 };
 
-// Computes s[row + column * ld] for all rows of x and columns of y, of n elements each.
+// Computes s[row + column * ld] = dot(row, column) for all rows of x and columns of y, of n elements each.
 static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld, struct panels x, struct panels y) {
     for (int64_t j = 0; j < y.n; j += g->nr, y.at += y.floats) {
         const float *at = x.at;
@@ -354,7 +360,7 @@ static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld
     }
 }
 
-// Computes the scores of the unit's queries with n keys.
+// Computes the dot products of the unit's queries with n keys.
 static void scores_by_panels(const struct attn *a, const struct unit *u, const struct layout *r, const char *keys, int n) {
     const struct cpu_gemm *g = a->g;
     float *own = r->own;
@@ -375,8 +381,8 @@ static bool are_finite(int64_t n, const float *x) {
     return n_nonfinite == 0;
 }
 
-// Adds n rows of v to the sums, weighted by their scores. Returns false, with nothing added, if a value is not finite: even a
-// weight of 0 would turn the sums into NaN.
+// Adds n weighted rows of v to the sums. If an element of v is not finite, adds nothing and returns false: the product with a
+// weight of 0 would be NaN. The caller then uses the kernel `mix`, which skips rows with weight 0.
 static bool values_by_panels(
     const struct attn *a, const struct unit *u, const struct layout *r, struct sums *t, const struct rows *v, int n) {
     const struct cpu_gemm *g = a->g;
@@ -404,7 +410,7 @@ static bool values_by_panels(
 
 // ---- tiles of keys ----
 
-// True if any query of the unit sees any of the n keys from k0 on.
+// True if the mask shows at least one of keys k0 .. k0+n-1 to at least one query of the unit.
 static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, int n) {
     const char *last = NULL;
     for (int j = 0; j < u->n && a->mask != NULL; j++) {
@@ -426,12 +432,12 @@ static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, i
 static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
-    const bool has_keys = k0 < k1; // tensors without keys may have no memory
+    const bool has_keys = k0 < k1; // without keys, k and v may have no memory
     const char *keys = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
     const char *values = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
     struct layout r = layout_of(a);
     float *score = own;
-    bool is_live[Q_PANELS];
+    bool has_scores[Q_PANELS]; // of each query: at least one score of the tile is not -inf
     r.own = own;
     if (a->g != NULL) {
         queries_pack(a, u, &r);
@@ -461,14 +467,14 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
             if (a->mask != NULL) {
                 bias_load(a, u, j, k0, n, &b);
             }
-            is_live[j] = scores_finish(a, u, j, &b, n, score + j * K_ROWS);
-            any = any || is_live[j];
-            if (is_live[j]) {
+            has_scores[j] = scores_finish(a, u, j, &b, n, score + j * K_ROWS);
+            any = any || has_scores[j];
+            if (has_scores[j]) {
                 scores_weigh(a, t, j, n, score + j * K_ROWS);
             }
         }
         for (int j = 0; any && j < u->n; j++) {
-            if (!is_live[j]) {
+            if (!has_scores[j]) {
                 a->table->fill(n, score + j * K_ROWS, 0.0f);
             }
         }
@@ -481,7 +487,7 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
     }
 }
 
-// Adds the sums of another run of keys.
+// Adds the sums of another span of the unit's keys to t.
 static void sums_join(const struct attn *a, int n, struct sums *t, const struct sums *other) {
     for (int j = 0; j < n; j++) {
         if (other->m[j] == -INFINITY && other->s[j] == 0.0f) {
@@ -501,7 +507,7 @@ static void unit_finish(const struct attn *a, struct ggml_tensor *op, const stru
     for (int j = 0; j < u->n; j++) {
         const int64_t h = unit_head(a, u, j);
         float s = t->s[j], down = 1.0f;
-        if (a->sinks != NULL) { // a sink is a key without a value
+        if (a->sinks != NULL) { // a sink is a score that adds to s but has no row of v
             const float sink = cpu_f32_at(a->sinks, h), m = max_f32(sink, t->m[j]);
             down = expf(t->m[j] - m);
             s = s * down + expf(sink - m);
@@ -514,27 +520,27 @@ static void unit_finish(const struct attn *a, struct ggml_tensor *op, const stru
 static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct attn a = attn_of(p->k, op);
     float *joined = p->work;
-    const int64_t n_each = sums_floats(&a), n_items = a.n_units * a.n_runs;
-    float *own = joined + (a.n_runs > 1 ? n_items * n_each : 0) + task_floats(&a) * p->ith;
+    const int64_t n_each = sums_floats(&a), n_items = a.n_units * a.n_spans;
+    float *own = joined + (a.n_spans > 1 ? n_items * n_each : 0) + task_floats(&a) * p->ith;
     for (int64_t i = cpu_chunk_next(p); i < n_items; i = cpu_chunk_next(p)) {
-        const struct unit u = unit_of(&a, i / a.n_runs);
-        const int64_t k0 = i % a.n_runs * a.run, k1 = min_i64(a.n_kv, k0 + a.run);
-        struct sums t = sums_at(&a, a.n_runs > 1 ? joined + i * n_each : own);
+        const struct unit u = unit_of(&a, i / a.n_spans);
+        const int64_t k0 = i % a.n_spans * a.span, k1 = min_i64(a.n_kv, k0 + a.span);
+        struct sums t = sums_at(&a, a.n_spans > 1 ? joined + i * n_each : own);
         unit_run(&a, &u, k0, k1, &t, own + n_each);
-        if (a.n_runs == 1) {
+        if (a.n_spans == 1) {
             unit_finish(&a, op, &u, &t);
         }
     }
-    if (a.n_runs == 1) {
+    if (a.n_spans == 1) {
         return;
     }
     cpu_barrier(p);
     int64_t i, end;
     for (cpu_share(p, a.n_units, &i, &end); i < end; i++) {
         const struct unit u = unit_of(&a, i);
-        struct sums t = sums_at(&a, joined + i * a.n_runs * n_each);
-        for (int64_t r = 1; r < a.n_runs; r++) {
-            const struct sums other = sums_at(&a, joined + (i * a.n_runs + r) * n_each);
+        struct sums t = sums_at(&a, joined + i * a.n_spans * n_each);
+        for (int64_t r = 1; r < a.n_spans; r++) {
+            const struct sums other = sums_at(&a, joined + (i * a.n_spans + r) * n_each);
             sums_join(&a, u.n, &t, &other);
         }
         unit_finish(&a, op, &u, &t);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// cells.h: moves elements of rows without conversion, for any element size and any strides. A cell is an element, or a block of a
-// quantised row.
+// cells.h: copies elements of rows without conversion, for any element size and any strides. A cell is one element of a row, or one
+// block of a quantised row.
 #pragma once
 
 #include "cpu/cpu.h"
 
 #include <string.h>
 
-// Cells of n elements of a row.
+// Returns the number of cells that n elements of a row form.
 static inline int64_t cells_of(const struct ggml_tensor *t, int64_t n) {
     return n / ggml_blck_size(t->type);
 }
 static inline bool cells_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type);
 }
-// True if rows of t can be moved: rows of a block format must be dense.
+// True if rows of t can be copied by cells: rows of a block format must be dense.
 static inline bool cells_movable(const struct ggml_tensor *t) {
     return cells_dense(t) || ggml_blck_size(t->type) == 1;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data and result are f32, kernels are f32 or f16. With
-// an f16 kernel the data is rounded to f16 too, and products are added in f32.
-//   CONV_2D, CONV_3D: each task takes blocks of windows, gathers them as columns (columns.h) in its work memory, and multiplies
-//     them with the kernel, whose rows already have this layout, directly into the planes of the result.
-//   CONV_2D_DW: each channel has one kernel, and there is no sum over channels. Rows (or the channels of a pixel) are added as
-//     vectors.
-//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. A dot product over channels is the
-//     contribution of one input pixel to one element of the result.
+// conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data (src[1]) and result are f32, the convolution
+// kernel (src[0]) is f32 or f16. A tap is one element of a kernel's extents x and y. With an f16 kernel, the data is rounded to f16
+// too, except in CONV_2D_DW. Products are added in f32.
+//   CONV_2D, CONV_3D: a task takes a block of windows and gathers them as columns (columns.h) in its work memory. It multiplies the
+//     columns with the kernel, whose rows already have the layout of a column, and writes directly to the planes of the result.
+//   CONV_2D_DW: each channel has its own kernel, and there is no sum over channels. A row of data, or all channels of a pixel, is
+//     multiplied and added as a vector.
+//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. A dot product over the channels of one pixel
+//     and one tap is what that pixel adds to one element of the result.
 
 #include "base/min.h"
 #include "core/span.h"
@@ -27,10 +28,12 @@ static bool types_fit(const struct ggml_tensor *op) {
 
 // ---- CONV_2D, CONV_3D ----
 
-#define BLOCK_WINDOWS 64 // windows gathered at a time: the kernel is read once per block
-#define BLOCK_FLOATS (64 * 1024)
+#define BLOCK_WINDOWS 64         // maximum windows per block; the kernel is read once per block
+#define BLOCK_FLOATS (64 * 1024) // maximum floats per block, unless 4 windows are more
 
-// op_params: 2d [s0, s1, p0, p1, d0, d1]; 3d [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels, batches, channels out]
+// op_params (s: stride, p: padding, d: dilation):
+//   CONV_2D: [s0, s1, p0, p1, d0, d1]
+//   CONV_3D: [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels of the data, batch elements, channels of the result]
 static struct columns columns_of(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int32_t *q = op->op_params;
@@ -85,7 +88,7 @@ static bool conv_supports(const struct ggml_tensor *op) {
            (op->op == GGML_OP_CONV_2D || op->src[1]->ne[3] == c.n_channels * c.n_batch);
 }
 
-// Returns the windows per block: as many as fit, so that small windows give larger blocks.
+// Returns the windows per block: as many as fit in BLOCK_FLOATS, but 4 to BLOCK_WINDOWS.
 static int64_t block_windows(const struct columns *c) {
     const int64_t n = BLOCK_FLOATS / (columns_length(c) + 1);
     return clamp_i64(n, 4, BLOCK_WINDOWS);
@@ -101,7 +104,7 @@ static size_t conv_work(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(conv_floats(op), n_tasks);
 }
 
-// An op with shorter windows has larger blocks. The bound covers every shorter length.
+// An op with shorter columns may have more of them per block. The bound covers every length up to this op's.
 static size_t conv_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct columns c = columns_of(op);
     const int64_t length = columns_length(&c), all = (BLOCK_WINDOWS + 1) * length;
@@ -156,8 +159,8 @@ static size_t dw_work(const struct ggml_tensor *op, int n_tasks) {
     return (cpu_scratch_floats(ggml_nelements(a)) + cpu_scratch_floats(op->ne[0]) * (size_t) n_tasks) * sizeof(float);
 }
 
-// Converts the kernel to floats in work memory, with the taps of a channel adjacent (by_channel) or with the channels of a tap
-// adjacent.
+// Converts the kernel to floats in work memory. by_channel: the taps of a channel are adjacent. Otherwise the channels of a tap
+// are.
 static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, bool by_channel) {
     const int64_t n_taps = a->ne[0] * a->ne[1], n_channels = a->ne[3];
     float *taps = p->work;
@@ -174,7 +177,7 @@ static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, boo
     cpu_barrier(p);
 }
 
-// Computes a row of one channel: each tap adds its multiple of a shifted row.
+// Computes a row of one channel. Each tap multiplies a row of data, shifted by the position of the tap, and adds it to the sums.
 static void dw_row(
     const struct cpu_params *p, const struct ggml_tensor *op, struct cpu_row_pos at, const float *taps, float *sums) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -206,7 +209,7 @@ static void dw_row(
     cells_copy(cpu_row(op, at), op->nb[0], (const char *) sums, sizeof(float), op->ne[0], sizeof(float));
 }
 
-// Computes a pixel whose channels are adjacent in data, result and taps.
+// Computes all channels of one pixel. The channels are adjacent in data, result and taps.
 static void dw_pixel(
     const struct cpu_params *p, const struct ggml_tensor *op, int64_t x, struct cpu_row_pos at, const float *taps) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -256,7 +259,7 @@ static void dw_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // Both ops as a two-dimensional transposed convolution.
 struct transposed {
-    int64_t kx, ky, n_in, n_out, w, h, n_batch; // kernel extents, channels, data extents
+    int64_t kx, ky, n_in, n_out, w, h, n_batch; // kernel extents; channels of data and result; data extents
     size_t nb_kx, nb_ky, nb_k_out, nb_k_in;     // byte strides of the kernel
     size_t nb_x, nb_y, nb_in, nb_batch;         // byte strides of the data
     int64_t stride;
@@ -273,7 +276,7 @@ static struct transposed transposed_of(const struct ggml_tensor *op) {
         a->nb[3], b->nb[0], b->nb[1], b->nb[2], b->nb[3], stride};
 }
 
-// True if n windows of k elements cover `extent`, as the constructor computes it.
+// True if n windows of k elements, `stride` elements apart, cover exactly `extent` elements, as the constructor requires.
 static bool windows_cover(int64_t n, int64_t stride, int64_t k, int64_t extent) {
     int64_t all;
     return berth_add_i64_ok(n, -1, &all) && berth_mul_i64_ok(all, stride, &all) && berth_add_i64_ok(all, k, &all) &&
@@ -298,7 +301,8 @@ static bool transposed_supports(const struct ggml_tensor *op) {
            windows_cover(t.h, t.stride, t.ky, ne[1]) && ne[2] == t.n_out && ne[3] == t.n_batch;
 }
 
-// Work memory: transposed kernel, transposed data, then per task a row of floats and the taps of a row.
+// Work memory: the transposed kernel, the transposed data, and per task the channels of a pixel as floats and the products of a
+// row.
 static size_t kernel_size(const struct ggml_tensor *op) {
     return cpu_scratch_floats(ggml_nelements(op->src[0])) * sizeof(float);
 }
@@ -336,7 +340,8 @@ static void channels_innermost(const struct cpu_params *p, const struct ggml_ten
     cpu_barrier(p);
 }
 
-// Computes one channel of the result of one batch element: the products of a row of data, which are then added to the result.
+// Computes one channel of the result of one batch element. For each row of data, computes the products of all pixels with all taps
+// (`taps`), and then adds them to the result.
 static void transposed_plane(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t,
     int64_t i_batch, int64_t c, float *taps) {
     const enum ggml_type type = op->src[0]->type;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // copy.c: DUP, CPY, CONT: copies elements in order from one layout and type to another. Shapes may differ; the number of elements
-// is equal. Equal types are copied as bytes. Other types are converted through f32 with one rounding, to i32 toward zero. i64 is
-// converted directly to i32, for row indices.
+// is equal. Equal types are copied as bytes. Different types are converted to f32 and then to the type of the result; f32 is
+// converted to i32 by rounding toward zero. i64 is converted directly to i32, for row indices. A cell is one element, or one block
+// of a quantised row.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -15,7 +16,7 @@ static bool can_widen(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_I32 || cpu_kernels_portable.to_float[t->type] != NULL;
 }
 
-// True for i64 to i32: row indices of SET_ROWS in the type of GET_ROWS.
+// True for i64 to i32. Graphs use it to pass the i64 row indices of SET_ROWS to GET_ROWS, which reads i32.
 static bool is_narrowing(const struct ggml_tensor *a, const struct ggml_tensor *op) {
     return a->type == GGML_TYPE_I64 && op->type == GGML_TYPE_I32;
 }
@@ -35,12 +36,14 @@ static bool copy_supports(const struct ggml_tensor *op) {
 
 // ---- elements i .. i+n-1 of a tensor in order, copied to and from dense memory of its type ----
 
-// An iterator over runs of elements that are in one row.
+// An iterator over a range of elements. Each step covers the elements of the range that are in one row, called a run.
 struct run {
     const struct ggml_tensor *t;
-    int64_t i, left, done; // first element of the run; elements left; elements of earlier runs
-    char *at;              // address of the run
-    int64_t n;             // elements of the run
+    int64_t i;    // first element of the run
+    int64_t left; // elements of the range from the run on
+    int64_t done; // elements of the range before the run
+    char *at;     // address of the run
+    int64_t n;    // elements of the run
 };
 
 static bool run_next(struct run *r) {
@@ -74,7 +77,8 @@ static void strided_copy(char *to, size_t to_step, const char *from, size_t from
     }
 }
 
-// Returns the elements densely: in place, or gathered into buf.
+// Returns the address of elements i .. i+n-1 in dense memory: in t if they are dense there, otherwise buf, into which they are
+// copied.
 static const char *cells_gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
@@ -113,7 +117,7 @@ static void cells_convert(
         for (int64_t i = 0; i < n; i++) {
             int64_t wide;
             memcpy(&wide, from + (size_t) i * sizeof wide, sizeof wide);
-            const int32_t v = (int32_t) clamp_i64(wide, INT32_MIN, INT32_MAX); // indices out of range stay out of range
+            const int32_t v = (int32_t) clamp_i64(wide, INT32_MIN, INT32_MAX); // an invalid index must not become valid
             memcpy(to + (size_t) i * sizeof v, &v, sizeof v);
         }
         return;
@@ -161,7 +165,7 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- the source is dense along another dimension than 0: copied in squares, so that each cache line is loaded once ----
+// ---- transposed sources: dense along dimension 1, 2 or 3. They are copied in squares, so that each cache line is loaded once ----
 
 #define SQUARE 16
 
@@ -196,8 +200,8 @@ static int transposed_dim(const struct ggml_tensor *a) {
     return 0;
 }
 
-// Copies a transposed source of the same type and shape to a dense result. A unit of work is SQUARE indices along d and all along
-// 0.
+// Copies a transposed source of the same type and shape to a dense result. A unit of work is SQUARE indices along dimension d and
+// all indices along dimension 0.
 static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(a->type);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the function of the user once per requested task. The number of tasks is limited by
-// the number of threads, not of processors, because the function may rely on it.
+// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the user's function once per task that the user requested. The number of tasks is
+// limited by the number of threads. Unlike other ops, it is not limited by the number of processors, because the user's function
+// may rely on the requested number.
 
 #include "cpu/optable.h"
 

@@ -41,7 +41,7 @@ static inline bool cpu_dot_is_ready(const struct ggml_tensor *op) {
     return b->type == cpu_dot_type(op) && b->nb[0] == ggml_type_size(b->type);
 }
 
-// True if src[0]'s type has a dot product and src[1] can be converted to its operand type.
+// True if src[0]'s type has a dot product and src[1] has the type cpu_dot_type or can be converted to it.
 static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     const struct ggml_tensor *a = op->src[0];
@@ -49,7 +49,7 @@ static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
            (cpu_dot_is_ready(op) || (cpu_is_float(op->src[1]->type) && k->traits[cpu_dot_type(op)].from_float != NULL));
 }
 
-// Returns as many tasks as have enough work.
+// Returns one task per 131072 multiplications.
 static inline int cpu_dot_tasks(const struct ggml_tensor *op, int n_threads) {
     const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] / 131072;
     return cpu_tasks_for(n, n_threads);

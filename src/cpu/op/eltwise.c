@@ -27,7 +27,7 @@ static bool add_supports(const struct ggml_tensor *op) {
            (op->type == a->type || cpu_is_float(op->type)) && ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// True if both sources and the result are contiguous f32 of the same layout: one long row.
+// True if both sources and the result are contiguous f32 tensors of the same shape, so that they can be treated as one long row.
 static bool binary_is_flat(const struct ggml_tensor *op) {
     return cpu_is_f32_dense(op) && op->nb[1] == op->nb[0] * (size_t) op->ne[0] && op->nb[2] == op->nb[1] * (size_t) op->ne[1] &&
            op->nb[3] == op->nb[2] * (size_t) op->ne[2] && cpu_are_same_layout(op, op->src[0]) &&
@@ -35,7 +35,7 @@ static bool binary_is_flat(const struct ggml_tensor *op) {
 }
 
 static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
-    const int64_t line = 16; // elements of a cache line; tasks share no line
+    const int64_t line = 16; // elements of a cache line; no two tasks write the same line
     const int64_t n = op->ne[0] * op->ne[1] * op->ne[2] * op->ne[3];
     int64_t i0, i1;
     cpu_share(p, (n + line - 1) / line, &i0, &i1);
@@ -46,7 +46,8 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
     }
 }
 
-// True if all rows are dense f32 and need no buffer, and there are enough of them: then rows are not cut into pieces.
+// True if all rows are dense f32, so that they need no buffer, and there is at least one row per task. Then tasks process complete
+// rows instead of pieces.
 static bool binary_has_rows(const struct ggml_tensor *op, int nth) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return cpu_is_f32_dense(op) && cpu_is_f32_dense(a) && cpu_is_f32_dense(b) && b->ne[0] == op->ne[0] && ggml_nrows(op) >= nth;

@@ -27,7 +27,7 @@ static void row_set(const struct cpu_kernels *k, const struct ggml_tensor *t, ch
     }
 }
 
-// Row i1 keeps elements [i1 + first, i1 + end) of a; the others are set to v.
+// In row i1, copies elements [i1 + first, i1 + end) from a and sets the other elements to v.
 static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t first, int64_t end, float v) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = op->ne[0];
@@ -46,7 +46,7 @@ static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t
     }
 }
 
-#define BEYOND ((int64_t) 1 << 40) // larger than every row, and small enough for additions
+#define BEYOND ((int64_t) 1 << 40) // an index beyond every row, so small that adding a row index does not overflow
 
 static void diag_mask_inf_run(const struct cpu_params *p, struct ggml_tensor *op) {
     band_run(p, op, -BEYOND, (int64_t) param_i32(op, 0) + 1, -INFINITY);
@@ -96,7 +96,7 @@ static void arange_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);
         for (int64_t i = it.i0; i < it.i0 + it.n; i++) {
-            // One rounding, as in the reference, whose compiler fuses the operations.
+            // fmaf rounds once, as the reference does, whose compiler fuses multiplication and addition.
             const float v = fmaf(step, (float) i, start);
             memcpy(row + (size_t) i * op->nb[0], &v, sizeof v);
         }
@@ -109,8 +109,8 @@ static bool timestep_supports(const struct ggml_tensor *op) {
            op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
 }
 
-// Each timestep has a row: cosines, then sines, of frequencies that fall from 1 to 1 / max_period. The last element of an odd row
-// is 0.
+// Each timestep t has a row: first cos(t f), then sin(t f), for frequencies f that fall from 1 towards 1 / max_period. If the row
+// has an odd length, its last element is 0.
 static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t half = op->ne[0] / 2;

@@ -82,9 +82,9 @@ static void q8_K_to_f32(const void *x, float *y, int64_t n) {
     dequantize_row_q8_K(x, y, n);
 }
 
-// Quantises 32 floats of activations to bytes. The CPU backends of the reference round ties to even here. Its offline quantisers,
-// and so those of src/quant, round ties away from zero. Returns false for a block that is not finite or too small to divide by;
-// the caller passes it to src/quant.
+// Quantises 32 floats of activations to bytes. Ties are rounded to even, as in the reference's CPU backend. (The reference's
+// offline quantisers, and therefore src/quant, round ties away from zero.) Returns false if a value is not finite or if the maximum
+// is too small to divide by; the caller then uses the quantiser of src/quant.
 static bool block_bytes(const float *x, int8_t *q, float *d) {
     float max = 0.0f;
     for (int j = 0; j < 32; j++) {
@@ -139,7 +139,7 @@ static void q8_1_to_f32(const void *x, float *y, int64_t n) {
     }
 }
 
-// Formats that are only quantised offline have no from_float.
+// False for formats that are only quantised offline: they have no from_float.
 #define IS_LIVE(TYPE, name, with, is_live, ...) [GGML_TYPE_##TYPE] = is_live,
 static const bool is_live[GGML_TYPE_COUNT] = {BERTH_FORMATS(IS_LIVE)};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dot.c: portable dot products. Those of float types use LANES partial sums. Those of block formats convert both rows (the second
-// one in the activation format of the type) to floats, one piece at a time. They work for every format but are slow; tiers replace
-// the formats that matter.
+// dot.c: portable dot products. Dot products of float types use LANES partial sums. Dot products of block formats convert both rows
+// to floats, one piece at a time; the second row has the type's vec_dot_type. They work for every block format but are slow, so
+// tiers replace those of the common formats.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -80,7 +80,8 @@ static float dot_widened(int n, enum ggml_type tx, const char *x, enum ggml_type
     }
 BERTH_FORMATS(DOT_WIDENED)
 
-// q4_1 and q5_1 use the block sums that q8_1 stores, as the other kernels do; q8_1 rounds these sums to f16.
+// q4_1 and q5_1 multiply their minimum m with the block sum s that q8_1 stores. All tiers use that s, which is rounded to f16, so
+// this kernel uses it too instead of converting to floats.
 #define DOT_MIN(type, low, high) \
     static void vec_dot_##type##_q8_1(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
@@ -117,7 +118,7 @@ void cpu_ukr_dot(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        // Other base libraries may lack a format: then to_float is NULL.
+        // A libggml-base that is not Berth's may lack a format; its to_float is then NULL.
         t->vec_dot = rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL;
         t->vec_dot_type = rows[i].with;
         t->nrows = 1;

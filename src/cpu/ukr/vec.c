@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// vec.c: portable kernels on rows of floats: arithmetic, reductions, and the activations that models use most; op/eltwise.c has the
-// others. Sums use LANES partial sums, so that compilers can keep them in vector registers. Their order is fixed, so results do not
-// depend on the compiler.
+// vec.c: portable kernels on rows of floats: arithmetic, reductions, and the activation functions that models use most;
+// op/eltwise.c has the other activation functions. Sums use LANES partial sums, so that compilers can keep them in vector
+// registers. The order of the additions is fixed, so results do not depend on the compiler.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -34,8 +34,8 @@ ROW1(silu, x[i] / (1.0f + expf(-x[i])))
 ROW1(tanh, tanhf(x[i]))
 ROW1(sigmoid, 1.0f / (1.0f + expf(-x[i])))
 
-// Both gelu functions round their argument and result to f16: ggml has always read them from a table of f16 values, and outputs of
-// models are compared with ggml's.
+// Both gelu functions round their argument and result to f16. ggml reads them from a table of f16 values, and Berth's results
+// should equal ggml's.
 static float round_f16(float v) {
     return berth_half_to_float(berth_float_to_half(v));
 }
