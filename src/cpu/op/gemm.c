@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // gemm.c: products with many columns, for MUL_MAT and OUT_PROD. All tasks together pack columns of b into panels in work memory.
-// Then each task takes blocks of rows of a, packs a panel of rows into its own memory, and multiplies it with every panel of b. The
-// panel of rows, which is larger, stays in or near the L1 cache, while the panels of columns come from the L2 cache. Sources of f32
-// may be transposed: then X_PANELS panels are filled at a time.
+// Then each task takes items: blocks of rows of a with some panels of b. It packs a panel of rows into its own memory and
+// multiplies it with every panel of b of the item. The panel of rows, which is larger, stays in or near the L1 cache, while the
+// panels of columns come from the L2 cache. If a is transposed (f32 only), X_PANELS panels of rows are packed at a time.
 //
-// Packing and multiplying are a round. If the columns do not fit into the memory of one round, there are several rounds, so that
-// work memory does not grow with b. Panels of b are numbered batch by batch; batches that use the same batch of a are adjacent.
+// One round packs panels of b and multiplies them. If the columns do not fit into the memory of one round, there are several
+// rounds, so that work memory does not grow with b. Panels of b are numbered batch by batch. Batches of b that are multiplied with
+// the same batch of a are adjacent in this order.
 
 #include "cpu/op/gemm.h"
 
@@ -14,10 +15,11 @@
 #include <string.h>
 
 #define X_PANELS CPU_GEMM_X_PANELS
-#define Y_PANELS 4 // panels packed at a time
-// Minimum columns of a round. Rows are packed once per round, so each packed row serves at least this many products.
+#define Y_PANELS 4 // panels of columns that a task packs at a time
+// The memory of a round holds at least ROUND_COLS columns and at least ROUND_SIZE bytes. Rows are packed once per round, so with
+// many columns each packed row is used for at least ROUND_COLS products.
 #define ROUND_COLS 512
-#define ROUND_SIZE ((size_t) 1 << 20) // bytes; minimum panel memory of a round
+#define ROUND_SIZE ((size_t) 1 << 20)
 
 bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -27,14 +29,15 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
 
 bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    const int few = min_int(g->min_cols, g->nr); // there are no dot products as an alternative
+    const int few =
+        min_int(g->min_cols, g->nr); // nr if it is smaller: the alternative is slower here than the dot products of MUL_MAT
     return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 
 struct sizes {
-    size_t x, y;      // bytes of a panel
+    size_t x, y;      // bytes of a panel of rows, of a panel of columns
     int64_t n_panels; // panels of b per batch
-    int64_t n_alike;  // panels of b that use one batch of a
+    int64_t n_alike;  // panels of b that are multiplied with one batch of a
     int64_t n_all;    // all panels of b
     int64_t n_round;  // panels of b per round
 };
@@ -56,12 +59,13 @@ static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor 
         .n_round = min_i64(n_round, n_all)};
 }
 
-// Panels of rows per task: transposed f32 needs several.
+// Panels of rows in the memory of a task: several for f32, which may be transposed.
 static size_t n_own(enum ggml_type type) {
     return type == GGML_TYPE_F32 ? X_PANELS : 1;
 }
 
-// Returns the capacity of a round, not the bytes that it fills, so that fewer or shorter columns never require more.
+// Returns the capacity of a round, not the bytes of the panels that fit in it. The latter can grow when columns become shorter; the
+// capacity cannot.
 size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
     const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
@@ -82,9 +86,9 @@ void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, co
             }
         }
         for (; r < n_rows; r += side, to += size) {
-            const int64_t here = min_i64(n_rows - r, side);
-            memcpy(to, from + (size_t) r * sizeof(float), (size_t) here * sizeof(float));
-            memset(to + (size_t) here * sizeof(float), 0, (size_t) (side - here) * sizeof(float));
+            const int64_t n_left = min_i64(n_rows - r, side);
+            memcpy(to, from + (size_t) r * sizeof(float), (size_t) n_left * sizeof(float));
+            memset(to + (size_t) n_left * sizeof(float), 0, (size_t) (side - n_left) * sizeof(float));
         }
     }
 }
@@ -107,14 +111,14 @@ static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, con
     }
 }
 
-// Returns batch i of b, in the order in which panels are numbered.
+// Returns the indices of the batch of b that is number i in the order of panels.
 static void batch_of(const struct ggml_tensor *a, const struct ggml_tensor *b, int64_t i, int64_t *i2, int64_t *i3) {
     const int64_t r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], of_a = i / (r2 * r3);
     *i2 = of_a % a->ne[2] * r2 + i % r2;
     *i3 = of_a / a->ne[2] * r3 + i / r2 % r3;
 }
 
-// Packs panels p0 to p1 - 1; all tasks share the work.
+// Packs this task's share of panels p0 to p1 - 1 of b.
 static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
@@ -133,14 +137,15 @@ static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call 
 
 // ---- products ----
 
-// Rows r0 to r1 - 1 of one batch of a, and panels of the batches of b that use it.
+// An item of work: rows r0 to r1 - 1 of one batch of a, times panels c0 to c1 - 1 of b.
 struct item {
     int64_t r0, r1, batch;
-    int64_t c0, c1;     // panels, counted from the first that uses this batch of a
+    int64_t c0, c1;     // counted from the first panel that is multiplied with this batch of a
     const char *panels; // address of panel c0
 };
 
-// Multiplies nr rows from r on with all columns of the item. own: the packed panel of rows; NULL: the rows are read in place.
+// Multiplies rows r to r + nr - 1 with all columns of the item. own: the packed panel of these rows; NULL: the rows are read
+// unpacked.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
@@ -168,7 +173,7 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     const bool in_place = !is_transposed && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
     char *own = call->work + size->y * (size_t) size->n_round + size->x * n_own(a->type) * (size_t) p->ith;
     int64_t r = it->r0;
-    for (; in_place && r + g->mr <= it->r1; r += g->mr) { // all panels of columns while these rows are in the cache
+    for (; in_place && r + g->mr <= it->r1; r += g->mr) { // mr rows stay in the cache for all panels of columns
         columns_run(call, g, size, it, r, g->mr, NULL);
     }
     if (is_transposed && r < it->r1) {
@@ -183,12 +188,13 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     }
 }
 
-// Multiplies panels p0 to p1 - 1 with all rows that use them.
+// Computes this task's share of the products of panels p0 to p1 - 1.
 static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     const int64_t ne0 = call->op->ne[0], first = p0 / size->n_alike, n_batches = (p1 - 1) / size->n_alike - first + 1;
     const int64_t min_items = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_alike);
-    // Items get fewer rows while there are few items, then fewer columns, so that every task has work.
+    // Every task should have work. While there are fewer than min_items items, the rows per item are halved. Then the panels of
+    // columns are divided into n_parts parts.
     int64_t rows = (int64_t) X_PANELS * g->mr;
     while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < min_items) {
         rows /= 2;
@@ -197,7 +203,8 @@ static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *ca
     const int64_t n_parts = min_i64((min_items + n_rows * n_batches - 1) / (n_rows * n_batches), max_parts);
     for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
-        const int64_t of_batch = batch * size->n_alike; // first panel of the batch; its panels in this round are c0 to c1 - 1
+        // The panels of this batch start at of_batch. In this round they are c0 to c1 - 1, counted from of_batch.
+        const int64_t of_batch = batch * size->n_alike;
         const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0, c1 = p1 < of_batch + size->n_alike ? p1 - of_batch : size->n_alike;
         const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;
         const struct item it = {
@@ -220,7 +227,7 @@ void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call) 
     for (int64_t p0 = 0; p0 < size.n_all; p0 += size.n_round) {
         const int64_t p1 = min_i64(p0 + size.n_round, size.n_all);
         if (p0 > 0) {
-            cpu_barrier(p); // until here other tasks read the panels of the last round
+            cpu_barrier(p); // other tasks may still read the panels of the last round
         }
         pack_columns(p, call, g, &size, p0, p1);
         cpu_barrier(p);

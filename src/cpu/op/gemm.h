@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm.h: the methods of MUL_MAT in addition to plain tiles (matmul.c): many columns through panels (kernels.h: cpu_gemm), and few
-// columns packed one by one (kernels.h: cpu_gemv). The choice depends on types and shapes only, never on the number of tasks.
+// gemm.h: two methods of MUL_MAT besides the tiles of matmul.c: panels for many columns (kernels.h: cpu_gemm), and columns that are
+// packed one by one for few columns (kernels.h: cpu_gemv). A column is a row of src[1]. The choice of the method depends on types
+// and shapes only, never on the number of tasks.
 #pragma once
 
 #include "cpu/cpu.h"
@@ -8,31 +9,33 @@
 // op[i, j] = dot(row i of a, row j of b). Several batches of b may share a batch of a.
 struct cpu_gemm_call {
     const struct ggml_tensor *op;
-    const struct ggml_tensor *a; // dense rows, or transposed f32 (nb[1] is the size of an element)
-    const struct ggml_tensor *b; // f32, dense or transposed rows
+    const struct ggml_tensor *a; // dense rows, or f32 with transposed rows (nb[1] is the size of an element)
+    const struct ggml_tensor *b; // f32 with dense or transposed rows
     char *work;                  // cpu_gemm_work_size() bytes
 };
 
-bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op);            // MUL_MAT
-bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_tensor *op); // sources are f32
+bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // for MUL_MAT
+bool cpu_gemm_takes_transposed(
+    const struct cpu_kernels *k, const struct ggml_tensor *op); // for OUT_PROD, whose sources become f32
 size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
-// Fills panels from transposed rows: element i of all rows is contiguous in memory, as in panels of f32 (kernels.h). Several panels
-// of `size` bytes each are filled at a time, so that each cache line is read once.
+// Fills panels of `side` rows and `size` bytes each from n_rows transposed rows of n floats. In transposed rows, as in panels of
+// f32 (kernels.h), element i of all rows is contiguous in memory; element i + 1 follows `step` bytes later. All panels are filled
+// at the same time, so that each cache line is read once.
 void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows);
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // used if cpu_gemm_takes is false
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op);
-// Multiplies nx rows with ny packed columns, at most CPU_GEMV_COLS, each with its own result.
+// Multiplies nx rows with ny packed columns, at most CPU_GEMV_COLS. Column iy at y[iy] has its results at s[iy].
 void cpu_gemv_columns(
     const struct cpu_gemv *g, int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
 
-// ---- sizes of panels and columns, in whole cache lines ----
+// ---- sizes of panels and columns, rounded up to cache lines ----
 
 #define CPU_GEMM_LINE 64
-#define CPU_GEMM_X_PANELS 4 // panels of rows per task, which stay in the L2 cache while a panel of columns stays in L1
+#define CPU_GEMM_X_PANELS 4 // maximum panels of rows in an item of work; together they fit in the L2 cache
 #define CPU_GEMM_MR 32      // maximum rows of a panel
 #define CPU_GEMM_NR 32      // maximum columns of a panel
 
@@ -45,7 +48,7 @@ static inline size_t cpu_gemm_x_size(const struct cpu_gemm *g, int64_t n) {
 static inline size_t cpu_gemm_y_size(const struct cpu_gemm *g, int64_t n) {
     return cpu_gemm_lines(g->y_head + (size_t) ((n + g->step - 1) / g->step) * g->y_size);
 }
-// True if rows of n elements are read in place for n_cols columns.
+// True if rows of n elements are read unpacked (kernels.h: cpu_gemm_rows) for n_cols columns.
 static inline bool cpu_gemm_has_rows(const struct cpu_gemm *g, int64_t n, int64_t n_cols) {
     return g->rows.run != NULL && n % g->rows.step == 0 && n_cols <= g->rows.max_cols;
 }
@@ -53,5 +56,5 @@ static inline size_t cpu_gemv_y_size(const struct cpu_gemv *g, int64_t n) {
     return cpu_gemm_lines((size_t) ((n + g->step - 1) / g->step) * g->y_size);
 }
 
-// Packs this task's share of all rows of b as columns for gemv, consecutively.
+// Packs this task's share of the rows of b as columns for gemv. `columns` receives the packed columns of all tasks, in order.
 void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemv *g, char *columns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// glu.c: GLU: one half of each row, or one of two tensors, is activated and multiplied with the other (Shazeer, arXiv 2002.05202).
+// glu.c: GLU: y = act(x) * g (Shazeer, arXiv 2002.05202). x and g are two tensors, or the two halves of each row of one tensor.
 // Types are f32, f16 and bf16; pieces of rows are computed in f32.
 
 #include "base/min.h"
@@ -35,7 +35,7 @@ static float limit_both(float x, float limit) {
     return min_f32(limit, x); // a NaN stays a NaN
 }
 
-// Both operands are limited, and 1 is added to the linear one.
+// SWIGLU_OAI: x is limited from above, g from both sides, and 1 is added to g.
 static void gate_oai(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
@@ -46,7 +46,7 @@ static void gate_oai(
     }
 }
 
-// The same as gate_oai, but without the addition of 1, and alpha is 1.
+// SWIGLU_CLAMP: same as gate_oai, but without the addition of 1, and alpha is 1.
 static void gate_clamp(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
@@ -63,7 +63,8 @@ static void gate_silu(
     k->silu_mul(n, y, x, g);
 }
 
-// ggml reads these two activations from tables over all f16 values, so models see values with f16 precision. n <= CPU_PIECE.
+// Rounds the argument and the result of gelu or gelu_quick to f16, because ggml reads both functions from tables over all f16
+// values. n <= CPU_PIECE.
 static void act_rounded_f16(const struct cpu_kernels *k, cpu_row1_t act, int64_t n, float *y, const float *x) {
     uint16_t f16[CPU_PIECE];
     k->traits[GGML_TYPE_F16].from_float(x, f16, n);
@@ -77,7 +78,7 @@ static void gate_gelu(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     float act[CPU_PIECE];
     act_rounded_f16(k, k->gelu, n, act, x);
-    // The table contains all f16 values. At -infinity its formula gives infinity * 0, which is NaN.
+    // For f16 sources, ggml reads its table at every value. The table holds NaN at -infinity, where the formula is infinity * 0.
     if (op->src[0]->type == GGML_TYPE_F16) {
         for (int64_t i = 0; i < n; i++) {
             y[i] = (x[i] == -INFINITY ? NAN : act[i]) * g[i];
@@ -85,7 +86,7 @@ static void gate_gelu(
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        // The table ends at |x| = 10: below -10 the result is 0 for any gate, above 10 the activation is x.
+        // For other sources, ggml reads its table only if |x| < 10: below, the result is 0 for any g; above, act(x) is x.
         const float v = x[i] >= 10.0f ? x[i] : act[i];
         y[i] = x[i] <= -10.0f ? 0.0f : v * g[i];
     }

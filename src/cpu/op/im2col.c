@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// im2col.c: IM2COL and IM2COL_3D gather windows of an image as columns. IM2COL_BACK and COL2IM_1D add columns where windows
-// overlap. The first two copy elements; for an f16 result, each column is gathered as f32 in work memory first. The other two add
-// in f32; each task owns whole channels of the result, so tasks share no element.
+// im2col.c: IM2COL and IM2COL_3D copy the windows of an image to columns (columns.h). If the types differ, a column is first
+// gathered in work memory. IM2COL_BACK and COL2IM_1D do the reverse: they add the elements of each column to the window that it
+// belongs to, in f32. Windows may overlap. Each task computes complete channels of the result, so no two tasks write the same
+// element.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -12,7 +13,7 @@
 
 // ---- gathering ----
 
-// Returns the taps i of k for which first + i * dil is in [0, n).
+// A tap is a position in a window. Returns the range [*i0, *i1) of the taps i < k for which first + i * dil is in [0, n).
 static void taps_inside(int64_t first, int64_t dil, int64_t k, int64_t n, int64_t *i0, int64_t *i1) {
     *i0 = 0;
     *i1 = k;
@@ -44,7 +45,7 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
                 const char *from = data + (size_t) ic * c->nb_channel + (size_t) z * c->nb[2] + (size_t) y * c->nb[1] +
                                    (first[0] + lo * c->dil[0]) * (int64_t) c->nb[0];
                 memset(to, 0, (size_t) lo * c->size);
-                if (c->size == sizeof(float)) { // rows are short: a loop is faster than calls
+                if (c->size == sizeof(float)) { // constant size: the compiler inlines memcpy
                     for (int64_t i = lo; i < hi; i++) {
                         memcpy(to + (size_t) i * sizeof(float), from + (i - lo) * step, sizeof(float));
                     }
@@ -156,7 +157,7 @@ static bool im2col_back_supports(const struct ggml_tensor *op) {
            a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
 }
 
-// Adds one window to one channel; taps: the part of the column for this channel.
+// Adds a column's elements of one channel, which start at `taps`, to the window at (x0, y0) of that channel.
 static void window_add(const struct ggml_tensor *op, char *plane, const char *taps, size_t step, int64_t x0, int64_t y0,
     int64_t kx, int64_t ky, int64_t n_y) {
     const int32_t *q = op->op_params;

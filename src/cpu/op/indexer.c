@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// indexer.c: LIGHTNING_INDEXER: scores of keys for a token: sum over heads of weight * max(0, q k), plus the mask.
+// indexer.c: LIGHTNING_INDEXER: the score of a key for a token is the sum over heads of weight * max(0, q k), plus the mask.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -7,8 +7,8 @@
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
-#define I_HEADS 16
-#define I_KEYS 32
+#define I_HEADS 16 // heads per call of cpu_dots
+#define I_KEYS 32  // keys per tile
 
 static bool index_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *w = op->src[2], *mask = op->src[3];
@@ -32,7 +32,7 @@ static size_t index_work_size(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(I_KEYS * op->src[0]->ne[0], n_tasks);
 }
 
-// Computes the scores of token t for the n keys from k0 on, which are at `keys` as floats.
+// Computes the scores of token t for keys k0 .. k0+n-1. `keys` holds these keys as floats.
 static void index_token(
     const struct cpu_params *p, struct ggml_tensor *op, int64_t t, int64_t seq, int64_t k0, int n, const float *keys) {
     const struct ggml_tensor *q = op->src[0], *w = op->src[2], *mask = op->src[3];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT: multiplies every row of src[1] with every row of src[0]. All tasks together convert the rows of src[1] once,
-// in work memory, to the type that the dot products of src[0] require (vec_dot_type). Then each task takes tiles of the result
-// until none are left, so that a slow thread does not delay the others. Within a tile, TILE_ROWS rows of src[0] stay in the cache
-// for TILE_COLS rows of src[1]. If the machine has kernels for them, products with many or few rows of src[1] use gemm.c or gemv.c.
+// matmul.c: MUL_MAT: multiplies every row of src[1] with every row of src[0]. Rows of src[1] are also called columns. If the
+// machine has kernels for it, a product with many columns uses gemm.c, a product with few columns gemv.c. Otherwise all tasks
+// together first convert the rows of src[1], in work memory, to the vec_dot_type of src[0]'s type. Then each task takes tiles of
+// the result until none are left, so that a slow thread does not delay the others. Within a tile, TILE_ROWS rows of src[0] stay in
+// the cache for TILE_COLS rows of src[1].
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -28,7 +29,7 @@ static size_t row_size(const struct ggml_tensor *op) {
     return ggml_row_size(cpu_dot_type(op), op->src[1]->ne[0]);
 }
 
-// Enough for the chosen method, and for the portable kernels, which only have tiles.
+// Returns a size that suffices for the method of the best kernels, and for tiles, the only method of the portable kernels.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
     if (cpu_gemm_takes(&cpu_kernels_best, op)) {
@@ -45,7 +46,8 @@ static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     return work_size(&product, tasks);
 }
 
-// An op with fewer columns may use another method: too few columns for panels, or few enough for gemv.
+// An op with fewer columns may use another method. The bound also covers the largest number of columns without panels (gemm.c), and
+// the largest number with gemv.c.
 static size_t work_bound(const struct ggml_tensor *op, int tasks) {
     const enum ggml_type type = op->src[0]->type;
     const int64_t no_panels = cpu_kernels_best.gemm[type].min_cols - 1, single = cpu_kernels_best.gemv[type].max_cols;
@@ -75,10 +77,10 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-// Address and distance of the rows of one batch of src[1].
+// The rows of one batch of src[1], in the vec_dot_type of src[0]'s type.
 struct cols {
     const char *data;
-    size_t step;
+    size_t step; // bytes between rows
 };
 
 static struct cols batch_cols(const struct cpu_params *p, const struct ggml_tensor *op, int64_t i2, int64_t i3) {
@@ -138,7 +140,7 @@ static void matmul_run(const struct cpu_params *p, struct ggml_tensor *op) {
         convert_rows(p, op);
         cpu_barrier(p);
     }
-    // Tiles are narrower while there are few, so that every task gets one.
+    // While there are fewer than 4 tiles per task, the rows per tile are halved, so that every task gets tiles.
     const int64_t ne0 = op->ne[0], ne1 = op->ne[1];
     const int64_t n_cols = (ne1 + TILE_COLS - 1) / TILE_COLS;
     int64_t tile_rows = TILE_ROWS;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// outprod.c: OUT_PROD: result[i, j] = sum over k of a[i, k] b[j, k]. Gradients of products use it. With both sources transposed, it
-// is a product of rows. It uses the panels of MUL_MAT (gemm.c), which can be filled from transposed f32; other types of a are
-// converted first. With few columns, or on a machine without panels, rows of the result are weighted sums of rows of a.
+// outprod.c: OUT_PROD: result[i, j] = sum over k of a[i, k] b[j, k]. The backward pass of products uses it. If dimensions 0 and 1
+// of both sources are swapped, it is a MUL_MAT: the dot products of the rows of a with the rows of b. So it uses the panels of
+// MUL_MAT (gemm.c), which can be filled from transposed f32; other types of a are converted to f32 first. With few columns, or on a
+// machine without panels, each row of the result is computed as a weighted sum of rows of a.
 
 #include "base/min.h"
 #include "cpu/op/gemm.h"
@@ -9,7 +10,7 @@
 #include "cpu/rowio.h"
 
 #define TASK_FLOPS 131072
-#define OUT_ROWS 8 // rows of the result that one converted piece of a is added to
+#define OUT_ROWS 8 // rows of the result that are computed together, so that a piece of a is converted once for all of them
 
 static bool outprod_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -49,7 +50,7 @@ static bool panels_take(const struct cpu_kernels *k, const struct ggml_tensor *o
     return cpu_gemm_takes_transposed(k, op) && !cpu_is_empty(op->src[0]) && has_dense_dim(op->src[1]);
 }
 
-// Bytes of the converted copy of a; 0 for f32 that can be read in place.
+// Returns the bytes of the converted copy of a; 0 if a is f32 and can be read directly.
 static size_t widened_size(const struct ggml_tensor *a) {
     const bool is_ready = a->type == GGML_TYPE_F32 && has_dense_dim(a);
     return is_ready ? 0 : cpu_gemm_lines((size_t) ggml_nelements(a) * sizeof(float));
@@ -128,6 +129,6 @@ const struct cpu_op_entry cpu_ops_outprod[] = {
                            .work_size = work_size,
                            .run = outprod_run,
                            .uses = CPU_USE_MAD | CPU_USE_DOT_F32 | CPU_USE_CONVERT,
-                           .empty_srcs = 3}},
+                           .empty_srcs = 1 << 0 | 1 << 1}}, // a and b may be empty: sums over no k are 0
     CPU_OPS_END,
 };

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// pad.c: PAD, PAD_REFLECT_1D and ROLL move rows and fill their surroundings. WIN_PART and WIN_UNPART divide an image into windows
-// and back. GET_REL_POS and ADD_REL_POS handle relative positions within windows. Elements are copied without conversion.
+// pad.c: PAD and PAD_REFLECT_1D enlarge a tensor at its borders. ROLL moves its elements cyclically. WIN_PART divides an image into
+// windows, and WIN_UNPART joins the windows. GET_REL_POS and ADD_REL_POS handle relative positions within windows. Elements are
+// copied without conversion.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
-// Maps i to [0, n) modulo n; n > 0.
+// Returns i modulo n, in [0, n), also for negative i; n > 0.
 static int64_t index_wrap(int64_t i, int64_t n) {
     const int64_t r = i % n;
     return r < 0 ? r + n : r;
 }
 
-// True if source and result have the same type, which has no blocks.
+// True if source and result have the same type and it is not a block format.
 static bool same_cells(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
@@ -35,11 +36,11 @@ static bool pad_supports(const struct ggml_tensor *op) {
 
 struct line {
     char *p;
-    size_t step;
-    int64_t n; // cells
+    size_t step; // bytes between elements
+    int64_t n;   // elements
 };
 
-// Copies row `from` repeatedly, such that its first element is at index shift.
+// Fills row `to` with repeated copies of row `from`. One copy starts at index shift.
 static void row_wrap(struct line to, struct line from, int64_t shift, size_t size) {
     for (int64_t i = 0; i < to.n;) {
         const int64_t j = index_wrap(i - shift, from.n);
@@ -49,7 +50,7 @@ static void row_wrap(struct line to, struct line from, int64_t shift, size_t siz
     }
 }
 
-// Copies row `from` once, with its first element at index shift, and zeros around it.
+// Copies row `from` to row `to`, starting at index shift, and sets the other elements of `to` to zero.
 static void row_place(struct line to, struct line from, int64_t shift, size_t size) {
     const int64_t begin = clamp_i64(shift, 0, to.n);
     const int64_t end = max_i64(begin, min_i64(shift + from.n, to.n));
@@ -161,7 +162,7 @@ static void win_part_run(const struct cpu_params *p, struct ggml_tensor *op) {
 static bool win_unpart_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t w = param_i32(op, 0);
-    // Whether the windows cover the result is checked when the op runs.
+    // win_unpart_run checks that the windows cover the result.
     return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1;
 }
 
@@ -188,7 +189,7 @@ static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool get_rel_pos_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    // The bits are copied: a bf16 source stays bf16, even if the result has another type of the same size.
+    // The op copies bits without conversion: a bf16 source gives bf16 bits, even if the result is declared as f16.
     return a != NULL && ggml_type_size(a->type) == ggml_type_size(op->type) && ggml_blck_size(a->type) == 1 &&
            ggml_blck_size(op->type) == 1 && op->ne[0] == a->ne[0] && op->ne[1] == op->ne[2] && a->ne[1] == 2 * op->ne[1] - 1 &&
            op->ne[3] == 1 && a->ne[2] > 0 && a->ne[3] > 0;
@@ -214,7 +215,7 @@ static bool add_rel_pos_supports(const struct ggml_tensor *op) {
            berth_mul_i64_ok(pw->ne[1], pw->ne[2], &n_rows) && n_rows == a->ne[1] && pw->ne[3] == a->ne[2] && a->ne[3] == 1;
 }
 
-// A row has w * w elements. Element (y, x) is increased by element x of pw's row, then by element y of ph's row.
+// A row has w * w elements. Adds to element (y, x) first element x of the corresponding row of pw, then element y of the row of ph.
 static void add_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
     const int64_t w = pw->ne[0];
