@@ -64,8 +64,7 @@ struct ggml_threadpool {
     atomic_bool paused;
     pthread_t placed; // the last caller that got the mask and priority of thread 0; valid if is_placed
     bool is_placed;
-    cpu_set_t
-        *caller_set; // the caller's previous affinity, while it is bound to the NUMA node of thread 0; NULL before the first use
+    cpu_set_t *caller_set; // affinity to restore when the caller leaves the NUMA node of thread 0; NULL before the first use
 
     cpu_job_t job;
     void *arg;

@@ -234,7 +234,7 @@ static void add_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) 
 }
 
 const struct cpu_op_entry cpu_ops_pad[] = {
-    {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run, .empty_srcs = 1}},
+    {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run, .empty_srcs = 1 << 0}},
     {GGML_OP_PAD_REFLECT_1D, {.supports = reflect_supports, .run = reflect_run}},
     {GGML_OP_ROLL, {.supports = roll_supports, .run = roll_run}},
     {GGML_OP_WIN_PART, {.supports = win_part_supports, .run = win_part_run}},

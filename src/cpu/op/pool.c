@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // pool.c: POOL_1D, POOL_2D, POOL_2D_BACK: the maximum or the mean of each window. Elements of a window outside the data are
-// ignored, but the mean of POOL_2D always divides by the size of the whole window. The maximum of a window without an element above
-// -FLT_MAX is -FLT_MAX.
+// ignored, but the mean of POOL_2D always divides by the size of the complete window. If no element of a window is larger than
+// -FLT_MAX, the maximum is -FLT_MAX.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -11,7 +11,9 @@
 
 // A one-dimensional pool has windows of height 1. Index 0: x, 1: y.
 struct pool {
-    int32_t op, k[2], stride[2], pad[2];
+    int32_t kind;    // GGML_OP_POOL_MAX or GGML_OP_POOL_AVG
+    int32_t size[2]; // extents of the window
+    int32_t stride[2], pad[2];
 };
 
 static struct pool pool_of(const struct ggml_tensor *op) {
@@ -37,7 +39,7 @@ static float element_at(const struct cpu_kernels *k, const struct ggml_tensor *t
 static void window_clip(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i0, int64_t *i1) {
     const int64_t first = i * w->stride[d] - w->pad[d];
     *i0 = max_i64(0, first);
-    *i1 = min_i64(first + w->k[d], n);
+    *i1 = min_i64(first + w->size[d], n);
 }
 
 // ---- forward ----
@@ -57,19 +59,19 @@ static float window_pool(
     int64_t x0, x1, y0, y1;
     window_clip(ox, w, 0, a->ne[0], &x0, &x1);
     window_clip(at.i1, w, 1, a->ne[1], &y0, &y1);
-    const bool max = w->op == GGML_OP_POOL_MAX;
+    const bool max = w->kind == GGML_OP_POOL_MAX;
     float v = max ? -FLT_MAX : 0.0f;
     for (int64_t y = rows ? at.i1 : y0; y < (rows ? at.i1 + 1 : y1); y++) {
         const char *row = cpu_row_at(a, y, at.i2, at.i3);
         for (int64_t x = x0; x < x1; x++) {
             const float e = element_at(k, a, row, x);
-            v = max ? max_f32(v, e) : v + e; // a NaN stays until a number follows
+            v = max ? max_f32(v, e) : v + e; // max_f32 returns e if v or e is NaN: the maximum is NaN until the next number
         }
     }
     if (max) {
         return v;
     }
-    const int64_t n = rows ? x1 - x0 : (int64_t) w->k[0] * w->k[1];
+    const int64_t n = rows ? x1 - x0 : (int64_t) w->size[0] * w->size[1];
     return n > 0 ? v / (float) n : 0.0f;
 }
 
@@ -117,8 +119,8 @@ static void window_back(
     for (int64_t y = y0; y < y1; y++) {
         const char *row = cpu_row_at(af, y, at.i2, at.i3);
         for (int64_t x = x0; x < x1; x++) {
-            if (w->op == GGML_OP_POOL_AVG) {
-                grad_add(plane, op, x, y, g / (float) ((int64_t) w->k[0] * w->k[1]));
+            if (w->kind == GGML_OP_POOL_AVG) {
+                grad_add(plane, op, x, y, g / (float) ((int64_t) w->size[0] * w->size[1]));
                 continue;
             }
             const float e = element_at(k, af, row, x);

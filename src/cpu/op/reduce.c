@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL. SUM, SUM_ROWS and MEAN add in f64 and round once; CUMSUM adds in f32.
-// SUM and COUNT_EQUAL store partial results in work memory, which task 0 adds. The partial sums of SUM cover fixed blocks of
-// elements, so that the result does not depend on the number of tasks.
+// SUM and COUNT_EQUAL store partial results in work memory; task 0 adds them. The partial sums of SUM cover blocks of SUM_BLOCK
+// pieces, independent of the number of tasks, so that the result does not depend on it either.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -15,7 +15,7 @@ static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op)
 
 // ---- one number per tensor ----
 
-#define PART_SIZE 64 // bytes per task: one cache line
+#define PART_SIZE 64 // bytes between the partial results of two tasks: one cache line
 
 static size_t parts_size(const struct ggml_tensor *op, int n_tasks) {
     (void) op;
@@ -27,7 +27,7 @@ static bool sum_supports(const struct ggml_tensor *op) {
     return a != NULL && cpu_is_float(a->type) && op->type == a->type && ggml_nelements(op) == 1;
 }
 
-#define SUM_BLOCK 64 // pieces
+#define SUM_BLOCK 64 // pieces (rowio.h) per partial sum
 
 static int64_t sum_pieces(const struct ggml_tensor *a) {
     return cpu_is_empty(a) ? 0 : cpu_pieces_per_row(a) * ggml_nrows(a); // a tensor without elements may have any other extents
@@ -154,7 +154,7 @@ static bool argmax_supports(const struct ggml_tensor *op) {
            ggml_is_vector(op);
 }
 
-// Returns the last of equal maxima. After a NaN the search starts anew, as in the reference.
+// Returns the index of the last of equal maxima. Elements before the last NaN are ignored, as in the reference.
 static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
     float buf[CPU_PIECE];
     float max = -INFINITY;
@@ -215,12 +215,13 @@ const struct cpu_op_entry cpu_ops_reduce[] = {
                       .work_size = sum_work,
                       .run = sum_run,
                       .uses = CPU_USE_SUM | CPU_USE_CONVERT,
-                      .empty_srcs = 1}},
+                      .empty_srcs = 1 << 0}},
     {GGML_OP_SUM_ROWS,
-        {.supports = sum_rows_supports, .run = sum_rows_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1}},
-    {GGML_OP_MEAN, {.supports = mean_supports, .run = mean_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1}},
+        {.supports = sum_rows_supports, .run = sum_rows_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1 << 0}},
+    {GGML_OP_MEAN, {.supports = mean_supports, .run = mean_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1 << 0}},
     {GGML_OP_CUMSUM, {.supports = cumsum_supports, .run = cumsum_run, .uses = CPU_USE_CONVERT}},
-    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = argmax_run, .uses = CPU_USE_CONVERT, .empty_srcs = 1}},
-    {GGML_OP_COUNT_EQUAL, {.supports = count_equal_supports, .work_size = parts_size, .run = count_equal_run, .empty_srcs = 3}},
+    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = argmax_run, .uses = CPU_USE_CONVERT, .empty_srcs = 1 << 0}},
+    {GGML_OP_COUNT_EQUAL,
+        {.supports = count_equal_supports, .work_size = parts_size, .run = count_equal_run, .empty_srcs = 1 << 0 | 1 << 1}},
     CPU_OPS_END,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// repeat.c: REPEAT, CONCAT and DIAG copy elements without conversion, for any type and strides. ACC and SET add or copy a tensor to
-// a part of another one. ADD1 is here too. The caller of ACC and SET gives the strides and the offset of the part unchecked; a part
-// that extends past the result makes the op fail.
+// repeat.c: REPEAT, CONCAT and DIAG copy elements without conversion, for any type and strides. ACC adds a tensor to a part of
+// another tensor; SET copies it there. The caller gives the strides and the offset of that part, which no constructor checks, so
+// the op fails if the part extends past the result. ADD1 is also here.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -27,7 +27,7 @@ static void repeat_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         char *to = cpu_row(op, at);
         cells_copy(to, op->nb[0], cpu_row_repeat(a, at), a->nb[0], n_period, size);
-        // Copy the elements written so far, which doubles them each time.
+        // Appends a copy of the elements written so far, which doubles their number, until the row is full.
         for (int64_t n_done = n_period; n_done < n;) {
             const int64_t m = min_i64(n - n_done, n_done);
             cells_copy(to + (size_t) n_done * op->nb[0], op->nb[0], to, op->nb[0], m, size);
@@ -100,8 +100,8 @@ static void diag_run(const struct cpu_params *p, struct ggml_tensor *op) {
 // The part of the result that ACC or SET changes. It has the shape of b.
 struct part {
     size_t nb[GGML_MAX_DIMS];
-    size_t off, end; // byte offset; end of the part in bytes
-    bool overlaps;   // rows may overlap, so their order matters
+    size_t off, end; // first byte of the part, and the byte after its last one, as offsets in the result
+    bool overlaps;   // rows of the part may overlap, so task 0 alone writes them, in order
 };
 
 // Returns false if the part is outside the result or not aligned to its elements, or if its end overflows.
@@ -139,8 +139,8 @@ static bool part_supports(const struct ggml_tensor *op) {
            ggml_is_contiguous(op) && (op->type == GGML_TYPE_F32 || (op->op == GGML_OP_SET && op->type == GGML_TYPE_I32));
 }
 
-// Copies a to the result, unless it is the result already.
-static void part_copy_rest(const struct cpu_params *p, struct ggml_tensor *op) {
+// Copies src[0] to the result, unless the op runs in place.
+static void result_init(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a->data == op->data) {
         return;
@@ -171,9 +171,9 @@ static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
             "] elements is not aligned to elements or not within the %zu bytes of the result",
             ggml_op_name(op->op), op->name, param_i32(op, 3), param_i32(op, 0), param_i32(op, 1), param_i32(op, 2), b->ne[0],
             b->ne[1], b->ne[2], b->ne[3], ggml_nbytes(op));
-        return; // all tasks return here
+        return; // all tasks return here, so none waits at a barrier
     }
-    part_copy_rest(p, op);
+    result_init(p, op);
     if (ggml_is_empty(b) || (part.overlaps && p->ith != 0)) {
         return;
     }
@@ -220,10 +220,10 @@ static void add1_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 const struct cpu_op_entry cpu_ops_repeat[] = {
     {GGML_OP_REPEAT, {.supports = repeat_supports, .run = repeat_run}},
-    {GGML_OP_CONCAT, {.supports = concat_supports, .run = concat_run, .empty_srcs = 3}},
+    {GGML_OP_CONCAT, {.supports = concat_supports, .run = concat_run, .empty_srcs = 1 << 0 | 1 << 1}},
     {GGML_OP_DIAG, {.supports = diag_supports, .run = diag_run}},
-    {GGML_OP_ACC, {.supports = part_supports, .run = part_run, .uses = CPU_USE_ADD, .empty_srcs = 2}},
-    {GGML_OP_SET, {.supports = part_supports, .run = part_run, .empty_srcs = 2}},
+    {GGML_OP_ACC, {.supports = part_supports, .run = part_run, .uses = CPU_USE_ADD, .empty_srcs = 1 << 1}},
+    {GGML_OP_SET, {.supports = part_supports, .run = part_run, .empty_srcs = 1 << 1}},
     {GGML_OP_ADD1, {.supports = add1_supports, .run = add1_run, .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

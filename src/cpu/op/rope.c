@@ -2,10 +2,11 @@
 // rope.c: ROPE and ROPE_BACK rotate pairs of elements of each row by an angle that is proportional to the row's position (Su et
 // al., arXiv 2104.09864). They support YaRN's mix of frequencies (arXiv 2309.00071) and the modes that give a row four positions
 // (M-RoPE).
-//   1. Angles belong to a token (dimension 2); they are computed once for all heads that a task rotates.
-//   2. The angle of pair i is position * step^i, computed by repeated multiplication in f32. At positions in the 100,000s another
-//      rounding would be visible, and models are used with this one.
-//   3. Row elements that are in no pair are copied. Pairs begin at n_offs, and are rotated as if they began at 0.
+//   1. All heads (dimension 1) of a token (dimension 2) have the same angles; a task computes them once per token.
+//   2. The angle of pair i is position * step^i, computed by repeated multiplication in f32. At positions above 100,000, another
+//      way to compute it would give visibly different angles, and models are trained and tested with this one.
+//   3. The pairs start at element n_offs of a row. The angle of a pair depends on its number, counted from n_offs. Elements that
+//      are in no pair are copied.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -27,8 +28,8 @@ struct rope {
     int64_t n_pairs; // rotated pairs
     int64_t n_apart; // distance between the two elements of a pair
     float step;      // factor between the angles of consecutive pairs
-    float ramp[2];   // pairs between which YaRN blends from one frequency to the other
-    float length;    // scale of a rotated pair
+    float ramp[2];   // pairs between which YaRN blends from the original to the scaled frequency
+    float magnitude; // factor of the elements of a rotated pair
     float sin_sign;  // -1: rotate in the opposite direction (ROPE_BACK)
     const struct ggml_tensor *factors;
 };
@@ -57,9 +58,9 @@ static struct rope rope_of(const struct ggml_tensor *op) {
         r.n_apart = r.n_dims;
     }
     r.step = powf(r.freq_base, -2.0f / (float) r.n_dims);
-    r.length = r.attn_factor;
+    r.magnitude = r.attn_factor;
     if (r.ext_factor != 0.0f) {
-        r.length *= 1.0f + 0.1f * logf(1.0f / r.freq_scale);
+        r.magnitude *= 1.0f + 0.1f * logf(1.0f / r.freq_scale);
     }
     ggml_rope_yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow, r.ramp);
     r.sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f;
@@ -67,7 +68,7 @@ static struct rope rope_of(const struct ggml_tensor *op) {
     return r;
 }
 
-// Fails for parameters that the constructor accepts but for which no formula exists.
+// Reports an error and returns true for parameters that the constructor accepts but that are not valid.
 static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const struct ggml_tensor *op) {
     const int64_t ne0 = op->ne[0];
     if (r->n_dims <= 0 || r->n_dims > ne0 || r->n_dims % 2 != 0) {
@@ -112,13 +113,14 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 
 // ---- angles ----
 
-// Factors of the elements: c multiplies the element itself, s the other element of its pair. For neighbours, each element has its
-// own factors, with signs (kernels.h: rotate). For split pairs, each pair has one c and one s.
+// Factors of the rotation: the result of an element is c times the element plus s times the other element of its pair. If pairs are
+// neighbours, there is a c and a signed s per element (kernels.h: rotate). For split pairs, there is one c and one s per pair, and
+// rotate_split adds the sign.
 struct angles {
     float *c, *s;
 };
 
-// Returns the angle of pair i, from theta, its angle without scaling.
+// Returns the angle of pair i. theta: position * step^i, without frequency factors and scaling.
 static float angle_of(const struct rope *r, int64_t i, float theta) {
     const float plain = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
     const float scaled = r->freq_scale * plain;
@@ -134,7 +136,7 @@ static float angle_of(const struct rope *r, int64_t i, float theta) {
 // Converts cosines and sines of the angles to factors.
 static void angles_store(const struct rope *r, const float *cosine, const float *sine, struct angles to) {
     for (int64_t i = 0; i < r->n_pairs; i++) {
-        const float c = cosine[i] * r->length, s = sine[i] * r->length * r->sin_sign;
+        const float c = cosine[i] * r->magnitude, s = sine[i] * r->magnitude * r->sin_sign;
         if (r->is_split) {
             to.c[i] = c;
             to.s[i] = s;
@@ -154,11 +156,12 @@ static void angles_plain(const struct rope *r, int32_t pos, float *to) {
     }
 }
 
-// Returns which of the four positions rotates pair `at` of a round through the sections.
+// The pairs are divided into cycles of as many pairs as the four sections have together. Returns the number of the position (0:
+// time, 1: height, 2: width, 3: other) that rotates pair `at` of a cycle.
 static int section_of(const struct rope *r, int64_t at) {
     const int32_t *s = r->sections;
     if (r->is_interleaved) {
-        const int which = (int) (at % 3); // time, height and width alternate while they have pairs left
+        const int which = (int) (at % 3); // time, height and width alternate; a section without pairs left is replaced by 3
         return at < 3 * (int64_t) s[which] ? which : 3;
     }
     int which = 0;
@@ -168,20 +171,20 @@ static int section_of(const struct rope *r, int64_t at) {
     return which;
 }
 
-// The four positions of a token are n_token apart.
+// Computes the angles of a token with four positions. The four positions of a token are n_token elements apart in pos.
 static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *to) {
     const int32_t *s = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
-    const int64_t n_round = starts[3] + s[3];
+    const int64_t n_cycle = starts[3] + s[3];
     float theta[GGML_MROPE_SECTIONS];
     for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
         theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
     }
     for (int64_t i = 0; i < r->n_pairs; i++) {
-        const int64_t at = i % n_round;
-        if (r->is_vision) { // every section starts again from the first frequency
+        const int64_t at = i % n_cycle;
+        if (r->is_vision) { // the first pair of every section has the first frequency
             for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
-                // Of several sections that start here (sections may have no pairs), only the first restarts.
+                // Sections without pairs start at the same pair as the next section. Only the first of them is reset.
                 if (at == starts[j]) {
                     theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
                     break;
@@ -241,7 +244,7 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
             } else {
                 angles_plain(&r, cpu_i32_at(pos, angles_token), buf_y);
             }
-            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // buf_x and buf_y hold no row yet
+            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // buf_x and buf_y hold no row at this point
             angles_store(&r, buf_x, buf_x + r.n_pairs, by);
         }
         char *row = cpu_row(op, at);

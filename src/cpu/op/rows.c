@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS: rows by index. An index out of range ends the compute with an error; nothing is read or written
-// outside the tensors.
+// rows.c: GET_ROWS and SET_ROWS read and write rows by index. If an index is out of range, the graph fails; nothing is read or
+// written outside the tensors.
 
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
@@ -105,6 +105,7 @@ static int get_tasks(const struct ggml_tensor *op, int n_threads) {
 
 const struct cpu_op_entry cpu_ops_rows[] = {
     {GGML_OP_GET_ROWS, {.supports = get_supports, .n_tasks = get_tasks, .run = get_run, .uses = CPU_USE_RETYPE}},
-    {GGML_OP_SET_ROWS, {.supports = set_supports, .n_tasks = set_tasks, .run = set_run, .uses = CPU_USE_RETYPE, .empty_srcs = 3}},
+    {GGML_OP_SET_ROWS,
+        {.supports = set_supports, .n_tasks = set_tasks, .run = set_run, .uses = CPU_USE_RETYPE, .empty_srcs = 1 << 0 | 1 << 1}},
     CPU_OPS_END,
 };

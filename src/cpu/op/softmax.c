@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // softmax.c: SOFT_MAX: exp(x * scale + slope * mask) of a row, divided by its sum. The mask (f16, bf16 or f32) repeats over
-// dimensions 2 and 3. With max_bias the slope decreases from head to head (ALiBi). A sink adds one more term to a head's sum, but
-// has no output.
+// dimensions 2 and 3. With max_bias the slope decreases from head to head (ALiBi). A sink is a number per head whose exp is added
+// to the sum; it has no element in the result.
 
 #include "base/min.h"
 #include "cpu/optable.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// sort.c: ARGSORT, TOP_K: the order of each row. One task sorts a row. Rows of up to KEYS_MAX elements are sorted by keys: up to
-// STACK_KEYS keys are on the stack, more are in work memory. Longer rows are sorted by indices, in the result and in work memory: 4
-// bytes per element, 4 more for TOP_K, and 4 more for the floats of a row that is not dense f32. TOP_K of few elements needs only k
-// keys.
+// sort.c: ARGSORT, TOP_K: the order of each row. One task sorts a row. There are three methods:
+//   keys     Rows of up to KEYS_MAX elements. Up to STACK_KEYS keys are on the stack, more are in work memory.
+//   indices  Longer rows, in the result and in work memory: 4 bytes per element, 4 more for TOP_K, and 4 more for the floats of a
+//            row that is not dense f32.
+//   heap     TOP_K with a small k, for rows of any length. It holds only k keys.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -10,11 +11,11 @@
 
 // ---- keys ----
 
-// A key has the element's float as an unsigned number of the same order in the upper 32 bits, and its index in the lower 32 bits.
-// Keys are sorted without reading the row again. No two keys are equal, and equal elements keep their order. NaN counts as larger
-// than every number.
+// A key is a 64-bit number. Its upper 32 bits are the element's float, mapped to an unsigned number such that a larger float gives
+// a larger number; its lower 32 bits are the element's index. Keys are sorted without reading the row again. No two keys are equal,
+// and equal elements keep their order. NaN counts as larger than every number.
 
-// Larger floats have larger keys; both zeros have the same key. flip: all bits set for descending order, otherwise 0.
+// Returns the upper 32 bits of a key; both zeros give the same number. flip: all bits set for descending order, otherwise 0.
 static inline uint32_t sort_float_key(float f, uint32_t flip) {
     int32_t u;
     f += 0.0f; // -0 becomes 0
@@ -27,10 +28,10 @@ static inline uint64_t sort_key(float f, int64_t i, uint32_t flip) {
     return (uint64_t) sort_float_key(f, flip) << 32 | (uint64_t) i;
 }
 
-#define INSERTION_MAX 32 // up to this number of keys insertion sort is faster than counting
+#define INSERTION_MAX 32 // up to this number of keys, insertion sort is faster than radix sort
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
-#define STACK_KEYS 1024 // keys on the stack; 16 KiB with another buffer of the same size
+#define STACK_KEYS 1024 // keys on the stack; together with the second buffer of radix sort they take 16 KiB
 #define KEYS_MAX 4096   // up to this row length keys are faster than indices
 #define HEAP_RATIO 8    // TOP_K uses a heap if the row has at least this many times k elements; otherwise it sorts the row
 
@@ -57,8 +58,8 @@ static void sort_insertion(uint64_t *key, int64_t n) {
     }
 }
 
-// Sorts by the upper 32 bits in stable passes; the indices in the lower bits are in order already. Returns the sorted keys: key or
-// spare.
+// Sorts by the upper 32 bits in stable passes. The lower 32 bits need no pass, because the keys are in the order of their indices
+// at the start. Returns the buffer that holds the sorted keys: key or spare.
 static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
     for (int shift = 32; shift < 64; shift += RADIX_BITS) {
         int64_t start[RADIX] = {0};
@@ -84,7 +85,7 @@ static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
     return key;
 }
 
-// Sorts n keys and returns them: key or spare, which has the same size.
+// Sorts n keys. Returns the buffer that holds them: key or spare, which has the same size.
 static uint64_t *keys_sort(uint64_t *key, uint64_t *spare, int64_t n) {
     if (n <= INSERTION_MAX) {
         sort_insertion(key, n);
@@ -93,7 +94,7 @@ static uint64_t *keys_sort(uint64_t *key, uint64_t *spare, int64_t n) {
     return sort_radix(key, spare, n);
 }
 
-// ---- the largest k of a row: a heap of the k smallest keys (keys are flipped, so these are the largest elements) ----
+// ---- the largest k elements of a row: a heap of the k smallest keys, because keys in descending order are flipped ----
 
 static void heap_sink(uint64_t *heap, int64_t k, int64_t i) {
     const uint64_t v = heap[i];
@@ -131,8 +132,9 @@ static void row_heap(const struct cpu_kernels *kernels, const struct ggml_tensor
 
 // ---- long rows ----
 
-// Indices move between two buffers in stable passes, one pass per digit of their keys, lowest digit first. Keys are recomputed from
-// the row, which costs no more than moving them. The first pass generates the indices. The time is linear in n; equal elements keep
+// A radix sort of indices. Each stable pass moves the indices from one buffer to another, ordered by one digit of their keys (the
+// upper 32 bits of the keys above), lowest digit first. Keys are recomputed from the row in every pass, which takes no longer than
+// moving keys would. The first pass has no source buffer: it generates the indices. The time is linear in n; equal elements keep
 // their order. Memory: 4 bytes per index and buffer, and 24 KiB of stack.
 
 #define DIGIT_BITS 11
@@ -143,19 +145,19 @@ static inline uint32_t digit_of(uint32_t key, int d) {
     return key >> (d * DIGIT_BITS) & (DIGITS - 1);
 }
 
-// Turns counts into the start of each digit's indices. Returns false if all indices have the same digit.
+// Replaces the count of each digit value by the position of its first index. Returns false if all indices have the same digit.
 static bool counts_to_starts(uint32_t *count, int64_t n) {
     uint32_t sum = 0, max_count = 0;
     for (int v = 0; v < DIGITS; v++) {
-        const uint32_t here = count[v];
-        max_count = max_u32(here, max_count);
+        const uint32_t n_digit = count[v];
+        max_count = max_u32(n_digit, max_count);
         count[v] = sum;
-        sum += here;
+        sum += n_digit;
     }
     return max_count < n;
 }
 
-// Writes the indices of n elements in order to out; spare has the same size.
+// Writes the indices of n elements, in the order of the elements, to out; spare has the same size.
 static void sort_long(const float *x, int64_t n, uint32_t flip, int32_t *out, int32_t *spare) {
     uint32_t next[N_DIGITS][DIGITS] = {{0}};
     int passes[N_DIGITS], n_passes = 0;
@@ -197,7 +199,7 @@ static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
     return cpu_tasks_for((double) min_i64(n, n_rows), n_threads);
 }
 
-// Returns the number of keys by which a row is sorted.
+// Returns the number of keys that are sorted: k with a heap, otherwise the row length.
 static int64_t n_keys_of(const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0], k = op->ne[0];
     return op->op == GGML_OP_TOP_K && k <= n / HEAP_RATIO ? k : n;
@@ -225,8 +227,8 @@ static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
     return row_work(op) * (size_t) n_tasks;
 }
 
-// An op with shorter rows may sort whole rows instead of using a heap, or use keys instead of indices. Fewer rows use no more
-// tasks.
+// An op with shorter rows may sort complete rows instead of using a heap, or use keys instead of indices. The bound covers these
+// methods. An op with fewer rows has no more tasks.
 static size_t sort_work_bound(const struct ggml_tensor *op, int n_threads) {
     const int64_t n = op->src[0]->ne[0], n_whole = uses_heap(op) ? HEAP_RATIO * op->ne[0] : n;
     const int64_t n_keys = min_i64(n_whole, KEYS_MAX);
@@ -236,7 +238,8 @@ static size_t sort_work_bound(const struct ggml_tensor *op, int n_threads) {
     return max_size(larger, as_is) * (size_t) sort_tasks(op, n_threads);
 }
 
-// ggml does not define the order of TOP_K's result. This is the order of the reference: descending, with the first two swapped.
+// ggml does not define the order of TOP_K's result. The reference returns a descending order with the first two swapped, and so
+// does Berth.
 static void first_two_swap(int32_t *at) {
     const int32_t first = at[0];
     at[0] = at[1];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train.c: ops for training: the loss and its gradient, gradients of ops that have a separate op for it, and optimiser steps.
-// Gradients accept f32, f16 and bf16 with any strides and compute in f32; the loss and the optimisers are f32.
+// train.c: ops for training: the loss and its gradient, the gradient ops (*_BACK) of some ops, and optimiser steps. Gradient ops
+// accept f32, f16 and bf16 with any strides and compute in f32; the loss, its gradient and the optimisers are f32 only.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -25,7 +25,8 @@ static bool loss_supports(const struct ggml_tensor *op) {
     return is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_are_same_shape(a, b) && ggml_is_scalar(op);
 }
 
-// Work memory: a double per row, so that the sum does not depend on the number of tasks; then a row per task.
+// Returns the floats that hold one double per row. Task 0 adds these doubles, so that the loss does not depend on the number of
+// tasks. After them, work memory holds a row of floats per task.
 static int64_t loss_sums(const struct ggml_tensor *op) {
     return (int64_t) cpu_scratch_floats(2 * ggml_nrows(op->src[0]));
 }
@@ -60,7 +61,7 @@ static void loss_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// src: gradient of the loss, logits, labels. Result: (softmax(logits) - labels) * gradient / rows
+// src: gradient of the loss, logits, labels. Result: (softmax(logits) - labels) * gradient / number of rows
 static bool loss_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *d = op->src[0], *a = op->src[1], *b = op->src[2];
     return is_dense_f32(d) && is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_is_scalar(d) &&
@@ -107,7 +108,7 @@ static void silu_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// Computes a whole row y from the gradient d and the other source x, for RMS_NORM_BACK and SOFT_MAX_BACK.
+// Computes a complete row y from the gradient d and the other source x, for RMS_NORM_BACK and SOFT_MAX_BACK.
 typedef void (*row_back_t)(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x);
 
 static int64_t row_back_scratch(const struct ggml_tensor *op) {
@@ -142,7 +143,7 @@ static double row_dot(int64_t n, const float *x, const float *y) {
     return sum;
 }
 
-// d(x / rms): the component of the gradient along x is removed, and the rest is scaled like x.
+// Gradient of x / rms(x): the component of d in the direction of x is removed, and the remainder is divided by rms(x).
 static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     const int64_t n = op->ne[0];
     const float eps = param_f32(op, 0);
@@ -173,7 +174,7 @@ static void soft_max_back_run(const struct cpu_params *p, struct ggml_tensor *op
     row_back_run(p, op, soft_max_back);
 }
 
-// With max_bias the mask has a slope, for which there is no formula here.
+// A softmax with max_bias is not supported.
 static bool soft_max_back_supports(const struct ggml_tensor *op) {
     return back_supports(op) && param_f32(op, 1) == 0.0f;
 }
@@ -186,7 +187,7 @@ static bool get_rows_back_supports(const struct ggml_tensor *op) {
            a->ne[0] == op->ne[0];
 }
 
-// Tasks divide the columns: every task walks over all rows, and no two tasks write the same element.
+// Each task computes a range of columns of all rows, so no two tasks write the same element.
 static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
     const int64_t n_ids = ggml_nelements(ids), n_have = ggml_nrows(a);
@@ -221,14 +222,14 @@ static bool repeat_back_supports(const struct ggml_tensor *op) {
     return a != NULL && cpu_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
 }
 
-// A row of the result is the sum of all its repetitions.
+// A row of the result is the sum of the gradients of all its repetitions.
 static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         float *y = row_f32(op, it.at) + it.i0;
         p->k->fill(it.n, y, 0.0f);
-        if (ggml_is_empty(a)) { // its other extents may be huge
+        if (ggml_is_empty(a)) { // the loops below could take very long: the other extents of an empty tensor may be huge
             continue;
         }
         for (int64_t i3 = it.at.i3; i3 < a->ne[3]; i3 += op->ne[3]) {
@@ -258,7 +259,8 @@ static bool step_supports(const struct ggml_tensor *op, int n_moments, int64_t n
            ggml_nrows(numbers) == 1;
 }
 
-// Returns a piece of a source that the step reads and writes: in place, or a copy in buf, which piece_done writes back.
+// Returns a piece of a source that the step reads and writes: a pointer into the source if it is dense f32, otherwise a copy in
+// buf. piece_done writes the copy back.
 static float *piece_of(const struct cpu_params *p, const struct ggml_tensor *t, const struct cpu_pieces *it, float *buf) {
     if (cpu_is_f32_dense(t)) {
         return row_f32(t, it->at) + it->i0;
@@ -275,7 +277,8 @@ static bool adamw_supports(const struct ggml_tensor *op) {
     return step_supports(op, 2, 7);
 }
 
-// Updates a piece of all four tensors. They do not overlap, so that the compiler can vectorise the loop.
+// Updates a piece of w, m and v. restrict promises that the four tensors do not overlap, so that the compiler can vectorise the
+// loop.
 static void adamw_piece(
     int64_t n, float *restrict w, const float *restrict g, float *restrict m, float *restrict v, const float numbers[7]) {
     const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
@@ -336,10 +339,12 @@ const struct cpu_op_entry cpu_ops_train[] = {
                                 .uses = CPU_USE_SUM_SQ | CPU_USE_CONVERT}},
     {GGML_OP_SOFT_MAX_BACK,
         {.supports = soft_max_back_supports, .work_size = row_back_work_size, .run = soft_max_back_run, .uses = CPU_USE_CONVERT}},
-    {GGML_OP_GET_ROWS_BACK,
-        {.supports = get_rows_back_supports, .run = get_rows_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT, .empty_srcs = 7}},
+    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports,
+                                .run = get_rows_back_run,
+                                .uses = CPU_USE_ADD | CPU_USE_CONVERT,
+                                .empty_srcs = 1 << 0 | 1 << 1 | 1 << 2}},
     {GGML_OP_REPEAT_BACK,
-        {.supports = repeat_back_supports, .run = repeat_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT, .empty_srcs = 1}},
+        {.supports = repeat_back_supports, .run = repeat_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT, .empty_srcs = 1 << 0}},
     {GGML_OP_OPT_STEP_ADAMW, {.supports = adamw_supports, .run = adamw_run}},
     {GGML_OP_OPT_STEP_SGD, {.supports = sgd_supports, .run = sgd_run}},
     CPU_OPS_END,
