@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// beam.c: answers an ask of the exact search (exact.h) breadth first. Of all states with k placed blocks it keeps only the best
-// ones. In each state it tries every next block of the first valley. Each state gets all conclusions of the exact search, so many
-// wrong choices fail early. The others reduce the slack of the sections. The best states have the least sum of 1 / slack^2 over the
-// sections. Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the
-// bound after a minute. If no state was dropped, the answer "no" is a proof, as in the depth-first search.
+// beam.c: answers an ask of the exact search (exact.h) by a beam search, that is, breadth first. A level holds states with the same
+// number of placed blocks, and only the best states of a level are kept. In each state the search tries up to BRANCHES next blocks,
+// in the order in which the depth-first search of exact.c tries them. After each choice it derives the conclusions of
+// exact_settle.c, so many wrong choices fail at once. A wrong choice that does not fail leaves less slack in some sections. The
+// best states are therefore those with the least sum of 1 / slack^2 over the sections. If no state was dropped, the answer "no" is
+// a proof, as in the depth-first search. Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the
+// depth-first search ended 3% above the bound after a minute. exact_state.h defines sky, low and floor.
 
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
-#define BRANCHES 10    // blocks that are tried in a state
-#define SLACK_ONE 0.01 // fraction of the capacity; limits the weight of sections with even less slack
-#define SEEN_FACTOR 16 // hash table entries per state
+#define BRANCHES 10      // the largest number of blocks that are tried in a state
+#define SLACK_ADDED 0.01 // fraction of the capacity; is added to every slack, so that 1 / slack^2 is finite
+#define SEEN_FACTOR 16   // hash table entries per state of a level
 
 // A state of the next level.
 struct child {
@@ -22,7 +24,7 @@ struct child {
 struct beam {
     struct exact *x;
     struct berth_arrays mem;
-    size_t size;            // numbers per state: the array that starts at x->low and ends with the spans
+    size_t size;            // int64_t numbers per state: x->low, sky, off, rest, slack, floor and span, which are one array
     int64_t *now, *next;    // [width][size]
     struct child *children; // [width] heap of the states in next, the worst at the top
     int32_t n_now, n_children, width;
@@ -32,11 +34,11 @@ struct beam {
 };
 
 static double state_badness(const struct exact *x) {
-    const double one = SLACK_ONE * (double) x->ask->cap;
+    const double added = SLACK_ADDED * (double) x->ask->cap;
     double sum = 0;
     for (int32_t s = 0; s < x->p->n_sec; s++) {
-        const double room = (double) x->slack[s] + one;
-        sum += 1 / (room * room);
+        const double slack = (double) x->slack[s] + added;
+        sum += 1 / (slack * slack);
     }
     return sum;
 }
@@ -49,7 +51,8 @@ static uint64_t hash_mix(uint64_t hash, const int64_t *v, int32_t n) {
     return hash;
 }
 
-// Returns whether a state with the same lows and floors was seen on this level. Different orders of choices lead to the same state.
+// Returns whether a state with the same low[] and floor[] was seen on this level: the same choices in another order give the same
+// state.
 static bool is_seen(struct beam *b) {
     const uint64_t hash = hash_mix(hash_mix(1, b->x->low, b->x->p->n), b->x->floor, b->x->p->n_sec) | 1;
     for (size_t k = 0; k < 8; k++) {
@@ -62,7 +65,7 @@ static bool is_seen(struct beam *b) {
             return false;
         }
     }
-    return false; // the table is crowded here: the state may be kept twice
+    return false; // all 8 entries are taken by other states: this state may be kept twice
 }
 
 static void children_sink(struct child *children, int32_t n) {
@@ -115,7 +118,7 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     memcpy(x->low, b->now + (size_t) k * b->size, b->size * sizeof *b->now);
     x->n_trail = 0;
     x->is_noted = false;
-    x->n_looks += 2 * x->p->n;
+    x->n_inspected += 2 * x->p->n;
     for (int32_t i = 0; i < x->p->n; i++) {
         if (x->low[i] != EXACT_PLACED) {
             x->pos[i] = part.n;
@@ -125,25 +128,26 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     return part;
 }
 
-// Tries the next blocks of a state. Each try knows that the blocks tried before it are above their sky. True: all are placed.
+// Tries up to BRANCHES next blocks of state k. Each try assumes that the blocks tried before it are above their sky, because the
+// earlier tries cover the states in which they are at their sky. True: all blocks are placed.
 static bool state_expand(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     const struct exact_part part = state_load(b, k);
     for (int branch = 0; branch < BRANCHES; branch++) {
         const int32_t i = berth_exact_choose(x, part);
-        const bool is_through = i == x->through && (x->ask->rules & EXACT_THROUGH);
+        const bool is_part_wide = i == x->part_wide_id && (x->ask->rules & EXACT_PART_WIDE);
         const size_t mark = x->n_trail;
         const struct exact_part left = berth_exact_part_without(x, part, i);
         bool has_split = false;
         x->n_nodes++;
-        if (berth_exact_try(x, i, is_through, left, &has_split)) {
+        if (berth_exact_try(x, i, is_part_wide, left, &has_split)) {
             if (left.n == 0) {
                 return true;
             }
             beam_keep(b);
         }
         berth_exact_undo(x, mark);
-        if (x->is_out_of_memory || !berth_exact_try_higher(x, i, is_through, part)) {
+        if (x->is_out_of_memory || !berth_exact_try_higher(x, i, is_part_wide, part)) {
             return false;
         }
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// best_fit.c: two classic placements in addition to the greedy passes. Online best fit in the order of arrival is ggml's method, so
-// that a plan is never worse than ggml's. The other placement puts blocks one by one, largest first, into the lowest gap.
-// Best fit ends without a plan if its free list makes it superlinear. Largest first is quadratic; the caller limits n.
+// best_fit.c: two classic placements in addition to the greedy passes.
+// 1. Online best fit in the order of first sections. This is ggml's method, so the planner's best plan is not worse than ggml's. It
+//    ends without a plan if the free list becomes so long that the time is not linear.
+// 2. Blocks are put one by one into the lowest gap, in a given order such as largest first. This takes quadratic time; the caller
+//    limits n.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -10,7 +12,7 @@
 
 // ---- online best fit ----
 
-#define WORK_PER_BLOCK 64 // limit on the average number of steps through the free list
+#define WORK_PER_BLOCK 64 // limit on the gaps of the free list that are inspected, on average per block
 
 struct gap {
     int64_t off, size;
@@ -20,7 +22,7 @@ struct free_list {
     struct gap *gaps; // by rising offset, none adjacent; all are below end
     int32_t n, cap;
     int64_t end;  // all units from here on are free
-    int64_t work; // steps taken
+    int64_t work; // gaps inspected so far
 };
 
 static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target) {
@@ -87,7 +89,7 @@ static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
 }
 
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
-    // The blocks whose last section is s - 1, in the order of arrival, are ends[ends_at[s]..ends_at[s + 1]).
+    // ends lists the blocks by the section in which they end. Blocks with the same end are in the order of their numbers.
     size_t m = (size_t) p->n_sec;
     int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
     if (ends_at == NULL) {
@@ -189,7 +191,8 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
     return n;
 }
 
-// Places the blocks by falling size. If primary is not NULL, rising sign * primary[] decides first, and size only among equals.
+// Places the blocks that are not fixed by falling size. If primary is not NULL, they are placed by rising sign * primary[i], and
+// the size decides only among equal values.
 static int64_t place_by(const struct plan_prob *p, const int64_t *primary, int64_t sign, int64_t target, int64_t *off) {
     size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // blocks.c: makes the blocks of one pool from the caller's items. It checks the items, leaves out items without bytes, makes one
 // block of each alias group, and refuses fixed offsets that exclude each other.
-// The block of an alias group covers the hull of the group: all steps from the first to the last, at the size of the largest
-// member. If the hull is larger than the group itself, live units of sections are upper estimates (bound_is_inexact).
+// The block of an alias group covers the hull of the group: all steps from the first to the last step of any member, at the size of
+// the largest member. If at some step no member of that size is alive, the hull is larger than the group. The totals of the
+// sections are then upper estimates (bound_is_inexact).
 // Cost: O(n); alias groups or items out of order need a sort.
 
 #include "plan/solve/blocks.h"
@@ -69,7 +70,8 @@ enum ggml_status berth_plan_items_check(
 
 // ---- alias groups ----
 
-// Makes one block of the members ids[members[0..n)] of one group. Sets *bound_is_inexact if its hull is larger than the group.
+// Makes one block of the items ids[members[0..n)], which are one group. Sets *bound_is_inexact if the hull is larger than the
+// group.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
@@ -95,8 +97,8 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
         block->last = max_i64(item->last, block->last);
         block->size = max_u64(item->size, block->size);
     }
-    // The members are sorted by rising first step. The hull is exact if members of the full size cover all of its steps.
-    int64_t covered = block->first; // the full size covers [block->first, covered)
+    // The members are sorted by rising first step. The hull is exact if members of the block's size cover all steps of the hull.
+    int64_t covered = block->first; // members of the block's size cover [block->first, covered)
     bool is_covered = block->size == 0;
     for (int32_t k = 0; k < n && !is_covered; k++) {
         const struct berth_plan_item *item = &items[ids[members[k]]];
@@ -111,7 +113,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
     return GGML_STATUS_SUCCESS;
 }
 
-// The fixed offset of one member must suit the alignments of all members, also of members without bytes.
+// Refuses a fixed offset that violates the alignment of some member. Members without bytes count as well.
 static enum ggml_status group_check(const struct raw_block *group, uint64_t max_chunk) {
     const uint64_t in = group->fixed != BERTH_PLAN_ANY && max_chunk > 0 ? group->fixed % max_chunk : group->fixed;
     if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// blocks.h: the blocks of a pool before they become a problem; blocks.c makes them, pool.c uses them.
+// blocks.h: the blocks of a pool with steps and bytes. blocks.c makes them from items. pool.c converts them to a struct plan_prob.
 #pragma once
 
 #include "plan/solve/plan.h"
 
-// A block with times in steps and sizes in bytes.
+// A block with its lifetime in steps and its size, alignment and offset in bytes.
 struct raw_block {
-    int64_t first, last;
-    uint64_t size, align, fixed;
-    int32_t group; // alias group, -1: none
+    int64_t first, last;         // steps, both inclusive
+    uint64_t size, align, fixed; // bytes; fixed: offset, BERTH_PLAN_ANY: none
+    int32_t group;               // alias group, -1: none
 };
 
 static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {
@@ -20,7 +20,7 @@ static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {
     return x;
 }
 
-// False: the least common multiple is 2^63 or more.
+// Sets *out to the least common multiple of x and y. False: it is 2^63 or more.
 static inline bool plan_lcm_ok(uint64_t x, uint64_t y, uint64_t *out) {
     return !__builtin_mul_overflow(x, y / plan_gcd(x, y), out) && *out <= (uint64_t) INT64_MAX;
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
 // bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of:
 //   live       the largest sum of sizes that are alive at one step; of an alias group only the largest live member counts
-//   padding    of the blocks that are alive together, all but the highest end at a multiple of their common alignment. If
-//              alignments differ, this holds for each alignment A and the blocks whose alignment is a multiple of A
-//   fixed      the end of each fixed block, and the lowest possible end of each block between the fixed blocks that it lives with
-// With chunks, only the live bytes are a bound: the peak is then a sum over chunks, padding at the end of a chunk does not count,
-// and a hole below a fixed block may be the unused end of a chunk.
+//   padding    the live bytes with sizes rounded up to an alignment A, over the blocks whose alignment is a multiple of A. The
+//              padding of the highest of these blocks does not count
+//   fixed      the end of each fixed block, and the lowest possible end of each block among the fixed blocks that are alive with it
+// With chunks, only the live bytes are a bound. The peak is then a sum over the chunks: padding at the end of a chunk does not
+// count, and a hole below a fixed block may be the unused end of a chunk.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
 
 #include <string.h>
 
-// ---- live bytes if the hull of an alias group is larger than the group ----
+// ---- live bytes if the block of an alias group covers more than its members (its hull; see blocks.c) ----
 
 // Changes of the number of live bytes, to be sorted by time.
 struct events {
-    uint64_t *key;   // [2 * cap] time; the second part is scratch
-    int32_t *idx;    // [2 * cap] index in delta; the second part is scratch
+    uint64_t *key;   // [2 * cap] time of each change; the second half is scratch
+    int32_t *idx;    // [2 * cap] index in delta; the second half is scratch
     uint64_t *delta; // [cap]
     int32_t n, cap;
     uint64_t *times; // [2n + 1] scratch for a group
@@ -241,7 +241,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
-        // The hulls give no bound of the group. The units below serve only for fixed blocks and blocks that live with them.
+        // The totals of p count hulls and are too high for a bound. p->bound therefore comes from the live bytes of the members.
         p->bound = (int64_t) (pool->bound / pool->unit + (pool->bound % pool->unit != 0));
     } else {
         if (p->bound > INT64_MAX / (int64_t) pool->unit) {

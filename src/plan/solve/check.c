@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// check.c: checks whether a plan is valid. In debug builds every plan passes this check before it leaves the planner.
-// The check takes the items by rising offset. A tree over time holds the highest end so far. An item collides if and only if the
-// highest end in its lifetime is above its offset. Members of one alias group may share bytes: all of them are checked before any
-// is entered into the tree. O(n log n).
+// check.c: checks whether a plan is valid. In debug builds the planner checks every plan before it returns the plan.
+// The check takes the items by rising offset. A tree over time holds the highest end of the items so far. An item collides with an
+// earlier item if and only if the highest end in its lifetime is above its offset. Members of one alias group may share bytes:
+// therefore all members are checked before any of them is entered into the tree. The cost is O(n log n).
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -31,7 +31,7 @@ static uint64_t tops_query(const struct tops *t, size_t lo, size_t hi) {
             most = max_u64(t->most[y], most);
         }
     }
-    // Ends entered at the ancestors of both borders cover a part of the range.
+    // An end that was entered for an ancestor of either border of the range also covers a part of the range.
     for (size_t x = l; x > 0; x /= 2) {
         most = max_u64(t->over[x], most);
     }
@@ -73,7 +73,8 @@ static bool spots_meet(const struct spot *x, const struct spot *y) {
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
-// Numbers of spots, and scratch memory for sorting them. The sort is stable, so the last of several sorts is the most significant.
+// The numbers of the spots in some order, and scratch memory for sorting them. The sort is stable. To sort by several keys, sort by
+// the least significant key first.
 struct order {
     int32_t *idx, *tmp_idx;
     uint64_t *key, *tmp_key;
@@ -309,7 +310,8 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
     if (spots != NULL && order_init(&o, p->n)) {
         for (; o.n < p->n; o.n++) {
             const int32_t i = o.n;
-            // Fixed blocks at one offset belong to one alias group. Other fixed blocks that collide were refused before.
+            // All fixed blocks get one alias group. Those at the same offset may share bytes, because they really are members of a
+            // group; berth_plan_blocks has refused any other fixed blocks that share bytes.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 1 : 0;
             spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
             o.idx[i] = i;

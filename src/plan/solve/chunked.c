@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// chunked.c: finds better plans for a pool of several chunks. Its cost is the sum of the used lengths of the chunks. The used
-// length of a chunk is the highest end of a block in it. A block that does not increase a used length costs nothing at any offset.
-// The blocks are placed one by one. Each goes to the place that increases a used length least; among equal places, into the
-// smallest gap. Several orders of blocks are tried. Then pairs of blocks are exchanged in the best order, as long as the cost does
-// not rise. The order of first steps is online best fit, which is ggml's method, so a plan that requires more than ggml's is rare.
-// This method proves no bound. It takes O(n^2) per order.
+// chunked.c: finds better plans for a pool of several chunks. The used length of a chunk is the highest end of a block in it. The
+// cost of a plan is the sum of the used lengths of its chunks. The blocks are placed one by one. Each goes to the place that
+// increases the used length of its chunk least; among equal places, into the smallest gap. Four orders of blocks are tried. Then
+// pairs of blocks are exchanged in the best order, and an exchange is kept if the cost does not rise. In the order of first steps
+// this method is online best fit, which is ggml's method. Plans that require more than ggml's are therefore rare. The method proves
+// no bound. It takes O(n^2) per order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-#define BLOCKS_MAX 2000   // larger problems keep their plan
-#define FAST_WORK 2000000 // limit on exchanges without a deadline, in blocks * blocks; 4 ms at most
+#define BLOCKS_MAX 2000   // problems with more blocks keep their plan
+#define FAST_WORK 2000000 // limit on exchanges * blocks * blocks if there is no deadline; takes 4 ms at most
 #define TRIES_PER_BLOCK 400
 
 struct chunked {
@@ -21,7 +21,7 @@ struct chunked {
     int32_t *spare;  // [n] scratch of the sort
     int32_t *order;  // [n]
     int32_t *placed; // [n] by rising offset
-    int64_t *used;   // [n + 1] used length of each chunk; no order opens more chunks than there are blocks
+    int64_t *used;   // [n + 1] used length of each chunk; a plan of this file never uses more chunks than there are blocks
     int64_t *plan;   // [n] offsets of the order that was placed last
     int64_t *most;   // [n] the largest total in each block's lifetime
 };
@@ -34,7 +34,7 @@ static int64_t total_used(struct chunked *c, const int64_t *off) {
     for (int32_t i = 0; i < p->n; i++) {
         const int64_t k = off[i] / p->chunk, end = off[i] % p->chunk + p->size[i];
         if (k > p->n) {
-            return PLAN_NO_CAP; // the fast path may leave chunks empty; such a plan is not worth keeping
+            return PLAN_NO_CAP; // a plan of the fast path may leave chunks empty and use more than n; it is replaced
         }
         if (end > c->used[k]) {
             sum += end - c->used[k];
@@ -73,7 +73,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
         if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || c->plan[j] + p->size[j] <= at) {
             continue;
         }
-        // There may be gaps before this block in several chunks. Each of them is offered.
+        // The free units before block j may extend over several chunks. The gap in each of these chunks is offered.
         while (at >= 0 && c->plan[j] - at >= p->size[i]) {
             choice_offer(&best, c, at, gap_end(p, at, c->plan[j]), p->size[i]);
             at = berth_plan_lowest_at(p, i, (at / p->chunk + 1) * p->chunk, limit);
@@ -82,7 +82,8 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
             at = berth_plan_lowest_at(p, i, c->plan[j] + p->size[j], limit);
         }
     }
-    // After all placed blocks: in the chunk of the last one, and in each later chunk up to the first empty one.
+    // Offer the free units after all placed blocks: those in the chunk of the last block, and those in each later chunk up to the
+    // first empty chunk.
     while (at >= 0) {
         choice_offer(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
         if (c->used[at / p->chunk] == 0) {
@@ -145,7 +146,7 @@ static void order_by(struct chunked *c, enum order by) {
         c->order[i] = i;
         key[i] = ~(uint64_t) c->p->size[i];
     }
-    if (by != BY_FIRST) { // blocks with the same first step keep the caller's order
+    if (by != BY_FIRST) { // among equal keys, larger blocks come first; by first step, the caller's order stays
         berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
     }
     for (int32_t k = 0; k < c->p->n; k++) {
@@ -157,7 +158,7 @@ static void order_by(struct chunked *c, enum order by) {
 // Exchanges pairs of blocks in the order and keeps each exchange that does not raise the cost.
 static void plan_exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
     const int32_t n = c->p->n;
-    int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // few blocks have few orders
+    int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // fewer tries for fewer blocks, which have fewer orders
     uint64_t random = g->seed;
     if (g->deadline_us <= 0 && tries > FAST_WORK / ((int64_t) n * n)) {
         tries = FAST_WORK / ((int64_t) n * n);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// constrained.c: finds better plans for constrained problems: alignments that rounding does not cover, chunks, fixed blocks. If
-// there are few blocks, an exhaustive search tries all plans, for at most half of the time. Then a local search places the blocks
-// one by one into the lowest gap, exchanges two blocks in the order, and keeps the exchange if the peak does not rise. The local
-// search proves no bound; bound.c computes the bound.
+// constrained.c: finds better plans for constrained problems: those with alignments, chunks or fixed blocks. If there are few
+// blocks, an exhaustive search tries all plans, for at most half of the remaining time. Then a local search follows. It places the
+// blocks one by one into the lowest gap. In each step it exchanges two blocks in the order and keeps the exchange if the peak does
+// not rise. The local search proves no bound; bound.c computes the bound.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -11,16 +11,17 @@
 
 // ---- exhaustive search ----
 
-// Some optimal plan has every block at the lowest offset that the blocks below it allow, because any other block can slide down. It
-// is therefore sufficient to place blocks by rising offset, each at its lowest offset. A branch ends
-// - if some block has no offset that ends below the best plan so far,
-// - if two equal blocks would only be exchanged,
-// - if a block would start above the lowest possible end of another unplaced block, which would then be placed too late.
-// If all branches have ended, no plan is better, and the bound is raised to the peak. A node takes O(n^2).
+// Some optimal plan has every block at the lowest offset that the blocks below it allow: in any optimal plan, blocks that are
+// higher can slide down. It is therefore sufficient to place blocks by rising offset, each at its lowest offset. A branch ends
+// - if some unplaced block can no longer end below the peak of the best plan so far,
+// - if it differs from an earlier branch only by an exchange of two equal blocks,
+// - if the next block would start at or above the lowest possible end of another unplaced block. That block fits completely below,
+//   and another branch places it first.
+// If all branches have ended, no plan is better than the best plan, and the bound is raised to its peak. A node takes O(n^2).
 
 #define CLOCK_NODES 256 // nodes between two readings of the clock
-#define NODE_NS 100     // price of a node
-#define NODE_PAIR_NS 3  // price of each pair of an unplaced and a placed block
+#define NODE_NS 100     // counted work of a node
+#define NODE_PAIR_NS 3  // counted work of a node for each pair of an unplaced and a placed block
 
 struct exhaust {
     const struct plan_prob *p;
@@ -39,7 +40,7 @@ static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
            (p->align == NULL || p->align[i] == p->align[j]);
 }
 
-// Returns the lowest offset of block i among the placed blocks, or -1 if it would not end below the peak.
+// Returns the lowest offset of block i among the placed blocks, or -1 if i would not end below the peak of the best plan so far.
 static int64_t lowest_level(const struct exhaust *x, int32_t i) {
     const struct plan_prob *p = x->p;
     const int64_t limit = x->state->peak - 1 - p->size[i];
@@ -51,7 +52,7 @@ static int64_t lowest_level(const struct exhaust *x, int32_t i) {
             continue;
         }
         at = berth_plan_lowest_at(p, i, x->off[j] + p->size[j], limit);
-        k = 0; // a fixed block may have raised the offset to a block that was already passed
+        k = 0; // start again: a fixed block may have raised the offset to that of a block that this loop has passed
     }
     return at;
 }
@@ -65,7 +66,8 @@ static bool is_over(struct exhaust *x) {
     return x->is_late || plan_is_done(x->state, x->goal);
 }
 
-// Places the remaining blocks. The placed blocks start at or below level. They end at peak, below the best peak.
+// Places the blocks of x->open. All placed blocks start at or below level. peak is the highest end of a placed block; it is below
+// the peak of the best plan so far.
 static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
     if (x->n_open == 0) {
         memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section whose total is near the
-// bound. Most blocks of a real graph live in sections with far fewer live bytes, so the core is small (10 of 1,404 blocks in an
-// upscaler, 547 of 18,692 in a language model). If the core fits into the requested capacity, the other blocks go one by one into
-// the lowest gap, those of fuller sections first. If the core does not fit, the complete problem does not fit, which raises the
-// bound. If some other block finds no gap, the core grows.
+// critical.c: plans a problem by an exact search over its core. The core is the set of blocks that are alive in some section whose
+// total is near the bound. Most blocks of a real graph live in sections with far fewer live bytes, so the core is small (10 of
+// 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core fits into the requested capacity, the blocks outside
+// the core are placed one by one into the lowest gap; blocks of fuller sections come first. If the core does not fit, the complete
+// problem does not fit, which raises the bound. If some block outside the core finds no gap, the method is repeated with a larger
+// core.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #define ROUND_NODES 4      // node limit of an ask, per block of the core
-#define SPLIT_BLOCK_NS 100 // price of a block for each core that is tried
+#define SPLIT_BLOCK_NS 100 // counted work of core_split, per block of the problem
 
 struct core {
     const struct plan_prob *p;
@@ -19,14 +20,15 @@ struct core {
     const struct plan_goal *goal;
     struct plan_state *state;
     int64_t *most;     // [n] the largest total in a block's lifetime
-    int32_t *ids;      // [n] the core, then the other blocks in the order in which they are placed
+    int32_t *ids;      // [n] the n_core blocks of the core, then the other blocks in the order in which they are placed
     int64_t *core_off; // [n] offsets of the blocks of the core, by their index in the core
     int32_t *scratch;  // [2n]
     uint64_t *key;     // [2n]
     int32_t n_core;
 };
 
-// Makes the core of the blocks with most[i] >= least, sorted by number. Sorts the others by falling (most, size).
+// Fills ids: first the core, which is all blocks with most[i] >= least, sorted by number; then the other blocks, sorted by falling
+// most and, among equals, by falling size.
 static void core_split(struct core *c, int64_t least) {
     const struct plan_prob *p = c->p;
     int32_t n_others = 0;
@@ -51,21 +53,22 @@ static void core_split(struct core *c, int64_t least) {
     berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
 }
 
-// Asks for a plan of the core alone. EXACT_NO raises the bound.
+// Asks the exact search for a plan of the core alone, with up to four orders of search. The answer EXACT_NO raises the bound.
 static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     static const struct {
         enum exact_valley valley;
         enum plan_priority preorder;
-    } members[] = {{EXACT_TIGHTEST, PLAN_TWA}, {EXACT_TIGHTEST, PLAN_TAW}, {EXACT_NARROWEST, PLAN_TWA}, {EXACT_LOWEST, PLAN_WAT}};
-    const int64_t new_us = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
-    const bool is_too_slow = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
+    } searches[] = {
+        {EXACT_TIGHTEST, PLAN_TWA}, {EXACT_TIGHTEST, PLAN_TAW}, {EXACT_NARROWEST, PLAN_TWA}, {EXACT_LOWEST, PLAN_WAT}};
+    const int64_t exact_new_us = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
+    const bool is_too_slow = exact_new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
     struct exact *x = is_too_slow ? NULL : berth_exact_new(sub);
     enum exact_answer answer = EXACT_UNKNOWN;
-    plan_work_add(c->goal->work, is_too_slow ? 0 : new_us * 1000);
+    plan_work_add(c->goal->work, is_too_slow ? 0 : exact_new_us * 1000);
     for (int m = 0; x != NULL && m < 4 && answer == EXACT_UNKNOWN; m++) {
         struct exact_ask ask = {.cap = c->cap,
-            .preorder = members[m].preorder,
-            .valley = members[m].valley,
+            .preorder = searches[m].preorder,
+            .valley = searches[m].valley,
             .rules = EXACT_ALL,
             .max_nodes = (int64_t) sub->n * ROUND_NODES + 100,
             .deadline_us = c->goal->deadline_us,
@@ -101,7 +104,8 @@ static int64_t core_complete(struct core *c) {
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
     plan_work_add(c->goal->work, plan_work_place(p->n));
-    // The core is fixed only in this copy. The problem has no alignments, so each gap needs to be checked only once.
+    // Only this copy of the problem has the core as fixed blocks. Its fixed_ids are not set, because berth_plan_place_around takes
+    // the fixed blocks from how.set.
     const struct plan_placing how = {c->scratch, c->ids + c->n_core, c->n_core, p->n - c->n_core, c->scratch};
     const int64_t peak = berth_plan_place_around(&whole, &how, c->cap, c->state->spare);
     berth_free(whole.fixed);
@@ -109,11 +113,11 @@ static int64_t core_complete(struct core *c) {
 }
 
 static enum ggml_status core_run(struct core *c, int32_t limit) {
-    static const double parts[] = {0.95, 0.8, 0.6, 0.4};
+    static const double fractions[] = {0.95, 0.8, 0.6, 0.4};
     int32_t last = 0;
-    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && !plan_is_over(c->goal->deadline_us, c->goal->work, c->goal->watch);
-         k++) {
-        core_split(c, (int64_t) ((double) c->p->bound * parts[k]));
+    for (size_t k = 0;
+         k < sizeof fractions / sizeof fractions[0] && !plan_is_over(c->goal->deadline_us, c->goal->work, c->goal->watch); k++) {
+        core_split(c, (int64_t) ((double) c->p->bound * fractions[k]));
         plan_work_add(c->goal->work, (int64_t) c->p->n * SPLIT_BLOCK_NS);
         if (c->n_core == last || (k > 0 && c->n_core < last + last / 8)) {
             continue;

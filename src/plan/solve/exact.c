@@ -3,10 +3,11 @@
 // block can slide down, so each block is at offset 0 or directly on another block. exact_state.h defines the numbers known at a
 // node (low, sky, floor, slack, ...).
 //
-// A candidate is a block with low == sky on a flat floor: no other block can get below it. In a canonical plan a candidate is
-// either at its sky or on an unplaced neighbour. A node first tries the sky; if that fails, it adds "is higher than its sky" as a
-// fact. Therefore valleys may be filled in any order. Filling the valley with the least slack first makes wrong choices fail soon
-// after they were made (instance G of MiniMalloc's set: 420 nodes, 466,637 nodes with the lowest valley first).
+// A candidate is a block with low == sky on a flat floor: no other block can get below it. A valley is a range of sections with the
+// same floor, which is lower than the floors on both sides. In a canonical plan a candidate is either at its sky or on an unplaced
+// neighbour. A node first tries a candidate at its sky. If that fails, the node adds the fact that this block is above its sky, and
+// goes on. This covers all plans, whichever valley a node fills first. Filling the valley with the least slack first makes wrong
+// choices fail soon after they were made (instance G of MiniMalloc's set: 420 nodes; 466,637 nodes with the lowest valley first).
 // Facts that hold at each node:
 // - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j, and one of these neighbours keeps
 //   i from sliding to its sky.
@@ -21,11 +22,11 @@
 
 #include <string.h>
 
-#define BLAME_LEAST 0.1   // failures added to each valley, so that none has 0
-#define BLAME_UNIT 1e6    // scale of the ratio candidates / failures, which becomes an integer
-#define NODE_NS 300       // price of a node
-#define LOOK_NS 5         // price of one inspection of a block or section
-#define ASK_LOOKS 20      // inspections per block and section that starting an ask counts
+#define BLAME_LEAST 0.1   // is added to the failures of each valley, so that the divisor is not 0
+#define BLAME_UNIT 1e6    // factor that turns the ratio candidates / failures into an integer
+#define NODE_NS 300       // counted work of a node
+#define INSPECT_NS 5      // counted work of one inspection of a block or section
+#define ASK_INSPECTED 20  // inspections that the start of an ask counts, per block and per section
 #define CLOCK_NODES 16    // nodes between two readings of the clock
 #define CLOCK_BLOCKS 1000 // with more blocks, every node reads the clock because nodes are slow
 
@@ -55,7 +56,8 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
 
 static enum exact_answer part_descend(struct exact *x, struct exact_part part);
 
-// Searches the pieces of a part that no unplaced block connects, each separately. Restores the preorder of the part afterwards.
+// Divides a part into pieces that no unplaced block connects, and searches each piece separately. Restores the preorder of the part
+// afterwards.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     size_t base = x->n_lists;
@@ -96,14 +98,14 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     }
     x->n_lists = base;
     x->is_noted = false;
-    x->n_looks += ASK_LOOKS / 2 * (int64_t) n;
+    x->n_inspected += ASK_INSPECTED / 2 * (int64_t) n;
     return answer;
 }
 
 bool berth_exact_is_over(struct exact *x) {
     x->n_nodes++;
-    plan_work_add(x->ask->work, NODE_NS + x->n_looks * LOOK_NS);
-    x->n_looks = 0;
+    plan_work_add(x->ask->work, NODE_NS + x->n_inspected * INSPECT_NS);
+    x->n_inspected = 0;
     if ((x->n_nodes % CLOCK_NODES == 0 || x->p->n > CLOCK_BLOCKS) &&
         ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
             (x->ask->deadline_us < INT64_MAX && plan_is_over(x->ask->deadline_us, x->ask->work, x->ask->watch)))) {
@@ -112,7 +114,8 @@ bool berth_exact_is_over(struct exact *x) {
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
 }
 
-// Ranks a valley by candidates per failure: valleys with few candidates and many failures come first, because mistakes show there.
+// Ranks a valley by candidates per failure. Valleys with few candidates and many failures come first, because a wrong choice fails
+// soonest there.
 static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     double n_candidates = 0, n_failed = BLAME_LEAST;
     for (int32_t s = r->lo; s < r->hi; s++) {
@@ -137,7 +140,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     }
 }
 
-// berth_exact_settle() ensures that every valley has a candidate.
+// Finds a candidate if the part has blocks: berth_exact_settle() has ensured that every valley has one.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
@@ -147,8 +150,8 @@ int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
         berth_exact_note_candidates(x, part);
     }
     const int32_t lo = x->noted_lo, hi = x->noted_hi;
-    if (x->through >= 0 && (x->ask->rules & EXACT_THROUGH)) {
-        return x->through;
+    if (x->part_wide_id >= 0 && (x->ask->rules & EXACT_PART_WIDE)) {
+        return x->part_wide_id;
     }
     int64_t best_rank = INT64_MAX;
     for (int32_t s = lo; s < hi;) {
@@ -166,7 +169,8 @@ int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     return best.best;
 }
 
-// Returns whether i may be above its sky in a canonical plan. This requires an unplaced neighbour that can be below it.
+// Returns whether block i may be above its sky in a canonical plan. This requires an unplaced neighbour that can keep i from
+// sliding down to its sky.
 static bool can_be_higher(const struct exact *x, int32_t i) {
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
         int32_t j = x->near_ids[k];
@@ -187,17 +191,17 @@ struct exact_part berth_exact_part_without(struct exact *x, struct exact_part pa
     return part;
 }
 
-bool berth_exact_try(struct exact *x, int32_t i, bool is_through, struct exact_part left, bool *has_split) {
-    const bool is_sorted = is_through || !(x->ask->rules & EXACT_SORTED);
+bool berth_exact_try(struct exact *x, int32_t i, bool is_part_wide, struct exact_part left, bool *has_split) {
+    const bool is_sorted = is_part_wide || !(x->ask->rules & EXACT_SORTED);
     return berth_exact_place(x, i, has_split) && (is_sorted || berth_exact_sort_on(x, i)) && berth_exact_settle(x, left);
 }
 
-bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct exact_part part) {
-    return !is_through && (!(x->ask->rules & EXACT_SKY_ONLY) || can_be_higher(x, i)) && berth_exact_raise(x, i, x->sky[i] + 1) &&
-           berth_exact_settle(x, part);
+bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struct exact_part part) {
+    return !is_part_wide && (!(x->ask->rules & EXACT_SKY_ONLY) || can_be_higher(x, i)) &&
+           berth_exact_raise(x, i, x->sky[i] + 1) && berth_exact_settle(x, part);
 }
 
-// Searches a part that is settled. The caller undoes the changes in the trail.
+// Searches a part for which berth_exact_settle has run. The caller undoes the changes that are in the trail afterwards.
 static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     for (;;) {
         int32_t i = berth_exact_choose(x, part);
@@ -207,11 +211,11 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
         if (berth_exact_is_over(x)) {
             return EXACT_UNKNOWN;
         }
-        bool is_through = i == x->through && (x->ask->rules & EXACT_THROUGH);
+        bool is_part_wide = i == x->part_wide_id && (x->ask->rules & EXACT_PART_WIDE);
         size_t mark = x->n_trail;
         bool has_split = false;
         struct exact_part left = berth_exact_part_without(x, part, i);
-        if (berth_exact_try(x, i, is_through, left, &has_split)) {
+        if (berth_exact_try(x, i, is_part_wide, left, &has_split)) {
             bool is_split = has_split && (x->ask->rules & EXACT_SPLIT);
             enum exact_answer answer = is_split ? descend_split(x, left) : part_descend(x, left);
             if (answer != EXACT_NO) {
@@ -222,7 +226,7 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
         if (x->is_out_of_memory) {
             return EXACT_UNKNOWN;
         }
-        if (!berth_exact_try_higher(x, i, is_through, part)) {
+        if (!berth_exact_try_higher(x, i, is_part_wide, part)) {
             return x->is_out_of_memory ? EXACT_UNKNOWN : EXACT_NO;
         }
     }
@@ -235,7 +239,7 @@ static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     x->ask = ask;
     x->next = INT64_MAX;
     x->n_nodes = 0;
-    x->n_looks = ASK_LOOKS * (int64_t) (p->n + p->n_sec) + x->sec_at[p->n_sec];
+    x->n_inspected = ASK_INSPECTED * (int64_t) (p->n + p->n_sec) + x->sec_at[p->n_sec];
     x->blame_max = 1;
     x->is_late = false;
     x->is_out_of_memory = false;
@@ -288,7 +292,7 @@ enum exact_answer berth_exact_ask(
     }
     *next = answer == EXACT_NO ? x->next : ask->cap;
     *n_nodes += x->n_nodes;
-    plan_work_add(ask->work, x->n_looks * LOOK_NS);
+    plan_work_add(ask->work, x->n_inspected * INSPECT_NS);
     *is_late = x->is_late;
     return answer;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// exact_new.c: allocates the memory of an exact search over one problem and fills in its lists: the blocks of each section and the
-// neighbours of each block. If all blocks are alive together, the neighbour lists are quadratic. Problems with more than
-// MAX_NEIGHBOURS entries are not searched.
+// exact_new.c: allocates the memory of an exact search over one problem. It fills in the lists that do not change: the blocks of
+// each section and the neighbours of each block. The neighbour lists have up to n^2 entries. Problems with more than MAX_NEIGHBOURS
+// entries are not searched.
 
 #include "plan/solve/exact_state.h"
 
@@ -50,7 +50,8 @@ static bool fill_sections(struct exact *x) {
     return true;
 }
 
-// Fills the neighbour lists. Blocks are sorted by rising a, so the neighbours of i after i are those that start before i ends.
+// Fills the neighbour lists. Blocks are sorted by rising first section (a). Among the blocks after i, the neighbours of i are
+// therefore those that start before i ends.
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
     size_t n = (size_t) p->n;
@@ -88,7 +89,8 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-// Lists the blocks by section sec[i] <= n_sec: those of s are ids[at[s]] to ids[at[s + 1] - 1]. at: [n_sec + 2], zero on entry.
+// Lists the blocks by a section sec[i] <= n_sec of each block i. The blocks with sec[i] == s become ids[at[s] .. at[s + 1]). at has
+// n_sec + 2 elements, which are 0 on entry.
 static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
     for (int32_t i = 0; i < p->n; i++) {
         at[sec[i] + 1]++;
@@ -130,7 +132,7 @@ static void fill_peers(struct exact *x) {
 }
 
 int64_t berth_exact_pairs(const struct plan_prob *p) {
-    // Blocks are sorted by rising a: block i pairs with each later block that starts before i ends.
+    // Blocks are sorted by rising first section (a). Block i forms a pair with each later block that starts before i ends.
     int64_t n_pairs = 0;
     int32_t *starts = berth_calloc((size_t) p->n_sec + 1, sizeof *starts);
     if (starts == NULL) {
@@ -158,7 +160,7 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->p = p;
     const size_t n = (size_t) p->n, m = (size_t) p->n_sec;
     struct berth_arrays *mem = &x->mem;
-    // One array for low, sky, off, rest, slack, floor and span, so that beam.c can copy a state at once.
+    // low, sky, off, rest, slack, floor and span share one array, so that beam.c copies a state with one memcpy.
     x->low = berth_arrays_new(mem, 3 * n + 4 * m + 1, sizeof *x->low);
     x->sums = berth_arrays_new(mem, 2 * n, sizeof *x->sums);
     x->queue = berth_arrays_new(mem, m, sizeof *x->queue);

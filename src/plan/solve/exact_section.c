@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low and C. A section is a
-// one-machine scheduling problem: each block is a job with release time low and length size, and C is the common deadline. A second
-// rule looks at borders between sections: if a section is full or nearly full, the blocks that begin at its border must take the
-// addresses of the blocks that end there. A section of n blocks costs O(n) if few lows have changed since the last check. A border
-// costs O(blocks at it).
+// exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low, slack and C. There are
+// two rules. First, a section is a one-machine scheduling problem: each block is a job with release time low and length size, and C
+// is the common deadline. Second, if a section is full or nearly full, the blocks that begin at its border must take the addresses
+// of the blocks that end there. The first rule costs O(n) for a section of n blocks if few values of low have changed since the
+// last check. The second rule costs O(number of blocks that begin or end at the border).
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -18,8 +18,8 @@ struct section {
     int32_t n;
 };
 
-// Moves the unplaced blocks of a section, rest units in total, to the front of its list. They stay there, so the next call moves
-// few. *least, *highest: the least and the largest low.
+// Moves the unplaced blocks of a section to the front of its list ids. rest is the sum of their sizes. The list keeps this order,
+// so the next call moves only a few blocks. *least, *highest: the least and the largest low.
 static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
     struct section c = {ids, x->sums, x->sums + x->p->n, 0};
     *least = EXACT_PLACED;
@@ -57,7 +57,7 @@ static void section_sort(struct section c) {
     }
 }
 
-// For each k, the blocks from k on must fit between low[k] and C. rest: sum of the sizes of all blocks of the section.
+// Checks for each k that the blocks from k on fit between low[k] and C. rest: the sum of the sizes of all unplaced blocks.
 static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest) {
     for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_SUBSETS); k++) {
         if (!exact_holds(x, c.low[k] + rest)) {
@@ -68,7 +68,7 @@ static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest)
     return true;
 }
 
-// Returns the least end of the blocks [k, to), but at least low.
+// Returns the least possible end (low + size) of the blocks [k, to), but at least low.
 static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_t low) {
     int64_t end = EXACT_PLACED;
     for (; k < to && end > low; k++) {
@@ -77,10 +77,11 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
     return max_i64(end, low);
 }
 
-// Considers the blocks from k on, for each k < N_NOT_FIRST. Blocks that cannot be the lowest of them are above one that can.
+// For each k < N_NOT_FIRST, considers the blocks from k on. A block of this subset that cannot be its lowest block must be above a
+// block that can.
 static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
-    int64_t latest = x->ask->cap - rest; // the highest possible offset of the lowest of the blocks from k on
-    int32_t to = 0;                      // the blocks [k, to) can be the lowest
+    int64_t latest = x->ask->cap - rest; // the highest possible offset of the lowest block of the subset
+    int32_t to = 0;                      // the blocks [k, to) can be the lowest block of the subset
     for (int32_t k = 0; k < c.n && k < N_NOT_FIRST; k++) {
         to = max_i32(to, k);
         while (to < c.n && c.low[to] <= latest) {
@@ -119,8 +120,8 @@ static struct side side_ends(const struct exact *x, int32_t s) {
     return (struct side){x->end_ids + x->end_at[s], x->end_at[s + 1] - x->end_at[s]};
 }
 
-// Returns the least low of the unplaced blocks of a side; EXACT_PLACED: there are none. *only: the single unplaced block, otherwise
-// -1.
+// Returns the least low of the unplaced blocks of a side; EXACT_PLACED: there are none. *only: the unplaced block if there is
+// exactly one, otherwise -1.
 static int64_t side_least(const struct exact *x, struct side side, int32_t *only) {
     int64_t least = EXACT_PLACED;
     int32_t n = 0;
@@ -139,10 +140,11 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
 }
 
 // Checks one border of section s. own: the blocks of s that are not alive beyond the border. other: the blocks that are alive
-// directly beyond the border but not in s. At most slack units of s stay unused, and the blocks that cross the border fill the rest
-// together with own. A block of other that is larger than the slack and above all placed blocks must therefore overlap the
-// addresses of a block of own. It extends at most slack below the lowest and above the highest block of own.
-static bool border_look(struct exact *x, int32_t s, struct side own, struct side other) {
+// directly beyond the border but not in s. At most slack units of s stay unused. The blocks that cross the border and the blocks of
+// own fill the other units. A block of other that is larger than the slack and above all placed blocks must therefore overlap the
+// addresses of a block of own. That block of other extends at most slack units below the lowest block of own, and at most slack
+// units above the highest block of own.
+static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
     const int64_t floor = x->ask->cap - x->rest[s] - slack; // least low of the unplaced blocks of s
@@ -169,16 +171,17 @@ static bool border_look(struct exact *x, int32_t s, struct side own, struct side
     return ok;
 }
 
-// Checks the borders at both ends of section s, from both sides. Skips the sides of sections that are in the queue.
-static bool borders_look(struct exact *x, int32_t s) {
+// Checks the borders at both ends of section s. Each border is checked for the section before it and for the section after it.
+// Sections that are in the queue are skipped, because they are checked later.
+static bool borders_check(struct exact *x, int32_t s) {
     if (!(x->ask->rules & EXACT_BORDERS)) {
         return true;
     }
     bool ok = true;
     for (int32_t at = s > 0 ? s : 1; at <= s + 1 && at < x->p->n_sec && ok; at++) {
         const struct side begins = side_begins(x, at), ends = side_ends(x, at);
-        ok = (x->is_queued[at - 1] || border_look(x, at - 1, ends, begins)) &&
-             (x->is_queued[at] || border_look(x, at, begins, ends));
+        ok = (x->is_queued[at - 1] || border_check(x, at - 1, ends, begins)) &&
+             (x->is_queued[at] || border_check(x, at, begins, ends));
     }
     return ok;
 }
@@ -192,12 +195,14 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     return exact_holds(x, least + x->rest[s]);
 }
 
-// Checks a section of more than LARGE blocks: only the whole section (no subsets), in two passes.
-static bool section_look_large(struct exact *x, int32_t s) {
+// Checks a section of more than LARGE blocks. It applies the rules of section_subsets_fit and section_not_first to the set of all
+// unplaced blocks only, not to subsets.
+static bool section_check_large(struct exact *x, int32_t s) {
     const int64_t latest = x->ask->cap - x->rest[s];
     int32_t *ids = x->sec_ids + x->sec_at[s];
     int32_t n = 0;
-    int64_t least = EXACT_PLACED, first_end = EXACT_PLACED, late = EXACT_PLACED; // late: least low that cannot be the lowest
+    // least: least low. first_end: least possible end of the blocks that can be the lowest. late: least low of the other blocks.
+    int64_t least = EXACT_PLACED, first_end = EXACT_PLACED, late = EXACT_PLACED;
     for (int64_t k = 0, rest = x->rest[s]; rest > 0; k++) {
         const int32_t i = ids[k];
         const int64_t low = x->low[i], size = x->p->size[i];
@@ -231,15 +236,15 @@ static bool section_look_large(struct exact *x, int32_t s) {
 }
 
 // Checks one section. False: it cannot hold its unplaced blocks.
-static bool section_look(struct exact *x, int32_t s) {
+static bool section_check(struct exact *x, int32_t s) {
     const int64_t rest = x->rest[s];
-    x->n_looks++;
+    x->n_inspected++;
     if (rest == 0) {
         return true;
     }
-    x->n_looks += x->sec_at[s + 1] - x->sec_at[s];
+    x->n_inspected += x->sec_at[s + 1] - x->sec_at[s];
     if (x->sec_at[s + 1] - x->sec_at[s] > LARGE) {
-        return section_look_large(x, s);
+        return section_check_large(x, s);
     }
     int64_t least, highest;
     const struct section c = section_new(x, x->sec_ids + x->sec_at[s], rest, &least, &highest);
@@ -267,7 +272,7 @@ bool berth_exact_propagate(struct exact *x) {
     bool ok = true;
     while (x->n_queue > 0) {
         const int32_t s = berth_exact_queue_take(x);
-        if (ok && !(section_look(x, s) && borders_look(x, s))) {
+        if (ok && !(section_check(x, s) && borders_check(x, s))) {
             ok = false;
             if (x->ask->blame != NULL) {
                 section_blame(x, s);

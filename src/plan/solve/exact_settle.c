@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// exact_settle.c: derives the conclusions at a node of the exact search, until nothing changes: bounds of offsets from the sections
-// (exact_section.c), the blocks on which others must rest, and valleys that no block can use. All changes go through the trail.
+// exact_settle.c: derives conclusions at a node of the exact search, until nothing changes. There are three kinds of conclusions:
+// lower bounds of offsets from the sections (exact_section.c), lower bounds of blocks that must rest on other blocks, and higher
+// floors of valleys that no block can use. All changes are recorded in the trail, so that they can be undone.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -28,7 +29,8 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 
 // ---- propagation ----
 
-// Adds the sections of block i to the queue. First in, first out: a section is checked after most of its neighbours.
+// Adds the sections of block i to the queue. The queue is first in, first out. A section is therefore checked after most of the
+// changes to its neighbours.
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->a[i]; s < x->p->b[i]; s++) {
         if (!x->is_queued[s]) {
@@ -51,7 +53,7 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
     x->is_noted = false;
     berth_exact_set(x, &x->low[i], low);
     queue_block(x, i);
-    x->n_looks += x->p->b[i] - x->p->a[i];
+    x->n_inspected += x->p->b[i] - x->p->a[i];
     return exact_holds(x, low + x->p->size[i]);
 }
 
@@ -65,7 +67,7 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
     x->is_noted = false;
     berth_exact_set(x, &x->low[i], EXACT_PLACED);
     queue_block(x, i);
-    x->n_looks += 4 * (p->b[i] - p->a[i]) + x->near_at[i + 1] - x->near_at[i];
+    x->n_inspected += 4 * (p->b[i] - p->a[i]) + x->near_at[i + 1] - x->near_at[i];
     for (int32_t s = p->a[i]; s < p->b[i]; s++) {
         berth_exact_set(x, &x->rest[s], x->rest[s] - p->size[i]);
         berth_exact_set(x, &x->floor[s], top);
@@ -86,8 +88,9 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
 
 // ---- blocks that cannot be at their sky ----
 
-// Block i cannot be at its sky. Then it rests on an unplaced neighbour (support), and another neighbour (blocker) keeps it from
-// sliding to its sky. Both are kept from node to node and checked first, because they often remain valid.
+// Raises low[i] of a block i that cannot be at its sky. Block i then rests on an unplaced neighbour (its support), and an unplaced
+// neighbour (its blocker) keeps it from sliding down to its sky. support[i] and blocker[i] are tested first, because the blocks
+// found at an earlier node are often still valid. False: i has no possible support or blocker, or does not fit.
 static bool rest_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
     const int64_t sky_end = x->sky[i] + size[i];
@@ -96,7 +99,7 @@ static bool rest_on(struct exact *x, int32_t i) {
     }
     int64_t least = INT64_MAX;
     int64_t low_min = EXACT_PLACED;
-    x->n_looks += x->near_at[i + 1] - x->near_at[i];
+    x->n_inspected += x->near_at[i + 1] - x->near_at[i];
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
         int32_t j = x->near_ids[k];
         int64_t end = x->low[j] + size[j];
@@ -115,7 +118,7 @@ static bool rest_on(struct exact *x, int32_t i) {
     return x->low[i] >= least || berth_exact_raise(x, i, least);
 }
 
-// Block i has an equal block with a lower number (its twin), which must be lower.
+// Raises block i above its twin: the equal block with a lower number, which must have the lower offset.
 static bool above_twin(struct exact *x, int32_t i) {
     const int32_t j = x->twin[i];
     return x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j] ||
@@ -155,8 +158,8 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
         x->best_at[s] = -1;
         x->n_at[s] = 0;
     }
-    x->through = -1;
-    x->n_looks += 3 * (part.n + part.hi - part.lo);
+    x->part_wide_id = -1;
+    x->n_inspected += 3 * (part.n + part.hi - part.lo);
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
         lo = min_i32(p->a[i], lo);
@@ -167,7 +170,7 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
                 *best = i;
             }
             if (p->a[i] == part.lo && p->b[i] == part.hi) {
-                x->through = i;
+                x->part_wide_id = i;
             }
             x->n_at[p->a[i]]++;
         }
@@ -225,7 +228,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
 
 static bool settle_once(struct exact *x, struct exact_part part, bool *has_moved) {
     const int32_t *list = x->lists + part.list;
-    x->n_looks += 2 * part.n;
+    x->n_inspected += 2 * part.n;
     if (!berth_exact_propagate(x)) {
         return false;
     }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-// exact_state.h: the state of the exact search; C is the capacity in units. exact_new.c allocates it, exact_settle.c and
-// exact_section.c derive conclusions from it, exact.c and beam.c walk the search tree. Neighbours are blocks with a common section.
+// exact_state.h: the state of the exact search at a node of the search tree. exact_new.c allocates the state, exact_settle.c and
+// exact_section.c derive conclusions from it, exact.c and beam.c walk the search tree. C is the capacity in units. Neighbours are
+// blocks with a common section. A plan below a node is a plan that the remaining choices can still reach.
 //
-//   sky[i]     the highest end of a placed neighbour of block i: its offset if it is placed now
+//   sky[i]     the highest end of a placed neighbour of block i; a block is always placed at its sky
 //   low[i]     a lower bound of the offset of block i in all plans below this node; low[i] >= sky[i]
 //   floor[s]   a lower bound of the offsets of all unplaced blocks in section s
 //   rest[s]    the unplaced units of section s
-//   slack[s]   the units that section s may still waste: C - rest[s] - min(low) over its unplaced blocks
+//   slack[s]   the units that may stay unused in section s from now on: C - rest[s] - min(low) over its unplaced blocks
 //   span[s]    the number of unplaced blocks that are alive in sections s - 1 and s
-// Invariants at a node: slack >= 0; low[i] = EXACT_PLACED for placed blocks, max(floor) <= low[i] <= C - size[i] for the others.
+// A candidate is an unplaced block i with low[i] == sky[i] == floor[s] in all of its sections s. A part-wide block is a candidate
+// that is alive in all sections of its part. Invariants at a node: slack >= 0; low[i] = EXACT_PLACED for placed blocks;
+// max(floor) <= low[i] <= C - size[i] for unplaced blocks.
 #pragma once
 
 #include "base/min.h"
@@ -16,15 +19,15 @@
 
 #define EXACT_PLACED ((int64_t) 1 << 62)
 
-// An entry of the trail: the old value of a number of the state.
+// An entry of the trail, which is the undo log of the state.
 struct exact_change {
-    int64_t *at;
-    int64_t old;
+    int64_t *at; // the changed number
+    int64_t old; // its value before the change
 };
 
-// A part of the problem: blocks that are searched together.
+// A part of the problem: unplaced blocks that are searched together, because no other unplaced block shares a section with them.
 struct exact_part {
-    size_t list; // unplaced blocks: lists[list .. list + n); placed blocks are moved to the end of the list
+    size_t list; // the blocks are lists[list .. list + n); a block that is placed moves to the end of this range, and n falls
     int32_t n;
     int32_t lo, hi; // sections
 };
@@ -47,7 +50,7 @@ struct exact {
     int32_t *end_ids;        // [n] blocks by end (b)
     int32_t *near_at;        // [n + 1] into near_ids
     int32_t *near_ids;       // lists of neighbours
-    int32_t *pre;            // [n] rank of the block in the preorder of its part
+    int32_t *pre;            // [n] rank of the block in the preorder of its part; the preorder is the order by priority
     int32_t *pos;            // [n] index of the block in the list of its part
     int32_t *queue;          // [n_sec] ring of sections to check: n_queue sections from i_queue on
     bool *is_queued;         // [n_sec]
@@ -66,19 +69,19 @@ struct exact {
     int32_t *tmp;  // [n] scratch of the sort
     int64_t *sums; // [2n] scratch of a section check
     const struct exact_ask *ask;
-    int64_t next;
-    int64_t n_nodes;
-    int64_t n_looks;  // blocks and sections inspected since the last node: from ten to a million per node
-    double blame_max; // the largest blame of a block at the start of the ask, at least 1
-    // Set by berth_exact_note_candidates, as are best_at and n_at:
-    int32_t through;            // a candidate that is alive in all sections of its part, -1: none
-    int32_t noted_lo, noted_hi; // sections of the part
-    bool is_noted;              // best_at, n_at and through are current
-    bool is_late;
+    int64_t next;        // the least capacity that the failures so far do not rule out
+    int64_t n_nodes;     // of this ask
+    int64_t n_inspected; // blocks and sections inspected since the last node: from ten to a million per node
+    double blame_max;    // the largest blame of a block at the start of the ask, at least 1
+    // berth_exact_note_candidates sets best_at, n_at and these three fields:
+    int32_t part_wide_id;       // a part-wide block, -1: none
+    int32_t noted_lo, noted_hi; // sections [noted_lo, noted_hi) of the part
+    bool is_noted;              // best_at, n_at and part_wide_id are current
+    bool is_late;               // the deadline or ask->stop ended the search
     bool is_out_of_memory;
 };
 
-// A run of adjacent sections with the same floor.
+// Adjacent sections with the same floor.
 struct exact_run {
     int32_t lo, hi;
     int64_t floor, left, right; // left, right: floors of the adjacent sections, EXACT_PLACED at the ends of the part
@@ -100,14 +103,15 @@ static inline bool exact_holds(struct exact *x, int64_t value) {
 void berth_exact_set(struct exact *x, int64_t *at, int64_t value);
 // Restores the numbers that were changed since the trail had the length mark.
 void berth_exact_undo(struct exact *x, size_t mark);
-// Raises low[i]. False: no plan within the capacity has such a block.
+// Raises low[i]. False: block i would then end above the capacity.
 bool berth_exact_raise(struct exact *x, int32_t i, int64_t low);
-// Places i at its sky. *has_split: no unplaced block crosses some border between sections any more. Derives no conclusions.
+// Places block i at its sky and derives no conclusions. Sets *has_split if there is now a border between two sections of i that no
+// unplaced block crosses. False: some neighbour would end above the capacity.
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
-// i was placed by choice. Excludes plans in which a larger block of the same lifetime is directly on i, as the two could be
-// exchanged.
+// Excludes plans in which a larger block with the same lifetime is directly on block i, which was just placed. Such a plan is not
+// needed: the two blocks could be exchanged. False: one of the larger blocks would end above the capacity.
 bool berth_exact_sort_on(struct exact *x, int32_t i);
-// Records where the candidates of a part start.
+// Fills best_at, n_at, part_wide_id, noted_lo and noted_hi for the candidates of a part.
 void berth_exact_note_candidates(struct exact *x, struct exact_part part);
 // Returns the run that begins at section s of [lo, hi). A border that no unplaced block crosses counts as an infinitely high side.
 struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo, int32_t hi);
@@ -128,12 +132,13 @@ bool berth_exact_propagate(struct exact *x);
 bool berth_exact_is_over(struct exact *x);
 // Returns the block to branch on; -1: all blocks are placed.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part);
-// Returns the part without i. i moves to the end of the list, where the parent node still finds it.
+// Returns the part without block i. Block i moves to the end of the list, so the list of the parent node still contains it.
 struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i);
-// Places i at its sky and settles the remaining part. False: there is no such plan.
-bool berth_exact_try(struct exact *x, int32_t i, bool is_through, struct exact_part left, bool *has_split);
-// Placing i at its sky has failed and was undone. Requires i to be above its sky. False: there is no such plan.
-bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct exact_part part);
+// Places block i at its sky and derives the conclusions for the part left. False: there is no such plan.
+bool berth_exact_try(struct exact *x, int32_t i, bool is_part_wide, struct exact_part left, bool *has_split);
+// Adds the fact that block i is above its sky, and derives the conclusions for the part. The caller has tried i at its sky, failed,
+// and undone that. False: there is no such plan.
+bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struct exact_part part);
 
 // ---- beam.c ----
 

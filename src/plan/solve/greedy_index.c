@@ -2,8 +2,9 @@
 // greedy_index.c: finds the unplaced block with the best rank inside a valley.
 // Unplaced blocks are kept by width class: one class per power of two below 256, eight above. The blocks of a class are sorted by
 // first section and divided into leaves of 16 slots. A tree over the leaves holds the least end and the best rank of each node.
-// In one class, a block that starts far enough from the end of a valley also ends inside the valley. The query then need not look
-// at every leaf, even if lifetimes are dense (10^6 blocks: 25 us per block with one class per power of two, 3 us with eight).
+// The blocks of a class have similar widths. A block that starts at least the largest width of its class before the end of a valley
+// therefore ends inside the valley. For a node that has only such blocks, the query uses the best rank of the node and does not
+// descend to its leaves (10^6 blocks: 25 us per block with one class per power of two, 3 us with eight).
 // Loops over a leaf have no branches, so that the compiler can vectorise them.
 
 #include "base/min.h"
@@ -107,7 +108,7 @@ struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) {
     d->nodes = berth_arrays_new(&d->mem, n_nodes, sizeof *d->nodes);
     d->cells = berth_arrays_new(&d->mem, n_cells, sizeof *d->cells);
     d->key = berth_arrays_new(&d->mem, 2 * n, sizeof *d->key);
-    d->row = berth_arrays_new(&d->mem, (size_t) p->n_sec + 2, sizeof *d->row);
+    d->skyline = berth_arrays_new(&d->mem, (size_t) p->n_sec + 2, sizeof *d->skyline);
     if (d->mem.has_failed) {
         berth_greedy_pass_free(d);
         return NULL;
@@ -145,7 +146,7 @@ void berth_greedy_index_rank(struct greedy_pass *d, enum plan_priority priority)
     const struct plan_prob *p = d->p;
     int32_t n = 0;
     for (int32_t slot = 0; slot < d->n_slots; slot++) {
-        d->rank[slot] = GREEDY_PLACED;
+        d->rank[slot] = GREEDY_NO_RANK;
         d->slot_b[slot] = INT32_MAX;
         if (d->block[slot] >= 0 && (p->fixed == NULL || p->fixed[d->block[slot]] < 0)) {
             d->slot_b[slot] = p->b[d->block[slot]];
@@ -165,7 +166,7 @@ static struct greedy_node leaf_summary(const struct greedy_pass *d, int32_t slot
     const int32_t *rank = d->rank + slot;
     const int32_t *ends = d->slot_b + slot;
     int32_t least_b = INT32_MAX;
-    int32_t best = GREEDY_PLACED;
+    int32_t best = GREEDY_NO_RANK;
     for (int i = 0; i < LEAF; i++) {
         least_b = min_i32(ends[i], least_b);
         best = min_i32(rank[i], best);
@@ -182,7 +183,7 @@ void berth_greedy_index_build(struct greedy_pass *d) {
         struct greedy_class *c = &d->classes[k];
         for (int32_t i = 0; i < c->pow2; i++) {
             c->tree[c->pow2 + i] =
-                i < c->n_leaves ? leaf_summary(d, c->slot + i * LEAF) : (struct greedy_node){INT32_MAX, GREEDY_PLACED};
+                i < c->n_leaves ? leaf_summary(d, c->slot + i * LEAF) : (struct greedy_node){INT32_MAX, GREEDY_NO_RANK};
         }
         for (int32_t i = c->pow2 - 1; i > 0; i--) {
             c->tree[i] = node_summary(c->tree[2 * i], c->tree[2 * i + 1]);
@@ -191,7 +192,7 @@ void berth_greedy_index_build(struct greedy_pass *d) {
 }
 
 void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, int32_t slot) {
-    d->rank[slot] = GREEDY_PLACED;
+    d->rank[slot] = GREEDY_NO_RANK;
     d->slot_b[slot] = INT32_MAX;
     int32_t leaf = (slot - c->slot) / LEAF;
     c->tree[c->pow2 + leaf] = leaf_summary(d, c->slot + leaf * LEAF);
@@ -208,7 +209,7 @@ struct query {
     int32_t lo, hi;   // sections of the valley
     int32_t cover;    // section in which the block must be alive, -1: any
     int32_t from, to; // range of leaves that can hold a result
-    int32_t surely_a; // a block of this class that starts at or before this section ends inside the valley
+    int32_t surely_a; // every block of the class that starts at or before this section ends inside the valley or before it
     int32_t best;     // best rank found so far
 };
 
@@ -224,7 +225,7 @@ static void query_leaf(const struct greedy_pass *d, const struct greedy_class *c
     int32_t best = q->best;
     for (int i = 0; i < LEAF; i++) {
         int32_t is_in = -((a[i] >= a_min) & (a[i] <= a_max) & (b[i] > b_min) & (b[i] <= b_max));
-        int32_t r = (rank[i] & is_in) | (GREEDY_PLACED & ~is_in);
+        int32_t r = (rank[i] & is_in) | (GREEDY_NO_RANK & ~is_in);
         best = min_i32(r, best);
     }
     q->best = best;
@@ -249,15 +250,15 @@ static void query_tree(
     query_tree(d, c, 2 * node + 1, first + n / 2, n / 2, q);
 }
 
-int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *in) {
-    struct query q = {.lo = lo, .hi = hi, .cover = cover, .best = GREEDY_PLACED};
+int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *i_class) {
+    struct query q = {.lo = lo, .hi = hi, .cover = cover, .best = GREEDY_NO_RANK};
     // Wide classes come first: most priorities prefer wide blocks, and a good rank lets the query skip the other classes.
     for (int k = d->last_class[width_class_of(hi - lo)]; k >= 0; k--) {
         const struct greedy_class *c = &d->classes[k];
         if (c->tree[1].best >= q.best || hi - lo < c->w_min) {
             continue;
         }
-        // Range of first sections of blocks that may end inside the valley and, if cover is given, are alive there.
+        // Blocks with first sections in [least, most] may be inside the valley and, if cover is given, alive in section cover.
         int32_t least = cover < 0 || cover - lo < c->w_max ? lo : cover - c->w_max + 1;
         int32_t most = cover < 0 || cover > hi - c->w_min ? hi - c->w_min : cover;
         int32_t from = c->cell[least >> c->shift];
@@ -280,7 +281,7 @@ int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_
             query_tree(d, c, 1, 0, c->pow2, &q);
         }
         if (q.best < before) {
-            *in = k;
+            *i_class = k;
         }
     }
     return q.best;

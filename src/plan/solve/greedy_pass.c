@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// greedy_pass.c: places the blocks valley by valley. The skyline over the sections is a sequence of segments. A valley is a segment
-// that is lower than both of its neighbours. The pass selects the unplaced block with the best priority among the blocks whose
-// lifetime is inside the valley, and puts it on the floor of the valley. If there is no such block, the floor rises to the lower
-// neighbour; only this step wastes memory. Valleys do not affect each other, so the order in which they are filled does not matter.
-// The pass goes to the nearest valley and needs no heap.
+// greedy_pass.c: places each block once, valley by valley. A section is a set of blocks that are alive together, and sizes are
+// counted in units (plan.h). The skyline is the lowest free unit above the placed blocks, for each section. A segment is a sequence
+// of sections with the same skyline level. A valley is a segment that is lower than both of its neighbours. Its floor is its level;
+// its wall is the level of the lower neighbour. The pass selects the unplaced block with the best priority among the blocks whose
+// lifetime is inside the valley, and puts it on the floor. If there is no such block, the floor rises to the wall. Only this step
+// wastes memory. Valleys do not affect each other, so the order in which they are filled does not matter. The pass goes to the
+// nearest valley and therefore needs no heap of valleys.
 //
 // The segments from left to right are: the stack left, the segment cur, the stack right. Both stacks share one array of n_sec + 2.
-// An aimed pass prefers blocks of the section with the most unplaced units, and ends early if the target is out of reach.
+// An aimed pass prefers the blocks that are alive in the section whose unplaced blocks have the most units. It ends early if that
+// section can no longer stay below the target.
 // At most 3n steps with one query each: at most 1 us per block up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
 #include "plan/solve/greedy_pass.h"
@@ -14,7 +17,7 @@
 
 #include <string.h>
 
-#define UNREACHABLE (-1) // returned instead of a rank: no plan of this pass can reach the target
+#define UNREACHABLE (-1) // returned instead of a rank: this pass cannot end below the target
 
 // ---- unplaced units per section ----
 
@@ -49,10 +52,11 @@ static void unplaced_subtract(struct greedy_pass *d, int32_t lo, int32_t hi, int
     }
 }
 
-// Finds the section of [lo, hi) with the most unplaced units; of equal sections, the first.
+// A search for the section of [lo, hi) with the most unplaced units. Of equal sections it finds the first.
 struct unplaced_search {
-    int32_t lo, hi, at;
-    int64_t most;
+    int32_t lo, hi;
+    int32_t at;   // the section found so far
+    int64_t most; // its unplaced units
 };
 
 // node covers the sections [first, first + n). above: the sum of unplaced_add over its ancestors.
@@ -94,16 +98,17 @@ static bool unplaced_init(struct greedy_pass *d) {
     return true;
 }
 
-// Returns the rank of the block for a valley. It prefers blocks that are alive in the section with the most unplaced units.
-static int32_t aimed_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *in) {
+// Returns the rank of the block to place in the valley [lo, hi), GREEDY_NO_RANK if no block fits into the valley, or UNREACHABLE.
+// It prefers blocks that are alive in the section of the valley with the most unplaced units.
+static int32_t aimed_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *i_class) {
     struct unplaced_search x = {lo, hi, -1, -1};
     unplaced_max_find(d, 1, 0, d->unplaced_n, 0, &x);
-    int32_t r = berth_greedy_index_query(d, lo, hi, x.at, in);
-    if (r != GREEDY_PLACED) {
+    int32_t r = berth_greedy_index_query(d, lo, hi, x.at, i_class);
+    if (r != GREEDY_NO_RANK) {
         return r;
     }
-    // No block fits on the floor of that section, so its floor will rise to the wall.
-    return wall < INT64_MAX && x.most > target - wall ? UNREACHABLE : berth_greedy_index_query(d, lo, hi, -1, in);
+    // All unplaced blocks of section x.at reach beyond the valley. They can only be placed after the floor has risen to the wall.
+    return wall < INT64_MAX && x.most > target - wall ? UNREACHABLE : berth_greedy_index_query(d, lo, hi, -1, i_class);
 }
 
 // ---- the pass ----
@@ -112,8 +117,8 @@ static int32_t aimed_query(const struct greedy_pass *d, int32_t lo, int32_t hi, 
 static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target, int64_t *off) {
     const struct plan_prob *p = d->p;
     const bool is_constrained = plan_prob_is_constrained(p);
-    struct greedy_segment *left = d->row;                 // left[-1] is the left neighbour
-    struct greedy_segment *right = d->row + p->n_sec + 2; // right[0] is the right neighbour
+    struct greedy_segment *left = d->skyline;                 // left[-1] is the left neighbour
+    struct greedy_segment *right = d->skyline + p->n_sec + 2; // right[0] is the right neighbour
     struct greedy_segment *const left_end = left;
     struct greedy_segment *const right_end = right;
     struct greedy_segment cur = {0, 0};
@@ -153,10 +158,11 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
         if (wall_l == cur.level || wall_r == cur.level) {
             continue;
         }
-        int k = 0;
+        int i_class = 0;
         int64_t wall = min_i64(wall_l, wall_r);
-        int32_t r = is_aimed ? aimed_query(d, cur.lo, hi, wall, target, &k) : berth_greedy_index_query(d, cur.lo, hi, -1, &k);
-        if (r == GREEDY_PLACED) {
+        int32_t r =
+            is_aimed ? aimed_query(d, cur.lo, hi, wall, target, &i_class) : berth_greedy_index_query(d, cur.lo, hi, -1, &i_class);
+        if (r == GREEDY_NO_RANK) {
             cur.level = wall;
             continue;
         }
@@ -176,7 +182,7 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
         if (is_aimed) {
             unplaced_subtract(d, p->a[i], p->b[i], p->size[i]);
         }
-        berth_greedy_index_remove(d, &d->classes[k], slot);
+        berth_greedy_index_remove(d, &d->classes[i_class], slot);
         struct greedy_segment placed = {top, p->a[i]};
         int32_t b = p->b[i];
         if (cur.lo < placed.lo) {

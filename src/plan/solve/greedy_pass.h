@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // greedy_pass.h: the state of a greedy pass. greedy_index.c finds the best unplaced block of a valley, greedy_pass.c places it.
-// A width class holds the blocks of similar width. The blocks of a class are in consecutive slots, sorted by first section.
+// A width class holds the blocks of similar width. The blocks of a class are in consecutive slots of one table, sorted by first
+// section. A cell of a class is a range of 1 << shift sections; an index by cell gives the first slot of the blocks that start in
+// it. The rank of a block is its position by priority; 0 is the best. plan.h defines section, width, skyline and valley.
 #pragma once
 
 #include "plan/solve/plan.h"
@@ -9,12 +11,12 @@
 #define GREEDY_FINE_BITS 3
 #define GREEDY_FINE (1 << GREEDY_FINE_BITS)
 #define GREEDY_CLASSES (GREEDY_FINE_FROM + GREEDY_FINE * (31 - GREEDY_FINE_FROM))
-#define GREEDY_PLACED INT32_MAX // rank of a slot without an unplaced block
+#define GREEDY_NO_RANK INT32_MAX // rank of padding and of placed blocks; also the result of a query that finds no block
 
 // A node of the tree over the leaves of a class; a leaf is a group of consecutive slots.
 struct greedy_node {
     int32_t least_b; // least end (b) of the unplaced blocks in the node's slots, INT32_MAX: none
-    int32_t best;    // best rank of these blocks, GREEDY_PLACED: none
+    int32_t best;    // best rank of the unplaced blocks in the node's slots, GREEDY_NO_RANK: none
 };
 
 // A width class with at least one block.
@@ -29,7 +31,7 @@ struct greedy_class {
     int32_t *cell;            // [(n_sec >> shift) + 2]: first block with a >= index << shift, relative to slot
 };
 
-// A run of sections with one level of the skyline.
+// Consecutive sections with one level of the skyline.
 struct greedy_segment {
     int64_t level;
     int32_t lo; // first section; the segment ends where the next one begins
@@ -41,11 +43,11 @@ struct greedy_pass {
     int32_t n_classes;
     int32_t n_slots;
     struct greedy_class classes[GREEDY_CLASSES];
-    int16_t last_class[GREEDY_CLASSES]; // by class number: index in classes of the last class up to that number, -1: none
+    int16_t last_class[GREEDY_CLASSES]; // [class number] index in classes of the widest class up to that number, -1: none
     int32_t *block;                     // [n_slots] block in a slot, -1: the slot is padding
     int32_t *slot_a;                    // [n_slots] first section of the block
     int32_t *slot_b;                    // [n_slots] end of the block, INT32_MAX if it is placed
-    int32_t *rank;                      // [n_slots] rank by the priority of this pass, GREEDY_PLACED if it is placed
+    int32_t *rank;                      // [n_slots] rank of the block by the priority of this pass, or GREEDY_NO_RANK
     int32_t *by_rank;                   // [n] slot of each rank
     int32_t n_free;                     // number of blocks that are not fixed
     struct greedy_node *nodes;          // the trees of all classes
@@ -54,10 +56,10 @@ struct greedy_pass {
     uint64_t *key;                      // [n] scratch of the sort
     uint64_t *tmp_key;
     int32_t *tmp_idx;
-    int64_t *unplaced_max;      // [2 * unplaced_n] maximum tree over unplaced units per section; NULL until the first aimed pass
-    int64_t *unplaced_add;      // [2 * unplaced_n] amount to add to all sections of the node
-    int32_t unplaced_n;         // leaves of that tree, a power of two
-    struct greedy_segment *row; // [n_sec + 2] the skyline
+    int64_t *unplaced_max; // [2 * unplaced_n] maximum tree over unplaced units per section; NULL until the first aimed pass
+    int64_t *unplaced_add; // [2 * unplaced_n] amount to add to the unplaced units of all sections of a node
+    int32_t unplaced_n;    // leaves of the tree unplaced_max, a power of two
+    struct greedy_segment *skyline; // [n_sec + 2] the skyline
 };
 
 // ---- greedy_index.c ----
@@ -68,6 +70,6 @@ void berth_greedy_index_rank(struct greedy_pass *d, enum plan_priority priority)
 void berth_greedy_index_build(struct greedy_pass *d);
 // Marks the block in a slot of class c as placed.
 void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, int32_t slot);
-// Returns the rank of the best unplaced block whose lifetime is inside [lo, hi), or GREEDY_PLACED. If cover is not -1, the block
-// must be alive in section cover. *in: the class of the block.
-int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *in);
+// Returns the rank of the best unplaced block whose lifetime is inside [lo, hi), or GREEDY_NO_RANK. If cover is not -1, the block
+// must be alive in section cover. *i_class: index in classes of the class of that block.
+int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *i_class);

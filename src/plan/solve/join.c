@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // join.c: finds blocks that have the same offset in every plan within the capacity, and makes one block of them.
-// Consider two adjacent sections that are both full: their totals equal the capacity. The blocks that begin in the second section
-// then fill exactly the addresses of the blocks that end in the first. If one block ends and one begins, both have the same offset.
-// The search treats them as one block. In problems like MiniMalloc's benchmarks this removes a tenth of the blocks, and the
-// sections between joined blocks. A plan of the joined problem is a plan of the original problem, at any capacity. A proof that the
-// joined problem has no plan holds for the original problem at this capacity only.
+// Consider two adjacent sections whose totals both equal the capacity, so that no unit stays unused. The blocks that begin in the
+// second section then fill exactly the addresses of the blocks that end in the first. If only one block ends and only one begins,
+// both have the same offset. The search treats these two blocks, a pair, as one block. In problems like MiniMalloc's benchmarks
+// this removes a tenth of the blocks, and the sections between the blocks of a pair. A plan of the joined problem is a plan of the
+// original problem, at any capacity. A proof that the joined problem has no plan holds for the original problem at this capacity
+// only.
 
 #include "plan/solve/plan.h"
 
@@ -17,7 +18,7 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     memset(n_ends, 0, ((size_t) p->n_sec + 1) * sizeof *n_ends);
     for (int32_t i = 0; i < p->n; i++) {
         next[i] = -1;
-        ending[p->b[i]] = i; // is read only if a single block ends here
+        ending[p->b[i]] = i; // several blocks may write this element; it is read only if a single block ends here
         n_ends[p->b[i]]++;
     }
     for (int32_t i = 0; i < p->n;) { // blocks are sorted by rising a
@@ -36,7 +37,7 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     return n_pairs;
 }
 
-// Makes one block of each chain of paired blocks. The sections are those of p.
+// Makes uncut, the problem with one block for each chain of pairs. It keeps the sections of p. n: number of blocks of uncut.
 static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t n, int32_t *joined_id, struct plan_prob *uncut) {
     if (!berth_plan_prob_init(uncut, n, p->n_sec)) {
         return false;

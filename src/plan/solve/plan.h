@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
-// plan.h: declarations that the files of the planner's solver share. The solver turns each pool of items into one plan_prob.
+// plan.h: declarations that the files of the planner's solver share. The solver turns each pool of items into one struct plan_prob,
+// which is called a problem.
 //
 //   items --blocks.c, pool.c--> plan_prob --fast.c: from_peak.c, greedy_pass.c, best_fit.c--> first plan
 //   --search.c: critical.c, window.c, exact.c--> better plan, raised bound
 //
 // Terms of the solver:
 //   block      one item of a pool, or all items of one alias group
-//   section    a maximal set of blocks that are alive together; sections replace steps, so n_sec <= n
-//   unit       the measure of sizes and offsets: the greatest common divisor of the sizes, if that wastes no memory
+//   section    a maximal set of blocks that are alive together; sections replace steps. A section begins only where a block starts,
+//              so there are at most as many sections as blocks
+//   unit       the measure of sizes and offsets: a number of bytes that divides all sizes (after rounding up to the alignment, if
+//              all blocks have the same alignment), alignments that remain in the problem, and fixed offsets; see pool.c
 //   width      the number of sections in the lifetime of a block
 //   total      the sum of the sizes of the blocks of a section
 //   skyline    the lowest free unit above the placed blocks, for each section
-//   valley     a run of sections with one skyline level that is lower than the levels on both sides
+//   valley     consecutive sections with one skyline level that is lower than the levels on both sides
 //   slack      the number of units of a section that may stay unused
 //   plain, constrained   a plain problem has no alignments, fixed blocks or chunks; a constrained problem has some of them
 #pragma once
@@ -44,13 +47,14 @@ struct plan_prob {
     bool bound_is_inexact; // totals are upper estimates (see alias groups in blocks.c) and prove no bound
 };
 
-// Counted work. Each operation of the search has a fixed price in ns, about its real time. Counted work is equal on all machines.
+// Counted work: a substitute for time that is equal on all machines. Each operation of the search adds a fixed price in ns, which
+// is about the time that it really takes.
 struct plan_work {
     int64_t ns;
 };
 
-// The clock of all time limits. work == NULL: wall time, also if several threads search. Otherwise the counted
-// work, for results that must not depend on the machine.
+// The clock of all time limits. work == NULL: wall time, also if several threads search. Otherwise: the counted work, for results
+// that must not depend on the machine.
 static inline int64_t plan_now_us(const struct plan_work *work) {
     if (work != NULL) {
         return work->ns / 1000;
@@ -71,7 +75,8 @@ static inline void plan_work_add(struct plan_work *work, int64_t ns) {
     }
 }
 
-// Encodes a number >= 1 in 7 + bits bits (exponent and leading digits). The encoding preserves the order of numbers.
+// Encodes a number >= 1 in 7 + bits bits: the exponent and the first bits of the mantissa. Larger numbers have larger or equal
+// codes.
 static inline uint64_t plan_coarse(double x, int bits) {
     union {
         double x;
@@ -82,20 +87,22 @@ static inline uint64_t plan_coarse(double x, int bits) {
 
 // ---- problem.c ----
 
-// Initialises a problem of n blocks and n_sec sections. berth_plan_prob_place uses memory of the caller, of the size that
-// berth_plan_prob_reserve returns. berth_plan_prob_init allocates memory; berth_plan_prob_fini frees it, also after a failure.
+// Two ways to initialise a problem of n blocks and n_sec sections. berth_plan_prob_init_in uses memory of the caller, of the size
+// that berth_plan_prob_reserve returns. berth_plan_prob_init allocates the memory; the caller must call berth_plan_prob_fini, even
+// if berth_plan_prob_init has failed.
 size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec);
-void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory);
+void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory);
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
 void berth_plan_prob_fini(struct plan_prob *p);
 // Fills total, bound and bound_sec from a, b and size. False: the live units of a section exceed 2^63 - 1.
 bool berth_plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
 // Fills most[i] with the largest total in the lifetime of block i. False: out of memory.
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_USE;
-// Makes the plain problem of the blocks ids[0..n), which are in rising order. False: out of memory, and sub is empty.
+// Makes sub, the plain problem of the blocks ids[0..n). ids is sorted by rising number. False: out of memory; sub is then empty.
 bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
-// On entry, a and b hold the first and the last time of each block, below n_times. Replaces them by sections and sets n_sec. A new
-// section begins when a block starts after another block has ended. sec_at: [n_times] scratch.
+// Converts times to sections. On entry, a and b hold the first and the last time of each block; times are below n_times. On return,
+// a and b hold sections, and n_sec is set. A new section begins at a start of a block if a block has ended since the section began.
+// sec_at: [n_times] scratch.
 void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times);
 // Returns the highest end of a block in the plan off.
 int64_t berth_plan_peak(const struct plan_prob *p, const int64_t *off);
@@ -113,8 +120,10 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
 
 // ---- greedy_pass.c ----
 
-// The criterion that selects the next block. A name lists the criteria, most important first: W width, Z size, A width * size, T
-// the largest total (live or unplaced units) of a section in the block's lifetime, L alignment.
+// The order in which blocks are selected. The letters of a name are criteria, the most important first; larger values come first:
+//   W width    Z size    A area: width * size    L alignment
+//   T the largest sum of sizes in a section of the block's lifetime; greedy passes add up all blocks of a section, the exact
+//     search only its unplaced blocks
 enum plan_priority { PLAN_WAT, PLAN_TAW, PLAN_TWA, PLAN_AT, PLAN_TZ, PLAN_ZW, PLAN_LWA };
 
 // Returns the priority of a block of width w and size z; blocks with larger keys come first. t: T, for PLAN_LWA the alignment.
@@ -134,54 +143,60 @@ struct greedy_pass; // scratch memory for greedy passes over one problem
 
 struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_greedy_pass_free(struct greedy_pass *d);
-// Places every block below target. Returns the peak, or -1 if some block does not fit; off is then undefined. With is_aimed, blocks
-// of the section with the most unplaced units come first, and the priority decides among them.
+// Places every block so that the peak is at most target. Returns the peak, or -1 if some block does not fit; off is then undefined.
+// With is_aimed, blocks of the section with the most unplaced units come first, and the priority decides among these blocks.
 int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
 
 // ---- best_fit.c ----
 
-// Online best fit in the order of first sections, as in ggml. Returns the peak. -1: the peak exceeds target; -2: out of memory.
+// Places the blocks by online best fit in the order of their first sections, as ggml does. Returns the peak. -1: the peak would
+// exceed target; -2: out of memory.
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
 struct plan_placing {
-    const int32_t *set;   // [n_set] blocks whose offsets are given in p->fixed, by rising offset
-    const int32_t *order; // [n_order] the other blocks, in the order in which they are placed
+    const int32_t *set;   // [n_set] blocks with offsets given in p->fixed, sorted by rising offset
+    const int32_t *order; // [n_order] blocks to place, in this order
     int32_t n_set, n_order;
     int32_t *placed; // [n] scratch; may be the same array as set
 };
-// Puts each block of how->order into the lowest gap between the blocks placed before. Returns the peak. -1: it exceeds target.
+// Puts each block of how->order into the lowest gap between the blocks placed before it. Returns the peak. -1: the peak would
+// exceed target.
 int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off);
 // Calls berth_plan_place_around with the fixed blocks of the problem as set.
 int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // Lists the blocks that are not fixed by falling size and returns their number. tmp_idx: [n] scratch, key: [2n] scratch.
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
-// Each places the blocks one by one into the lowest gap, in quadratic time: by falling size; by falling alignment, then size; by
-// rising offset in plan, so that blocks slide down. Returns the peak. -1: it exceeds target; -2: out of memory.
+// These three functions place the blocks one by one into the lowest gap, in quadratic time. They differ in the order of the blocks.
+// They return the peak. -1: the peak would exceed target; -2: out of memory.
+// By falling size.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
+// By falling alignment; among equal alignments, by falling size.
 int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off);
+// By rising offset in the given plan, so that blocks slide down into gaps of that plan.
 int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off);
 
 // ---- from_peak.c ----
 
-// Plans a plain problem from its fullest section outward. Returns the bound. -1: no plan at the bound found; -2: out of memory.
+// Plans a plain problem from its fullest section outward. Returns the peak, which is the bound. -1: no plan at the bound was found;
+// -2: out of memory.
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
-// Only walks outward, below cap. On entry off holds the offsets of all blocks alive in sections [lo, hi); the walks fill in the
-// others. Returns -1 if all blocks are placed, -2 if out of memory or gaps are too many, otherwise a section without a large enough
-// gap.
+// Extends a partial plan outward from the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of all
+// blocks that are alive in these sections. The function fills in the offsets of the other blocks. Returns -1 if it has placed all
+// blocks, -2 if it is out of memory, otherwise the section in which it failed.
 int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off);
 
 // ---- pool.c: items in, one problem per pool out ----
 
-// One pool of the caller's items. Offset in bytes = units * unit; with chunks, that formula holds inside each chunk.
+// One pool of the caller's items. Offset in bytes = offset in units * unit. With chunks, this formula holds inside each chunk.
 struct plan_pool {
     const struct berth_plan_item *items; // owned by the caller
     int32_t *ids;                        // [n_ids] the pool's items; owned by the caller
-    int32_t *block_of; // [n_ids] block; -1: the item has no bytes; -2 - i: no bytes, it gets the offset of fixed item i
+    int32_t *block_of; // [n_ids] block of the item; -1: the item has no bytes; -2 - i: no bytes, but the offset of fixed item i
     int32_t n_ids;
     struct plan_prob prob;
     uint64_t unit;      // bytes
-    uint64_t max_chunk; // bytes, 0: none
-    bool is_chunked;    // built for several chunks, not for one
+    uint64_t max_chunk; // largest size of a chunk in bytes, 0: no limit
+    bool is_chunked;    // the plan may use several chunks; false: the plan is a single piece of memory
     uint64_t pad_max;   // bytes; the largest difference between a block's rounded size and its size: at most unit - 1
     uint64_t bound;     // bytes; no plan of this pool has a lower peak
     int64_t bound_step; // a step at which the most bytes are alive
@@ -195,8 +210,8 @@ struct plan_traits {
 
 enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
-// Fills in a pool whose items, ids, max_chunk and is_chunked are set. The pool uses memory of scratch, so the caller calls
-// berth_plan_pool_fini before it releases scratch.
+// Fills in a pool whose items, ids, n_ids, max_chunk and is_chunked are set. The pool uses memory of scratch, so the caller must
+// call berth_plan_pool_fini before it releases scratch.
 enum ggml_status berth_plan_pool_init(
     struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) BERTH_MUST_USE;
 void berth_plan_pool_fini(struct plan_pool *pool);
@@ -236,7 +251,7 @@ static inline bool plan_is_done(const struct plan_state *s, const struct plan_go
     return s->peak != PLAN_NO_CAP && (s->peak <= s->bound || s->peak <= g->enough || (g->enough > 0 && s->bound > g->enough));
 }
 
-// Makes the plan in spare the current plan.
+// Makes the plan in spare the current plan, by exchanging off and spare.
 static inline void plan_state_take(struct plan_state *s, int64_t peak, const char *method) {
     int64_t *swap = s->off;
     s->off = s->spare;
@@ -273,26 +288,29 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
 // Finds better plans and raises the bound, until the goal is reached or the deadline has passed.
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
-// critical.c: finds a plan of peak cap, or raises the bound, by a search over the blocks of the fullest sections. limit: the
-// largest number of blocks to search, 0: no limit.
+// critical.c: finds a plan with a peak of at most cap, or raises the bound, by an exact search over the blocks of the fullest
+// sections. limit: the largest number of blocks to search, 0: no limit.
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// window.c: finds a plan of peak cap: an exact search of the sections around the peak, then walks outward. Does nothing if cap is
-// below the largest total. limit: the largest number of blocks to search.
+// window.c: finds a plan with a peak of at most cap, by an exact search over the sections around the fullest section and then walks
+// outward. Does nothing if cap is below the largest total. limit: the largest number of blocks to search.
 enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us,
     const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// join.c: makes the problem in which blocks with the same offset in every plan of peak cap are one block. joined_id[i] is the new
-// number of block i. If there are no such blocks, joined has no blocks. False: out of memory.
+// join.c: finds blocks that have the same offset in every plan with a peak of at most cap, and makes the problem in which they are
+// one block. joined_id[i] is the number of block i in that problem. If there are no such blocks, joined has no blocks. False: out
+// of memory.
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id, struct plan_prob *joined) BERTH_MUST_USE;
-// constrained.c: finds the best plan of a constrained problem without chunks, of at most PLAN_EXHAUST_MAX blocks, and raises the
-// bound to its peak, if max_nodes and the goal's deadline (0: none) allow. Does nothing for other problems or without a plan.
+// constrained.c: tries all plans of a constrained problem. If it finishes within max_nodes nodes and the goal's deadline (0: none),
+// the state has the best plan, and its bound is that plan's peak. Does nothing if the problem has chunks or more than
+// PLAN_EXHAUST_MAX blocks, or if the state has no plan yet.
 #define PLAN_EXHAUST_MAX 24
 void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
 // constrained.c: finds better plans of a constrained problem, by berth_plan_exhaust and then by local search.
 enum ggml_status berth_plan_search_constrained(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// chunked.c: finds a plan with a lower sum, over the chunks, of the units used from the start of a chunk. That sum becomes the peak
-// of the state. Without a deadline this takes a few milliseconds at most. Ignores problems with fixed blocks or > 2,000 blocks.
+// chunked.c: finds better plans of a problem with chunks. The used length of a chunk is the highest end of a block in it. The sum
+// of the used lengths becomes the peak of the state, and the function lowers it. Without a deadline this takes a few milliseconds
+// at most. Does nothing if the problem has fixed blocks or more than 2,000 blocks.
 enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----

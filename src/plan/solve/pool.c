@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// pool.c: makes a problem from the blocks of one pool, and converts offsets back. Times become sections, bytes become units.
+// pool.c: makes a problem from the blocks of one pool. Steps become sections, and bytes become units. It also converts the offsets
+// of a plan from units back to bytes.
 //
-// The unit: if all blocks have one alignment A, sizes are rounded up to A. This wastes only the padding of the highest block. With
-// several alignments this is also exact if every size is a multiple of all of them. Otherwise the alignments stay in the problem,
-// which is then constrained, and the unit divides all sizes, alignments and fixed offsets. A pool of up to FEW_BLOCKS blocks is
-// also treated in this way: constrained.c tries all of its plans, so that not even the padding is wasted.
-// The sections: in order of time, a new section begins when a block starts after another block has ended. This is O(n) if steps are
-// dense; otherwise it needs a sort.
+// There are three cases for the unit:
+// 1. Every size is a multiple of every alignment. The alignments are dropped, and the unit divides all sizes. Nothing is wasted.
+// 2. All blocks have one alignment A. Sizes are rounded up to A, and A is dropped. This wastes only the padding of the highest
+//    block. Pools of up to FEW_BLOCKS blocks are case 3 instead: constrained.c tries all of their plans and does not waste that
+//    padding.
+// 3. Otherwise the alignments stay in the problem, which is then constrained. The unit divides all sizes and alignments.
+// In all cases the unit also divides fixed offsets and the chunk size.
+// A new section begins at a step at which a block starts, if a block has ended since the current section began. Finding the
+// sections takes O(n) if steps are dense, which means that there are at most 4n + 64 steps. Otherwise the steps are sorted first.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
@@ -17,7 +21,8 @@
 
 #define FEW_BLOCKS 8
 
-// Blocks have few different sizes, and division is slow. A small table, indexed by a hash of the size, holds the sizes seen before.
+// Many blocks have the same size, and division is slow. A small table, indexed by a hash of the size, holds recent sizes, so that
+// each is divided only once.
 #define N_SEEN 16
 
 static size_t seen_slot(uint64_t size) {
@@ -32,7 +37,7 @@ struct scale {
 };
 
 static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n) {
-    uint64_t all = 0; // divides every size
+    uint64_t all = 0; // greatest common divisor of the sizes
     uint64_t align = blocks[0].align;
     bool is_one_align = true;
     uint64_t fixed = 0;
@@ -81,13 +86,13 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
 
 // ---- sections ----
 
-// The largest number of different times that counts as dense for n blocks. Ranks are always fewer.
+// The largest number of times for n blocks: times with a larger range are replaced by their ranks, of which there are at most 2n.
 static size_t times_max(int32_t n) {
     return 4 * (size_t) n + 64;
 }
 
-// Fills t[0..2n) with the first times of all blocks, then their last times, as dense numbers: minus the least time if times are
-// dense, otherwise their ranks. Returns the number of times, -1: out of memory.
+// Fills t[0..n) with the first times of the blocks and t[n..2n) with their last times, as small numbers: the difference to the
+// least step if steps are dense, otherwise the rank of the step. Returns the number of times, -1: out of memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;
@@ -154,16 +159,16 @@ static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint
     return true;
 }
 
-// Fills in the problem from the blocks, which are sorted by rising first step. memory: of berth_plan_prob_reserve(n, n) bytes.
+// Fills in pool->prob from the blocks, which are sorted by rising first step. memory has berth_plan_prob_reserve(n, n) bytes.
 static enum ggml_status pool_fill(
     struct plan_pool *pool, const struct raw_block *blocks, int32_t n, void *memory, struct berth_scratch *scratch) {
     const struct scale scale = pool_scale(pool, blocks, n);
     const bool bound_is_inexact = pool->prob.bound_is_inexact;
     struct plan_prob *p = &pool->prob;
-    berth_plan_prob_place(p, n, n, memory);
+    berth_plan_prob_init_in(p, n, n, memory);
     p->bound_is_inexact = bound_is_inexact;
     int32_t *sec_at = berth_scratch_take(scratch, times_max(n) * sizeof *sec_at);
-    // Fills a and also b, which follows a in memory.
+    // dense_times fills a and b: b follows a in memory.
     const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->a, scratch) : -1;
     if (n_times < 0) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// problem.c: memory, totals and sections of a problem, and the lowest allowed offset of a block. pool.c makes problems from items.
+// problem.c: functions on a struct plan_prob: they allocate it, compute its totals and sections, and find the lowest offset that a
+// block may have. pool.c makes problems from items.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -10,7 +11,7 @@ size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec) {
     return ((size_t) n + (size_t) n_sec + 1) * sizeof(int64_t) + 2 * (size_t) n * sizeof(int32_t);
 }
 
-void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory) {
+void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory) {
     *p = (struct plan_prob){.n = n, .n_sec = n_sec};
     p->size = memory;
     p->total = p->size + n;
@@ -20,7 +21,7 @@ void berth_plan_prob_place(struct plan_prob *p, int32_t n, int32_t n_sec, void *
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
     void *memory = berth_malloc(berth_plan_prob_reserve(n, n_sec));
-    berth_plan_prob_place(p, n, n_sec, memory);
+    berth_plan_prob_init_in(p, n, n_sec, memory);
     p->own_memory = memory;
     return memory != NULL;
 }
@@ -33,7 +34,8 @@ void berth_plan_prob_fini(struct plan_prob *p) {
     *p = (struct plan_prob){0};
 }
 
-// Fills the totals of all sections, in units of 2^shift. Totals wrap at 2^64. Returns the sum of all sizes, at most 2^63.
+// Fills the totals of all sections, with sizes divided by 2^shift. Totals wrap at 2^64. Returns the sum of these sizes, or 2^63 if
+// the sum is larger.
 static uint64_t fill_totals(struct plan_prob *p, int shift) {
     const uint64_t top = (uint64_t) 1 << 63;
     uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;
@@ -56,8 +58,8 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
 bool berth_plan_prob_totals(struct plan_prob *p) {
     p->bound = 0;
     p->bound_sec = 0;
-    // A total that wrapped may look small. Totals in units of 2^30 cannot wrap. Rounding makes each at most 2^29 too low, 1 per
-    // block.
+    // A total that wrapped may look small. Totals of sizes divided by 2^30 cannot wrap. Rounding down loses less than 1 per block,
+    // so such a total is less than 2^29 too low.
     const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
     if (may_wrap) {
         fill_totals(p, 30);
@@ -82,7 +84,7 @@ bool berth_plan_prob_totals(struct plan_prob *p) {
 
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     size_t m = (size_t) p->n_sec;
-    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // maximum tree over the totals
+    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // node i holds the maximum of nodes 2i and 2i + 1; leaf m + s is total[s]
     if (tree == NULL) {
         return false;
     }

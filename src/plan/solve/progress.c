@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// progress.c: calls the caller's progress callback while a search runs. Any thread of the search may call this function. One thread
-// at a time calls the callback, at most every PERIOD_US. If the callback ends the search, all threads end.
+// progress.c: calls the caller's progress callback while a search runs. All threads of the search may call
+// berth_plan_watch_is_over. It calls the callback from one thread at a time, at most every PERIOD_US. If the callback ends the
+// search, all threads end.
 
 #include "plan/solve/plan.h"
 

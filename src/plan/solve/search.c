@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 // search.c: finds better plans and raises the bound, until the peak equals the bound or the deadline has passed. It calls the exact
-// search in rounds of growing limits, with two questions:
-//   1. Is there a plan at the bound? Yes ends the search. No raises the bound to the next capacity that is not ruled out.
-//   2. Is there a plan at some capacity between bound and peak? Yes lowers the peak. No raises the bound to that capacity.
+// search in rounds with growing limits and asks two questions:
+//   1. Is there a plan with a peak at the bound? Yes ends the search. No raises the bound to the next capacity that is not ruled
+//      out.
+//   2. Is there a plan at some capacity between bound and peak? Yes lowers the peak. No raises the bound above that capacity.
 // Question 1 comes first: the bound is nearly always the optimum, and a smaller capacity is often easier to search. Question 2 gets
-// a share of the nodes. If the caller gave a capacity, question 1 is asked for it, and there is no question 2.
-// A question goes to a portfolio of members: fixed orders of valleys and blocks. Then it goes to chains. A chain is a sequence of
-// short asks (links). Blocks with blame (exact.h) from earlier links count as larger, so they are placed earlier. Chains often
-// succeed where every fixed order fails. The asks form a list. The first conclusive answer in the order of the list counts,
-// whichever thread finds it. So threads change the time, not the result.
+// a share of the nodes. If the caller gave a capacity, question 1 is asked for that capacity, and question 2 is not asked.
+// A question is tried in three ways. Members are exact searches, each with a fixed order of valleys and blocks. Beams are
+// breadth-first searches (beam.c). A chain is a sequence of short asks, its links. The blame of blocks (exact.h) is kept from link
+// to link; blocks with more blame count as larger, so that they are placed earlier. Chains often succeed where every fixed order
+// fails. All asks of one kind form a list of tasks for the threads. The first conclusive answer in the order of the list counts,
+// whichever thread finds it. Therefore the number of threads changes the time but not the result.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -42,7 +44,7 @@ struct task {
     enum exact_answer answer;
     int64_t next, n_nodes;
     bool is_late;
-    bool is_joined;   // the ask is for crew.joined
+    bool is_joined;   // the ask is about the problem crew.joined instead of crew.p
     atomic_bool stop; // an earlier task has a conclusive answer
 };
 
@@ -56,14 +58,14 @@ struct crew {
     int n_tasks;
     atomic_int i_next;
     atomic_int i_first; // least task with a conclusive answer
-    int64_t *off;       // the plan of task i_first, if it is EXACT_FITS
+    int64_t *off;       // the plan of task i_first, if its answer is EXACT_FITS
     pthread_mutex_t lock;
 };
 
 struct worker {
     struct crew *crew;
     struct exact *exact;
-    struct exact *joined; // NULL: nothing was joined
+    struct exact *joined; // memory of the search in crew.joined; NULL: nothing was joined
     int64_t *off;         // [n]
     pthread_t thread;
     bool is_running;
@@ -133,10 +135,10 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
 
 #define N_CHAINS (2 * N_MEMBERS)
 #define BLAME_DECAY 0.8f                // factor on blame from link to link
-#define FRACTION_MAX 0.9                // if the fraction exceeds this, question 2 begins a new round
+#define FRACTION_MAX 0.9                // if search.fraction exceeds this, question 2 begins a new round
 #define SHARE_FULL 3                    // if most sections are full, question 1 gets this many times the nodes of question 2
-#define BEAM_OPEN 32                    // states of the first beam if few sections are full: the beam is then the best method
-#define BEAM_FULL 2                     // states of the first beam if most sections are full: all states then look alike
+#define BEAM_OPEN 32                    // states of a beam in round 0 if few sections are full: beams are then the best method
+#define BEAM_FULL 2                     // states of a beam in round 0 if most sections are full: its states then hardly differ
 #define BEAM_LEAST 8                    // states; a narrower beam is not run
 #define BEAM_BYTES ((int64_t) 64 << 20) // memory of one beam: two levels of states
 
@@ -157,8 +159,8 @@ struct search {
     int n_workers;
     struct question at_bound;   // question 1: at the bound or the capacity
     struct question below_peak; // question 2: between bound and peak
-    double fraction;            // members are asked at bound + fraction * (peak - bound)
-    int shift;                  // chains are asked at peak - (peak - bound) / 2^shift
+    double fraction;            // question 2 asks members and beams at the capacity bound + fraction * (peak - bound)
+    int shift;                  // question 2 asks chains at the capacity peak - (peak - bound) / 2^shift
     int i_turn;                 // selects members, beams or chains for the next ask of question 2
     bool is_open;               // few sections are full at the bound
 };
@@ -191,7 +193,7 @@ static bool can_join(const struct search *s, int64_t cap) {
     return s->crew.joined.n > 0 && cap == s->crew.joined_cap;
 }
 
-// Lists the members. Round 0 asks the original problem, which is sometimes faster. Later rounds ask the joined problem.
+// Lists the members. Round 0 searches the original problem, which is sometimes faster. Later rounds search the joined problem.
 static void list_members(struct search *s, const struct question *q, int64_t cap) {
     s->crew.n_tasks = 0;
     for (int m = 0; m < N_MEMBERS; m++) {
@@ -242,8 +244,8 @@ static bool list_beams(struct search *s, const struct question *q, int64_t cap) 
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// Clears the blame of the chains after the first answer. With several threads they may have run, with one thread they have not. The
-// result must not depend on that.
+// Clears the blame of the chains that come after task first in the list. With several threads these chains may have run, with one
+// thread they have not, and the result must not depend on the number of threads.
 static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
@@ -311,7 +313,7 @@ static void ask_between(struct search *s, bool is_beam) {
     }
 }
 
-// Asks question 2 once. Successive calls use members, beams and chains.
+// Asks question 2 once. Successive calls use members, beams and chains in turn.
 static void ask_below_peak(struct search *s) {
     switch (s->i_turn++ % 3) {
         case 0: ask_between(s, false); break;
@@ -329,7 +331,7 @@ static void below_peak_catch_up(struct search *s) {
     }
 }
 
-// Asks question 1 by all members, then by beams and chains. Starts again if the bound was raised.
+// Asks question 1 by all members, then by beams, then by chains. Starts again with the members if the bound was raised.
 static void search_round(struct search *s) {
     enum exact_answer answer = EXACT_NO;
     while (answer == EXACT_NO && !is_over(s)) {

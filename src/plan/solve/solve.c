@@ -81,8 +81,8 @@ struct outcome {
     const char *method;
 };
 
-// Raises the bound in bytes from a bound in units. The highest block may be shorter than its rounded size by up to pad_max bytes,
-// so these are subtracted.
+// Raises out->bound to a bound in units. The highest block may be shorter than its rounded size by up to pad_max bytes. These bytes
+// are subtracted.
 static void outcome_raise_bound(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
     if (!p->bound_is_inexact && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
@@ -146,7 +146,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     return GGML_STATUS_SUCCESS;
 }
 
-// Returns an item whose offset exceeds 2^62, -1: none. Files hold offsets up to 2^62, so every plan can be written.
+// Returns an item whose offset exceeds 2^62, -1: none. The planner refuses such offsets, because plan files cannot hold them.
 static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
@@ -156,7 +156,8 @@ static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int3
     return -1;
 }
 
-// Plans the pool of the items ids[0..n), as one chunk or as several. *needs_chunks: plan it as several.
+// Plans the pool of the items ids[0..n). is_chunked: the plan may use several chunks. *needs_chunks: the pool has no valid plan in
+// one chunk, so the caller must try it with is_chunked.
 static enum ggml_status pool_try(
     struct solve *s, int32_t *ids, int32_t n, bool is_chunked, struct outcome *out, bool *needs_chunks) {
     struct plan_pool pool = {
@@ -168,7 +169,8 @@ static enum ggml_status pool_try(
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }
-    // A plan in one chunk is valid for chunks only if the pool has no padding, alignments or fixed offsets.
+    // With a chunk size, planning in a single piece of memory is tried only for pools without padding, alignments and fixed
+    // offsets.
     if (!is_chunked && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.pad_max > 0 || plan_prob_is_constrained(&pool.prob))) {
         *needs_chunks = true;
         goto done;

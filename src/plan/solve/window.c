@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// window.c: plans many blocks, starting from a window of sections around the peak. In a network most blocks of the window are alive
-// in all of its sections. These are stacked at the bottom. Only a few blocks begin or end in the window; an exact search places
-// them above the stack. From both sides of the window, walks place the other blocks (from_peak.c). If a walk finds no gap for a
-// block in some section, the window grows to that section and the method starts again.
+// window.c: plans a problem of many blocks, starting from a window: the sections around the fullest section. In a neural network,
+// most blocks of the window are alive in all of its sections. These blocks are stacked at the bottom. Only a few blocks begin or
+// end in the window; an exact search places them above the stack. Then two walks, one from each end of the window outward, place
+// the blocks outside the window (from_peak.c). If a walk finds no gap for a block in some section, the window grows beyond that
+// section and the method starts again.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-#define FIRST_REACH 8       // sections of the first window on each side of the peak
-#define WINDOW_BLOCK_NS 300 // price of a block per window, including the walks
-#define FAST_BLOCK_NS 2000  // price of a block that begins or ends in the window, including its first plan
+#define FIRST_REACH 8       // sections of the first window on each side of the fullest section
+#define WINDOW_BLOCK_NS 300 // counted work per window and block of the problem, including the walks
+#define FAST_BLOCK_NS 2000  // counted work of the first plan per block that begins or ends in the window
 
 struct window {
     const struct plan_prob *p;
@@ -19,13 +20,13 @@ struct window {
     struct plan_state *state;
     int64_t cap;
     int32_t lo, hi;       // sections of the window
-    int32_t *ids;         // [2n] blocks that begin or end in the window; scratch of the sort
-    uint64_t *key;        // [2n] scratch
-    int32_t n_ids, limit; // limit: the largest n_ids that is searched
+    int32_t *ids;         // [2n] the n_ids blocks that begin or end in the window; also used by the sort
+    uint64_t *key;        // [2n] scratch of the sort
+    int32_t n_ids, limit; // limit: the largest n_ids for which the window is searched
 };
 
-// Stacks the blocks that are alive in the whole window; the blocks that reach farthest beyond it are lowest. Lists the other blocks
-// of the window in ids. Returns the end of the stack.
+// Stacks the blocks that are alive in all sections of the window. The block that reaches farthest beyond the window is the lowest.
+// Lists the other blocks of the window in ids. Returns the end of the stack.
 static int64_t stack_through(struct window *w) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;
