@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the order pass. It cuts the graph into independent parts, improves the parts that set the peak, refines the result in
-// windows, and puts the ops into the new order. The given order stays unless the new one has fewer live bytes and, if the caller
-// gives the solver's params, a plan with a lower peak.
+// order.c: the order pass. It cuts the graph into independent parts, improves the parts with the highest peaks, then improves
+// windows (ranges of the order around the peak), and puts the ops into the new order. The new order replaces the given one only if
+// it has a lower peak of live bytes and, if the caller gives params for the solver, also a plan with a lower peak.
 
 #include "plan/order/order.h"
 #include "base/min.h"
@@ -11,7 +11,7 @@
 
 #define MAX_NODES_DEFAULT 20000
 #define BEAM_DEFAULT 64
-#define BEAM_FIRST 4 // width of the beam that finds the initial limit for the exact search
+#define BEAM_FIRST 4 // width of the beam search before an exact search; its peak is the limit of the exact search
 #define N_REFINE 64  // limit on the number of windows that are improved
 
 struct part {
@@ -24,21 +24,21 @@ struct pass {
     struct berth_order_report *report;
     struct order_graph g;
     struct berth_arrays mem;
-    int32_t *tasks;    // [n_tasks] the current order
-    int32_t *position; // [n_tasks] its inverse
-    int32_t *local;    // an order inside a part
-    int32_t *best;     // the best order inside the part
-    int32_t *moved;    // scratch
-    uint64_t *step_live, *step_peak;
+    int32_t *tasks;                  // [n_tasks] the current order
+    int32_t *position;               // [n_tasks] index of each task in tasks
+    int32_t *local;                  // [n_tasks] an order inside a part, in local numbers
+    int32_t *best;                   // [n_tasks] the best order inside the part, in local numbers
+    int32_t *moved;                  // [n_tasks] scratch
+    uint64_t *step_live, *step_peak; // [n_tasks] live bytes before and while the task at each position runs
     struct part *parts;
     int32_t n_parts;
 };
 
 // ---- cutting ----
 
-// Cuts the order into parts. Position c is a cut if every task before it has a successor at or before c, and every task after it
-// has a predecessor at or after c. Every order passes through the task at c: all earlier tasks lead to it, and it leads to all
-// later ones. A part begins after each such task.
+// Cuts the order into parts. The task at position c is a cut task if every task before c has a successor at or before c, and every
+// task after c has a predecessor at or after c. Then all earlier tasks lead to the task at c, and it leads to all later tasks.
+// Therefore every order runs the same tasks before it. A part ends with each cut task.
 static void parts_cut(struct pass *s) {
     const struct order_graph *g = &s->g;
     int32_t *back = s->moved; // [c] minimum, over the tasks after c, of their last predecessor
@@ -108,8 +108,8 @@ static void best_take(struct pass *s, const struct order_part *p, struct best *b
     best->is_new = true;
 }
 
-// First searches exactly for the optimum, with a share of the nodes. If that search does not end, searches at aims between the
-// bound and the best peak follow, each halving the distance. Each search finds an order, proves that there is none, or gives up.
+// The first search is for the optimum, with a quarter of the nodes. If it gives up, further searches follow, each with an aim in
+// the middle between the bound and the best peak so far. Each search finds an order, proves that there is none, or gives up.
 static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
     const int64_t most = max_nodes(s);
     int64_t n_nodes = 0;
@@ -145,7 +145,8 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
     return true;
 }
 
-// Runs the methods one after the other. Each must find a lower peak than the methods before it.
+// Tries the depth-first order, beam searches and, for small parts, the exact search. A result counts only if its peak is lower than
+// all earlier peaks.
 static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
     const bool is_small = p->n <= ORDER_EXACT_MAX;
     const int32_t widths[] = {0, is_small ? BEAM_FIRST : 1, beam_width(s)}; // 0: depth first
@@ -171,7 +172,7 @@ static int by_peak(const void *a, const void *b) {
     return x->lo < y->lo ? -1 : 1;
 }
 
-// Improves the parts that set the peak, highest first, until the peak of an improved part is not below the next part's.
+// Improves the parts, the part with the highest peak first. Stops when no remaining part has a higher peak than the improved parts.
 static bool parts_improve(struct pass *s) {
     uint64_t reached = 0, bound = 0;
     qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
@@ -204,7 +205,7 @@ static bool parts_improve(struct pass *s) {
 
 // ---- windows ----
 
-// Solves the window [lo, hi) of the order exactly. *gained: its peak fell below the peak of the complete order.
+// Searches exactly for an order of the window [lo, hi) with a peak below `peak`, the peak of the complete order. *gained: found.
 static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak, bool *gained) {
     struct berth_arrays mem = {0};
     struct order_part p = part_new(s, lo, hi);
@@ -221,7 +222,8 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
     return result != ORDER_OUT_OF_MEMORY;
 }
 
-// Any range of an order can be treated as a part. Improves the window around the peak as long as the peak falls.
+// Improves windows around the peak as long as the peak falls. A window need not end at cut tasks: any range of an order can be
+// treated as a part.
 static bool windows_improve(struct pass *s) {
     const int32_t n_tasks = s->g.n_tasks;
     static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};
@@ -254,8 +256,8 @@ static bool windows_improve(struct pass *s) {
 
 // ---- from tasks back to ops ----
 
-// Computes the class of each op. Ops are sorted by class: 3 * (position of a task) + 0 for views that this task reads first, + 1
-// for the task itself, + 2 for views that no task reads.
+// Computes the class of each op, by which ops are sorted. It is 3 * (position of a task) + k: k = 0 for views whose first reader is
+// this task, k = 1 for the task itself, k = 2 for views of its result that no task reads.
 static void classes_find(const struct pass *s, int64_t *at) {
     const struct order_graph *g = &s->g;
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -317,9 +319,9 @@ static bool ops_order(const struct pass *s, int32_t *order) {
     return ok;
 }
 
-// ---- the decision of the solver ----
+// ---- comparing the plans of both orders ----
 
-// Computes the peak of the solver's plan for an order.
+// Plans an order with the solver and returns the peak of that plan.
 static enum ggml_status solved_peak(
     const struct pass *s, const int32_t *order, struct berth_plan_item *items, uint64_t *offsets, uint64_t *peak) {
     size_t n_items;

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
-// order.h: declarations that the files of the order pass share. The order pass looks for an order of the ops with fewer live bytes.
+// order.h: declarations that the files of the order pass share. The order pass looks for an order of the ops with a lower peak of
+// live bytes.
 //
 //   ops --order_model.c--> order_graph --order.c: cut--> parts --order_exact.c, order_beam.c--> order of tasks
 //   --order.c--> order of ops
 //
 // A task is an op that runs. Pure views are not tasks: they cost nothing and are put directly before their first reader. A block is
-// the memory of a result. A task allocates it, or it exists from the start. It dies after its last user, unless it is kept.
-// The live bytes after a set of tasks depend on the set only, not on the order inside it. Therefore the parts between two tasks
-// that every order passes through are independent, and a search can work on sets of tasks.
+// the memory of a result. Blocks of inputs exist from the start; a task allocates any other block. A block dies after its last user
+// has run, unless it is kept to the end. A result can take over the memory of a source that dies (in place).
+// The live bytes after a set of tasks has run depend on the set only, not on the order in which its tasks ran. Therefore a search
+// can work on sets of tasks. A cut task is a task that has the same tasks before it in every order. The parts between cut tasks are
+// independent: each can be reordered alone.
 #pragma once
 
 #include "base/base.h"
 
 #define ORDER_EXACT_MAX 64 // largest number of tasks of a part that is solved exactly: one word holds a set
 
-// Lists of int32_t by key: list k is at[start[k]] .. at[start[k + 1] - 1].
+// One list of int32_t per key k: at[start[k] .. start[k + 1]).
 struct order_lists {
     int32_t *start;
     int32_t *at;
@@ -48,17 +51,18 @@ enum ggml_status order_graph_init(
     struct order_graph *g, struct berth_arrays *mem, const struct berth_order_op *ops, size_t n_ops) BERTH_MUST_USE;
 struct order_live {
     uint64_t total;   // peak of the live bytes of all pools together
-    uint64_t by_pool; // sum of the peaks of the pools
+    uint64_t by_pool; // sum, over the pools, of the peak of the pool's live bytes
 };
-// Computes the live bytes of an order of tasks. step_live, step_peak: both NULL, or [n_tasks] filled with the live bytes before and
-// while the task at each position runs, all pools together. False: out of memory.
+// Computes the live bytes of an order of tasks. If step_live and step_peak are not NULL, they are [n_tasks]: for each position, the
+// live bytes of all pools before the task at that position runs, and while it runs. False: out of memory.
 bool order_measure(const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live,
     uint64_t *step_peak) BERTH_MUST_USE;
 bool order_is_topological(const struct order_graph *g, const int32_t *tasks, int32_t *position); // position: [n_tasks] scratch
 
 // ---- parts ----
 
-// A part: a range of an order of tasks. The set of tasks before it is fixed. Its blocks and tasks have local numbers.
+// A part: a range of an order of tasks. The set of tasks before the range stays the same. The blocks and tasks of the part have
+// local numbers, which begin at 0.
 struct order_part {
     int32_t n;                   // number of tasks
     const int32_t *tasks;        // [n] in the order known so far
@@ -71,8 +75,8 @@ struct order_part {
     struct order_lists users;    // block -> local tasks, in rising order
     struct order_lists used;     // local task -> blocks
     struct order_lists takeover; // local task -> blocks
-    uint64_t *need;              // [n] bytes that the task allocates, unless it takes over a block
-    uint64_t *stay;              // [n] bytes of these that stay after the task; 0 if no task uses the result
+    uint64_t *need;              // [n] size of the block that the task allocates, unless it takes over a block
+    uint64_t *stay;              // [n] bytes of that block that stay alive after the task: need, or 0 if no task uses the result
 };
 
 // Fills in a part whose n, tasks and live are set. position: index of each task in the complete order.
@@ -82,18 +86,20 @@ bool order_part_init(
 enum order_result { ORDER_OUT_OF_MEMORY = -1, ORDER_GAVE_UP, ORDER_NONE_BETTER, ORDER_BETTER };
 
 struct order_ask {
-    uint64_t aim, limit; // see order_exact
-    int64_t max_nodes;   // limit on the number of sets visited
+    uint64_t aim;      // bytes; any order with a peak of at most this is good enough
+    uint64_t limit;    // bytes; only orders with a peak below this count
+    int64_t max_nodes; // limit on the number of sets visited
 };
-// Looks for an order (local numbers) with a peak below limit. It returns the order with the lowest peak, or any order whose peak is
-// at most aim: a high aim makes the search depth first. ORDER_NONE_BETTER is a proof. Adds the sets visited to *n_nodes. Requires
-// at most ORDER_EXACT_MAX tasks.
+// Looks for an order (local numbers) with a peak below ask->limit. It returns an order with a peak of at most ask->aim if there is
+// one, otherwise the order with the lowest peak. A high aim is reached soon, because the search is then depth first.
+// ORDER_NONE_BETTER is a proof. Adds the number of sets visited to *n_nodes. Requires at most ORDER_EXACT_MAX tasks.
 enum order_result order_exact(
     const struct order_part *p, const struct order_ask *ask, int32_t *order, uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
-// Returns the best order that a beam of this width finds, if its peak is below `limit`.
+// Returns the best order that a beam search with `width` sets per step finds, if its peak is below `limit`.
 enum order_result order_beam(
     const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
-// Visits the part depth first from the tasks without successors, the predecessor with the largest need first.
+// Makes an order by visiting the tasks depth first, from the tasks without successors to their predecessors. The predecessor at the
+// end of the path that allocates most comes first.
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
 // Returns the peak of an order of the part; UINT64_MAX: out of memory.
 uint64_t order_part_peak(const struct order_part *p, const int32_t *order);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// order_beam.c: a beam search over sets of tasks, for parts of any size. In each step the `width` best sets by (peak, live bytes)
-// survive; each set is kept once. Width 1 is a greedy order. If a task leaves no more bytes alive and does not exceed the peak, it
-// is taken at once without alternatives. A step costs width * (ready tasks + n / 64). The total work is limited: if it would exceed
-// WORK_MAX, the beam becomes narrower. If one set per step is too expensive, the search ends without a result. It takes O(n *
-// width) memory.
+// order_beam.c: a beam search over sets of tasks, for parts of any size. A state is a set of tasks that have run, with its live
+// bytes and its peak so far. Each step adds one task to each state. Only the `width` best of the new states are kept: those with
+// the lowest peak and, among equals, the fewest live bytes. Of states with the same set, one is kept. Width 1 is a greedy order.
+// A task is free if it does not increase the live bytes and does not raise the peak. If a state has a free task, no other task of
+// that state is tried. A step costs width * (ready tasks + n / 64). If the total work would exceed WORK_MAX, the beam becomes
+// narrower. If even a beam of width 1 is too expensive, the search ends without a result. It takes O(n * width) memory.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -18,18 +19,19 @@ struct state {
     uint32_t trace; // index in traces of the last task
 };
 
-// The task that led to a state, and the trace before it.
+// The last task that led to a state. The parents of a trace are the tasks before it.
 struct trace {
-    uint32_t parent;
+    uint32_t parent; // index in traces, UINT32_MAX: none
     int32_t task;
 };
 
+// A possible state of the next step: state `state` of this step, and then `task`.
 struct candidate {
-    uint64_t peak, live, hash;
+    uint64_t peak, live, hash; // of the possible state
     int32_t state, task;
 };
 
-// now and next: the states of this step and of the next one.
+// Index `now` (0 or 1) of an array [2] selects this step, index `!now` the next step.
 struct beam {
     const struct order_part *p;
     size_t n_words; // words per set
@@ -38,15 +40,15 @@ struct beam {
     uint64_t limit;
     uint64_t *key;           // [n] random words; the hash of a set is the xor of its tasks' words
     uint64_t *mask;          // [n_blocks] users as a set; NULL if a set has several words
-    struct state *states[2]; // [width] now and next
+    struct state *states[2]; // [width]
     uint64_t *done[2];       // [width * n_words] tasks that have run
     uint64_t *ready[2];      // [width * n_words] tasks that can run
     int32_t n_states;
     struct trace *traces;
     size_t n_traces, n_traces_cap;
-    struct candidate *cands;
-    size_t n_cands, n_cands_cap;
-    uint32_t *table; // hash table of candidate + 1
+    struct candidate *candidates;
+    size_t n_candidates, n_candidates_cap;
+    uint32_t *table; // hash table: index of a candidate + 1, 0: empty entry
     size_t n_table;  // a power of two, at least twice the number of candidates
 };
 
@@ -67,7 +69,8 @@ static bool is_last_user(const struct beam *m, int32_t b, const uint64_t *done, 
     return true;
 }
 
-static uint64_t task_run(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
+// Returns the live bytes after task t has run in a state with these done tasks and live bytes. *peak: the live bytes while t runs.
+static uint64_t task_effect(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
     const struct order_part *p = m->p;
     uint64_t need = p->need[t];
     for (int32_t k = p->takeover.start[t]; k < p->takeover.start[t + 1] && need > 0; k++) {
@@ -83,36 +86,36 @@ static uint64_t task_run(const struct beam *m, const uint64_t *done, uint64_t li
     return live;
 }
 
-static bool cand_before(const struct candidate *a, const struct candidate *b) {
+static bool candidate_before(const struct candidate *a, const struct candidate *b) {
     if (a->peak != b->peak) {
         return a->peak < b->peak;
     }
     return a->live != b->live ? a->live < b->live : a->hash < b->hash;
 }
 
-// Adds the possible successors of state s to cands.
+// Adds the candidates that follow from state s: one per ready task, or a single one if a task is free.
 static bool state_follow(struct beam *m, int32_t s, int now) {
     const struct state *state = &m->states[now][s];
     const uint64_t *done = m->done[now] + (size_t) s * m->n_words, *ready = m->ready[now] + (size_t) s * m->n_words;
-    const size_t n_before = m->n_cands;
+    const size_t n_before = m->n_candidates;
     for (size_t w = 0; w < m->n_words; w++) {
         for (uint64_t r = ready[w]; r != 0; r &= r - 1) {
             const int32_t t = (int32_t) (w * 64) + __builtin_ctzll(r);
             uint64_t peak;
-            const uint64_t live = task_run(m, done, state->live, t, &peak);
+            const uint64_t live = task_effect(m, done, state->live, t, &peak);
             m->work--;
             const bool is_free = live <= state->live && peak <= state->peak;
             peak = max_u64(peak, state->peak);
             if (peak >= m->limit) {
                 continue;
             }
-            if (!BERTH_GROW(&m->cands, &m->n_cands_cap, m->n_cands + 1)) {
+            if (!BERTH_GROW(&m->candidates, &m->n_candidates_cap, m->n_candidates + 1)) {
                 return false;
             }
             if (is_free) {
-                m->n_cands = n_before;
+                m->n_candidates = n_before;
             }
-            m->cands[m->n_cands++] = (struct candidate){peak, live, state->hash ^ m->key[t], s, t};
+            m->candidates[m->n_candidates++] = (struct candidate){peak, live, state->hash ^ m->key[t], s, t};
             if (is_free) {
                 return true;
             }
@@ -123,9 +126,9 @@ static bool state_follow(struct beam *m, int32_t s, int now) {
 
 // Of several candidates with the same set, keeps the one with the lowest peak.
 static bool drop_duplicates(struct beam *m) {
-    if (m->n_table < 2 * m->n_cands) {
+    if (m->n_table < 2 * m->n_candidates) {
         size_t n = m->n_table == 0 ? 256 : m->n_table;
-        while (n < 2 * m->n_cands) {
+        while (n < 2 * m->n_candidates) {
             n *= 2;
         }
         berth_free(m->table);
@@ -136,40 +139,40 @@ static bool drop_duplicates(struct beam *m) {
         }
     }
     size_t n_slots = 256;
-    while (n_slots < 2 * m->n_cands) {
+    while (n_slots < 2 * m->n_candidates) {
         n_slots *= 2;
     }
     memset(m->table, 0, n_slots * sizeof *m->table);
     size_t n = 0;
-    for (size_t i = 0; i < m->n_cands; i++) {
-        size_t at = (size_t) m->cands[i].hash & (n_slots - 1);
-        while (m->table[at] != 0 && m->cands[m->table[at] - 1].hash != m->cands[i].hash) {
+    for (size_t i = 0; i < m->n_candidates; i++) {
+        size_t at = (size_t) m->candidates[i].hash & (n_slots - 1);
+        while (m->table[at] != 0 && m->candidates[m->table[at] - 1].hash != m->candidates[i].hash) {
             at = (at + 1) & (n_slots - 1);
         }
         if (m->table[at] == 0) {
-            m->cands[n] = m->cands[i];
+            m->candidates[n] = m->candidates[i];
             m->table[at] = (uint32_t) ++n;
-        } else if (m->cands[i].peak < m->cands[m->table[at] - 1].peak) {
-            m->cands[m->table[at] - 1] = m->cands[i];
+        } else if (m->candidates[i].peak < m->candidates[m->table[at] - 1].peak) {
+            m->candidates[m->table[at] - 1] = m->candidates[i];
         }
     }
-    m->n_cands = n;
+    m->n_candidates = n;
     return true;
 }
 
 // Moves the `width` best candidates to the front: quickselect with Hoare's partition.
 static void select_best(struct beam *m) {
-    struct candidate *c = m->cands;
-    size_t lo = 0, hi = m->n_cands;
+    struct candidate *c = m->candidates;
+    size_t lo = 0, hi = m->n_candidates;
     const size_t want = (size_t) m->width;
     while (lo < want && want < hi) {
         const struct candidate pivot = c[lo + (hi - 1 - lo) / 2];
         size_t i = lo, j = hi - 1;
         for (;; i++, j--) {
-            while (cand_before(&c[i], &pivot)) {
+            while (candidate_before(&c[i], &pivot)) {
                 i++;
             }
-            while (cand_before(&pivot, &c[j])) {
+            while (candidate_before(&pivot, &c[j])) {
                 j--;
             }
             if (i >= j) {
@@ -186,7 +189,7 @@ static void select_best(struct beam *m) {
             lo = j + 1;
         }
     }
-    m->n_cands = min_size(m->n_cands, want);
+    m->n_candidates = min_size(m->n_candidates, want);
 }
 
 static bool candidate_take(struct beam *m, const struct candidate *c, int32_t s, int now) {
@@ -264,31 +267,33 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
     int now = 0;
     for (int32_t i = 0; i < p->n; i++, now = !now) {
         const int64_t before = m.work;
-        m.n_cands = 0;
+        m.n_candidates = 0;
         for (int32_t s = 0; s < m.n_states; s++) {
             if (!state_follow(&m, s, now)) {
                 goto fail;
             }
         }
         m.work -= m.n_states * (int64_t) (m.n_words / 8);
-        const int64_t cost = (before - m.work) / m.n_states + 1, most = m.work / cost / (p->n - i); // work per set; sets per step
-        if (most < m.width) {
-            m.width = (int32_t) max_i64(most, 1);
+        // set_work: work per state in this step. width_max: the largest width that the remaining work allows in the remaining
+        // steps.
+        const int64_t set_work = (before - m.work) / m.n_states + 1, width_max = m.work / set_work / (p->n - i);
+        if (width_max < m.width) {
+            m.width = (int32_t) max_i64(width_max, 1);
         }
         if (m.work < 0) {
             result = ORDER_GAVE_UP;
             goto fail;
         }
-        if (m.n_cands > 1 && !drop_duplicates(&m)) {
+        if (m.n_candidates > 1 && !drop_duplicates(&m)) {
             goto fail;
         }
         select_best(&m);
-        for (size_t c = 0; c < m.n_cands; c++) {
-            if (!candidate_take(&m, &m.cands[c], (int32_t) c, now)) {
+        for (size_t c = 0; c < m.n_candidates; c++) {
+            if (!candidate_take(&m, &m.candidates[c], (int32_t) c, now)) {
                 goto fail;
             }
         }
-        m.n_states = (int32_t) m.n_cands;
+        m.n_states = (int32_t) m.n_candidates;
         if (m.n_states == 0) {
             result = ORDER_GAVE_UP;
             goto fail;
@@ -308,7 +313,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
     result = ORDER_BETTER;
 fail:
     berth_free(m.traces);
-    berth_free(m.cands);
+    berth_free(m.candidates);
     berth_free(m.table);
     berth_arrays_free(&mem);
     return result;

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
-// order_exact.c: finds the order of a part with the lowest peak. It searches over sets of tasks that have run (down-sets).
+// order_exact.c: finds the order of a part with the lowest peak. It searches over sets of tasks that have run. With each task, such
+// a set contains all predecessors of the task.
 //
-// A move is not one task but all tasks that the next death of a block requires: the users of the block that have not run, and their
-// predecessors. A task outside this set allocates memory without freeing any, so it can run later. Inside the set nothing dies
-// before the last task, so the order inside does not matter and the peak is a sum. Only moves that contain no other move are
-// needed. If a move leaves no more bytes alive than before and does not exceed the peak so far, it is made at once. Live bytes are
-// submodular over down-sets, so no later order becomes worse if this move comes first.
+// A move from one set to the next is not one task, but all tasks that must run until some block dies: the users of the block that
+// have not run, and their predecessors that have not run. A task outside the move allocates memory and frees none, so it can run
+// later. Inside a move no block dies before the last task. Therefore the order inside the move does not matter, and the peak is a
+// sum. A move that contains another move is not needed: the smaller move can be made first.
+// A move is free if it does not increase the live bytes and does not raise the peak so far. A free move is made without trying
+// others, and this loses nothing. Live bytes are a submodular function of the set: adding the tasks of the move to a larger set
+// increases the live bytes at most as much as adding them now, that is, not at all. So an order that makes the free move first has
+// at most as many live bytes at every later set.
 //
-// Sets are expanded by (peak so far, most tasks, fewest live bytes). The first complete set is the optimum. As long as no move
-// exceeds the current peak, the search goes depth first. Each set is kept once, with its lowest peak.
+// The set with the lowest peak so far is expanded first; among equals, the set with the most tasks; then the one with the fewest
+// live bytes. The first complete set is the optimum. As long as no move raises the peak, this order is depth first. Each set is
+// kept once, with its lowest peak.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -25,7 +30,7 @@ struct node {
     uint64_t done; // set of tasks that have run
     uint64_t live, peak;
     uint32_t parent;
-    uint8_t last;   // last task of the move that led here, 64: any
+    uint8_t last;   // last task of the move that led to this node, 64: any order is possible
     uint8_t n_done; // number of tasks in done
     bool is_stale;  // the set was reached with a lower peak later
 };
@@ -40,7 +45,7 @@ struct exact {
     uint64_t *succ;   // [n]
     uint64_t all;
     struct move *moves;    // [n_blocks + 1] moves from the current set
-    struct node *children; // [n_blocks + 1] the nodes that they lead to
+    struct node *children; // [n_blocks + 1] the nodes to which the moves lead
     int n_moves;
     struct node *nodes;
     size_t n_nodes, n_cap;
@@ -79,7 +84,7 @@ static bool exact_init(struct exact *e, struct berth_arrays *mem) {
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->need[i] > p->stay[i]) { // the result dies at once: counts as a block of size 0
+        if (p->need[i] > p->stay[i]) { // no task uses the result: after task i, a block of size 0 dies that only i uses
             e->needs[e->n_blocks++] = e->before[i] | (uint64_t) 1 << i;
         }
         for (int32_t k = p->takeover.start[i]; k < p->takeover.start[i + 1]; k++) {
@@ -127,7 +132,7 @@ static void moves_find(struct exact *e, uint64_t done) {
 }
 
 // Returns the live bytes after a move. *peak: the most live bytes during it. *last: the task that takes over a block, 64: none.
-static uint64_t move_run(const struct exact *e, const struct move *move, uint64_t live, uint64_t *peak, uint8_t *last) {
+static uint64_t move_effect(const struct exact *e, const struct move *move, uint64_t live, uint64_t *peak, uint8_t *last) {
     const struct order_part *p = e->p;
     uint64_t stay = 0, most = 0, saved = 0;
     *last = 64;
@@ -241,8 +246,8 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
     return true;
 }
 
-// Follows free moves (no more live bytes, no higher peak), then adds the other successors to the heap. *x becomes the node at which
-// it stopped.
+// Follows free moves from node *x as long as there are any, and sets *x to the last node reached. Then adds all moves from that
+// node to the heap.
 static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     for (;;) {
         const struct node from = e->nodes[*x];
@@ -254,7 +259,7 @@ static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
             const struct move *move = &e->moves[i];
             struct node child = {.done = from.done | move->set, .parent = *x};
             child.n_done = (uint8_t) (from.n_done + __builtin_popcountll(move->set));
-            child.live = move_run(e, move, from.live, &child.peak, &child.last);
+            child.live = move_effect(e, move, from.live, &child.peak, &child.last);
             is_free = child.live <= from.live && child.peak <= from.peak;
             child.peak = max_u64(child.peak, from.peak);
             if (is_free) {

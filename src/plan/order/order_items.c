@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT
-// order_items.c: makes the planner's items for a graph and an order of its ops. There is one item per block, from the op that
-// allocates it to its last user. A result that takes over the memory of a source extends its item. Linear in ops and uses.
+// order_items.c: makes the planner's items for a graph and an order of its ops. There is one item per block. Its lifetime extends
+// from the op that allocates the block to the last user of the block. If a result takes over the memory of a source, it shares the
+// item of the source, whose lifetime is extended. The time is linear in ops and uses.
 
 #include "base/min.h"
 #include "plan/order/order.h"
 
 // Computes the position of each op. Fails if order is not a permutation of the ops or puts an op before one of its sources.
-static enum ggml_status slots_find(const struct order_graph *g, const int32_t *order, int32_t *slot) {
+static enum ggml_status positions_find(const struct order_graph *g, const int32_t *order, int32_t *position) {
     for (int32_t i = 0; i < g->n_ops; i++) {
-        slot[i] = -1;
+        position[i] = -1;
     }
     for (int32_t i = 0; i < g->n_ops; i++) {
         const int32_t op = order == NULL ? i : order[i];
-        if (op < 0 || op >= g->n_ops || slot[op] >= 0) {
+        if (op < 0 || op >= g->n_ops || position[op] >= 0) {
             return berth_fail(GGML_STATUS_FAILED, "order: position %d has op %d, which is out of range (%d ops) or occurs twice",
                 i, op, g->n_ops);
         }
-        slot[op] = i;
+        position[op] = i;
     }
     for (int32_t t = 0; t < g->n_tasks; t++) {
         for (int32_t k = g->pred.start[t]; k < g->pred.start[t + 1]; k++) {
-            if (slot[g->task_op[g->pred.at[k]]] > slot[g->task_op[t]]) {
+            if (position[g->task_op[g->pred.at[k]]] > position[g->task_op[t]]) {
                 return berth_fail(
                     GGML_STATUS_FAILED, "order: op %d must run before op %d", g->task_op[g->pred.at[k]], g->task_op[t]);
             }
@@ -31,10 +32,10 @@ static enum ggml_status slots_find(const struct order_graph *g, const int32_t *o
 
 struct builder {
     const struct order_graph *g;
-    const int32_t *slot;
+    const int32_t *position;
     struct berth_plan_item *items;
     size_t n_items;
-    int32_t *item; // [n_blocks]
+    int32_t *item; // [n_blocks] index in items
     int32_t *left; // [n_blocks] number of users that have not run
 };
 
@@ -50,7 +51,7 @@ static void block_prolong(struct builder *m, int32_t b) {
     const struct order_graph *g = m->g;
     struct berth_plan_item *item = &m->items[m->item[b]];
     for (int32_t k = g->users.start[b]; k < g->users.start[b + 1]; k++) {
-        const int64_t at = m->slot[g->task_op[g->users.at[k]]];
+        const int64_t at = m->position[g->task_op[g->users.at[k]]];
         item->last = max_i64(at, item->last);
     }
     if (g->keep[b]) {
@@ -58,7 +59,7 @@ static void block_prolong(struct builder *m, int32_t b) {
     }
 }
 
-static void task_run(struct builder *m, int32_t t, int64_t slot) {
+static void task_run(struct builder *m, int32_t t, int64_t position) {
     const struct order_graph *g = m->g;
     const int32_t made = g->made[t];
     int32_t from = -1;
@@ -68,7 +69,7 @@ static void task_run(struct builder *m, int32_t t, int64_t slot) {
     if (made >= 0 && from >= 0) {
         m->item[made] = m->item[from];
     } else if (made >= 0) {
-        block_place(m, made, slot);
+        block_place(m, made, position);
     }
     if (made >= 0) {
         block_prolong(m, made);
@@ -90,15 +91,15 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    int32_t *slot = berth_arrays_new(&mem, n_ops, sizeof *slot);
-    struct builder m = {.g = &g, .slot = slot, .items = items};
+    int32_t *position = berth_arrays_new(&mem, n_ops, sizeof *position);
+    struct builder m = {.g = &g, .position = position, .items = items};
     m.item = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.item);
     m.left = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.left);
     if (mem.has_failed) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "order: out of memory for the items of %zu ops", n_ops);
         goto fail;
     }
-    status = slots_find(&g, order, slot);
+    status = positions_find(&g, order, position);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except for views of
-// several sources, which are walked once per reader.
+// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, with one exception: a
+// view that depends on several tasks is walked once per reader.
 //
-// There is an edge between two tasks if one reads the result of the other, directly or through pure views. There is also an edge,
-// in the given order, if both access memory that one of them writes, or if both have effects. A write into memory without a planned
-// size counts as an effect.
+// There is an edge from one task to another if the second reads the result of the first, directly or through pure views. There is
+// also an edge from the earlier to the later task of the given order if both access memory that one of them writes, or if both have
+// effects. A write into memory whose root has size 0, which is not planned, counts as an effect.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -28,7 +28,8 @@ static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
     return true;
 }
 
-// Makes lists in the order of the pairs; each value occurs once per list. Values are in [0, n_values).
+// Makes one list per key from pairs. side: the column of the pairs that is the key; the other column is the value. A list has its
+// values in the order of the pairs, each value once. Values are in [0, n_values).
 static bool lists_build(
     struct order_lists *lists, struct berth_arrays *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
     lists->start = berth_arrays_new(mem, (size_t) n_keys + 1, sizeof(int32_t));
@@ -76,7 +77,7 @@ struct build {
     struct pairs edges, uses, takes;
     int32_t *only_task;  // [n_ops] for a pure view: the only task that it waits for, -1: none, -2: several
     int32_t *stack;      // [n_ops] views that are being walked
-    int32_t *seen;       // [n_ops] last reader for which the view was walked
+    int32_t *seen;       // [n_ops] the last reader for which this op was visited
     int32_t *last_write; // [n_ops] by root: the last task that wrote, -1: none
     struct pairs reads;  // linked lists by root: tasks that have read since the last write
     int32_t *read_head;  // [n_ops] by root: index in reads of the newest entry, -1: none
@@ -161,21 +162,22 @@ static int32_t op_source(const struct berth_order_op *op, int32_t k) {
     return k < 0 ? op->view_of : op->srcs[k];
 }
 
-// Adds edges to `task` from each task on which `from` depends. Walks through views.
+// Adds an edge to `task` from each task that op `from` waits for: the task of `from` or, if `from` is a pure view, the tasks that
+// its sources wait for. reader: the op of `task`.
 static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reader) {
     const struct order_graph *g = b->g;
     int32_t n = 0;
     b->stack[n++] = from;
     while (n > 0) {
         const int32_t i = b->stack[--n];
-        int32_t by = g->op_task[i];
-        if (by < 0) {
-            by = is_input(&g->ops[i]) ? -1 : b->only_task[i];
+        int32_t waits_for = g->op_task[i];
+        if (waits_for < 0) {
+            waits_for = is_input(&g->ops[i]) ? -1 : b->only_task[i];
         }
-        if (by >= 0 && by != task && !pairs_add(&b->edges, by, task)) {
+        if (waits_for >= 0 && waits_for != task && !pairs_add(&b->edges, waits_for, task)) {
             return false;
         }
-        if (by != -2) {
+        if (waits_for != -2) {
             continue;
         }
         for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
@@ -198,18 +200,19 @@ static int32_t view_only_task(const struct build *b, int32_t i) {
         if (src < 0 || src == i || is_input(&g->ops[src])) {
             continue;
         }
-        const int32_t by = g->op_task[src] >= 0 ? g->op_task[src] : b->only_task[src];
-        if (by == -2 || (by >= 0 && only_task >= 0 && by != only_task)) {
+        const int32_t waits_for = g->op_task[src] >= 0 ? g->op_task[src] : b->only_task[src];
+        if (waits_for == -2 || (waits_for >= 0 && only_task >= 0 && waits_for != only_task)) {
             return -2;
         }
-        if (by >= 0) {
-            only_task = by;
+        if (waits_for >= 0) {
+            only_task = waits_for;
         }
     }
     return only_task;
 }
 
-// Task t uses the memory of root r: adds edges from earlier writers (and readers, if t writes) and a use of the block.
+// Records that task t uses the memory of root r. Adds a use of the block, and edges from the last task that wrote this memory and,
+// if t writes, from the tasks that have read it since.
 static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
     const struct order_graph *g = b->g;
     const int32_t block = g->op_block[r];
@@ -402,7 +405,7 @@ enum ggml_status order_graph_init(
         goto done;
     }
     for (int32_t k = 0; k < g->n_blocks; k++) {
-        // An input that no op uses stays: its owner may use it.
+        // An input that no op uses is kept to the end, because the caller may use it.
         g->keep[k] |= is_input(&ops[g->block_op[k]]) && g->users.start[k] == g->users.start[k + 1];
     }
 done:
@@ -433,9 +436,9 @@ bool order_measure(
     uint64_t *peak = live + n_pools;
     for (int32_t b = 0; b < g->n_blocks; b++) {
         left[b] = list_len(&g->users, b);
-        const bool is_here = (g->ops[g->block_op[b]].flags & BERTH_ORDER_INPUT) != 0;
-        live[g->pool[b]] += is_here ? g->size[b] : 0;
-        now += is_here ? g->size[b] : 0;
+        const bool is_input_block = (g->ops[g->block_op[b]].flags & BERTH_ORDER_INPUT) != 0;
+        live[g->pool[b]] += is_input_block ? g->size[b] : 0;
+        now += is_input_block ? g->size[b] : 0;
     }
     memcpy(peak, live, n_pools * sizeof *live);
     out->total = now;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order_part.c: makes a part (a range of an order) with local numbers, see order.h; computes its bound and the peak of an order,
-// and the depth-first order. Linear in the part's tasks, edges and uses.
+// order_part.c: functions on a part (a range of an order; see order.h). They fill it in with local numbers, compute its bound, the
+// peak of an order, and the depth-first order. The time is linear in the tasks, edges and uses of the part.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -13,11 +13,11 @@ struct local {
     const int32_t *position;
     int32_t lo, hi;
     int32_t *block; // [n] scratch: blocks that can die in the part
-    int32_t *slot;  // [n_blocks of the graph] local number of a block + 1, 0: not computed yet, -1: cannot die in the part
+    int32_t *slot;  // [g->n_blocks] local number of a block + 1, 0: not computed yet, -1: the block cannot die in the part
 };
 
-// Returns the local number of block b if it can die in the part, otherwise -1. The users are in the given order and are searched
-// from the end, so a user after the part is found early.
+// Returns the local number of block b if it can die in the part, otherwise -1. A block with a user after the part cannot die in it.
+// The users are searched from the last one back, so that such a user is found soon.
 static int32_t local_block(struct local *l, int32_t b) {
     const struct order_graph *g = l->g;
     if (l->slot[b] == 0) {
@@ -135,7 +135,8 @@ static bool part_blocks(struct order_part *p, struct berth_arrays *mem, struct l
     return true;
 }
 
-// Computes the bound: while a task runs, its blocks are alive, and all earlier blocks that cannot die inside the part.
+// Computes the bound of the part. While a task runs, at least these blocks are alive: those that it uses or allocates, and the
+// blocks from before the part that cannot die inside it.
 static void part_bound(struct order_part *p, const struct local *l) {
     const struct order_graph *g = l->g;
     uint64_t mortal = 0; // bytes alive before the part that may die in it
@@ -204,7 +205,8 @@ enum order_result order_depth_first(const struct order_part *p, uint64_t limit, 
     uint64_t *path_need = berth_arrays_new(&mem, n, sizeof *path_need); // largest sum of needs on any path to the task
     bool *done = berth_arrays_new(&mem, n, sizeof *done);
     struct visit *stack = berth_arrays_new(&mem, n, sizeof *stack);
-    int32_t *preds = berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *preds); // predecessors, the deepest first
+    int32_t *preds =
+        berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *preds); // p->pred.at, each list by falling path_need
     int32_t n_order = 0;
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (mem.has_failed) {
