@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-// budget.h: declarations that the files of the budget solver share. The solver finds a schedule within a memory limit.
+// budget.h: declarations that the files of the budget solver share. The solver finds a schedule within a memory limit, at the least
+// cost that it can find.
 //
 //   ops --model.c--> budget_graph --reorder.c, exact.c, chain.c, initial_sets.c, trim.c, evict.c, improve.c--> steps
 //   --check.c--> cost, live bytes, packed peak
 //
-// A schedule is a list of steps: an op runs or is recomputed, a value is spilled or read back. The steps determine when memory is
-// freed. So one checker (check.c) decides about the schedules of all methods, and one method can improve the result of another.
-// The methods count live bytes. The packed peak is the peak of the planner's plan, which may have holes. solve.c lowers the limit
-// on live bytes until the packed peak is within the memory limit. A value is the result of an op, or an input. An instance of a
-// value is one copy of it, which a step computes, spills or reads back. A once op is an op that may run only once.
+// A value is the result of an op, or an input. A schedule is a list of steps. A step runs an op for the first time, recomputes it,
+// spills a value, or reads a spilled value back. An instance of a value is one copy of it in memory, which one step makes; an input
+// is an instance from the start. A once op is an op that may run only once. The steps determine when memory is freed: an instance
+// is freed after the last step that reads it. So one checker (check.c) decides about the schedules of all methods, and one method
+// can improve the result of another.
+// The methods count live bytes. The packed peak is the peak of the planner's plan for a schedule. It may be higher than the live
+// bytes, because a plan may have holes. solve.c lowers the limit on live bytes until the packed peak is within the memory limit.
 #pragma once
 
 #include "base/base.h"
@@ -24,7 +27,7 @@ struct budget_pool {
     int32_t spill_to; // index of the pool to which values may be spilled, -1: none
     uint64_t limit;   // bytes; UINT64_MAX: none
     double per_byte;  // cost of spilling or reading back, per byte
-    uint64_t each;    // cost in addition, per copy
+    uint64_t each;    // cost of spilling or reading back, per value, in addition to per_byte
 };
 
 struct budget_graph {
@@ -39,13 +42,13 @@ struct budget_graph {
     bool *keep;                  // [n] the value is kept to the end
     bool *can_recompute;         // [n] the op may run more than once: it is not an input, an output or a once op
     int32_t *once_before;        // [n] for a once op: the preceding once op of its group, -1: none
-    int32_t *until;              // [n] op after which this op must not run any more, because it overwrites a source, -1: none
+    int32_t *until;              // [n] once op that overwrites a source of this op: this op must run before it, -1: none
     struct budget_pool *pools;
     int32_t n_pools;
-    int64_t *work;           // counted work: the number of steps and values inspected; limits of the methods count it, not time
+    int64_t *work;           // counted work: number of steps and values inspected; the methods' limits are on this, not on time
     uint64_t cost_once;      // cost of running every op once
-    int32_t *tight;          // [n_pools] op at which the pool requires its least bytes
-    uint64_t *least;         // [n_pools] bytes that every schedule requires
+    int32_t *tight;          // [n_pools] op during which every schedule requires least[] bytes
+    uint64_t *least;         // [n_pools] bytes that every schedule requires: no lower limit is possible
     struct berth_arrays mem; // owns all arrays
 };
 
@@ -61,7 +64,8 @@ static inline bool budget_is_input(const struct budget_graph *g, int32_t i) {
 static inline bool budget_is_once(const struct budget_graph *g, int32_t i) {
     return (g->ops[i].flags & BERTH_BUDGET_ONCE) != 0;
 }
-// Fills alive [n] with the values that every schedule has in the pool while op runs. Returns their number; *bytes: their size.
+// Fills alive [n] with the values that every schedule has in the pool while op runs. Returns their number. *bytes: their total
+// size. is_up: [3 n] scratch.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes);
 
 // ---- steps ----
@@ -78,13 +82,15 @@ uint64_t budget_cost(const struct budget_graph *g, const struct budget_steps *s)
 
 // Numbers of instances: 0 .. n - 1 are the inputs by value, n + k is the result of step k. Valid after budget_trace.
 struct budget_trace {
-    int32_t *last;      // [n + steps] last reader, its own step if none, n_steps if kept to the end; -1: input without reader
-    int32_t *src;       // instances that each step reads, in the order of its sources
-    int32_t *start;     // [steps + 1] index in src
-    int32_t *taken;     // [steps] instance whose memory the result takes over, -1: none
-    int32_t *now, *out; // [n] final instance of the value in its own pool, and spilled; -1: none
-    uint64_t *live;     // [steps * n_pools] live bytes while the step runs
-    uint64_t *peak;     // [n_pools]
+    int32_t *last;  // [n + steps] last step that reads the instance; without reader: the step that makes it, or -1 for an
+                    // input; n_steps if the instance is kept to the end
+    int32_t *src;   // instances that each step reads, in the order of its sources
+    int32_t *start; // [steps + 1] index in src
+    int32_t *taken; // [steps] instance whose memory the result takes over, -1: none
+    int32_t *now;   // [n] at the end of the schedule: the newest instance of the value in its own pool, -1: none
+    int32_t *out;   // [n] at the end of the schedule: the newest spilled instance of the value, -1: none
+    uint64_t *live; // [steps * n_pools] live bytes while the step runs
+    uint64_t *peak; // [n_pools]
     size_t last_cap, src_cap, start_cap, taken_cap, live_cap;
     size_t now_cap, out_cap, peak_cap;
     int32_t fault;   // first invalid step, -1: the schedule is valid
@@ -101,7 +107,7 @@ static inline int32_t budget_value(const struct budget_graph *g, const struct bu
 struct budget_excess {
     uint64_t most;      // at the worst step; 0: the schedule fits
     int32_t pool, step; // the pool and step with the largest excess
-    double sum;         // over all steps and pools; falls even if several steps are equally bad and one of them improves
+    double sum;         // sum over all steps and pools; it falls even if only one of several equally bad steps improves
 };
 struct budget_excess budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps);
 
@@ -114,9 +120,10 @@ struct budget_pack {
     const uint64_t *limits; // [n_pools]
     int64_t budget_us;
 };
-// Computes the packed peak of each pool for a valid schedule. is_sure: if a peak exceeds its limit, every plan of that pool does.
+// Computes the packed peak of each pool for a valid schedule. *is_conclusive: each pool is within its limit, or it is proven that
+// no plan of its items is.
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
-    const struct budget_pack *how, uint64_t *peaks, bool *is_sure) BERTH_MUST_USE;
+    const struct budget_pack *how, uint64_t *peaks, bool *is_conclusive) BERTH_MUST_USE;
 enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
     const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) BERTH_MUST_USE;
 
@@ -136,29 +143,32 @@ enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUD
 // Finds the cheapest of all schedules, or proves that there is none.
 enum budget_answer budget_exact(
     const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
-// Lists all schedules by rising cost, from *cost on, until the judge accepts one.
+// Lists all schedules by rising cost, from *cost on, until the judge accepts one. On entry, no schedule costs less than *cost.
 struct budget_judge {
     enum budget_answer (*accepts)(const struct budget_steps *steps, void *user);
     void *user;
 };
 enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
-// Trims a schedule to the limits. A cut discards a value that is idle at a step with too many bytes, and recomputes or reads it
-// back before its next use. The cuts with the least cost per byte come first.
+// Parameters of the score of a cut (see struct budget_cut).
 struct budget_style {
-    double reach;  // weight of a cut's effect on other steps, from 0 to 1
+    double reach;  // weight of a cut's effect on other steps that exceed the limit, from 0 to 1
     double lambda; // cost of a byte that has to stay because of a cut, relative to the mean cost per byte
 };
+// Brings a schedule within the limits by cuts. A cut discards a value that is not used at a step with too many bytes. It recomputes
+// the value or reads it back before its next use. The cuts with the least cost per byte come first.
 enum budget_answer budget_trim(const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end,
     struct budget_steps *s) BERTH_MUST_USE;
-// Runs the ops in the given order. If memory is short, it discards values that are cheap, large and not read soon. It recomputes
-// missing values.
+// Runs the ops in the given order and recomputes missing values. If memory is short, it discards values that are cheap to
+// recompute, large and not read soon (evict.c).
 enum budget_answer budget_walk(
     const struct budget_graph *g, double distance_power, const struct budget_end *end, struct budget_steps *out) BERTH_MUST_USE;
-// Makes start schedules by heuristics: sets of values that are not kept across the step with the most bytes. order: every op once.
+// Makes a start schedule by heuristics (initial_sets.c): it chooses a set of values that are not kept across the step with the most
+// bytes. order: a schedule that runs every op once.
 enum budget_answer budget_sets(
     const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;
-// Removes recomputed runs whose values can stay in memory. Until end_us, repeats this after random cuts.
+// Removes steps that recompute values or read them back, if these values can stay in memory instead. Until end_us, repeats this
+// after random cuts, which are called kicks.
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Solves a chain of ops and its backward pass, with values of one size, by dynamic programming. BUDGET_GAVE_UP: not a chain.
@@ -166,14 +176,16 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
 
 // ---- reorder.c ----
 
-// Moves once ops forward. order[k] is the op that runs k-th, inputs first; *is_new: the order differs. False: out of memory.
+// Makes an order in which once ops run earlier. order[k] is the op that runs k-th; inputs come first. *is_new: the order differs
+// from the given one. False: out of memory.
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 // Finds an order that requires less memory, with the order pass (src/plan/order).
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 
 // ---- reuse_gaps.c: tables about a schedule for trim.c and improve.c ----
 
-// A reuse gap is the time between two uses of an instance. A cascade is the list of ops that recompute a value at the end of a gap.
+// A reuse gap is the time between two uses of an instance. A cut discards an instance for the time of a gap and restores the value
+// at the end of the gap. A cascade is the list of ops that recompute a value at the end of a gap.
 struct budget_gaps {
     const struct budget_graph *g;
     const struct budget_steps *s;
@@ -182,9 +194,9 @@ struct budget_gaps {
     int32_t *made_start, *made;  // value -> its instances in its own pool, in rising order
     uint64_t *block_max;         // [blocks * n_pools] maximum of the live bytes over blocks of steps
     int32_t *n_over;             // [(steps + 1) * n_pools] number of earlier steps above the limit
-    int32_t *mark;               // [n] number of the last cascade that recomputes the value
-    int32_t *put_at;             // [n] step before which this round recomputes the value, -1: none
-    int8_t *lock;                // [n + steps] instance: 1: another cut relies on it, 2: it was cut in this round
+    int32_t *mark;               // [n] number (stamp) of the last cascade that recomputes the value
+    int32_t *put_at;             // [n] step before which a cut of this round restores the value, -1: none
+    int8_t *lock;                // [n + steps] of an instance; 1: another cut relies on it, 2: it was cut in this round
     int32_t stamp;               // number of the current cascade
     size_t cap[9];
 };
@@ -193,10 +205,10 @@ struct budget_gaps {
 bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const struct budget_steps *s) BERTH_MUST_USE;
 void budget_gaps_fini(struct budget_gaps *x);
 
-// A cut: the value is discarded after step a and restored before step b.
+// A cut: an instance is discarded after step a, and its value is restored before step b.
 struct budget_cut {
     int32_t instance, pool, a, b;
-    uint64_t cost; // cost of recomputing or spilling it
+    uint64_t cost; // cost of the cascade, or of spilling and reading back
     int64_t freed; // bytes freed at the step that exceeds the limit
     double score;  // lower is better
     bool is_spill;
@@ -219,5 +231,5 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
 // Writes the schedule with the cuts from `first` on applied, until `excess` bytes are freed. Sets cuts->n_done.
 bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
     uint64_t excess, struct budget_steps *out) BERTH_MUST_USE;
-// Removes runs and copies whose results no step reads. False: out of memory.
+// Removes the steps whose results no step reads. False: out of memory.
 bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) BERTH_MUST_USE;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 // chain.c: solves chains and their backward pass exactly. A chain is x1 = f(x0), ..., xl = f(xl-1), then some middle ops, the first
 // of which reads xl, then a backward pass g = b(previous g, xk) for each k from l down to 1. All values have one size. The best
-// schedule keeps some of the x and recomputes the others from the nearest kept one. Let D(s, t, m) be the least cost of computing
-// all x needed by the backward pass from t down to s + 1, if xs is in memory and m more values fit. Then
+// schedule keeps some of the x and recomputes any other x from the nearest kept x before it. Let D(s, t, m) be the least cost of
+// computing all x that the backward pass from t down to s + 1 needs, if xs is in memory and m more values fit. Then
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
-// If all costs are equal, D is convex in t - s, and the best k grows by 0 or 1 with t - s, so that a row takes linear time.
+// where xk is the first x after xs that is kept. If all costs are equal, D depends only on m and t - s. For fixed m, the best k - s
+// then grows by 0 or 1 when t - s grows by 1, because D is convex in t - s. So all cells with the same m take linear time.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 
-#define WORK_MAX 300000000 // limit on cells times choices, for chains with different costs
-#define NO (UINT64_MAX / 4)
+#define WORK_MAX 300000000             // limit on cells of the table * choices of k, for chains with different costs
+#define INFINITE_COST (UINT64_MAX / 4) // no schedule; the sum of a few of these does not overflow
 
 struct chain {
     const struct budget_graph *g;
@@ -22,17 +23,17 @@ struct chain {
     int32_t *middle; // [n_middle] ops between xl and the backward pass
     int32_t l, n_middle;
     int32_t first_op; // op that runs once before all others, -1: none
-    int32_t n_fit;    // number of values that fit in addition to x[0] and one g
-    int32_t m_least;  // least m with which a step of the backward pass can run
+    int32_t n_fit;    // number of values that fit in addition to x[0] and one g; the largest m
+    int32_t m_least;  // least m with which an op of the backward pass can run
     bool has_equal_costs;
-    uint64_t *sum;  // [l + 1] prefix sums of the costs
-    uint64_t *d;    // least costs, indexed by cell_index
-    int32_t *split; // best k - s, indexed by cell_index
+    uint64_t *sum;  // [l + 1] sum[k]: cost of computing x[1] .. x[k]
+    uint64_t *d;    // D(s, t, m), at cell_index(m, s, t)
+    int32_t *split; // the best k - s for D(s, t, m), at cell_index(m, s, t)
 };
 
 // ---- recognising a chain ----
 
-// Lists the sources other than inputs without bytes, at most two of them. Returns their number.
+// Counts the sources of op i. Inputs of size 0 do not count. Writes the first two of the counted sources to out.
 static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]) {
     int32_t n = 0;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -47,7 +48,8 @@ static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]
     return n;
 }
 
-// Finds the longest sequence of ops at the start of the graph in which each op reads the previous one. list: x[0], then these ops.
+// Finds the longest sequence of ops at the start of the graph in which each op reads only the previous op. list: x[0], then these
+// ops. *next: the op after them. Returns the number of ops.
 static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t *next) {
     int32_t n = 0, src[2];
     list[0] = -1;
@@ -67,7 +69,8 @@ static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t
     return n;
 }
 
-// Finds the backward pass after a sequence of n ops. Sets c->l, c->back and c->middle.
+// Finds the backward pass, which begins at op next, after the sequence x[1] .. x[n]. Sets c->l, c->back and c->middle. False: the
+// graph is not a chain.
 static bool back_find(struct chain *c, int32_t n, int32_t next) {
     const struct budget_graph *g = c->g;
     int32_t before = c->x[n], k = -1, src[2];
@@ -122,15 +125,15 @@ static bool base_shift(struct chain *c) {
 
 static bool sizes_fit(struct chain *c) {
     const struct budget_graph *g = c->g;
-    const uint64_t size = g->size[c->x[1]], way = g->size[c->back[1]], base = c->x[0] < 0 ? 0 : g->size[c->x[0]];
+    const uint64_t size = g->size[c->x[1]], grad_size = g->size[c->back[1]], base = c->x[0] < 0 ? 0 : g->size[c->x[0]];
     const uint64_t limit = g->pools[g->pool[c->x[1]]].limit;
     int32_t n_inputs = 0;
     c->has_equal_costs = true;
     c->sum[0] = 0;
     for (int32_t k = 1; k <= c->l; k++) {
         const int32_t i = c->x[k];
-        if (g->size[i] != size || g->size[c->back[k]] != way || !g->can_recompute[i] || g->until[i] >= 0 || g->takeover[i] != 0 ||
-            g->takeover[c->back[k]] != 0) {
+        if (g->size[i] != size || g->size[c->back[k]] != grad_size || !g->can_recompute[i] || g->until[i] >= 0 ||
+            g->takeover[i] != 0 || g->takeover[c->back[k]] != 0) {
             return false;
         }
         c->has_equal_costs = c->has_equal_costs && g->cost[i] == g->cost[c->x[1]];
@@ -144,10 +147,11 @@ static bool sizes_fit(struct chain *c) {
             return false;
         }
     }
-    if (size == 0 || size != way || n_inputs > 1 || (n_inputs == 1 && base == 0) || g->n_pools != 1 || limit < base + 3 * size) {
+    if (size == 0 || size != grad_size || n_inputs > 1 || (n_inputs == 1 && base == 0) || g->n_pools != 1 ||
+        limit < base + 3 * size) {
         return false;
     }
-    const uint64_t n_fit = (limit - base) / size - 1; // in addition to the one g in memory
+    const uint64_t n_fit = (limit - base) / size - 1; // one value less, because one g is in memory
     c->n_fit = n_fit > (uint64_t) c->l + 2 ? c->l + 2 : (int32_t) n_fit;
     c->m_least = 2; // the value x[k], and the g that is computed
     return true;
@@ -164,7 +168,7 @@ static uint64_t cell_value(const struct chain *c, int32_t m, int32_t s, int32_t 
     if (t <= s) {
         return 0;
     }
-    return m < c->m_least ? NO : c->d[cell_index(c, m, s, t)];
+    return m < c->m_least ? INFINITE_COST : c->d[cell_index(c, m, s, t)];
 }
 
 static uint64_t with_split(const struct chain *c, int32_t m, int32_t s, int32_t t, int32_t k) {
@@ -172,7 +176,7 @@ static uint64_t with_split(const struct chain *c, int32_t m, int32_t s, int32_t 
 }
 
 static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t first, int32_t last) {
-    uint64_t best = NO;
+    uint64_t best = INFINITE_COST;
     int32_t split = t;
     for (int32_t k = first; k <= last; k++) {
         const uint64_t cost = with_split(c, m, s, t, k);
@@ -186,7 +190,7 @@ static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t 
 }
 
 static bool table_fill(struct chain *c) {
-    const size_t n = (size_t) c->l + 1, m = (size_t) c->n_fit + 1, cells = c->has_equal_costs ? n * m : n * n * m;
+    const size_t n = (size_t) c->l + 1, n_m = (size_t) c->n_fit + 1, cells = c->has_equal_costs ? n * n_m : n * n * n_m;
     if (!c->has_equal_costs && (double) cells * (double) n > WORK_MAX) {
         return false;
     }
@@ -195,14 +199,14 @@ static bool table_fill(struct chain *c) {
     if (c->mem.has_failed) {
         return false;
     }
-    for (int32_t at = c->m_least; at <= c->n_fit; at++) {
+    for (int32_t m = c->m_least; m <= c->n_fit; m++) {
         for (int32_t t = 1, k = 1; c->has_equal_costs && t <= c->l; t++) {
-            cell_fill(c, at, 0, t, at == c->m_least ? t : k, at == c->m_least ? t : min_i32(k + 1, t));
-            k = c->split[cell_index(c, at, 0, t)];
+            cell_fill(c, m, 0, t, m == c->m_least ? t : k, m == c->m_least ? t : min_i32(k + 1, t));
+            k = c->split[cell_index(c, m, 0, t)];
         }
         for (int32_t length = 1; !c->has_equal_costs && length <= c->l; length++) {
             for (int32_t s = 0; s + length <= c->l; s++) {
-                cell_fill(c, at, s, s + length, s + 1, s + length);
+                cell_fill(c, m, s, s + length, s + 1, s + length);
             }
         }
     }
@@ -211,8 +215,9 @@ static bool table_fill(struct chain *c) {
 
 // ---- writing the steps ----
 
+// A task of steps_write. t >= 0: write the steps for D(s, t, m). t < 0: run back[s].
 struct stretch {
-    int32_t s, t, m; // t < 0: run back[s]
+    int32_t s, t, m;
 };
 
 static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_steps *out) {
@@ -223,7 +228,9 @@ static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_
     return ok;
 }
 
-// Writes the runs of x[s + 1] .. x[t] and the backward pass of these. The first stretch with t == s also has the middle ops.
+// Writes the schedule by following the best splits, with a stack of stretches instead of recursion. A stretch with t > s runs
+// x[s + 1] .. x[k] and is replaced by three stretches: D(k, t, m - 1), then back[k], then D(s, k - 1, m). The first stretch with
+// t == s is reached when x[l] has just been computed; it runs the middle ops.
 static bool steps_write(const struct chain *c, struct budget_steps *out) {
     struct stretch *stack = berth_calloc(3 * ((size_t) c->l + 4), sizeof *stack);
     size_t n = 0;
@@ -270,7 +277,7 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
         answer =
             n >= 2 && back_find(&c, n, next) && base_shift(&c) && sizes_fit(&c) && table_fill(&c) ? BUDGET_FOUND : BUDGET_GAVE_UP;
     }
-    if (answer == BUDGET_FOUND && cell_value(&c, c.n_fit, 0, c.l) >= NO) {
+    if (answer == BUDGET_FOUND && cell_value(&c, c.n_fit, 0, c.l) >= INFINITE_COST) {
         answer = BUDGET_GAVE_UP;
     }
     if (answer == BUDGET_FOUND && !steps_write(&c, out)) {

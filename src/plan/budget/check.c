@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// check.c: the checker of schedules. It turns a schedule into ops of the order pass, whose items the planner packs. Every schedule
-// that leaves the solver is replayed here, independently of the method that found it.
+// check.c: the checker of schedules. Every schedule that the solver returns is replayed here, independently of the method that
+// found it. For the packed peak, the checker unrolls the schedule: each step becomes a separate op. The order pass makes items from
+// these ops (berth_plan_order_items), and the planner packs the items.
 
 #include "plan/budget/budget.h"
 
@@ -39,7 +40,8 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     }
 }
 
-// NULL: out of memory.
+// Makes a graph in which each step of the schedule is an op that runs once. Op g->n + k is step k; ops 0 .. g->n - 1 stand for the
+// inputs. NULL: out of memory.
 static struct berth_order_op *steps_unroll(
     const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct berth_arrays *mem) {
     size_t n_srcs = 0;
@@ -91,7 +93,7 @@ static size_t pool_gather(const struct berth_plan_item *items, size_t n, int32_t
 }
 
 static enum ggml_status pools_pack(const struct budget_graph *g, const struct budget_pack *how, struct berth_plan_item *items,
-    size_t n_items, uint64_t *peaks, bool *is_sure) {
+    size_t n_items, uint64_t *peaks, bool *is_conclusive) {
     struct berth_plan_item *part = berth_calloc(n_items + 1, sizeof *part);
     uint64_t *offsets = berth_calloc(n_items + 1, sizeof *offsets);
     enum ggml_status status = part == NULL || offsets == NULL ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
@@ -106,7 +108,7 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
         BERTH_ASSERT_WHOLE(
             status != GGML_STATUS_SUCCESS || berth_plan_check(part, (int64_t) n, NULL, offsets, NULL) != GGML_STATUS_FAILED);
         peaks[p] = report.peak;
-        *is_sure = *is_sure && (report.peak <= how->limits[p] || report.proven);
+        *is_conclusive = *is_conclusive && (report.peak <= how->limits[p] || report.proven);
     }
     berth_free(part);
     berth_free(offsets);
@@ -114,14 +116,14 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
 }
 
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
-    const struct budget_pack *how, uint64_t *peaks, bool *is_sure) {
+    const struct budget_pack *how, uint64_t *peaks, bool *is_conclusive) {
     const size_t n = (size_t) g->n + s->n;
     struct berth_plan_item *items = berth_calloc(n + 1, sizeof *items);
     size_t n_items = 0;
-    *is_sure = true;
+    *is_conclusive = true;
     enum ggml_status status = items == NULL ? GGML_STATUS_ALLOC_FAILED : budget_items(g, s, t, items, &n_items, NULL);
     if (status == GGML_STATUS_SUCCESS) {
-        status = pools_pack(g, how, items, n_items, peaks, is_sure);
+        status = pools_pack(g, how, items, n_items, peaks, is_conclusive);
     }
     berth_free(items);
     return status;
@@ -197,7 +199,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     struct budget_trace t = {0};
     uint64_t *limits = berth_calloc(2 * (size_t) g->n_pools + 1, sizeof *limits);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    bool is_sure;
+    bool is_conclusive;
     if (r == NULL || limits == NULL || !result_alloc(g, s->n, r) || !budget_trace(g, s, &t)) {
         goto fail;
     }
@@ -212,7 +214,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     result_count(g, s, r);
     status = sizes_check(g, s);
     if (!params->live_only && status == GGML_STATUS_SUCCESS) {
-        status = budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
+        status = budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_conclusive);
     }
     if (status == GGML_STATUS_SUCCESS) {
         result_uses(g, &t, peaks, params->live_only, r);

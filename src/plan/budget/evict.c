@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in their order in a memory of fixed size. It
-// recomputes missing values with everything that they need. It evicts values that are cheap to recompute, large, and not needed
-// soon. It finds a schedule whenever each op fits with its sources, including the memory to recompute these. improve.c lowers the
-// cost.
+// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in the given order within the limits. If a source
+// of an op is not in memory, it recomputes the source, and before that the missing sources of the source. If memory is short, it
+// evicts values that are cheap to recompute, large, and not needed soon. It fails only if an op does not fit together with its
+// sources and the values that are needed at the same time to recompute them, or if one of the limits below is reached. improve.c
+// lowers the cost of the schedule afterwards.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -10,16 +11,16 @@
 #include <math.h>
 #include <string.h>
 
-#define GROW_MAX 40    // limit on steps per op
-#define DEPTH_MAX 4000 // limit on the depth of recursion: values that wait for each other
-#define LOOK_MAX 48    // limit on ops inspected to estimate the cost of recomputing a value
+#define GROW_MAX 40     // limit on the number of steps, per op
+#define DEPTH_MAX 4000  // limit on the depth of recursion, that is, on values that wait for each other
+#define COST_OPS_MAX 48 // limit on ops that are inspected to estimate the cost of recomputing a value
 
 struct walk {
     const struct budget_graph *g;
     struct budget_steps *out;
     bool *is_resident;    // [n] the value is in memory
     int32_t *n_locks;     // [n] number of running ops that need the value in memory
-    int32_t *last_need;   // [n] the last op of the order that may need the value, directly or to recompute other values
+    int32_t *last_need;   // [n] the last op of the order that may need the value, directly or for recomputing another value
     int32_t *resident;    // [n_resident] values in memory that have bytes, in no order
     int32_t *resident_at; // [n] index of the value in resident
     int32_t n_resident;
@@ -33,7 +34,8 @@ struct walk {
     enum budget_answer answer; // BUDGET_NONE as long as there is no failure
 };
 
-// If op i is recomputed for op `last` of the order, it runs before the op `until` that forbids it.
+// Returns the last op of the order for which op i can be recomputed: `last`, or the op that overwrites a source of i if that is
+// earlier.
 static int32_t last_need_limit(const struct budget_graph *g, int32_t i, int32_t last) {
     return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
 }
@@ -89,10 +91,10 @@ static int32_t next_use(const struct walk *w, int32_t i) {
     return w->last_need[i] > w->pos ? (w->last_need[i] + 3 * g->n) / 4 : g->n;
 }
 
-// Estimates the cost of recomputing the value now, with its missing sources. Inspects LOOK_MAX ops at most.
+// Estimates the cost of recomputing the value now, with its missing sources. Inspects COST_OPS_MAX ops at most.
 static double recompute_cost(struct walk *w, int32_t value) {
     const struct budget_graph *g = w->g;
-    int32_t list[LOOK_MAX];
+    int32_t list[COST_OPS_MAX];
     int32_t n = 0;
     double cost = 0;
     w->stamp++;
@@ -100,7 +102,7 @@ static double recompute_cost(struct walk *w, int32_t value) {
     w->seen[value] = w->stamp;
     for (int32_t at = 0; at < n; at++) {
         cost += (double) g->cost[list[at]];
-        for (int32_t k = g->srcs.start[list[at]]; k < g->srcs.start[list[at] + 1] && n < LOOK_MAX; k++) {
+        for (int32_t k = g->srcs.start[list[at]]; k < g->srcs.start[list[at] + 1] && n < COST_OPS_MAX; k++) {
             const int32_t src = g->srcs.at[k];
             if (!w->is_resident[src] && w->seen[src] != w->stamp) {
                 w->seen[src] = w->stamp;
@@ -109,7 +111,7 @@ static double recompute_cost(struct walk *w, int32_t value) {
         }
     }
     *g->work += 4 * n;
-    return n == LOOK_MAX ? cost * 2 : cost;
+    return n == COST_OPS_MAX ? cost * 2 : cost;
 }
 
 static bool pool_evict(struct walk *w, int32_t pool) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// exact.c: finds the cheapest of all schedules of a small graph by a best-first search (A*) over states. A second search lists all
-// schedules by rising cost. It is for limits on packed memory, which depend on the complete schedule and not on a state.
+// exact.c: finds the cheapest of all schedules of a small graph by a best-first search (A*) over states. This search knows live
+// bytes only. A second search lists all schedules by rising cost. It is for limits on the packed peak, which depends on the
+// complete schedule and not only on the state.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,26 +10,28 @@
 
 // ---- states ----
 
-// The graph has at most 64 ops, so sets of ops are 64-bit words. A state is: the values in memory, the values with a spilled copy,
-// and the once ops that have run. The possible next steps depend on the state only.
+// The graph has at most 64 ops, so sets of ops are 64-bit words. A state is: the values in memory (live), the values with a spilled
+// copy (out), and the ops that may not run any more because they run only once and have run (done). Inputs and outputs count as
+// such ops. The possible next steps depend on the state only.
 
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
 
 struct budget_state {
-    uint64_t live, out, done; // done: inputs, and ops that run once and have run
+    uint64_t live, out, done; // sets of values or ops
 };
 
 struct budget_words {
     const struct budget_graph *g;
     uint64_t srcs[BUDGET_WORD], readers[BUDGET_WORD], takeover[BUDGET_WORD];
-    uint64_t ends[BUDGET_WORD];  // ops that must not run any more after this op
+    uint64_t ends[BUDGET_WORD];  // ops that must not run after this op, because it overwrites a source of theirs
     uint64_t spill[BUDGET_WORD]; // cost of spilling or of reading back
-    uint64_t inputs, keep, recomputable, sized, mobile;
-    // Packed memory only: values whose memory some op may take over. A later read of such a value prevents that.
+    uint64_t inputs, keep, recomputable, sized, spillable;
+    // Only for limits on the packed peak: values whose memory some op may take over. A later read of such a value prevents that.
     uint64_t taken;
 };
 
+// A move: a step, together with the choice which sources are discarded after it.
 struct budget_move {
     struct budget_state to;
     struct berth_budget_step step;
@@ -62,7 +65,7 @@ static bool budget_words_init(struct budget_words *w, const struct budget_graph 
         w->keep |= g->keep[i] ? BIT(i) : 0;
         w->recomputable |= g->can_recompute[i] ? BIT(i) : 0;
         w->sized |= g->size[i] > 0 ? BIT(i) : 0;
-        w->mobile |= g->size[i] > 0 && g->spill_pool[i] >= 0 ? BIT(i) : 0;
+        w->spillable |= g->size[i] > 0 && g->spill_pool[i] >= 0 ? BIT(i) : 0;
     }
     return g->n <= BUDGET_WORD;
 }
@@ -80,7 +83,7 @@ static bool budget_is_goal(const struct budget_words *w, const struct budget_sta
     return (all_once(w) & ~s->done) == 0 && (w->keep & ~s->live) == 0;
 }
 
-// Returns the ops that must not run any more after the ops in done.
+// Returns the ops that must not run any more because an op of done has overwritten a source of theirs.
 static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     uint64_t ended = 0;
     for (uint64_t left = done & ~w->inputs; left != 0; left &= left - 1) {
@@ -89,7 +92,8 @@ static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     return ended;
 }
 
-// Returns the ops that will not run in any continuation of the state.
+// Returns the ops that will not run any more after a state with this done: they must not run, or no op that may still run reads
+// their result.
 static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     uint64_t finished = ended_find(w, done);
     for (int32_t i = w->g->n; i-- > 0;) {
@@ -103,7 +107,7 @@ static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     return finished;
 }
 
-// Returns the values that no op will read after this state.
+// Returns the values that no op will read after a state with this done, and that are not kept.
 static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
     const uint64_t finished = finished_find(w, done);
     uint64_t dead = 0;
@@ -160,7 +164,7 @@ static bool move_put(struct budget_moves *m, struct budget_state to, int32_t op,
     return true;
 }
 
-// Adds one move per subset of the sources of op i that are discarded after it.
+// Adds the moves that run op i: one move for each subset of its sources that may be discarded after it.
 static bool runs_find(const struct budget_words *w, const struct budget_state *s, int32_t i, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
     struct budget_state to = {s->live | BIT(i), s->out, s->done | (BIT(i) & ~w->recomputable)};
@@ -201,8 +205,8 @@ static bool can_run(const struct budget_words *w, const struct budget_state *s, 
     return ((excluded | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
 }
 
-// Returns an op that should run now, -1: none. The op runs once, its result has no bytes, it does not forbid any op that may still
-// run, and it does not prevent a takeover. Running it now therefore has no disadvantage.
+// Returns an op that can run now without any disadvantage, -1: none. Such an op runs only once, its result has no bytes, it does
+// not forbid any op that may still run, and it does not prevent a takeover.
 static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t excluded) {
     const uint64_t finished = finished_find(w, s->done);
     for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
@@ -214,8 +218,8 @@ static int32_t forced_find(const struct budget_words *w, const struct budget_sta
     return -1;
 }
 
-// Finds every useful step from a state. A value is discarded directly after a step that reads it; a value that no op can need is
-// discarded at once. False: out of memory.
+// Finds every useful move from a state. A value that later ops may need is discarded only directly after a step that reads it. A
+// value that no later op can need is discarded as soon as that is known. False: out of memory.
 static bool budget_moves_find(const struct budget_words *w, const struct budget_state *s, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
     const uint64_t excluded = s->done | ended_find(w, s->done);
@@ -229,7 +233,7 @@ static bool budget_moves_find(const struct budget_words *w, const struct budget_
         if (can_run(w, s, excluded, i)) {
             ok = runs_find(w, s, i, m);
         }
-        if (ok && (w->mobile & BIT(i)) != 0 && ((s->live | s->out) & BIT(i)) != 0) {
+        if (ok && (w->spillable & BIT(i)) != 0 && ((s->live | s->out) & BIT(i)) != 0) {
             ok = spills_find(w, s, i, m);
         }
     }
@@ -240,7 +244,7 @@ static bool budget_moves_find(const struct budget_words *w, const struct budget_
 
 struct node {
     struct budget_state state;
-    struct berth_budget_step step; // the step that led here
+    struct berth_budget_step step; // the step that led to this node
     int32_t parent;                // -1: this is the start
     uint64_t cost, to_go;          // cost from the start; lower bound of the cost to the goal
 };
@@ -435,7 +439,7 @@ enum budget_answer budget_exact(
 
 // ---- all schedules ----
 
-#define PACK_NODES 200 // price of packing a schedule, in nodes
+#define PACK_NODES 200 // number of nodes that packing one schedule counts
 
 struct listing {
     struct budget_words w;
@@ -474,8 +478,8 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
     return answer;
 }
 
-// Some runs are useful only because their read keeps a value from being taken over; no op reads their result. Schedules with such
-// runs are not listed. Returns the least cost of such a run. UINT64_MAX: there is no such op.
+// list_from lists no schedules with idle runs. An idle run is a run whose result no op reads. It can be useful for the packed peak
+// only: its reads can prevent a takeover. Returns the least cost of an op that could run idly with this effect. UINT64_MAX: none.
 static uint64_t idle_run_cost(const struct budget_words *w) {
     uint64_t least = UINT64_MAX;
     for (int32_t i = 0; i < w->g->n; i++) {
@@ -486,7 +490,7 @@ static uint64_t idle_run_cost(const struct budget_words *w) {
     return least;
 }
 
-// On entry, no schedule costs less than *cost. On return, no acceptable schedule costs less than *cost.
+// On entry, no schedule costs less than *cost. On return, no schedule that the judge accepts costs less than *cost.
 enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
     struct listing l = {.steps = out, .judge = judge, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};
@@ -498,7 +502,7 @@ enum budget_answer budget_exact_packed(const struct budget_graph *g, const struc
         l.w.taken |= l.w.takeover[i];
     }
     const uint64_t idle = idle_run_cost(&l.w);
-    const uint64_t listed = idle > UINT64_MAX - *cost ? UINT64_MAX : *cost + idle; // every cheaper schedule is listed
+    const uint64_t listed = idle > UINT64_MAX - *cost ? UINT64_MAX : *cost + idle; // all schedules that cost less are listed
     const struct budget_state first = budget_first(&l.w);
     for (l.most = *cost; l.most != UINT64_MAX; l.most = l.next) {
         l.next = UINT64_MAX;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// initial_sets.c: makes start schedules by heuristics. A set of values is not kept across the step with the most bytes; each value
-// of the set is recomputed when a later op needs it. There are two kinds of sets: the values with the largest ratio of size to cost
-// (greedy), and all values except checkpoints at equal distances. Of all sets that fit, the cheapest is used. A schedule takes
-// linear time, so that many sets can be tried.
+// initial_sets.c: makes start schedules by heuristics. Each schedule belongs to a set of values. The values of the set are not kept
+// across the step with the most bytes; each is recomputed when a later op needs it. There are two kinds of sets: the values with
+// the largest ratio of size to cost (greedy), and all values except checkpoints at equal distances. The cheapest schedule that fits
+// is used. Making a schedule takes linear time, so many sets can be tried.
 
 #include "plan/budget/budget.h"
 
@@ -18,7 +18,7 @@ struct sets {
     struct berth_arrays mem;    // owns the arrays below
     int32_t *position;          // [n] index of the op in the order
     int32_t *last;              // [n] position of the last op that reads the value, -1: none
-    bool *drop, *is_recomputed; // [n] the value is in the set; [n] it was recomputed
+    bool *drop, *is_recomputed; // [n] the value is in the set; [n] the value was recomputed after the peak
     int32_t *stack;             // capacity for all sources and ops
     int32_t peak_at;            // position with the most bytes
     uint64_t best;              // cost of the cheapest schedule so far
@@ -167,7 +167,7 @@ enum budget_answer budget_sets(const struct budget_graph *g, const struct budget
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     bool ok = sets_init(&x, order);
     const int32_t peak_at = x.peak_at, far = 1 + (int32_t) order->n / 64;
-    for (int32_t k = -1; ok && k <= 1; k++) { // the peak, and a step before and after it
+    for (int32_t k = -1; ok && k <= 1; k++) { // tries the step with the most bytes, a step before it, and a step after it
         x.peak_at = peak_at + k * far;
         ok = greedy_try(&x, order, out) && checkpoints_try(&x, order, out);
     }

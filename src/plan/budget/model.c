@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_WORK 20000000 // limit on values * ops for the least bytes; further values are left out
+#define LEAST_WORK 20000000 // limit on values * ops when the least bytes are computed; values beyond it are left out
 
 void budget_graph_fini(struct budget_graph *g) {
     berth_arrays_free(&g->mem);
@@ -18,7 +18,7 @@ void budget_graph_fini(struct budget_graph *g) {
 
 // ---- checks of the caller's input ----
 
-// Returns whether `until` is a valid last op for op i: a later op that runs once.
+// Returns whether op i may name `until` as the op that it must run before: a later op that runs only once.
 static bool is_until_valid(const struct berth_budget_op *ops, size_t n, size_t i, int32_t until) {
     return until > 0 && (size_t) until > i && (size_t) until < n && (ops[until].flags & BERTH_BUDGET_INPUT) == 0 &&
            (ops[until].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
@@ -183,8 +183,9 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
 
 // ---- the least bytes of every schedule ----
 
-// The values that are in memory in every schedule while op runs are: its sources, its result, the outputs on which it depends, and
-// the values that cannot be recomputed and that ops after it need.
+// While op runs, every schedule has these values in memory: the sources and the result of op, the outputs on which op depends, and
+// the values that cannot be recomputed and that ops after op need. is_up: op depends on the value. is_down: the value depends on
+// op.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
     bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
     memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
@@ -206,13 +207,13 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     int32_t n = 0;
     *bytes = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        const bool may_move = g->spill_pool[i] >= 0;
+        const bool can_spill = g->spill_pool[i] >= 0;
         bool is_needed = false;
         for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1] && !is_needed; k++) {
             is_needed = is_down[g->readers.at[k]] && g->readers.at[k] != op;
         }
         const bool was_made = budget_is_input(g, i) || (is_up[i] && i != op);
-        is_there[i] = is_there[i] || (was_made && !may_move && (g->keep[i] || (!g->can_recompute[i] && is_needed)));
+        is_there[i] = is_there[i] || (was_made && !can_spill && (g->keep[i] || (!g->can_recompute[i] && is_needed)));
         if (!is_there[i] || g->pool[i] != pool || g->size[i] == 0) {
             continue;
         }
@@ -227,7 +228,8 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// Computes the bytes that are alive at the end (kept values) and at the start (inputs).
+// Sets least and tight of each pool to the larger of: the bytes that are alive at the end (kept values), and those that are alive
+// at the start (inputs).
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
         g->least[g->pool[i]] += g->keep[i] && g->spill_pool[i] < 0 ? g->size[i] : 0;
@@ -261,9 +263,9 @@ static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     return bytes;
 }
 
-// Adds the size of a value that cannot be recomputed to every op during which it must be in memory. These are the ops that depend
-// on one of its readers (for an input: all ops) and that must run before another reader (for a kept value: all). marks: [3 n]
-// scratch.
+// Adds the size of a value that cannot be recomputed to bytes[i] of every op i during which the value must be in memory, except for
+// its readers. Such an op depends on a reader of the value (if the value is an input: any op), and another reader depends on the op
+// (if the value is kept: any op). marks: [3 n] scratch.
 static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
     uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
     memset(marks, 0, 3 * (size_t) g->n);
@@ -295,7 +297,7 @@ static bool least_find(struct budget_graph *g) {
     struct berth_arrays mem = {0};
     uint8_t *marks = berth_arrays_new(&mem, 3 * (size_t) g->n, sizeof *marks);
     uint64_t *bytes = berth_arrays_new(&mem, (size_t) g->n, sizeof *bytes);
-    int64_t n_looks = g->n > 0 ? LEAST_WORK / g->n : 0;
+    int64_t n_values_left = g->n > 0 ? LEAST_WORK / g->n : 0;
     if (mem.has_failed) {
         berth_arrays_free(&mem);
         return false;
@@ -304,10 +306,10 @@ static bool least_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
         bytes[i] = own_bytes(g, i);
     }
-    for (int32_t i = 0; i < g->n && n_looks > 0; i++) {
+    for (int32_t i = 0; i < g->n && n_values_left > 0; i++) {
         if (!g->can_recompute[i] && g->size[i] > 0 && g->spill_pool[i] < 0) {
             unrecomputable_add(g, i, marks, bytes);
-            n_looks--;
+            n_values_left--;
         }
     }
     for (int32_t i = 0; i < g->n; i++) {

@@ -5,13 +5,14 @@
 
 // ---- hoisting ----
 
-// Ops that run once are at the caller's positions, often at the end. An example are the steps of an optimiser after the complete
-// backward pass: every gradient stays in memory until then. Hoisting runs each of these ops as soon as it can run, if that frees
-// memory. All other ops keep their order. The time is linear in ops and sources.
+// The caller often puts once ops at the end of the graph. An example is the steps of an optimiser after the complete backward pass:
+// every gradient stays in memory until then. Hoisting runs each once op as soon as its sources are there, if that frees memory. All
+// other ops keep their order. The time is linear in ops and sources.
 
 struct hoist {
     const struct budget_graph *g;
-    int32_t *waits; // [n] number of ops that must run first: sources, earlier once ops of its group, ops that name it in until
+    int32_t *waits; // [n] number of ops that must run before it and have not: sources, the once op before it in its group, ops
+                    // that name it in until
     int32_t *reads; // [n] number of readers that have not run
     bool *has_run;  // [n]
     int32_t *next;  // [n] the next once op of the group, -1: none
@@ -121,13 +122,13 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// The order pass does not know ops that must run before another op (until). If no once op has bytes, each group of once ops becomes
-// a write to an artificial piece of memory, and each op that must run before the group reads that memory. Otherwise all of these
-// ops keep their order.
+// The order pass does not know the field until, by which an op must run before a certain once op. If no once op has bytes, this is
+// expressed by artificial inputs, one per group of once ops: each once op of the group writes the input, and each op that must run
+// before a once op of the group reads it. Otherwise the once ops and the ops with until keep their order among each other.
 
 struct reorder {
     const struct budget_graph *g;
-    struct berth_order_op *ops; // [n_groups + n] the groups' memory, then the ops
+    struct berth_order_op *ops; // [n_groups + n] the artificial input of each group, then the ops
     int32_t *srcs, *order;
     int32_t *group; // [n] group of a once op, -1: none
     int32_t n_groups;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// reuse_gaps.c: finds and applies cuts. Between two uses a value is idle. It may be discarded in this gap if it can be recomputed
-// or read back in time. This file computes the cost of such a cut: the ops to run before the next use (the cascade), down to values
-// that are in memory or can stay in memory within the limit.
+// reuse_gaps.c: finds and applies cuts. Between two uses of an instance there is a gap. The instance may be discarded in the gap (a
+// cut) if its value can be recomputed or read back before the next use. To recompute the value, its op must run, and before it the
+// ops of its sources that are not in memory, and so on. This list of ops is the cascade of the cut. It ends at values that are in
+// memory, or that can stay in memory within the limit.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -11,7 +12,7 @@
 
 #define BLOCK 64         // steps
 #define CASCADE_MAX 4096 // largest cascade, in ops
-#define CASCADE_LOOKS 4  // counted work per op of a cascade, and per source
+#define CASCADE_WORK 4   // counted work per op of a cascade, and per source of the op
 
 // ---- tables ----
 
@@ -126,7 +127,7 @@ static uint64_t gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, 
     return most;
 }
 
-// Returns the instance that a step at b would read, -1: none.
+// Returns the instance of the value that step b would read, -1: none.
 static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b) {
     int32_t lo = x->made_start[value], hi = x->made_start[value + 1];
     while (lo < hi) { // finds the last instance made before b
@@ -145,20 +146,21 @@ static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b
 struct cascade {
     struct budget_gaps *x;
     struct budget_cuts *cuts;
-    double byte_cost; // cost of a byte that has to stay
-    double penalty;
-    int32_t step;  // the step at which bytes are to be freed
-    int64_t stays; // bytes that have to stay at that step
-    bool is_final; // the cut is applied: lock the instances that it relies on
+    double byte_cost; // cost that is assigned to a byte that has to stay in memory above the limit because of the cut
+    double penalty;   // sum of these costs
+    int32_t step;     // the step at which bytes are to be freed
+    int64_t stays;    // bytes that have to stay at that step because of the cut
+    bool is_final;    // the cut is being applied: lock the instances that it relies on
 };
 
-// Returns whether the value can be recomputed before step b.
+// Returns whether the op of the value may still run before step b.
 static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
     const int32_t until = x->g->until[value];
     return x->g->can_recompute[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
 }
 
-// Returns whether the source is or can stay in memory for a run before step b. Otherwise it must be recomputed too.
+// Returns whether a source of the cascade is in memory before step b, or can stay there. Otherwise the cascade must recompute it
+// too. Sets *has_failed if neither is possible.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);
@@ -200,7 +202,8 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
     return true;
 }
 
-// Lists the ops that recompute the value before step b, in their order. *ok is false if that is impossible. False: out of memory.
+// Lists the ops that recompute the value before step cut->b, in the order in which they run. *ok: this is possible. False: out of
+// memory.
 static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t value, bool *ok) {
     struct budget_gaps *x = c->x;
     struct budget_cuts *cuts = c->cuts;
@@ -231,7 +234,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
             continue;
         }
         const size_t n_srcs = (size_t) (g->srcs.start[i + 1] - g->srcs.start[i]);
-        *g->work += CASCADE_LOOKS * (int64_t) (n_srcs + 1);
+        *g->work += CASCADE_WORK * (int64_t) (n_srcs + 1);
         if (!BERTH_GROW(&cuts->stack, &cuts->stack_cap, n_stack + n_srcs + 2)) {
             return false;
         }
@@ -263,7 +266,8 @@ static int by_score(const void *a, const void *b) {
     return (x->instance > y->instance) - (x->instance < y->instance);
 }
 
-// Finds the gap of an instance around a step: after a, before b. False: the instance is in use at the step, or it does not exist.
+// Finds the gap of an instance that contains a step, and sets cut->a and cut->b to the uses before and after it. False: the step
+// uses the instance, or the instance does not exist at that step.
 static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t step, struct budget_cut *cut) {
     const int32_t made = instance < x->g->n ? -1 : instance - x->g->n;
     if (made >= step || x->t.last[instance] <= step) {
@@ -360,7 +364,7 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
 
 // ---- applying cuts ----
 
-// A step to insert before step `before`; among equals, in the order of `rank`.
+// A step to insert before step `before` of the schedule. Steps with the same `before` are inserted by rising `rank`.
 struct insert {
     int32_t before, rank;
     struct berth_budget_step step;
@@ -388,7 +392,8 @@ static int by_place(const void *a, const void *b) {
     return x->rank < y->rank ? -1 : 1;
 }
 
-// Applies one cut. Its cascade is computed again, because earlier cuts of this round may have changed which values are in memory.
+// Applies one cut. Its cascade is computed a second time, because cuts applied before it in this round may have changed which
+// values are in memory. *ok: the cut was applied. False: out of memory.
 static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts *in, bool *ok) {
     struct budget_gaps *x = c->x;
     const int32_t value = budget_value(x->g, x->s, cut->instance);

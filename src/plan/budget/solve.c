@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// solve.c: runs the methods one after the other, the cheapest first: the given order, another order, exact search, chains, then
-// heuristics with local search. The methods know live bytes only. If the packed plan of a schedule exceeds a limit because of
-// holes, the limit on live bytes is lowered until the packed plan fits.
+// solve.c: runs the methods one after the other, the fastest first: the given order, another order, exact search, chains, then
+// heuristics with local search. The methods count live bytes only. If the packed peak of a schedule exceeds a limit because the
+// plan has holes, the methods run with a lower limit on live bytes, until the packed peak is within the limit.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -11,7 +11,7 @@
 #define MAX_NODES_DEFAULT 30000
 #define MAX_NODES_LAST 1000000  // if no other method finds a schedule and there is time
 #define PACKED_OPS_MAX 12       // largest graph of which all schedules are listed
-#define N_LOWER 12              // limit on how often the limit on live bytes is lowered
+#define N_LOWER 12              // the limit on live bytes is lowered at most this many times
 #define VARIANTS_WORK 500000000 // work limit of all variants together, about two seconds
 #define LOWERED_WORK_DIVISOR 16 // with lowered limits, the work limit is divided by this
 #define KICKS_MAX 4000000       // limit on random cuts; the clock ends the local search long before
@@ -37,9 +37,11 @@ static void limits_reset(struct solver *s) {
     }
 }
 
-// Checks whether a schedule is within the caller's limits. If it is, keeps it if it is the cheapest so far. Sets s->peaks.
+// Packs a schedule and checks whether it is within the caller's limits (*fits). Keeps it in s->best if it fits and is the cheapest
+// so far. Sets s->peaks to the packed peaks, or to the peaks of the live bytes if these exceed a limit already or params.live_only
+// is set.
 static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
-    bool is_sure;
+    bool is_conclusive;
     *fits = false;
     if (!budget_trace(&s->g, steps, &s->t)) {
         return GGML_STATUS_ALLOC_FAILED;
@@ -55,7 +57,7 @@ static enum ggml_status steps_offer(struct solver *s, const struct budget_steps 
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (*fits && !s->params->live_only) {
-        status = budget_pack(&s->g, steps, &s->t, &(struct budget_pack){s->limits, BUDGET_PACK_US}, s->peaks, &is_sure);
+        status = budget_pack(&s->g, steps, &s->t, &(struct budget_pack){s->limits, BUDGET_PACK_US}, s->peaks, &is_conclusive);
     }
     for (int32_t p = 0; p < s->g.n_pools; p++) {
         *fits = *fits && s->peaks[p] <= s->limits[p];
@@ -149,7 +151,8 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
 static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
 static const double powers[] = {1, 0.5, 2, 0};
 
-// Runs one heuristic to find a schedule within the limits on live bytes: sets, a style of trimming an order, or a walk.
+// Runs one heuristic to find a schedule within the limits on live bytes: the initial sets, a trim of an order with one of the
+// styles, or a walk with one of the powers.
 static enum budget_answer variant_run(
     struct solver *s, int variant, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
     const int n_styles = (int) (sizeof styles / sizeof *styles);
@@ -208,8 +211,8 @@ static enum budget_answer variants_run(
     return found;
 }
 
-// Lowers the limits on live bytes by about half of the bytes that the packed plan exceeds the caller's limits. False: no limit can
-// be lowered, because each would be below the least bytes of every schedule.
+// Lowers the limits on live bytes of the pools whose packed peak exceeds the caller's limit, by about half of that excess. False:
+// no limit can be lowered, because each would be below the bytes that every schedule requires.
 static bool limits_lower(struct solver *s) {
     bool may = false;
     for (int32_t p = 0; p < s->g.n_pools; p++) {

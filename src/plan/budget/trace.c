@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define TRACE_LOOKS 8 // counted work per op and step, including the use of the trace by the caller
+#define TRACE_WORK 8 // counted work per op and per step, including the caller's use of the trace
 
 bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) {
     if (!BERTH_GROW(&s->at, &s->cap, s->n + 1)) {
@@ -196,7 +196,7 @@ bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, st
     const bool ok = now != NULL && trace_alloc(g, s, t);
     if (ok) {
         reads_find(g, s, t);
-        *g->work += TRACE_LOOKS * (g->n + (int64_t) s->n);
+        *g->work += TRACE_WORK * (g->n + (int64_t) s->n);
     }
     if (ok && t->fault < 0) {
         live_find(g, s, t, now);

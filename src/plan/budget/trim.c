@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// trim.c: brings a schedule within the limits. It takes the step with the largest excess of bytes and applies the best cuts there,
-// until the excess is gone. It repeats this until no step exceeds a limit. budget_sweep removes runs whose results no step reads. A
-// round is linear in the number of steps, except for the ops of the cuts.
+// trim.c: brings a schedule within the limits. In each round it takes the step that exceeds its limit most, and applies the best
+// cuts at that step until it is within the limit. Then budget_sweep removes steps whose results no step reads. The rounds end when
+// no step exceeds a limit. A round is linear in the number of steps, except for the ops that the cuts recompute.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
