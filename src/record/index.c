@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// index.c: the memory of an index, and lists of tensors with an index.
+// index.c: allocates an index (see index.h), and implements lists of tensors with an index.
 
 #include "record/index.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// index.h: finds the position of a tensor in a list. It is a hash table with open addressing, at most half full. The hash is the
-// address divided by the size of a tensor. Tensors of one arena are at least that far apart, so they never collide, and walking a
-// graph walks the table in order. Tensors of other arenas that collide with them continue in long odd steps, so that runs of used
-// slots do not make searches long.
+// index.h: finds the position of a tensor in a list. The index is a hash table with open addressing, at most half full. The hash of
+// a tensor is its address divided by the size of a tensor. Tensors of one arena are at least that size apart, so they rarely
+// collide, and a walk over a graph accesses the table in order. A tensor that collides with another one is put further on, at a
+// multiple of a large odd step that depends on its address. So many adjacent used slots do not make a search long.
 #pragma once
 
 #include "base/base.h"
 
-// Maps a tensor to its first position in a list that the caller owns. A zeroed struct is empty.
+// Maps a tensor to its first position in a list that the caller owns (keys). A zeroed struct is empty.
 struct record_index {
     int32_t *slots; // [n_slots] position + 1, 0: free
     size_t n_slots; // slots in use, a power of two, or 0
@@ -15,9 +15,9 @@ struct record_index {
     size_t slots_cap;
 };
 
-// Empties the index and reserves n entries. Returns false if out of memory.
+// Empties the index and reserves memory for n tensors. Returns false if out of memory.
 bool berth_record_index_reset(struct record_index *index, size_t n) BERTH_MUST_USE;
-// Reserves n entries and keeps the first n_listed entries of the list. Returns false, with nothing changed, if out of memory.
+// Reserves memory for n tensors. The index then contains keys[0..n_listed). Returns false, with nothing changed, if out of memory.
 bool berth_record_index_reserve(
     struct record_index *index, struct ggml_tensor *const *keys, int32_t n_listed, size_t n) BERTH_MUST_USE;
 void berth_record_index_fini(struct record_index *index);
@@ -37,7 +37,7 @@ static inline int32_t *record_index_slot(
     return &slots[i];
 }
 
-// Adds keys[i]; an entry must be reserved. Returns its position: i, or the earlier position of the same tensor.
+// Adds keys[i], for which memory must be reserved. Returns i, or the earlier position of the same tensor.
 static inline int32_t record_index_add(struct record_index *index, struct ggml_tensor *const *keys, int32_t i) {
     int32_t *slot = record_index_slot(index, keys, keys[i]);
     if (*slot == 0) {

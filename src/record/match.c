@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// match.c: compares a graph with a record in one linear pass, without hashing or allocation. Row i of the record corresponds to a
-// known tensor of the graph, so an edge matches if both of its ends do. The pass reads only the compared fields of a tensor and
-// assigns its address at the same time. It takes 9 ns per tensor; ggml takes 20 ns.
+// match.c: compares a graph with a record in one linear pass, without hashing or allocation. Row i of the record corresponds to the
+// i-th listed tensor of the graph (nodes, then leafs). So a source of a tensor matches if it is the tensor of the recorded source
+// row. The pass reads only the fields of a tensor that it compares, and assigns the address of the tensor at the same time. It
+// takes 9 ns per tensor; ggml takes 20 ns.
 
 #include "record/record.h"
 
@@ -17,8 +18,8 @@ static bool same_duplicates(const struct record *rec) {
     return true;
 }
 
-// Stores the listed tensors of the graph in rec.tensors. If any changed, the unlisted ones are cleared and found again through
-// their readers.
+// Stores the listed tensors of the graph in rec->tensors. If any of them has changed (*is_moved), the entries of unlisted tensors
+// are cleared; is_row sets them later. Returns false if the numbers of tensors or the duplicates differ.
 static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool *is_moved) {
     if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs) {
         return false;
@@ -47,7 +48,7 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool
 
 // ---- edges ----
 
-// Returns true if row r of the record is this tensor. An unlisted row gets its tensor from the first reader.
+// Returns true if row r of the record is this tensor. If row r is unlisted and has no tensor yet, it becomes this tensor.
 static inline bool is_row(struct record *rec, int32_t r, struct ggml_tensor *t) {
     if (BERTH_UNLIKELY(rec->tensors[r] == NULL)) {
         rec->tensors[r] = t;
@@ -59,7 +60,7 @@ static inline bool same_view(struct record *rec, const struct record_row *row, c
     return row->view_src < 0 ? t->view_src == NULL : t->view_src != NULL && is_row(rec, row->view_src, t->view_src);
 }
 
-// Compares all sources. It also assigns tensors to unlisted rows.
+// Compares all sources of a tensor with those of its row.
 static bool same_srcs(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
     int64_t n = 0;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -88,12 +89,13 @@ static inline bool same_src_rows(struct ggml_tensor *const *tensors, const struc
 
 // ---- ownership of memory ----
 
-// Finds out whether tensors have memory of the caller. Adjacent tensors mostly share a buffer, so the last answer is cached.
+// The cache of has_memory. Adjacent tensors mostly share a buffer, so the last buffer of the caller is remembered.
 struct owner_check {
     const struct record_rules *rules;
     const struct ggml_backend_buffer *foreign; // a buffer that is known not to belong to the allocator
 };
 
+// Returns whether the tensor has memory of the caller.
 static inline bool has_memory(struct owner_check *c, const struct ggml_tensor *t) {
     if (t->buffer == NULL || t->buffer == c->foreign) {
         return t->buffer != NULL || t->data != NULL;
@@ -124,14 +126,14 @@ static inline bool is_unplaced_view(const struct ggml_tensor *t) {
     return t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL;
 }
 
-// Returns true for a view of the caller's memory that is not at the address of its source.
+// Returns true for a view whose buffer or address does not agree with its source, although the source has an address.
 static inline bool is_misplaced_view(const struct ggml_tensor *t) {
     const struct ggml_tensor *from = t->view_src;
     return from->data != NULL && (t->data != (char *) from->data + t->view_offs || t->buffer != from->buffer);
 }
 
-// Calls init_tensor. It may read the source of a view, so the source must have its buffer already. On failure the tensor is
-// restored.
+// Calls init_tensor of the tensor's buffer. If the tensor is a view, its source must already have a buffer, because init_tensor may
+// read the source. If this fails, the tensor is restored.
 static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
@@ -142,16 +144,17 @@ static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     return false;
 }
 
-// Assigns an address and stores the data needed to undo it. is_quiet: the buffer has no init_tensor.
+// Assigns an address to a tensor and stores in *undo how to restore it. has_no_init: the caller knows that the buffer has no
+// init_tensor.
 static inline bool tensor_place(
-    struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool is_quiet) {
+    struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool has_no_init) {
     *undo = (struct record_undo){t, t->data};
     t->buffer = buffer;
     t->data = data;
-    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_init_tensor(t, undo->data);
+    return has_no_init || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_init_tensor(t, undo->data);
 }
 
-// Assigns the address of its source to a view. The source's buffer may belong to anyone.
+// Assigns an address to a view of the caller's memory: the address of its source plus view_offs.
 static inline bool view_place(struct record_undo *undo, struct ggml_tensor *t, const bool is_full_match) {
     const struct ggml_tensor *from = t->view_src;
     return is_unplaced_view(t) && (is_full_match || from->buffer->iface.init_tensor == NULL) &&
@@ -181,7 +184,8 @@ static inline bool same_properties(
                          : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
 }
 
-// Parts of the loop of match_rows. They are always inlined, so that its variables stay in registers.
+// The functions below are parts of the loop of match_rows. They are always inlined, so that the variables of the loop stay in
+// registers.
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 struct placing {
@@ -189,15 +193,15 @@ struct placing {
     struct record_undo *written; // end of the undo list
     uint64_t differs;            // 0: all layouts so far are as recorded
     bool may_place;              // addresses may be assigned while differs is 0
-    bool is_in_place;            // all tensors so far have their addresses
+    bool is_in_place;            // all tensors so far have the addresses of their places
 };
 
 static inline bool may_place(const struct placing *p) {
     return p->may_place && p->differs == 0;
 }
 
-// Returns true if the tensor has the address of its row, either before or by this call. A view of the caller's memory gets the
-// address of its source.
+// Returns true if places[i] gives an address and tensor t has it, either before this call or because of it. Also assigns the
+// address of its source to a view of the caller's memory; the result is then false.
 ALWAYS_INLINE bool row_place(
     struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_full_match) {
     const struct record_row *row = &rows[i];
@@ -231,8 +235,8 @@ ALWAYS_INLINE bool same_owner(
     return has_memory(owner, t) == row->has_memory && !(is_full_match && row->has_memory && !same_kind(row, t));
 }
 
-// Returns true if all rows are as recorded except for layouts. The loop keeps its values in local variables, because the compiler
-// must assume that writes to tensors change anything else.
+// Returns true if the graph has all recorded properties except for layouts; p->differs says whether these differ. The loop copies
+// the fields of rec to local variables: the compiler must assume that a write to a tensor may change *rec.
 ALWAYS_INLINE bool match_rows(
     struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_full_match) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
@@ -240,8 +244,8 @@ ALWAYS_INLINE bool match_rows(
     const struct record_form *const forms = rec->forms;
     struct ggml_tensor *const *tensors = rec->tensors;
     struct owner_check owner = {.rules = rules};
-    // Tensors of small graphs are already in the processor's cache.
-    const int32_t n_src_rows = is_full_match ? 1500 : 150, n_fetched = n_rows > n_src_rows ? n_listed - RECORD_AHEAD : 0;
+    // Small graphs are not prefetched, because their tensors are already in the processor's cache.
+    const int32_t n_rows_min = is_full_match ? 1500 : 150, n_fetched = n_rows > n_rows_min ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
         struct ggml_tensor *t = tensors[i];
@@ -301,13 +305,13 @@ ALWAYS_INLINE enum record_match match(
     return RECORD_SAME;
 }
 
-// Two separate functions: a combined one would not have enough registers.
+// match is compiled twice, once per kind of record: the compiler has not enough registers for a combined loop.
 static __attribute__((noinline)) enum record_match match_memory(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
     return match(rec, rules, placer, false);
 }
 
-static __attribute__((noinline)) enum record_match match_whole(
+static __attribute__((noinline)) enum record_match match_full(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
     return match(rec, rules, placer, true);
 }
@@ -321,7 +325,7 @@ enum record_match berth_record_match(
     if (placer != NULL) {
         placer->is_moved = is_moved;
     }
-    const enum record_match found = rec->is_full_match ? match_whole(rec, rules, placer) : match_memory(rec, rules, placer);
+    const enum record_match found = rec->is_full_match ? match_full(rec, rules, placer) : match_memory(rec, rules, placer);
     rec->is_lost = rec->is_lost && found == RECORD_DIFFERS;
     return found;
 }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
-// record.h: a record of a graph: its tensors as rows, without addresses. A row describes the tensor, its sources, the source of a
-// view, and whether it has memory. A record knows neither allocator nor scheduler. Its owner adds columns to the rows.
+// record.h: a record of a graph: its tensors as rows, without addresses. A row describes a tensor, its sources, its view source,
+// and whether it has memory. A record knows neither allocator nor scheduler. The owner of a record can add columns to the rows.
 //
-//   graph --build.c--> record          graph, record --match.c--> equal or not; the tensors get their addresses in the same pass
+//   graph --build.c--> record
+//   graph, record --match.c--> whether they are equal; if so, the tensors of the graph get their addresses in the same pass
 //
-// A memory record (is_full_match false) holds the properties that decide which tensors need memory and how long: edges, ops, flags,
-// and the layouts of tensors that take memory. A full record (is_full_match true) holds all properties that decide a result:
-// layouts, parameters and flags of every tensor, and the buffer types of their memory. The base of a row is the row that owns its
-// memory.
+// The layout of a tensor is its type, extents, strides and view offset. There are two kinds of records:
+// - A memory record (is_full_match false) holds the properties that decide which tensors need memory and for how long: edges, ops,
+//   flags, and the layouts of the tensors that take memory.
+// - A full record (is_full_match true) holds all properties that decide a result: layouts, parameters and flags of every tensor,
+//   and the buffer types of the caller's memory.
+// A tensor is listed if it is a node or a leaf of the graph. Other tensors are only sources or view sources of listed tensors. The
+// base of a row is the row that owns its memory.
 #pragma once
 
 #include "core/graph.h"
@@ -19,7 +23,7 @@
 
 // Flags that change the memory or the lifetime of a tensor.
 #define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
-// Number of rows to prefetch ahead. A tensor is larger than the part that a core prefetches itself.
+// Number of rows to prefetch ahead. The hardware prefetcher of a core does not fetch all cache lines of a tensor.
 #define RECORD_AHEAD 6
 static inline void record_fetch(const struct ggml_tensor *next) {
     for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
@@ -27,13 +31,13 @@ static inline void record_fetch(const struct ggml_tensor *next) {
     }
 }
 
-// The properties of a tensor without edges and memory. Graphs have few different forms, so rows hold a form number and most
-// comparisons compare numbers. Two forms may still be equal. In a memory record, only the layout of a form applies to every tensor
-// that has it.
+// A form: the properties of a tensor without edges and memory. Graphs have few different forms. So rows hold the number of a form,
+// and most comparisons compare numbers. Forms with different numbers may still be equal. In a memory record, tensors with the same
+// form number have the same layout, but op, op_params and flags of the form are those of one of these tensors only.
 struct record_form {
     _Alignas(16) size_t view_offs;
     int32_t type;
-    // In the same order as in a tensor, so that they can be compared and copied as bytes.
+    // ne, nb, op, op_params and flags are in the same order as in a tensor, so that they can be compared and copied as bytes.
     _Alignas(16) int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS];
     enum ggml_op op;
@@ -46,45 +50,45 @@ struct record_form {
 // order in which nodes and leafs refer to them.
 struct record_row {
     ggml_backend_buffer_type_t buft; // full record: type of the caller's memory; NULL: none, or an address without a buffer
-    int32_t form;                    // index in record.forms, -1: its layout decides nothing
+    int32_t form;                    // index in record.forms, -1: the layout of this tensor is not compared (memory record only)
     int32_t view_src;                // row, -1: not a view
-    int32_t src_rows[3];             // rows of src[0..2], -1 for NULL; a comparison needs only these if is_plain
-    int32_t src;                     // first of its sources in record.srcs
+    int32_t src_rows[3];             // rows of src[0..2], -1 for NULL; if is_plain, these are all sources
+    int32_t src;                     // index in record.srcs of its first source
     int32_t same_as;                 // first row of the same tensor; its own row if there is only one
     int16_t op;
     int16_t n_src;   // number of sources that are not NULL
     uint8_t flags;   // RECORD_FLAGS only
     uint8_t usage;   // full record: usage of the caller's buffer
-    bool is_plain;   // all sources are listed in the graph and in the first three slots
-    bool has_memory; // has memory of the caller
-    bool names_self; // one of its sources is the tensor itself, as in a cast; such an edge is not a read
-    bool is_foreign; // memory record: a leaf with memory of the caller, which affects no offset
+    bool is_plain;   // all sources are listed tensors and are in src[0..2]
+    bool has_memory; // the tensor has memory of the caller
+    bool names_self; // one of the sources is the tensor itself, as in a cast; such an edge is not a read
+    bool is_foreign; // memory record: a leaf with memory of the caller; it affects no offset, so little of it is compared
 };
 
 struct record {
     struct record_row *rows;
     void *columns;                // [n_rows] column_size bytes per row, for the owner of the record
-    struct ggml_tensor **tensors; // [-1..n_rows) of the last graph; the entry at -1 is NULL
-    int32_t *srcs;                // rows of the sources; slots has their indices in ggml_tensor.src
-    uint8_t *slots;               // [n_srcs]
+    struct ggml_tensor **tensors; // [-1..n_rows) tensors of the last graph that was built or compared; the entry at -1 is NULL
+    int32_t *srcs;                // [n_srcs] rows of the sources of all rows
+    uint8_t *slots;               // [n_srcs] index of each source in ggml_tensor.src
     struct record_form *forms;    // [n_forms]
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_forms;
-    int32_t n_all;               // number of rows including appended ones, which are in no graph
-    int32_t more_srcs;           // index of the first source of appended rows
+    int32_t n_all;               // number of rows including rows that the owner has appended, which are not of the graph
+    int32_t more_srcs;           // index in srcs of the first source of appended rows
     int32_t n_duplicates;        // number of rows whose tensor has an earlier row
-    int32_t *duplicates;         // [n_duplicates] these rows; only in records that are compared with graphs
-    int32_t form_cache[128];     // hash of the properties to a form that may match; valid if below n_forms
+    int32_t *duplicates;         // [n_duplicates] the rows that n_duplicates counts
+    int32_t form_cache[128];     // by hash of the properties: number of a form that may match; unused entries may be >= n_forms
     struct ggml_tensor **memory; // one block: tensors from -1 on, rows, columns, srcs, slots
     size_t rows_cap, srcs_cap, forms_cap, duplicates_cap;
     size_t column_size;        // a multiple of 4
     struct record_index index; // tensor to row
-    bool has_index;            // index is valid for the last graph; a full record builds it at once, a memory record on demand
-    bool is_full_match;
-    bool has_self; // some row has names_self
-    bool is_lost;  // tensors belong to a graph that did not match
+    bool has_index;            // index is valid for tensors; build.c makes it for a full record, berth_record_find on demand
+    bool is_full_match;        // this is a full record
+    bool has_self;             // some row has names_self
+    bool is_lost;              // tensors are those of a graph that did not match
 };
 
-// Decides whether a tensor's memory belongs to the allocator.
+// The owner's rule: is_ours returns whether the memory of a tensor belongs to the allocator. All other memory is the caller's.
 struct record_rules {
     bool (*is_ours)(void *user, const struct ggml_tensor *t);
     void *user;
@@ -92,20 +96,21 @@ struct record_rules {
 
 // ---- build.c ----
 
-// Fills rec from the graph except for its columns. A zeroed record is a memory record without columns. On failure, for example if
-// the graph contains poison, rec is empty.
+// Fills rec from the graph, except for the columns. A zeroed record is an empty memory record without columns. If the function
+// fails, for example because the graph contains poison, rec is empty.
 enum ggml_status berth_record_build(
     struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) BERTH_MUST_USE;
 void berth_record_clear(struct record *rec); // forgets the graph, keeps the memory
 void berth_record_fini(struct record *rec);
 
-// Reserves rows and sources, including appended ones. Columns, rows and sources may move.
+// Reserves memory for n_rows rows and n_srcs sources, including appended rows and their sources. Columns, rows and sources may
+// move.
 bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
-// berth_record_reserve_forms reserves the forms of any graph with the record's rows. berth_record_reserve_like reserves a graph
-// with the other record's rows and any layouts. Afterwards neither building nor reshaping allocates memory.
+// Two functions after which neither building nor reshaping allocates memory. berth_record_reserve_forms: for graphs with the rows
+// of rec and any layouts. berth_record_reserve_like: for graphs with the rows of other and any layouts.
 bool berth_record_reserve_forms(struct record *rec) BERTH_MUST_USE;
 bool berth_record_reserve_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
-// Initialises a row without sources, view source and form.
+// Initialises a row as one without sources, view source and form.
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
 
@@ -128,7 +133,7 @@ static inline void record_src_put(struct record *rec, struct record_row *row, in
     rec->slots[rec->n_srcs++] = (uint8_t) slot;
     row->n_src++;
 }
-// record_append adds a row after those of the graph; it must be reserved. record_cut removes all of them.
+// record_append adds a row after the rows of the graph; its memory must be reserved. record_cut removes all appended rows.
 static inline struct record_row *record_append(struct record *rec, struct ggml_tensor *t, int op, int flags) {
     return record_put(rec, rec->n_all++, t, op, flags);
 }
@@ -141,15 +146,15 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t);
 
 // Returns the first row of a tensor; -1: none, or out of memory for the index.
 int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t);
-// Returns true if a tensor has two rows now that were different tensors when the record was built. It also returns true if the
-// index cannot be allocated. The record keeps the index.
+// Returns true if two rows have the same tensor now but had different tensors when the record was built. It also returns true if
+// the index cannot be allocated. It rebuilds the index of the record.
 bool berth_record_has_unknown_duplicates(struct record *rec);
 
 // Returns the row that owns the memory of row r.
 static inline int32_t record_base(const struct record *rec, int32_t r) {
     return rec->rows[r].view_src >= 0 ? rec->rows[r].view_src : rec->rows[r].same_as;
 }
-// The tensor is read only if the row can be a move.
+// Returns the kind of move that row r is. Only the rows that can be moves, those with GGML_OP_DUP, access their tensor.
 static inline enum berth_move record_move(const struct record *rec, int32_t r) {
     return rec->rows[r].op == GGML_OP_DUP ? berth_move_of(rec->tensors[r]) : BERTH_MOVE_NONE;
 }
@@ -171,7 +176,7 @@ _Static_assert(RECORD_FORM_SIZE == 8 * 16 + 8, "record_is_form compares eight pa
 _Static_assert(
     offsetof(struct record_form, op) - RECORD_FORM_OFF == 4 * 16, "record_layout_differs compares four pairs of words");
 
-// Compares two words at a time if the machine can. Forms are aligned for it; tensors may be unaligned.
+// Two words that are compared at once. Forms are aligned to a pair; tensors may be unaligned.
 typedef uint64_t record_pair __attribute__((vector_size(16)));
 
 static inline record_pair record_pair_differs(const unsigned char *form, const unsigned char *tensor, size_t i) {
@@ -190,7 +195,8 @@ static inline uint64_t record_layout_differs(const struct record_form *form, con
     return all[0] | all[1] | (form->view_offs ^ t->view_offs) | (uint64_t) (form->type ^ (int32_t) t->type);
 }
 
-// Has no branches, because it takes most of the time of a cache hit with a full record.
+// Returns whether the tensor has all properties of the form. This function has no branches, because it takes most of the time of a
+// cache hit with a full record.
 static inline bool record_is_form(const struct record_form *form, const struct ggml_tensor *t) {
     const unsigned char *f = (const unsigned char *) form + RECORD_FORM_OFF,
                         *b = (const unsigned char *) t + offsetof(struct ggml_tensor, ne);
@@ -206,7 +212,7 @@ static inline bool record_is_form(const struct record_form *form, const struct g
     return (all[0] | all[1] | rest) == 0;
 }
 
-// Returns true if all sources are in the first three slots. Few ops have more.
+// Returns true if all sources are in src[0..2]. Few ops have more sources.
 static inline bool record_has_only_src_rows(const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
     return ((uintptr_t) s[3] | (uintptr_t) s[4] | (uintptr_t) s[5] | (uintptr_t) s[6] | (uintptr_t) s[7] | (uintptr_t) s[8] |
@@ -230,39 +236,41 @@ static inline bool record_same_forms(const struct record *rec, int32_t a, int32_
 // ---- match.c ----
 
 enum record_match {
-    RECORD_DIFFERS,  // other edges, ops, flags or owners; full record: any difference
-    RECORD_SAME,     // only addresses changed
-    RECORD_RESHAPED, // memory record only: other extents or strides, so sizes and layouts must be checked
+    RECORD_DIFFERS,  // edges, ops, flags or owners of memory differ; full record: any property differs
+    RECORD_SAME,     // at most addresses differ
+    RECORD_RESHAPED, // memory record only: only layouts differ, so the owner must check sizes
 };
 
-// The address of a tensor; its views begin view_offs bytes after it. buffer NULL: unknown, or memory of the caller. In a full
-// record, data is then the address at the last match.
+// The place of a row: the address that a match assigns to its tensor. A view gets the address of its place plus its view_offs.
+// buffer NULL: the match assigns none, because the address is unknown or the memory is the caller's. In a full record, data is then
+// the address at the last match.
 struct record_place {
     ggml_backend_buffer_t buffer;
     char *data;
 };
 
-// A write of a match to a tensor that had no buffer.
+// An address that a match has written to a tensor which had no buffer.
 struct record_undo {
     struct ggml_tensor *tensor;
     void *data; // before the write
 };
 
-// Assigns addresses during the comparison, so that each tensor is accessed once. Unless the result is RECORD_SAME, all tensors are
-// restored.
+// Parameters and results of assigning addresses during the comparison, so that each tensor is accessed once. Unless the result of
+// the match is RECORD_SAME, the match restores all tensors.
 struct record_placer {
     struct record_place *places; // [n_rows], NULL: no addresses are assigned
     struct record_undo *undo;    // [n_rows] scratch
-    bool may_write;              // memory record: true only if no buffer has init_tensor
-    bool is_done;                // all tensors have their addresses now
-    bool is_moved;               // full record: a tensor differs from the last match, or memory of the caller has moved
+    bool may_write;              // the match may write addresses; memory record: true only if no buffer has init_tensor
+    bool is_done;                // result: all tensors have their addresses now
+    bool is_moved;               // result, full record: the graph has other tensors than at the last match, or the address of
+                                 // the caller's memory has changed
 };
 
-// Compares the graph and sets the rows' tensors to those of the graph; after RECORD_DIFFERS they are undefined. It allocates no
-// memory.
+// Compares the graph with the record and sets rec->tensors to the tensors of the graph. After RECORD_DIFFERS, rec->tensors is
+// undefined. placer may be NULL. Allocates no memory.
 enum record_match berth_record_match(
     struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules, struct record_placer *placer);
 
-// Makes the last matched graph the reference for later comparisons of extents and strides. Returns false if out of memory; the
-// record is then invalid.
+// Replaces the layouts in the record by those of rec->tensors, after a match has returned RECORD_RESHAPED. Returns false if out of
+// memory; the record is then invalid.
 bool berth_record_reshape(struct record *rec) BERTH_MUST_USE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// csv.c: reads and writes plans as CSV. The header line names the columns; the table `columns` has one row per column. Error
-// messages name the line and quote the text. The reader makes one pass over the bytes and one copy of each id. Only memory limits
-// the size.
+// csv.c: reads and writes plans as CSV. The header line of a file names its columns. The table `columns` below has one entry per
+// column that the reader knows. Error messages name the line and quote the text. The reader makes one pass over the bytes and one
+// copy of each id. The size of a file is limited by memory only.
 
 #include "base/min.h"
 #include "plan/io/set.h"
@@ -48,11 +48,11 @@ struct csv {
     const char *name;
     const char *p, *end;
     size_t line;   // line of p, from 1
-    int8_t *kinds; // column_kind of each column of this file; -1: ignored
+    int8_t *kinds; // [n_kinds] column_kind of each column of this file; -1: the column is ignored
     size_t n_kinds, n_kinds_cap;
     char *field; // text of a quoted field, with "" replaced by "
     size_t n_field_cap;
-    size_t *lines; // line of each item
+    size_t *lines; // [n_lines] line of each item
     size_t n_lines, n_lines_cap;
     struct berth_set_builder builder;
 };
@@ -124,7 +124,7 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t';
 }
 
-// Reads the field at p, without blanks around it. p moves after its comma, or to the end of the line.
+// Reads the field at csv->p, without blanks around it. Moves csv->p after the comma that follows, or to the end of the line.
 static enum ggml_status next_field(struct csv *csv, struct field *field) {
     while (csv->p < csv->end && is_blank(*csv->p)) {
         csv->p++;
@@ -152,7 +152,7 @@ static enum ggml_status next_field(struct csv *csv, struct field *field) {
     return GGML_STATUS_SUCCESS;
 }
 
-// A decimal integer in [min, 2^62].
+// Parses a decimal integer in [min, 2^62]. False: the field is not such a number.
 static bool parse_number(const struct field *field, int64_t min, int64_t *out) {
     const bool minus = field->len > 0 && field->text[0] == '-';
     size_t i = minus ? 1 : 0;
@@ -197,7 +197,8 @@ static enum ggml_status read_header(struct csv *csv) {
     } while (!field.ends_line);
     const size_t both = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
     csv->builder.has_costs = (seen & both) == both;
-    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) { // one column alone has another meaning
+    // A file with only one of the columns cost and reads uses it for something else: the column is ignored.
+    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) {
         if (csv->kinds[i] >= COLUMN_COST) {
             csv->kinds[i] = -1;
         }
@@ -336,8 +337,9 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-// Returns the number of apostrophes to put after the number that makes equal ids different: more than follow a number in any id of
-// the set, so that the result differs from all ids. 0: no id ends in a number in parentheses.
+// Repeated ids are written as "id (2)", "id (3)" and so on, with n apostrophes after the parenthesis: id (2)''. Returns n. It is
+// larger than the number of apostrophes after a final ')' in any id of the set, so that the new ids differ from all ids. 0: no id
+// ends in ')'.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (size_t i = 0; i < set->n_items; i++) {
@@ -353,7 +355,8 @@ static int id_marks(const struct berth_plan_set *set) {
     return n_marks;
 }
 
-// Writes an id. rank: number of earlier items with the same id; if it is not 0, a number and marks make the id unique.
+// Writes an id. rank: number of earlier items with the same id. If rank is not 0, " (rank + 1)" and n_marks apostrophes make the id
+// unique.
 static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
     const bool is_quoted = strpbrk(id, ",\"\r\n") != NULL || (len > 0 && (is_blank(id[0]) || is_blank(id[len - 1])));

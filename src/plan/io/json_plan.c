@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json_plan.c: reads and writes plans as JSON, with base/json.h. A table has one row per key of an item. Missing keys keep
-// defaults.
+// json_plan.c: reads and writes plans as JSON, with base/json.h. The table item_fields has one entry per number of an item.
+// Optional numbers that a file does not give have the values of BERTH_SET_ITEM.
 
 #include "base/json.h"
 #include "plan/io/set.h"
@@ -12,7 +12,7 @@
 
 enum field_kind { FIELD_STEP, FIELD_BYTES, FIELD_INT };
 
-// The numbers of an item: their position in struct berth_set_item and their range.
+// The numbers of an item: key, position in struct berth_set_item, kind and range.
 static const struct item_field {
     const char *key;
     size_t at;
@@ -294,7 +294,7 @@ static void write_pools(struct berth_json_writer *w, const struct berth_plan_set
     berth_json_end(w);
 }
 
-// *i_tensor: the first tensor that is not written yet.
+// Writes item i and its tensors. *i_tensor: the first tensor that is not written yet; tensors are in the order of their items.
 static void write_item(
     struct berth_json_writer *w, const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor) {
     const struct berth_plan_item *item = &set->items[i];

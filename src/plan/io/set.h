@@ -6,11 +6,11 @@
 
 // One item as a reader found it. Fields that the file does not give keep the values of BERTH_SET_ITEM.
 struct berth_set_item {
-    struct berth_plan_item item; // without the fields below
+    struct berth_plan_item item; // its fields alias, fixed and is_fixed are not used; see below
     uint64_t offset, fixed;      // BERTH_PLAN_ANY: none
     int32_t alias;               // number of the alias group in the file, from 0; -1: none
     uint64_t cost;               // BERTH_PLAN_ANY: none
-    size_t id, reads;            // offsets of their texts in berth_set_builder.text, 0: ""
+    size_t id, reads;            // texts, as offsets in berth_set_builder.text; 0: ""
 };
 
 #define BERTH_SET_ITEM \
@@ -42,9 +42,9 @@ struct berth_set_builder {
 // These functions fail only if memory is exhausted, and then set no error text.
 bool berth_set_begin(struct berth_set_builder *b) BERTH_MUST_USE;
 bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *item) BERTH_MUST_USE;
-// Stores a text. *at: its offset.
+// Stores a text. *at: its offset in b->text.
 bool berth_set_text(struct berth_set_builder *b, const char *text, size_t len, size_t *at) BERTH_MUST_USE;
-// Adds a tensor; its texts come from words. It belongs to the item that is added next.
+// Adds a tensor with the texts of words. The tensor belongs to the item that is added next.
 bool berth_set_add_tensor(
     struct berth_set_builder *b, const struct berth_plan_tensor *tensor, const struct berth_set_words *words) BERTH_MUST_USE;
 bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_pool *pool, size_t name) BERTH_MUST_USE;
