@@ -59,7 +59,7 @@ struct net {
 };
 
 static inline struct ggml_tensor *net_pick(struct net *n, struct check_rng *r) {
-    // Mostly recent tensors, so that chains form.
+    // Picks mostly recent tensors, so that the graph contains long chains.
     const int back = check_rng_below(r, 3) == 0 ? n->n_t : n->n_t < 5 ? n->n_t : 5;
     return n->t[n->n_t - 1 - (int) check_rng_below(r, (uint64_t) back)];
 }
@@ -87,7 +87,8 @@ static inline struct ggml_tensor *net_view(struct ggml_context *ctx, struct chec
     }
 }
 
-// Makes a new leaf that a copy or a fill overwrites, completely or in part, directly or through a view. Later ops may read it too.
+// Makes a new leaf, and an op that overwrites it: a copy or a fill, of the complete leaf or of a part, directly or through a view.
+// Later ops may read the leaf too.
 static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng *r, struct ggml_tensor *a) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *leaf = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);
@@ -96,19 +97,19 @@ static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng 
     switch (check_rng_below(r, 8)) {
         case 0: return ggml_fill_inplace(ctx, leaf, 0.5f);
         case 1: return ggml_cpy(ctx, ggml_transpose(ctx, a), ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0]));
-        case 2: { // only a part
+        case 2: { // overwrites only a part of the leaf
             struct ggml_tensor *from = ggml_view_2d(ctx, a, a->ne[0], a->ne[1] / 2, a->nb[1], 0);
             return ggml_cpy(ctx, from, ggml_view_2d(ctx, leaf, a->ne[0], a->ne[1] / 2, leaf->nb[1], 0));
         }
         case 3: return ggml_cpy(ctx, a, ggml_transpose(ctx, ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0])));
-        case 4: // the leaf's initial bytes are read before
+        case 4: // the leaf, or another tensor, is read before the leaf is overwritten
             ggml_build_forward_expand(n->graph, ggml_cont(ctx, other));
             return ggml_cpy(ctx, a, leaf);
         default: return ggml_cpy(ctx, a, leaf);
     }
 }
 
-// Returns NULL if the op does not suit the tensors that were drawn.
+// Makes a random op on random tensors. Returns NULL if the op is not possible with these tensors.
 static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *a = net_pick(n, r);
@@ -185,7 +186,7 @@ static inline void net_free(struct net *n) {
     ggml_free(n->ctx);
 }
 
-// Fills weights and leafs. Both nets get the same numbers.
+// Fills weights and leafs with numbers that depend only on the seed, so that both nets of a case get the same numbers.
 static inline void net_fill(struct net *n, uint64_t seed) {
     for (int i = 0; i < n->n_t; i++) {
         struct check_rng r = check_rng_new(seed ^ 0xF111 ^ (uint64_t) i << 40);
@@ -258,14 +259,14 @@ static inline void case_run(uint64_t seed, bool checked) {
     net_build(&a, seed);
     net_build(&b, seed);
 
-    // b: separate memory for every tensor
+    // Net b has separate memory for every tensor.
     ggml_backend_buffer_t own = ggml_backend_alloc_ctx_tensors_from_buft(b.ctx, ggml_backend_cpu_buffer_type());
     net_fill(&b, seed);
     if (ggml_backend_graph_compute(case_cpu, b.graph) != GGML_STATUS_SUCCESS) {
         fail_msg("seed %llu: %s", (unsigned long long) seed, berth_last_error());
     }
 
-    // a: memory from the allocator
+    // Net a has memory from the allocator.
     ggml_backend_buffer_type_t types[6];
     int node_ids[CASES_TENSORS_MAX], leaf_ids[CASES_TENSORS_MAX];
     const int n_bufs = 1 + (int) check_rng_below(&r, 5);
@@ -284,7 +285,7 @@ static inline void case_run(uint64_t seed, bool checked) {
     if (!berth_gallocr_verify(galloc, a.graph)) {
         fail_msg("seed %llu: %s", (unsigned long long) seed, berth_last_error());
     }
-    for (int k = 0; k < 2; k++) { // the second run reuses the plan
+    for (int k = 0; k < 2; k++) { // the second run uses the plan of the first
         net_fill(&a, seed);
         if (checked && k == 1) {
             if (berth_gallocr_compute_checked(galloc, a.graph, case_cpu, ggml_backend_graph_compute) != GGML_STATUS_SUCCESS) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// alloc_rival.h: compares the graph allocator with the reference's on random small graphs, over several buffer types with random
-// alignments and largest sizes. For the same graph and the same choice of types, Berth never takes more bytes. Both read the same
-// graph, because both have the same ABI.
+// alloc_rival.h: compares the graph allocator with the reference's (ggml's) on random small graphs, over several buffer types with
+// random alignments and largest sizes. For the same graph and the same choice of buffer types, Berth must never take more bytes.
+// Both allocators read the same graph in memory, because Berth has the ABI of ggml.
 #pragma once
 
 #include "support/check.h"
@@ -159,16 +159,16 @@ static inline bool rival_case(const struct rival_api *ggml, uint64_t seed, doubl
         leaf_ids[i] = (int) check_rng_below(&r, (uint64_t) n_bufs);
     }
     const size_t ours = rival_total(&berth, &n, n_bufs, node_ids, leaf_ids, a);
-    const size_t rival = rival_total(ggml, &n, n_bufs, node_ids, leaf_ids, b);
-    bool is_larger = ours > rival;
+    const size_t reference = rival_total(ggml, &n, n_bufs, node_ids, leaf_ids, b);
+    bool is_larger = ours > reference;
     if (is_larger) {
-        printf("seed %llu: Berth takes %zu bytes, the reference %zu:", (unsigned long long) seed, ours, rival);
+        printf("seed %llu: Berth takes %zu bytes, the reference %zu:", (unsigned long long) seed, ours, reference);
         for (int i = 0; i < n_bufs; i++) {
             printf(" [align %zu max %lld] %zu, %zu;", rival_types[i].align, (long long) rival_types[i].max, a[i], b[i]);
         }
         printf(" %d nodes\n", ggml_graph_n_nodes(n.graph));
     }
-    *ratio += rival > 0 ? (double) ours / (double) rival : 1.0;
+    *ratio += reference > 0 ? (double) ours / (double) reference : 1.0;
     ggml_free(n.ctx);
     return is_larger;
 }

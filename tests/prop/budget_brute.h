@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force. Brute force tries every state of
-// memory, every op, and discarding every value at any time. It shares no code with the solver.
+// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force. Brute force visits every state
+// that a schedule can reach: it tries to run every op, to spill and read back every value, and to discard every value at any time.
+// It shares no code with the solver. A once op is an op that may run only once. `until` of an op names a once op: the op must not
+// run after it.
 #pragma once
 
 #include "plan_brute.h"
@@ -21,8 +23,8 @@ static inline uint32_t case_roll(uint32_t n) {
     return (uint32_t) brute_random(n);
 }
 
-// Makes a graph like a training step: an op of the second half reads the op before it and its mirror image in the first half, or a
-// neighbour of it.
+// Makes a graph like a training step: an op of the second half reads the op before it, and also its mirror image in the first half
+// or the neighbour of the mirror image.
 static inline void case_mirror(struct budget_case *c, uint32_t every) {
     for (int32_t i = 0; i < c->n; i++) {
         struct berth_budget_op *op = &c->ops[i];
@@ -131,15 +133,16 @@ static inline bool case_may_take(const struct case_brute *b, int32_t i, int32_t 
     return may && n_reads == 1 && op->size == b->c->ops[j].size && op->size > 0 && (b->keep >> j & 1) == 0;
 }
 
-// Lists of states by cost, visited by rising cost. A state is live | spilled << 8 | done << 16.
+// A queue of states by rising cost: one list of states per cost. A state is three sets of values, 8 bits each:
+// live | spilled << 8 | done << 16.
 #define CASE_COSTS 512
 #define CASE_STATES (1u << 24)
 
 struct case_queue {
-    uint8_t *is_seen;
+    uint8_t *is_seen; // [CASE_STATES / 8] one bit per state
     uint32_t *list[CASE_COSTS];
     size_t n[CASE_COSTS], cap[CASE_COSTS];
-    uint32_t *touched;
+    uint32_t *touched; // states whose bit in is_seen is set
     size_t n_touched, touched_cap;
 };
 
@@ -194,7 +197,8 @@ static inline void case_expand(struct case_queue *q, const struct case_brute *b,
     }
 }
 
-// Returns the least cost; BUDGET_NEVER: no schedule has live bytes within the budget. q is empty before and after.
+// Returns the least cost of a schedule whose live bytes are within the budget; BUDGET_NEVER: there is none. q is scratch: it is
+// empty before and after the call.
 static inline uint32_t case_least(struct case_queue *q, const struct budget_case *c, uint64_t budget) {
     const struct case_brute b = case_brute_new(c);
     uint32_t found = BUDGET_NEVER;
@@ -255,7 +259,7 @@ static inline void case_print(const struct budget_case *c, uint64_t budget) {
     }
 }
 
-// Checks the solver at one limit on live bytes: same cost as brute force, proven, bound not above the cost.
+// Checks the solver at one limit on live bytes: its cost and its bound equal the least cost by brute force, and it has proven this.
 static inline void case_compare(struct case_queue *q, struct budget_case *c, uint64_t budget) {
     const uint32_t least = case_least(q, c, budget);
     struct berth_budget_result *r = NULL;
@@ -268,7 +272,7 @@ static inline void case_compare(struct case_queue *q, struct budget_case *c, uin
             (unsigned long long) r->cost, (unsigned long long) r->cost_bound, r->proven ? "proven" : "not proven", r->method);
         fail();
     }
-    if (r->fits) { // the heuristics alone are not below the least cost and not above the limit
+    if (r->fits) { // without exact search: the cost is not below the least cost, and the live bytes are within the limit
         struct berth_budget_params rough = params;
         rough.max_nodes = -1;
         struct berth_budget_result *h = NULL;
@@ -285,7 +289,7 @@ static inline uint64_t case_total(const struct budget_case *c) {
     return case_bytes(c, (1u << c->n) - 1);
 }
 
-// ---- packed memory ----
+// ---- packed memory: the peak of a plan of the schedule's items, which may have holes ----
 
 struct case_listing {
     const struct budget_case *c;
@@ -293,7 +297,7 @@ struct case_listing {
     int32_t steps[32];
     int32_t n;
     uint64_t budget;
-    int64_t left; // sequences until the search gives up
+    int64_t left; // nodes until the search gives up
 };
 
 // Returns the packed peak of a sequence of runs, by brute force. No op works in place.
@@ -319,7 +323,8 @@ static inline uint64_t case_packed(const struct case_listing *l) {
     return brute_live(items, n) > l->budget ? UINT64_MAX : brute_optimum(items, n);
 }
 
-// Returns whether a sequence packs into the limit at a cost of at most `most`.
+// Returns whether the steps so far can be extended to a schedule that packs into the limit, at an additional cost of at most
+// `most`. have: the inputs, and the ops that have run.
 static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t most) {
     if (l->n == 32 || --l->left < 0) {
         return false;
@@ -352,7 +357,7 @@ static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
     const struct berth_budget_params params = {.pools = c->pools, .n_pools = 1, .max_nodes = 20000};
     struct case_listing l = {.c = c, .b = case_brute_new(c), .budget = budget, .left = 300000};
     assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
-    const uint64_t below = r->fits ? r->cost - 1 : r->cost_once + 6; // no schedule may cost at most this
+    const uint64_t below = r->fits ? r->cost - 1 : r->cost_once + 6; // brute force must find no schedule up to this cost
     if (r->fits && r->cost == r->cost_once) {
         assert_true(r->proven);
     } else if (case_packs(&l, l.b.inputs, below) || (r->fits && !r->proven)) {

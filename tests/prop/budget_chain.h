@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget_chain.h: chains of ops with their backward pass, for tests of the budget solver, and their known least costs: a closed
-// form for equal costs, a recurrence for other costs.
+// budget_chain.h: chains of ops with their backward pass, for tests of the budget solver. Their least costs are known: by a formula
+// if all ops have the same cost, otherwise by a recurrence.
 #pragma once
 
 #include "support/check.h"
@@ -34,8 +34,8 @@ static inline void chain_free(struct chain_case *c) {
     free(c->srcs);
 }
 
-// Returns the number of forward runs to reverse l ops with c checkpoints: r l - beta(c + 1, r - 1), with beta(c, r) = (c + r)! /
-// (c! r!) and the least r with beta(c, r) >= l.
+// Returns the least number of runs of forward ops for a backward pass over l ops with c checkpoints (values that stay in memory).
+// This number is r * l - beta(c + 1, r - 1), where beta(c, r) = (c + r)! / (c! r!) and r is the least number with beta(c, r) >= l.
 static inline uint64_t chain_runs(int32_t l, int32_t c) {
     double beta = 1, before = 0; // beta(c, r); the sum of beta(c, 0 .. r - 1), which is beta(c + 1, r - 1)
     int32_t r = 0;
@@ -47,7 +47,7 @@ static inline uint64_t chain_runs(int32_t l, int32_t c) {
     return (uint64_t) ((double) r * (double) l - before + 0.5);
 }
 
-// Returns the solver's extra cost at a limit. Asserts that the schedule fits and is proven.
+// Returns the cost of the recomputations in the solver's schedule at a limit. Asserts that the schedule fits and is proven optimal.
 static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) {
     const struct berth_budget_pool pool = {.bytes = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .max_nodes = -1};
@@ -74,8 +74,8 @@ static inline void chain_compare_equal(int32_t l, uint64_t budget) {
     chain_free(&c);
 }
 
-// Returns the least cost of runs such that each of x[s + 1] .. x[t] is in memory once for the backward pass, if x[s] is kept and m
-// more values fit.
+// Returns the least cost of computing x[s + 1] .. x[t] for the backward pass from t down to s + 1, if x[s] is in memory and m more
+// values fit. sum[k]: cost of computing x[1] .. x[k]. known_cost: results so far, 0 if not computed yet.
 static inline uint64_t chain_least(const uint64_t *sum, uint64_t *known_cost, int32_t n, int32_t s, int32_t t, int32_t m) {
     if (t <= s) {
         return 0;
@@ -96,7 +96,7 @@ static inline uint64_t chain_least(const uint64_t *sum, uint64_t *known_cost, in
     return *known;
 }
 
-// Compares the costs for random op costs at every limit.
+// Compares the solver with the recurrence, for random op costs and at every limit.
 static inline void chain_compare_costs(int32_t l, struct check_rng *rng) {
     struct chain_case c = chain_make(l, rng);
     uint64_t *sum = calloc((size_t) l + 1, sizeof *sum);

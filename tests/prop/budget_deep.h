@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// budget_deep.h: random graphs whose values wait long for their readers, and the same graphs under memory limits, for tests.
+// budget_deep.h: for tests: random graphs whose values are read long after they are computed, without and with a memory limit.
 #pragma once
 
 #include "support/device_graph.h"
 
 enum { N_WEIGHTS = 3, MAX_DEPTH = 14, WIDTH = 32, MAX_RESULT = MAX_DEPTH * 64 * 4 };
 
-// A graph whose values wait long for their next reader, as in a training step, with its weights and input.
+// A graph whose values are read long after they are computed, as in a training step, with its weights and input.
 struct deep {
     struct ggml_context *weights, *ctx;
     struct ggml_tensor *w[N_WEIGHTS], *x, *out[MAX_DEPTH];
@@ -15,8 +15,11 @@ struct deep {
     ggml_backend_buffer_t buffer;
 };
 
+// Counts over all graphs of a test.
 struct tally {
-    size_t n_kept, n_out, n_in, n_recomputed, n_over;
+    size_t n_kept;               // graphs for which a schedule within the limit was found
+    size_t n_out, n_in;          // values spilled, values read back
+    size_t n_recomputed, n_over; // ops recomputed; runs that used more memory than the limit
 };
 
 static char expected[MAX_RESULT], got[MAX_RESULT];
@@ -94,7 +97,8 @@ static inline size_t deep_results(struct deep *d, char *bytes) {
     return n;
 }
 
-// Runs the graph without a limit on the backend. Copies the results to `expected` and returns the size of the compute buffer.
+// Runs the graph on the backend, without a memory limit. Copies the results to `expected` and sets *size to their size. Returns the
+// size of the compute buffer.
 static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend, size_t *size) {
     struct deep d;
     deep_init(&d, seed, depth, backend);
@@ -103,10 +107,10 @@ static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend,
     deep_fill(&d, seed);
     assert_int_equal(ggml_backend_graph_compute(backend, d.graph), GGML_STATUS_SUCCESS);
     *size = deep_results(&d, expected);
-    const size_t whole = ggml_gallocr_get_buffer_size(galloc, 0);
+    const size_t unlimited_size = ggml_gallocr_get_buffer_size(galloc, 0);
     ggml_gallocr_free(galloc);
     deep_fini(&d);
-    return whole;
+    return unlimited_size;
 }
 
 // ---- memory limits ----
@@ -119,17 +123,18 @@ struct limited {
     struct berth_graph_budget_params params;
 };
 
-// Draws a limit between the least bytes of any schedule and the bytes without a limit. Spilling is cheap in some cases and
-// expensive in others, so that both spills and recomputations occur.
-static inline void limited_init(struct limited *u, struct ggml_cgraph *graph, uint64_t seed, size_t whole,
+// Draws a limit between the least bytes of any schedule and unlimited_size, and finds a schedule. The first call of
+// berth_graph_budget, with a limit of 0, reports the least bytes. Spilling is cheap in some cases and expensive in others, so that
+// both spills and recomputations occur.
+static inline void limited_init(struct limited *u, struct ggml_cgraph *graph, uint64_t seed, size_t unlimited_size,
     ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     struct check_rng rng = check_rng_new(seed ^ 0xB0D6E7);
     *u = (struct limited){.params = {.buft = own, .spill_buft = other, .seed = seed}};
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
     assert_true(!u->r->fits && u->r->proven && u->graph == NULL);
     const uint64_t least = u->r->uses[0].least;
-    u->params.bytes = least + check_rng_below(&rng, whole > least ? whole - least : 1);
-    u->params.spill_bytes = check_rng_below(&rng, 4) == 0 ? whole / 4 : 4 * whole;
+    u->params.bytes = least + check_rng_below(&rng, unlimited_size > least ? unlimited_size - least : 1);
+    u->params.spill_bytes = check_rng_below(&rng, 4) == 0 ? unlimited_size / 4 : 4 * unlimited_size;
     u->params.spill_cost = check_rng_below(&rng, 3) == 0 ? 8 : 0.01;
     berth_budget_free(u->r);
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-// budget_lp.h: the budget problem as an integer programme, for a solver that has nothing in common with Berth's. In the programme
-// the ops have their first runs in the given order. Stage t begins when t ops have had their first run and ends with the first run
-// of op t. In a stage each op runs at most once, in the given order. Berth may change the order, so its cost can be lower than that
-// of the programme.
+// budget_lp.h: the budget problem as an integer programme, for a solver (cbc) that has nothing in common with Berth's. In the
+// programme the first runs of the ops are in the given order. Time is divided into stages. Stage t contains the first run of op t,
+// as its last run, and before that recomputations of earlier ops. In a stage each op runs at most once, in the given order. Berth
+// may change the order of first runs, so its cost can be lower than that of the programme.
 //
 //   r t i     op i runs in stage t (i <= t)
 //   s t i     value i is in memory when stage t begins (i < t)
-//   l t i m   value i is in memory in stage t until its m-th reader; a larger m needs it longer
+//   l t i m   value i is in memory in stage t at least until the position of its m-th reader
 //
-//   r t j <= r t i + s t i      for each source i of j      s t i <= r t-1 i + s t-1 i
-//   l t i m >= r t u(m),  l t i m >= l t i m+1,  the last l t i m >= s t+1 i
+//   r t j <= r t i + s t i      for each source i of j
+//   s t i <= r t-1 i + s t-1 i
+//   l t i m >= r t u(m)         u(m): the m-th reader of i
+//   l t i m >= l t i m+1        for the last m: l t i m >= s t+1 i
 //   for each t, k: the bytes in memory at the position of op k in stage t <= limit
 #pragma once
 
@@ -65,7 +67,8 @@ static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *
 
 // ---- the file ----
 
-// Writes the term of value i in the row of bytes for step k of stage t. Returns the constant part of the bytes.
+// Writes the term of value i in the sum of the bytes in memory at the position of op k in stage t. Returns the bytes of value i
+// that are in memory in any case, which are not written.
 static inline uint64_t lp_bytes_write(FILE *f, const struct lp_case *c, int32_t t, int32_t k, int32_t i) {
     const uint64_t size = c->ops[i].size;
     if (k <= i) {
@@ -135,7 +138,7 @@ static inline void lp_stage_write(FILE *f, const struct lp_case *c, int32_t t, u
     }
 }
 
-// most: upper limit of the cost; UINT64_MAX: none.
+// Writes the programme to a file in LP format. most: upper limit of the cost; UINT64_MAX: none.
 static inline void lp_write(const char *path, const struct lp_case *c, uint64_t budget, uint64_t most) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -174,7 +177,7 @@ static inline void lp_write(const char *path, const struct lp_case *c, uint64_t 
 
 enum lp_answer { LP_OPTIMAL, LP_NONE, LP_OPEN };
 
-// *cost: cost of the solution that was found; INFINITY: none. LP_OPEN: cbc did not finish.
+// Runs cbc on the file. *cost: cost of the best solution that cbc found; INFINITY: none. LP_OPEN: cbc did not finish in time.
 static inline enum lp_answer lp_solve(const char *path, int seconds, double *cost) {
     char command[512], line[256] = "";
     snprintf(command, sizeof command, "cbc %s ratio 0 allow 0 sec %d solve solu %s.out > %s.log 2>&1", path, seconds, path, path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// long_budget_lp.c: compares the budget solver with an integer programme on 60 graphs of 20 to 40 ops, at random limits on live
-// bytes. cbc is asked for the cheapest schedule that costs at most as much as Berth's. It finds the optimum, or it proves that the
-// programme has no such schedule, because Berth may change the order of ops.
+// long_budget_lp.c: compares the budget solver with an integer programme (budget_lp.h) on 60 graphs of 20 to 40 ops, at random
+// limits on live bytes. The solver cbc searches for the cheapest schedule that costs at most as much as Berth's. It may prove that
+// there is none: Berth may change the order of ops, the programme may not.
 // BERTH_SECONDS=n sets the time limit per graph (30), BERTH_GRAPHS=n the number of graphs (60).
 
 #include "budget_lp.h"
@@ -10,7 +10,8 @@
 
 struct tally {
     int n_proven, n_open, n_equal, n_below, n_none;
-    double gap, worst; // gap: sum over n_proven
+    double gap;   // sum, over the graphs of n_proven, of how far Berth's cost is above the optimum, relative to the optimum
+    double worst; // the largest of these
 };
 
 static int number_of(const char *name, int otherwise) {

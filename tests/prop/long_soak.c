@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// long_soak.c: creates and frees contexts, graphs, schedulers, thread pools and devices that fail at random, in one process. Checks
-// that results stay correct and that memory, file descriptors and threads do not grow. BERTH_SOAK_MINUTES sets the duration, 1 by
-// default (`make soak`).
+// long_soak.c: creates and frees contexts, graphs, schedulers and thread pools in one process for a long time, with devices that
+// fail at random. Checks that results stay correct and that memory and the numbers of file descriptors and threads do not grow.
+// BERTH_SOAK_MINUTES sets the duration, 1 by default (`make soak`).
 
 #include "support/device_graph.h"
 
@@ -171,7 +171,7 @@ static void resources_do_not_grow(void **state) {
         (long long) n, (long long) n_failed, early.kib, late.kib, early.n_files, late.n_files, early.n_threads, late.n_threads);
     assert_true(n > 10 && n_failed > 0);
     assert_int_equal(late.n_files, early.n_files);
-    assert_true(late.n_threads <= early.n_threads + 4); // a spare pool may be larger than at the earlier measurement
+    assert_true(late.n_threads <= early.n_threads + 4); // an idle thread pool that Berth keeps may be larger than before
     assert_true(late.kib <= early.kib + early.kib / 20 + 2048);
 }
 

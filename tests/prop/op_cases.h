@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// op_cases.h: random ops, alone and in small graphs, in memory between guard pages. A case takes the sample of an op (the one that
-// `berth ops` asks devices about). It changes extents of the sample; equal extents are changed together, so that most shapes still
-// match. Sometimes it corrupts one extent, stride, parameter, type or view, as a program may that makes tensors by hand. Every
-// tensor is in a region between pages that cannot be accessed, directly next to one of them. The CPU backend may compute or refuse
-// the case, but it must not access these pages: the signal handler prints the seed and the case.
+// op_cases.h: random ops, alone and in small graphs, in memory between guard pages. A case takes the sample of an op, a small
+// tensor that `berth ops` also uses. It changes extents of the sample; equal extents are changed together, so that most shapes
+// still match. Some cases also corrupt an extent, stride, parameter, type or view, as a program could that fills in tensors itself.
+// Guard pages cannot be accessed. Every tensor is directly next to a guard page. The CPU backend may compute the case or refuse it,
+// but it must not access a guard page. If it does, the signal handler prints the seed and the case.
 #pragma once
 
 #include "support/check.h"
@@ -26,10 +26,10 @@
 struct op_cases {
     uint64_t seed, i_case;
     struct check_rng rng;
-    const uint8_t *bytes; // bytes of a fuzzer that make the choices; when they are used up, the random source does
+    const uint8_t *bytes; // bytes of a fuzzer that decide the choices; after n_bytes of them, rng decides
     size_t n_bytes;
     int64_t max_elements;     // largest number of elements of a tensor
-    int threads_chance;       // one case in so many runs with two threads
+    int threads_chance;       // one case in threads_chance runs with two threads
     char *regions[N_REGIONS]; // REGION_SIZE bytes each, with guard pages before and after
     int n_used;
     struct {
@@ -37,7 +37,7 @@ struct op_cases {
         size_t size;
     } blocks[N_REGIONS];
     ggml_backend_t cpu;
-    bool is_wild;             // the case has a number that no valid tensor has
+    bool is_wild;             // the case has an extent or a type that no valid tensor has
     struct ggml_tensor *node; // the op that is tested
     int64_t n_done, n_refused, n_skipped;
     int64_t done[GGML_OP_COUNT]; // number of computed cases per op
@@ -105,8 +105,8 @@ static inline void op_cases_close(struct op_cases *c) {
 
 // ---- memory ----
 
-// Allocates size bytes directly before the guard pages after a region, or directly after those before it, with canaries at the
-// other end. NULL: too many regions, or too large.
+// Allocates size bytes in a region, at its end or at its start, so that they are directly next to guard pages. The CANARY bytes on
+// the other side are set to a fixed value. NULL: all regions are used, or size is too large.
 static inline char *region_take(struct op_cases *c, size_t size) {
     if (c->n_used == N_REGIONS || size > REGION_SIZE - CANARY) {
         return NULL;
@@ -177,7 +177,7 @@ static inline bool memory_give(struct op_cases *c, struct ggml_context *ctx) {
             if (size != BERTH_SPAN_NONE) {
                 return false;
             }
-            t->data = c->regions[0]; // the op must be refused because of its strides
+            t->data = c->regions[0]; // any address: the backend must refuse the op because of its strides
             continue;
         }
         numbers_put(c, t, t->data, size);
@@ -192,7 +192,7 @@ static inline bool is_custom(const struct ggml_tensor *t) {
            t->op == GGML_OP_CUSTOM;
 }
 
-// Changes all extents `was` to `now`, and in some cases equal parameters too.
+// Changes all extents that equal `was` to `now`. In half of the cases, also changes the parameters of the op that equal `was`.
 static inline void extents_rename(struct op_cases *c, struct ggml_context *ctx, int64_t was, int64_t now) {
     const bool params = pick(c, 2) == 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -226,7 +226,7 @@ static const int64_t wild_extents[] = {-1, -256, INT64_MIN, INT64_MAX, INT64_MAX
     ((int64_t) 1 << 62) + 4, (int64_t) 1 << 61, ((int64_t) 1 << 60) + 2, (int64_t) 1 << 58};
 static const int wild_types[] = {-3, -1, INT32_MIN, INT32_MAX, 4, 5, 31, 33, GGML_TYPE_COUNT, 1000};
 
-// Sets a number that the CPU backend must refuse. With strides of 0, any extents have a small span.
+// Sets a type or an extent that the CPU backend must refuse. Strides of 0 hide a huge extent: the tensor then spans few bytes.
 static inline void property_corrupt_wildly(struct op_cases *c) {
     struct ggml_tensor *t = any_tensor(c);
     const int d = (int) pick(c, GGML_MAX_DIMS);
@@ -246,7 +246,7 @@ static inline void property_corrupt_wildly(struct op_cases *c) {
     }
 }
 
-// Corrupts one property.
+// Sets one property of a tensor to an unusual value, with which the op may still be valid.
 static inline void property_corrupt(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = any_tensor(c);
     const int d = (int) pick(c, GGML_MAX_DIMS);
@@ -314,7 +314,7 @@ static inline struct ggml_tensor *sample_make(struct op_cases *c, struct ggml_co
     return berth_op_sample(ctx, op, (int) pick(c, (uint64_t) n_sub), a, b);
 }
 
-// Adds sinks and factors, which the samples do not have.
+// Adds optional sources that the samples do not have: attention sinks, and frequency factors of RoPE.
 static inline void extras_add(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = c->node;
     const int i = t->op == GGML_OP_SOFT_MAX || t->op == GGML_OP_ROPE ? 2 : t->op == GGML_OP_FLASH_ATTN_EXT ? 4 : -1;
@@ -338,8 +338,8 @@ static inline struct ggml_tensor *op_append(struct op_cases *c, struct ggml_cont
     }
 }
 
-// Returns 1 in most cases. Rows of a result may overlap here, and two threads would then write the same bytes in any order. Under
-// the thread sanitizer the number is always 1.
+// Returns the number of threads: 1 in most cases, otherwise 2. Under the thread sanitizer it is always 1: a corrupted result may
+// have rows that overlap, and two threads would then write the same bytes.
 static inline int some_threads(struct op_cases *c) {
     const bool is_two = pick(c, (uint64_t) c->threads_chance) == 0;
 #if defined(__SANITIZE_THREAD__)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. The two programs differ in the number of cases.
+// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. The two programs differ in the number of cases. An
+// instance is a set of items. plan/solve/exact.h defines asks, rules and the answers of the exact search.
 #pragma once
 
 #include "plan/solve/exact.h"
@@ -14,8 +15,8 @@ static void fail_case(
     exit(1);
 }
 
-// Checks the breadth-first search: if it finds a plan, the plan is valid; if it says no, the capacity is below the optimum. A
-// narrow beam may give no answer.
+// Checks the breadth-first search (beam.c) at all capacities from the bound to the optimum. If it finds a plan, the plan is valid.
+// If it answers "no", the capacity is below the optimum. A narrow beam may give no answer.
 static void check_beams(
     const struct berth_plan_item *items, int64_t n, struct exact *x, const struct plan_prob *p, unsigned rules, int64_t best) {
     static const int32_t widths[] = {1, 3, 500};
@@ -42,7 +43,8 @@ static void check_beams(
     }
 }
 
-// Checks joined blocks (join.c): at the live bound joining changes no answer, and a joined plan is a plan of all blocks.
+// Checks the joined problem (join.c) at the largest number of live bytes as capacity: it has the same answer as the original
+// problem, and its plan gives a valid plan of all blocks.
 static void check_joined(const struct berth_plan_item *items, int64_t n, const struct plan_prob *p, int64_t best) {
     int32_t joined_id[BRUTE_MAX];
     int64_t off[BRUTE_MAX], unjoined[BRUTE_MAX];
@@ -103,7 +105,7 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         if (berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_FITS || !berth_plan_is_valid(&pool.prob, off)) {
             fail_case(items, n, "no plan at the optimum without rule", (unsigned long long) i_rule_off, optimum);
         }
-        // From the live bound upwards. Each proof gives the next capacity.
+        // Ask at capacities below the optimum, from the bound up. Each proof returns the next capacity to ask.
         ask.cap = pool.prob.bound;
         while (ask.cap < best) {
             if (berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_NO || next > best || next <= ask.cap) {
@@ -171,8 +173,8 @@ static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint
     }
 }
 
-// Makes random items, then fillers of one step that leave almost no free memory at any step. Only instances that the fast path does
-// not solve are checked; for many of them the optimum is above the live bytes.
+// Makes n_free random items. Then adds items of one step each that fill every step almost completely, up to the largest number of
+// live bytes. Only instances that the fast path does not solve are checked. For many of them the optimum is above the live bytes.
 static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int64_t steps, bool with_rules) {
     struct berth_plan_item items[BRUTE_MAX];
     for (int k = 0; k < n_instances;) {
@@ -208,7 +210,8 @@ static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int6
     }
 }
 
-// Checks every stride-th of all multisets of n items with sizes 1..size_max and lifetimes within `steps` steps.
+// Enumerates all multisets of n items with sizes 1..size_max and lifetimes within `steps` steps, and checks every stride-th of
+// them.
 static void check_exhaustive(int64_t n, int size_max, int steps, uint64_t stride) {
     struct berth_plan_item kinds[256];
     int n_kinds = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_budget.c: compares the budget solver with brute force on random small graphs at every limit: on live bytes, on packed
-// memory, and with values that may be spilled. Compares chains with the known optimum. BERTH_SEED=n repeats a run.
+// prop_budget.c: compares the budget solver with brute force on random small graphs at every limit. There are limits on live bytes,
+// without and with spilling, and limits on packed memory (the peak of a plan). Also compares chains with the known optimum.
+// BERTH_SEED=n repeats a run.
 
 #include "budget_brute.h"
 #include "budget_chain.h"
@@ -71,7 +72,8 @@ static void test_refused(void **state) {
     assert_null(r);
 }
 
-// Sizes whose sums overflow are refused: sizes of the ops, and of a schedule that recomputes an op several times, packed or not.
+// Sizes whose sum overflows are refused: the sizes of all ops, and the sizes of all steps of a schedule that recomputes an op
+// several times. This holds with limits on live bytes and on packed memory.
 static void test_too_large(void **state) {
     (void) state;
     const int32_t zero[] = {0}, one[] = {1};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // prop_budget_graph.c: random graphs under memory limits, in which values are spilled and ops are recomputed. The results have the
-// same bits as those of the unlimited graph, and the memory stays within the limits. The tests run on one CPU backend with files as
-// the second pool, and over devices with the scheduler. Other backends cannot access the memory of these devices. Each allocation
-// fails once. BERTH_SEED=n repeats a run.
+// same bits as those of the graph without a limit, and the memory stays within the limits. Some tests run on one CPU backend and
+// spill to files. Others run with the scheduler on simulated devices, whose memory the other backends cannot access. In one test
+// each allocation fails once. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 
@@ -30,9 +30,9 @@ static void files_check(uint64_t seed, int depth, ggml_backend_t cpu, ggml_backe
     struct deep d;
     struct limited u;
     size_t size;
-    const size_t whole = plain_run(seed, depth, cpu, &size);
+    const size_t unlimited_size = plain_run(seed, depth, cpu, &size);
     deep_init(&d, seed, depth, cpu);
-    limited_init(&u, d.graph, seed, whole, ggml_backend_cpu_buffer_type(), files);
+    limited_init(&u, d.graph, seed, unlimited_size, ggml_backend_cpu_buffer_type(), files);
     if (u.graph != NULL) {
         ggml_gallocr_t galloc = pools_alloc(&u);
         deep_fill(&d, seed);
@@ -65,7 +65,7 @@ static void test_files(void **state) {
     assert_null(berth_file_buffer_type_new(""));
 }
 
-// Graphs that write into their own and other memory. Such ops run once, and the memory stays.
+// Graphs with ops that write into existing tensors. Such ops run only once, and the tensors that they write are not spilled.
 static void test_writes(void **state) {
     (void) state;
     static struct rg_world alone, world;
@@ -85,8 +85,8 @@ static void test_writes(void **state) {
         assert_true(ggml_gallocr_alloc_graph(galloc, g[0].graph));
         rg_set_inputs(&g[0], p.seed);
         assert_int_equal(ggml_backend_graph_compute(alone.cpu, g[0].graph), GGML_STATUS_SUCCESS);
-        const size_t whole = ggml_gallocr_get_buffer_size(galloc, 0), size = rg_results(&g[0], &alone, bytes[0]);
-        limited_init(&u, g[1].graph, p.seed, whole, ggml_backend_cpu_buffer_type(), files);
+        const size_t unlimited_size = ggml_gallocr_get_buffer_size(galloc, 0), size = rg_results(&g[0], &alone, bytes[0]);
+        limited_init(&u, g[1].graph, p.seed, unlimited_size, ggml_backend_cpu_buffer_type(), files);
         if (u.graph != NULL) {
             ggml_gallocr_t own = pools_alloc(&u);
             rg_set_inputs(&g[1], p.seed);
@@ -137,7 +137,8 @@ static void pair_fini(struct pair *p) {
     ggml_backend_free(p->backends[p->n]);
 }
 
-// Computes on the first device. The second pool is the second device, or the host.
+// Computes the graph three times on the first device. Values are spilled to the second device if there is one, otherwise to the
+// host.
 static void sched_compute(
     struct limited *u, struct deep *d, struct pair *p, uint64_t seed, int depth, size_t size, struct tally *t) {
     const bool is_parallel = seed % 8 == 7;
@@ -172,9 +173,9 @@ static void test_devices(void **state) {
         size_t size;
         const int depth = 2 + i % (MAX_DEPTH - 1);
         pair_init(&p, seed + (uint64_t) i);
-        const size_t whole = plain_run(seed + (uint64_t) i, depth, p.backends[0], &size);
+        const size_t unlimited_size = plain_run(seed + (uint64_t) i, depth, p.backends[0], &size);
         deep_init(&d, seed + (uint64_t) i, depth, p.backends[0]);
-        limited_init(&u, d.graph, seed + (uint64_t) i, whole, ggml_backend_get_default_buffer_type(p.backends[0]),
+        limited_init(&u, d.graph, seed + (uint64_t) i, unlimited_size, ggml_backend_get_default_buffer_type(p.backends[0]),
             ggml_backend_get_default_buffer_type(p.backends[1]));
         if (u.graph != NULL) {
             sched_compute(&u, &d, &p, seed + (uint64_t) i, depth, size, &t);
@@ -197,13 +198,13 @@ static void test_no_memory(void **state) {
     ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
     size_t size;
-    const size_t whole = plain_run(7, 8, cpu, &size);
+    const size_t unlimited_size = plain_run(7, 8, cpu, &size);
     bool is_over = false;
     for (int64_t at = 1; !is_over; at += 1 + at * check_step() / 8) {
         struct deep d;
         deep_init(&d, 7, 8, cpu);
         const struct berth_graph_budget_params params = {
-            .bytes = whole * 3 / 4, .spill_buft = files, .spill_bytes = whole, .spill_cost = 0.01};
+            .bytes = unlimited_size * 3 / 4, .spill_buft = files, .spill_bytes = unlimited_size, .spill_cost = 0.01};
         struct ggml_context *ctx = NULL;
         struct ggml_cgraph *graph = NULL;
         struct berth_budget_result *r = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // prop_budget_moves.c: spills with the scheduler: between CPU memory and files, between device and host memory, and between the
-// memories of two devices. The results have the same bits as without a limit. Nothing is allocated after reserve. Each allocation
-// and each copy fails once. BERTH_SEED=n repeats a run.
+// memories of two devices. The results have the same bits as without a memory limit. After reserve, computing allocates nothing. In
+// two tests, each allocation and some copies fail once. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 
@@ -18,9 +18,9 @@ static void test_files(void **state) {
         struct limited u;
         size_t size;
         const int depth = 2 + (int) (s % (MAX_DEPTH - 1));
-        const size_t whole = plain_run(s, depth, backends[0], &size);
+        const size_t unlimited_size = plain_run(s, depth, backends[0], &size);
         deep_init(&d, s, depth, backends[0]);
-        limited_init(&u, d.graph, s, whole, bufts[0], files);
+        limited_init(&u, d.graph, s, unlimited_size, bufts[0], files);
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, bufts, 2, 4096, false, false);
         for (int run = 0; run < 2 && u.graph != NULL; run++) {
             sched_begin(sched, &u, backends[0], backends[1], s);
@@ -44,18 +44,18 @@ static void test_files(void **state) {
     assert_int_equal(t.n_over, 0);
 }
 
-enum { N_FAR = 24 };
+enum { N_REVERSED = 24 };
 
-// Makes a graph whose values are read again in reverse order, after much other computation.
-static void far_init(struct deep *d, ggml_backend_t backend) {
+// Makes a graph of a forward and a backward part. The backward part reads the values of the forward part in reverse order.
+static void reversed_init(struct deep *d, ggml_backend_t backend) {
     deep_weights(d, backend);
     d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
     ggml_set_input(d->x);
-    struct ggml_tensor *forward[N_FAR] = {d->x}, *t = d->x;
-    for (int i = 1; i < N_FAR; i++) {
+    struct ggml_tensor *forward[N_REVERSED] = {d->x}, *t = d->x;
+    for (int i = 1; i < N_REVERSED; i++) {
         t = forward[i] = ggml_tanh(d->ctx, ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], t));
     }
-    for (int i = N_FAR - 1; i > 0; i--) {
+    for (int i = N_REVERSED - 1; i > 0; i--) {
         t = ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], ggml_add(d->ctx, t, forward[i]));
     }
     d->out[d->n_out++] = ggml_sum_rows(d->ctx, ggml_view_2d(d->ctx, t, WIDTH, 1, t->nb[1], 0));
@@ -63,23 +63,24 @@ static void far_init(struct deep *d, ggml_backend_t backend) {
     ggml_build_forward_expand(d->graph, d->out[0]);
 }
 
-// Limits the graph to half of its memory. A spill costs less than two products.
-static struct berth_graph_budget_params far_params(
+// Limits the graph to half of the memory that it takes without a limit. The cost of a spill is less than that of two products, so
+// that spilling is cheaper than recomputing.
+static struct berth_graph_budget_params reversed_params(
     const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     ggml_gallocr_t galloc = ggml_gallocr_new(own);
-    size_t whole = 0;
-    ggml_gallocr_reserve_n_size(galloc, d->graph, NULL, NULL, &whole);
+    size_t unlimited_size = 0;
+    ggml_gallocr_reserve_n_size(galloc, d->graph, NULL, NULL, &unlimited_size);
     ggml_gallocr_free(galloc);
     return (struct berth_graph_budget_params){
-        .bytes = whole / 2, .buft = own, .spill_buft = other, .spill_bytes = whole, .spill_cost = 8};
+        .bytes = unlimited_size / 2, .buft = own, .spill_buft = other, .spill_bytes = unlimited_size, .spill_cost = 8};
 }
 
 // ---- allocations and failures ----
 
-// Spills from the CPU to files, from a device to the host, or from one device to another.
+// Where values are spilled: from the CPU to files, from a device to the host, or from one device to another.
 enum rig_kind { RIG_FILES, RIG_HOST, RIG_PAIR, RIG_N };
 
-// The backends, the graph and its memory limit for one kind.
+// The backends for one kind of spilling, with a graph and its memory limit.
 struct rig {
     enum rig_kind kind;
     struct device dev, other;
@@ -109,8 +110,8 @@ static void rig_init(struct rig *r, enum rig_kind kind) {
         r->bufts[i] = ggml_backend_get_default_buffer_type(r->backends[i]);
     }
     r->bufts[1] = kind == RIG_FILES ? berth_file_buffer_type_new("/tmp") : r->bufts[1];
-    far_init(&r->d, r->backends[0]);
-    r->u.params = far_params(&r->d, r->bufts[0], r->bufts[1]);
+    reversed_init(&r->d, r->backends[0]);
+    r->u.params = reversed_params(&r->d, r->bufts[0], r->bufts[1]);
     assert_int_equal(berth_graph_budget(r->d.graph, &r->u.params, &r->u.ctx, &r->u.graph, &r->u.r), GGML_STATUS_SUCCESS);
     assert_true(r->u.r->fits && r->u.r->n_out >= 5);
 }
@@ -135,7 +136,7 @@ static ggml_backend_sched_t rig_sched(struct rig *r) {
     return ggml_backend_sched_new(r->backends, r->bufts, r->n_backends, 4096, false, false);
 }
 
-// Reserves or computes a step. False: an allocation failed.
+// Reserves the graph, or computes it and copies the result. False: an allocation or a copy failed.
 static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, char *result) {
     ggml_backend_sched_reset(sched);
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
@@ -157,7 +158,7 @@ static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, ch
 }
 
 // A reserved graph is computed without any allocation.
-static void no_alloc_check(enum rig_kind kind) {
+static void no_alloc_after_reserve_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
     const int n_steps = (kind == RIG_PAIR ? 200 : 1000) / CHECK_PART;
@@ -178,14 +179,14 @@ static void no_alloc_check(enum rig_kind kind) {
     rig_fini(&r);
 }
 
-static void test_no_alloc(void **state) {
+static void test_no_alloc_after_reserve(void **state) {
     (void) state;
     for (int kind = 0; kind < RIG_N; kind++) {
-        no_alloc_check((enum rig_kind) kind);
+        no_alloc_after_reserve_check((enum rig_kind) kind);
     }
 }
 
-// Clears the pointers into memory of a scheduler that was freed.
+// Clears the addresses of the graph's tensors, after the scheduler that owned the memory was freed.
 static void rig_forget(struct rig *r) {
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
         ggml_graph_node(r->u.graph, i)->data = NULL;
@@ -195,8 +196,8 @@ static void rig_forget(struct rig *r) {
     r->d.x->buffer = NULL;
 }
 
-// Each allocation fails once: the step fails with a status or gives the same bits, and nothing leaks.
-static void memory_check(enum rig_kind kind) {
+// Each allocation fails once: computing fails with a status or gives the same bits.
+static void failed_allocs_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
     bool is_over = false;
@@ -222,15 +223,15 @@ static void memory_check(enum rig_kind kind) {
     rig_fini(&r);
 }
 
-static void test_no_memory(void **state) {
+static void test_failed_allocs(void **state) {
     (void) state;
     for (int kind = 0; kind < RIG_N; kind++) {
-        memory_check((enum rig_kind) kind);
+        failed_allocs_check((enum rig_kind) kind);
     }
 }
 
-// If a device loses a copy, the computation fails, and the next one is correct.
-static void test_lost(void **state) {
+// If a copy fails on a device, the computation fails, and the next computation is correct.
+static void test_lost_copies(void **state) {
     (void) state;
     static struct rig r;
     char results[2][64] = {{0}};
@@ -249,42 +250,42 @@ static void test_lost(void **state) {
     rig_fini(&r);
 }
 
-// ---- several graphs, several pairs of pools ----
+// ---- several graphs in one scheduler, which spill between different devices ----
 
-enum { N_LANES = 5 };
+enum { N_SPILL_CASES = 5 };
 
-// A graph on one backend whose values are spilled to another.
-struct lane {
+// A graph that runs on one backend and whose values are spilled to another.
+struct spill_case {
     struct deep d;
     struct limited u;
-    int own, other; // indices of backends in struct yard
+    int own, other; // indices of backends in struct case_set
     char want[64];
 };
 
 // Two devices, the host, and all graphs.
-struct yard {
+struct case_set {
     struct device devices[2];
     ggml_backend_t backends[3];
-    struct lane lanes[N_LANES];
+    struct spill_case cases[N_SPILL_CASES];
 };
 
-static void lane_init(struct lane *l, struct yard *y, int own, int other, int part) {
+static void spill_case_init(struct spill_case *l, struct case_set *y, int own, int other, int part) {
     ggml_backend_buffer_type_t from = ggml_backend_get_default_buffer_type(y->backends[own]),
                                to = ggml_backend_get_default_buffer_type(y->backends[other]);
-    *l = (struct lane){.own = own, .other = other};
-    far_init(&l->d, y->backends[own]);
-    l->u.params = far_params(&l->d, from, to);
+    *l = (struct spill_case){.own = own, .other = other};
+    reversed_init(&l->d, y->backends[own]);
+    l->u.params = reversed_params(&l->d, from, to);
     l->u.params.bytes -= l->u.params.bytes / 8 * (uint64_t) part; // a lower limit requires more spills
     assert_int_equal(berth_graph_budget(l->d.graph, &l->u.params, &l->u.ctx, &l->u.graph, &l->u.r), GGML_STATUS_SUCCESS);
     assert_true(l->u.r->fits && l->u.r->n_out >= 5);
 }
 
 // Computes the expected results on the CPU, without a limit.
-static void lane_expect(struct lane *l, uint64_t seed) {
+static void spill_case_expect(struct spill_case *l, uint64_t seed) {
     struct deep d;
     ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    far_init(&d, cpu);
+    reversed_init(&d, cpu);
     assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
     deep_fill(&d, seed);
     assert_int_equal(ggml_backend_graph_compute(cpu, d.graph), GGML_STATUS_SUCCESS);
@@ -294,8 +295,8 @@ static void lane_expect(struct lane *l, uint64_t seed) {
     ggml_backend_free(cpu);
 }
 
-static void yard_init(struct yard *y, bool is_async, bool copies_async) {
-    *y = (struct yard){0};
+static void case_set_init(struct case_set *y, bool is_async, bool copies_async) {
+    *y = (struct case_set){0};
     for (int i = 0; i < 2; i++) {
         device_init(&y->devices[i], i == 0 ? "left" : "right");
         y->devices[i].is_async = y->devices[i].has_events = is_async;
@@ -304,29 +305,29 @@ static void yard_init(struct yard *y, bool is_async, bool copies_async) {
     }
     y->backends[2] = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(y->backends[2], 1);
-    lane_init(&y->lanes[0], y, 0, 2, 0);
-    lane_init(&y->lanes[1], y, 1, 2, 1);
-    lane_init(&y->lanes[2], y, 0, 2, 2);
-    lane_init(&y->lanes[3], y, 0, 1, 1);
-    lane_init(&y->lanes[4], y, 1, 0, 0);
-    for (int i = 0; i < N_LANES; i++) {
-        lane_expect(&y->lanes[i], 9 + (uint64_t) i);
+    spill_case_init(&y->cases[0], y, 0, 2, 0);
+    spill_case_init(&y->cases[1], y, 1, 2, 1);
+    spill_case_init(&y->cases[2], y, 0, 2, 2);
+    spill_case_init(&y->cases[3], y, 0, 1, 1);
+    spill_case_init(&y->cases[4], y, 1, 0, 0);
+    for (int i = 0; i < N_SPILL_CASES; i++) {
+        spill_case_expect(&y->cases[i], 9 + (uint64_t) i);
     }
 }
 
-static void yard_fini(struct yard *y) {
-    for (int i = 0; i < N_LANES; i++) {
-        berth_budget_free(y->lanes[i].u.r);
-        ggml_free(y->lanes[i].u.ctx);
-        deep_fini(&y->lanes[i].d);
+static void case_set_fini(struct case_set *y) {
+    for (int i = 0; i < N_SPILL_CASES; i++) {
+        berth_budget_free(y->cases[i].u.r);
+        ggml_free(y->cases[i].u.ctx);
+        deep_fini(&y->cases[i].d);
     }
     ggml_backend_free(y->backends[2]);
     device_stop(&y->devices[0]);
     device_stop(&y->devices[1]);
 }
 
-static bool lane_step(struct yard *y, int i, ggml_backend_sched_t sched) {
-    struct lane *l = &y->lanes[i];
+static bool spill_case_step(struct case_set *y, int i, ggml_backend_sched_t sched) {
+    struct spill_case *l = &y->cases[i];
     char result[64] = {0};
     ggml_backend_sched_reset(sched);
     for (int k = 0; k < ggml_graph_n_nodes(l->u.graph); k++) {
@@ -345,36 +346,36 @@ static bool lane_step(struct yard *y, int i, ggml_backend_sched_t sched) {
     return true;
 }
 
-// Different graphs alternate in one scheduler: with as many spills as before, with more, over another pair of pools. Each gives its
-// own results.
+// Different graphs alternate in one scheduler. The next graph may be the same, may have more spills, or may spill between other
+// devices. Each graph must give its expected results.
 static void test_alternating_graphs(void **state) {
     (void) state;
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
-    static struct yard y;
-    yard_init(&y, true, true);
-    assert_true(y.lanes[2].u.r->n_out + y.lanes[2].u.r->n_in > y.lanes[0].u.r->n_out + y.lanes[0].u.r->n_in);
+    static struct case_set y;
+    case_set_init(&y, true, true);
+    assert_true(y.cases[2].u.r->n_out + y.cases[2].u.r->n_in > y.cases[0].u.r->n_out + y.cases[0].u.r->n_in);
     ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        if (!lane_step(&y, turns[i], sched)) {
+        if (!spill_case_step(&y, turns[i], sched)) {
             fail_msg("turn %zu, graph %d: %s", i, turns[i], berth_last_error());
         }
     }
     ggml_backend_sched_free(sched);
-    yard_fini(&y);
+    case_set_fini(&y);
 }
 
-// Spills from one device to another and back, with devices of every kind. The memory stays within both limits. A lost copy is an
-// error, and the next step is correct.
+// Spills from one device to another and back, with three kinds of devices. The memory stays within both limits. If a copy fails,
+// the computation fails, and the next computation is correct.
 static void test_two_devices(void **state) {
     (void) state;
-    static struct yard y;
-    for (int kind = 0; kind < 3; kind++) { // synchronous; a queue; a queue that also copies between devices
-        yard_init(&y, kind > 0, kind > 1);
-        for (int i = 3; i < N_LANES; i++) {
-            const struct lane *l = &y.lanes[i];
+    static struct case_set y;
+    for (int kind = 0; kind < 3; kind++) { // 0: synchronous, 1: asynchronous, 2: asynchronous with copies between devices
+        case_set_init(&y, kind > 0, kind > 1);
+        for (int i = 3; i < N_SPILL_CASES; i++) {
+            const struct spill_case *l = &y.cases[i];
             ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
             for (int run = 0; run < 3; run++) {
-                assert_true(lane_step(&y, i, sched));
+                assert_true(spill_case_step(&y, i, sched));
             }
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->own]) <= l->u.params.bytes);
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_bytes);
@@ -382,14 +383,14 @@ static void test_two_devices(void **state) {
             assert_int_equal(y.devices[l->own].n_async_copies > 0, kind == 2);
             for (int at = 1; kind == 2 && at < 4; at++) {
                 y.devices[l->own].fail_copy_at = at;
-                assert_false(lane_step(&y, i, sched));
+                assert_false(spill_case_step(&y, i, sched));
                 assert_non_null(strstr(berth_last_error(), "lost a copy of"));
                 y.devices[l->own].fail_copy_at = 0;
-                assert_true(lane_step(&y, i, sched));
+                assert_true(spill_case_step(&y, i, sched));
             }
             ggml_backend_sched_free(sched);
         }
-        yard_fini(&y);
+        case_set_fini(&y);
     }
 }
 
@@ -397,9 +398,9 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
-        cmocka_unit_test(test_no_alloc),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_no_alloc_after_reserve),
+        cmocka_unit_test(test_failed_allocs),
+        cmocka_unit_test(test_lost_copies),
         cmocka_unit_test(test_alternating_graphs),
         cmocka_unit_test(test_two_devices),
     };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // prop_grad.c: compares every gradient rule, on random shapes and numbers (grad_cases.h), with central differences in double.
 // The result of the op is also computed in double (wide.h) and must equal Berth's result up to the rounding of f32. The loss is a
-// weighted sum of the result. Its change with one element of a parameter is measured at four points, which is exact to 1e-10 or
-// better. The remaining difference is the rounding of the f32 gradients: a few millionths of the largest gradient. All elements of
-// all parameters are measured. The same gradients must result, bit for bit, if the graph is in planned memory, including ops in
-// place. At the end, every op with a rule must have occurred, with each source for which its rule computes a gradient.
+// weighted sum of the result. For each element of each parameter, the derivative of the loss is computed in double from four values
+// of the element, which is exact to 1e-10 or better. The difference to Berth's gradient is therefore the rounding of f32: a few
+// millionths of the largest gradient. If the graph is in planned memory, where ops run in place, the gradients must have the same
+// bits. At the end, every op with a rule must have occurred, with each source for which its rule computes a gradient.
 // BERTH_SEED sets the seed, BERTH_WORST=1 prints the largest error of each case.
 
 #include "support/grad_cases.h"
@@ -20,14 +20,14 @@
 #define STEP 1e-4
 #define TOLERANCE 3e-6         // relative to the largest gradient
 #define FORWARD_TOLERANCE 3e-6 // relative to the largest result
-#define SMALLEST 0.25          // lower limit of the largest number in relative errors
+#define SMALLEST 0.25          // errors are relative to the largest number of a tensor, but to at least this
 #define ROUNDS 8
 
-static struct ggml_context *context(void) {
+static struct ggml_context *context_new(void) {
     return ggml_init((struct ggml_init_params){.mem_size = 8u << 20});
 }
 
-static double largest(const struct ggml_tensor *t) {
+static double largest_value(const struct ggml_tensor *t) {
     double most = SMALLEST;
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         most = fmax(most, fabs((double) grad_element(t, i)));
@@ -42,7 +42,7 @@ struct worst {
 };
 
 static void compare_result(const struct grad_rule *rule, const struct grad_graph *g, const struct wide *w, struct worst *worst) {
-    const double tol = rule->forward != 0 ? rule->forward : FORWARD_TOLERANCE, most = largest(g->result);
+    const double tol = rule->forward != 0 ? rule->forward : FORWARD_TOLERANCE, most = largest_value(g->result);
     const double *want = wide_of(w, g->result);
     for (int64_t i = 0; i < ggml_nelements(g->result); i++) {
         const double got = grad_element(g->result, i), off = fabs(got - want[i]) / most;
@@ -77,7 +77,7 @@ static double slope_at(const struct grad_graph *g, struct wide *w, double *x) {
 
 static void compare_gradient(const struct grad_rule *rule, const struct grad_graph *g, struct wide *w,
     const struct ggml_tensor *param, const struct ggml_tensor *grad, struct worst *worst) {
-    const double tol = rule->tol != 0 ? rule->tol : TOLERANCE, most = largest(grad);
+    const double tol = rule->tol != 0 ? rule->tol : TOLERANCE, most = largest_value(grad);
     for (int64_t i = 0; i < ggml_nelements(param); i++) {
         const double want = slope_at(g, w, wide_of(w, param) + i), got = grad_element(grad, i), off = fabs(got - want) / most;
         if (!(off <= tol)) {
@@ -88,12 +88,13 @@ static void compare_gradient(const struct grad_rule *rule, const struct grad_gra
     }
 }
 
-// Compares the gradients with those in planned memory. The gradient of the loss is a leaf, which has no memory before allocation.
+// Builds the same graph in planned memory and compares its gradients with those of plain_graph, in which every tensor has separate
+// memory.
 static void compare_planned(
     const struct grad_rule *rule, uint64_t seed, const struct grad_case *plain, struct ggml_cgraph *plain_graph) {
     const struct grad_api api = grad_api_own();
     struct check_rng rng = check_rng_new(seed);
-    struct ggml_context *data = context();
+    struct ggml_context *data = context_new();
     struct grad_case c = {.a = &api, .ctx = data, .rng = &rng, .scale = 1};
     const struct grad_graph g = grad_graph_new(&c, rule);
     struct ggml_cgraph *graph = ggml_new_graph_custom(data, 512, true);
@@ -132,7 +133,7 @@ static void compare_planned(
 
 // ---- the ops and sources that have occurred ----
 
-static unsigned seen[GGML_OP_COUNT]; // by op: bit i: in some case, source i depends on a parameter
+static unsigned seen[GGML_OP_COUNT]; // [op] bit i is set if, in some case, source i of the op depends on a parameter
 static bool seen_unary[GGML_UNARY_OP_COUNT], seen_glu[GGML_GLU_OP_COUNT];
 
 static bool leads_to_param(const struct ggml_tensor *t) {
@@ -164,7 +165,7 @@ static void note_ops(const struct ggml_cgraph *forward) {
 static void try_rule(const struct grad_rule *rule, uint64_t seed, struct worst *worst) {
     const struct grad_api api = grad_api_own();
     struct check_rng rng = check_rng_new(seed);
-    struct grad_case c = {.a = &api, .ctx = context(), .rng = &rng, .scale = 1};
+    struct grad_case c = {.a = &api, .ctx = context_new(), .rng = &rng, .scale = 1};
     const struct grad_graph g = grad_graph_new(&c, rule);
     struct ggml_cgraph *forward = ggml_new_graph_custom(c.ctx, 256, false), *graph = ggml_new_graph_custom(c.ctx, 512, true);
     ggml_build_forward_expand(forward, g.result);

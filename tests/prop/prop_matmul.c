@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// prop_matmul.c: products and attention of random shapes and types, with shared batches, permuted sources, sources with gaps, and
-// results in larger tensors. The results have the same bits for every number of threads and are close to those of the portable
-// kernels. Nothing is written outside the result: sources, results and work memory end directly before a page that cannot be
-// accessed.
+// prop_matmul.c: products and attention with random shapes and types, with matrices that several batches share, permuted sources,
+// sources with gaps, and results with gaps between their rows. The results have the same bits for every number of threads and are
+// close to those of the portable kernels. No kernel accesses memory after a source, a result or the work memory: each of them ends
+// directly before a page that cannot be accessed.
 
 #include "support/walled.h"
 
@@ -40,7 +40,7 @@ static int64_t pick(struct check_rng *r, int64_t low, int64_t high) {
 
 // ---- tensors ----
 
-// Fills a tensor of any type with numbers. Gaps between rows keep NaN.
+// Fills a tensor of any type with numbers. Gaps between rows keep the NaN values that walled() has set.
 static void fill(struct check_rng *r, struct ggml_tensor *t) {
     float row[4096];
     for (int64_t i = 0; i < ggml_nrows(t); i++) {
@@ -91,8 +91,9 @@ static void rows_add_gaps(struct check_rng *r, struct ggml_tensor *t) {
 
 // ---- one op ----
 
-// Computes op with n_threads threads and returns the bytes of the result. The work memory begins at a cache line and has only the
-// lines that ops request. The plan's additional bytes, for memory of any alignment, would be in the inaccessible page.
+// Computes op with n_threads threads and returns the bytes of the result. The work memory has only the cache lines that the op
+// requests, without the bytes that ggml_graph_plan adds for unaligned memory, so that it ends directly before the inaccessible
+// page.
 static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     graph->nodes[0] = op;
@@ -167,7 +168,7 @@ static void product(struct check_rng *r, uint64_t seed) {
     }
     struct ggml_tensor *op = ggml_mul_mat(ctx, x, tensor(r, ctx, b, ne_b));
     rows_add_gaps(r, op);
-    // The numbers are below 1; f16 and 8-bit values keep 8 to 11 bits of them.
+    // The numbers are below 1, and f16 and 8-bit values round them to 8 to 11 bits.
     check(ctx, op, 0.02 * sqrt((double) n) + 1e-3, what);
     ggml_free(ctx);
 }
@@ -204,8 +205,8 @@ static void attention(struct check_rng *r, uint64_t seed) {
     ggml_free(ctx);
 }
 
-// More columns than fit into the panels of one round, in one batch and in several, with rows that are shared between batches and
-// rows that are not.
+// A product with so many columns that the kernel needs several rounds: the panels (repacked columns) of one round do not hold them.
+// There are one or several batches, and several batches may share a matrix.
 static void rounds(struct check_rng *r, uint64_t seed) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};

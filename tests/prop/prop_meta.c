@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // prop_meta.c: random graphs on composite devices of 2, 3 and 4 CPUs, with weights and caches split at random. The results must
-// equal those of one CPU. A graph is built twice from one seed, so that both have the same tensors.
+// equal those of one CPU up to rounding. Each graph is built twice from one seed: once for the CPU, once for the composite device.
+// META_ONE=seed META_N=n prints one graph on n devices.
 
 #include "support/meta_split.h"
 
@@ -175,7 +176,7 @@ static struct ggml_tensor *build_in_place(struct made *m) {
     return ggml_add_inplace(m->ctx, a, pick_like(m, a));
 }
 
-// Heads of size 32, with fewer heads of keys than of queries.
+// Attention with heads of size 32, and fewer heads of keys and values than of queries.
 static struct ggml_tensor *build_attention(struct made *m) {
     struct ggml_tensor *q = fixed_new(m, GGML_TYPE_F32, 32, 4, 4, "q"), *k = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv"),
                        *v = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv");
@@ -228,7 +229,7 @@ static void fill(struct ggml_tensor *t) {
     for (int64_t i = 0; i < n; i++) {
         values[i] = (float) ((double) check_rng_below(&rng, 2001) / 1000.0 - 1.0);
     }
-    if (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64) { // every row once, in another order
+    if (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64) { // I64: each row number once, in another order; I32: 0 to 5
         for (int64_t i = 0; i < n; i++) {
             const int64_t v = t->type == GGML_TYPE_I64 ? (i * 5 + 3) % n : i % 6;
             if (t->type == GGML_TYPE_I64) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// prop_model_grammar.c: compares random small grammars, including recursive and ambiguous ones, with a naive reference. A language
-// is a set of texts of the letters a and b with at most MAX_LEN bytes, stored as the bits of a number. The reference computes the
-// language of each rule as the least solution of the rules' equations over these numbers. It shares no code with the matcher. The
-// guide must accept a text exactly if its bit is set.
+// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive reference, on random small grammars, including
+// recursive and ambiguous ones. A language is a set of texts of the letters a and b with at most MAX_LEN bytes. It is stored as a
+// number with one bit per text. The reference computes the language of each rule: it starts with empty languages and applies the
+// rules until nothing is added. It shares no code with the guide. The guide must accept a text if and only if its bit is set.
 
 #include "support/vocab_sample.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_model_window.c: a layer with a sliding window keeps its rows in a ring. For any window, batches, steps and context, the
-// logits equal those of a session that keeps every row. A saved session continues correctly with a ring of another size.
+// prop_model_window.c: a layer with a sliding window keeps only the last rows (keys and values) of its cache, in a ring. For any
+// window, batch size, step sizes and context, the logits equal those of a session that keeps every row. A saved session continues
+// correctly with a ring of another size.
 
 #include "support/model_sample.h"
 
@@ -92,8 +93,8 @@ static void read_both(struct session *all, struct session *ring, const int32_t *
     }
 }
 
-// Saves `from` to a file and loads it into another session. The text of that session has n tokens, which equal the saved ones up to
-// `equal`. Returns the number of positions that were kept.
+// Saves session `from` to a file and loads it into session `to`, for a text of n tokens. The first `equal` tokens of the text equal
+// the saved tokens. Returns the number of positions that `to` has kept.
 static int64_t session_transfer(
     const struct session *from, const int32_t *tokens, struct session *to, int64_t n, int64_t equal, struct model_error *error) {
     int32_t *text = malloc((size_t) n * sizeof *text);
@@ -119,7 +120,7 @@ static void case_try(const char *arch, struct check_rng *r) {
     const int64_t n_batch = 1 + (int64_t) check_rng_below(r, 300), n_ctx = 300 + (int64_t) check_rng_below(r, N_CTX - 300);
     const bool no_flash = check_rng_below(r, 3) == 0;
     struct shared x = shared_open(arch, window);
-    struct session *all = session_open(&x, n_ctx, n_ctx, no_flash); // a batch of the complete context leaves no row out
+    struct session *all = session_open(&x, n_ctx, n_ctx, no_flash); // with a batch as large as the context, the ring has all rows
     struct session *ring = session_open(&x, n_ctx, n_batch, no_flash);
     int32_t tokens[1500];
     for (int i = 0; i < N_CTX; i++) {
@@ -138,8 +139,8 @@ static void case_try(const char *arch, struct check_rng *r) {
     assert_int_equal(session_transfer(ring, tokens, next, half + 1, half + 1, &error), half);
     read_both(all, next, tokens, n_ctx, r);
 
-    // Load with a text that differs from some token on. The common part is kept, unless the window reaches back beyond the rows of
-    // the ring.
+    // Load with a text that differs from the saved one from token `equal` on. The common part is kept, unless the next token would
+    // need rows that are not in the ring any more (is_far).
     const int64_t equal = (int64_t) check_rng_below(r, (uint64_t) half);
     const bool is_far = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
     session_reset(next);
@@ -179,7 +180,7 @@ static void test_some_layers(void **state) {
     }
 }
 
-// Planned or allocated, the cache has the size of its rows. Layers with a window have fewer rows.
+// The planned size of the cache is that of 256 rows, the smallest ring, because the window has only 100 positions.
 static void test_bytes(void **state) {
     (void) state;
     struct shared x = shared_open("mistral", 100);

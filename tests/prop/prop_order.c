@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // prop_order.c: the order pass on random graphs with views, writes, effects and results in place. The new order is valid. Its peak
-// is never higher than that of the given order and equals the peak of its items. Another run gives the same order. On small graphs
-// the peak equals the optimum over all orders. BERTH_SEED=n repeats a run.
+// of live bytes is never higher than that of the given order. The reported peak equals the peak of the items that
+// berth_plan_order_items makes for the order. A second run gives the same order. On small graphs the peak equals the optimum over
+// all orders. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"
 

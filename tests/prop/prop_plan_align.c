@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_align.c: a few random items with mixed alignments, planned without a search. The plans are valid, the bound is never
-// above the optimum, and every plan is proven and optimal: the fast path tries all plans of so few items. The optimum comes from an
-// exhaustive search over all offsets.
+// prop_plan_align.c: plans up to 6 random items with mixed alignments, without a time limit for a search. The plans are valid, the
+// bound is never above the optimum, and every plan is optimal and proven, because the fast path tries all plans of so few items.
+// The optimum comes from an exhaustive search over all offsets.
 
 #include "plan_brute.h"
 #include "support/check.h"
 
 #define N_MAX 6
 
-struct aligned {
+struct offset_search {
     const struct berth_plan_item *items;
     int64_t n;
     uint64_t off[N_MAX];
     uint64_t best; // the search looks for plans below this peak
 };
 
-// Tries every offset at which the item ends below the best plan so far.
-static void try_all(struct aligned *a, int64_t i, uint64_t peak) {
+// Places item i and all later items: tries every offset at which an item ends below the peak of the best plan so far.
+static void offsets_try_all(struct offset_search *a, int64_t i, uint64_t peak) {
     if (i == a->n) {
         a->best = peak;
         return;
@@ -25,7 +25,7 @@ static void try_all(struct aligned *a, int64_t i, uint64_t peak) {
     for (a->off[i] = 0; a->off[i] + item->size < a->best; a->off[i] += item->align) {
         const uint64_t end = a->off[i] + item->size;
         if (brute_is_valid(a->items, i + 1, 0, a->off)) {
-            try_all(a, i + 1, end > peak ? end : peak);
+            offsets_try_all(a, i + 1, end > peak ? end : peak);
         }
     }
 }
@@ -57,8 +57,8 @@ int main(int argc, char **argv) {
             brute_print(items, n);
             return 1;
         }
-        struct aligned a = {.items = items, .n = n, .best = r.peak + 1};
-        try_all(&a, 0, 0);
+        struct offset_search a = {.items = items, .n = n, .best = r.peak + 1};
+        offsets_try_all(&a, 0, 0);
         if (a.best > r.peak || r.bound > a.best || (r.proven && r.peak != a.best)) {
             printf("peak %llu, bound %llu, proven %d, optimum %llu\n", (unsigned long long) r.peak, (unsigned long long) r.bound,
                 r.proven, (unsigned long long) a.best);

@@ -9,7 +9,7 @@
 #define N_MAX 4
 #define OFF_MAX 64
 
-struct exhaustive {
+struct offset_search {
     const struct berth_plan_item *items;
     int64_t n;
     uint64_t max_chunk;
@@ -17,8 +17,9 @@ struct exhaustive {
     uint64_t best;
 };
 
-// Returns the required bytes: the sum over pools and chunks.
-static uint64_t need(const struct exhaustive *o, int64_t n, const uint64_t *off) {
+// Returns the bytes that the first n items require: the sum, over all chunks of all pools, of the highest end of an item in the
+// chunk.
+static uint64_t required_bytes(const struct offset_search *o, int64_t n, const uint64_t *off) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t chunk = o->max_chunk > 0 ? off[i] / o->max_chunk : 0;
@@ -38,16 +39,16 @@ static uint64_t need(const struct exhaustive *o, int64_t n, const uint64_t *off)
     return sum;
 }
 
-static void try_all(struct exhaustive *o, int64_t i) {
+static void offsets_try_all(struct offset_search *o, int64_t i) {
     if (i == o->n) {
-        o->best = need(o, i, o->off);
+        o->best = required_bytes(o, i, o->off);
         return;
     }
     const bool is_fixed = o->items[i].is_fixed;
     const uint64_t fixed = o->items[i].fixed;
     for (o->off[i] = is_fixed ? fixed : 0; o->off[i] <= (is_fixed ? fixed : OFF_MAX); o->off[i]++) {
-        if (brute_is_valid(o->items, i + 1, o->max_chunk, o->off) && need(o, i + 1, o->off) < o->best) {
-            try_all(o, i + 1);
+        if (brute_is_valid(o->items, i + 1, o->max_chunk, o->off) && required_bytes(o, i + 1, o->off) < o->best) {
+            offsets_try_all(o, i + 1);
         }
     }
 }
@@ -96,8 +97,8 @@ int main(int argc, char **argv) {
         int64_t step;
         struct berth_plan_report r;
         struct berth_plan_params params = {.max_chunk = max_chunk, .budget_us = 2000};
-        struct exhaustive o = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
-        try_all(&o, 0);
+        struct offset_search o = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
+        offsets_try_all(&o, 0);
         enum ggml_status status = berth_plan_solve(items, n, &params, off, &r);
         if (status != GGML_STATUS_SUCCESS) {
             n_refused++;
@@ -110,12 +111,12 @@ int main(int argc, char **argv) {
         }
         n_solved++;
         bool ok = brute_is_valid(items, n, max_chunk, off) &&
-                  berth_plan_check(items, n, &params, off, NULL) == GGML_STATUS_SUCCESS && r.peak == need(&o, n, off) &&
+                  berth_plan_check(items, n, &params, off, NULL) == GGML_STATUS_SUCCESS && r.peak == required_bytes(&o, n, off) &&
                   r.bound <= o.best && r.peak >= o.best && (!r.proven || r.peak == o.best) &&
                   berth_plan_bound(items, n, &params, &bound, &step) == GGML_STATUS_SUCCESS && bound <= r.bound;
         if (!ok) {
             printf("chunk %llu: peak %llu (%llu), bound %llu, optimum %llu, proven %d\n", (unsigned long long) max_chunk,
-                (unsigned long long) r.peak, (unsigned long long) need(&o, n, off), (unsigned long long) r.bound,
+                (unsigned long long) r.peak, (unsigned long long) required_bytes(&o, n, off), (unsigned long long) r.bound,
                 (unsigned long long) o.best, r.proven);
             brute_print(items, n);
             for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_memory.c: the memory of a scheduler depends on the graphs that it has seen, not on their number of runs or their
-// order. Random sequences of reserve, measure, split, alloc, compute and reset over graphs of 1 to 120 nodes: after the warm-up
-// memory does not grow.
+// prop_sched_memory.c: the memory of a scheduler depends on the graphs that it has seen, but not on how often and in which order
+// they ran. The tests make random sequences of reserve, reserve_size, split, alloc, compute and reset over graphs of 1 to 120
+// nodes. After the first N_WARM calls, memory must not grow.
 
 #include "support/device_net.h"
 
@@ -95,7 +95,7 @@ static void graphs_in_flight_stay_flat(void **state) {
     stays_flat(*state, 3, true);
 }
 
-// The scheduler keeps two large graphs; then smaller ones are reserved.
+// The scheduler caches two large graphs. Then smaller graphs are reserved, which must not increase its memory much.
 static void small_reserves_after_large_graphs(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 512, false, true);

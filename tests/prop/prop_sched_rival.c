@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_rival.c: compares the bytes that the scheduler and the reference's scheduler reserve, on random graphs over random
-// devices with weights on all of them and views of weights.
+// prop_sched_rival.c: compares the bytes that Berth's scheduler and the reference's (ggml's) scheduler reserve, on random graphs
+// over two or three devices. The weights are on random devices, and ops also read views of weights.
 
 #include "support/check.h"
 #include "support/device_plain.h"
@@ -23,7 +23,7 @@ enum { N_DEVICES = 3, N_WEIGHTS = 6, N_NODES = 40, WIDTH = 16 };
     X(ggml_backend_sched_get_n_splits) \
     X(ggml_backend_sched_get_buffer_size)
 
-struct side {
+struct sched_api {
 #define X(f) __typeof__(f) *f;
     FUNCTIONS(X)
 #undef X
@@ -71,8 +71,8 @@ static struct ggml_tensor *op(const struct net *net, struct check_rng *r) {
     }
 }
 
-static void net_build(struct net *net, struct check_rng *r, const struct side *s, struct plain_device *devices, int n_devices,
-    ggml_backend_buffer_t *buffers) {
+static void net_build(struct net *net, struct check_rng *r, const struct sched_api *s, struct plain_device *devices,
+    int n_devices, ggml_backend_buffer_t *buffers) {
     const size_t size = 256 * ggml_tensor_overhead() + ggml_graph_overhead_custom(256, false);
     *net = (struct net){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
     net->graph = ggml_new_graph_custom(net->ctx, 256, false);
@@ -105,7 +105,7 @@ static void net_build(struct net *net, struct check_rng *r, const struct side *s
     assert_string_equal(berth_context_error(net->ctx), "");
 }
 
-static size_t reserve(const struct side *s, uint64_t seed) {
+static size_t reserved_bytes(const struct sched_api *s, uint64_t seed) {
     struct check_rng r = check_rng_new(seed ^ 0x5C4ED);
     struct plain_device devices[N_DEVICES];
     ggml_backend_t backends[N_DEVICES];
@@ -131,7 +131,7 @@ static size_t reserve(const struct side *s, uint64_t seed) {
     return total;
 }
 
-static bool sides_load(struct side *own, struct side *reference) {
+static bool apis_load(struct sched_api *own, struct sched_api *reference) {
     void *base = oracle_load("libggml-base.so");
     bool all = base != NULL;
 #define X(f) \
@@ -144,8 +144,8 @@ static bool sides_load(struct side *own, struct side *reference) {
 
 static void smaller_on_average(void **state) {
     (void) state;
-    struct side own, reference;
-    if (!sides_load(&own, &reference)) {
+    struct sched_api own, reference;
+    if (!apis_load(&own, &reference)) {
         printf("skipped: %s\n", oracle_why());
         skip();
     }
@@ -153,8 +153,9 @@ static void smaller_on_average(void **state) {
     double sum = 0, worst = 0;
     int n_larger = 0;
     for (uint64_t i = 0; i < count; i++) {
-        const double bytes = (double) reserve(&own, seed + i), rival = (double) reserve(&reference, seed + i);
-        const double ratio = rival > 0 ? bytes / rival : 1.0;
+        const double own_bytes = (double) reserved_bytes(&own, seed + i),
+                     reference_bytes = (double) reserved_bytes(&reference, seed + i);
+        const double ratio = reference_bytes > 0 ? own_bytes / reference_bytes : 1.0;
         n_larger += ratio > 1.0;
         sum += ratio;
         worst = ratio > worst ? ratio : worst;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_plan_io.c: plans as CSV and JSON. Checks which texts are read and which are refused with which message, that written plans
-// can be read, and that neither truncation at any byte nor a failing allocation causes a crash or a leak.
+// test_plan_io.c: plans as CSV and JSON. Checks which texts are read, which are refused, and with which message. Checks that
+// written plans can be read back, and that neither truncation at any byte nor a failing allocation causes a crash or a leak.
 
 #include "base/json.h"
 #include "berth.h"
@@ -152,7 +152,7 @@ static void json_plain(void **state) {
     berth_plan_set_free(set);
 }
 
-// Any bytes become a JSON string that holds all of them, including NUL. An incomplete character becomes U+FFFD.
+// Any bytes, including NUL, can be written as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 static void json_strings_of_any_bytes(void **state) {
     (void) state;
     char *text = NULL;

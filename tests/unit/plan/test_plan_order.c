@@ -40,7 +40,8 @@ static uint64_t live_peak(const struct berth_plan_item *items, size_t n, int64_t
     return peak;
 }
 
-// Two branches that each grow and then shrink, listed breadth first: the peak is 210 bytes. One after the other: 115.
+// Two branches, each with a large value followed by a small one. In the given order, which alternates between the branches, the
+// peak is 210 bytes. If the branches run one after the other, the peak is 115 bytes.
 static const struct berth_order_op two_branches[] = {
     {.view_of = -1, .size = 10, .flags = BERTH_ORDER_INPUT},
     {SRCS(0), .view_of = -1, .size = 100},
@@ -103,8 +104,8 @@ static void order_without_gain_is_kept(void **state) {
     assert_int_equal(r.live, 0);
 }
 
-// A cache outside the plan is written through a view, then read through another view without an edge between them. By edges alone
-// the cheap reader could run first. A second write must stay after the reader.
+// A cache outside the plan is written through one view, then read through another view. No edge connects the writer and the reader,
+// so by edges alone the reader could run first. It must stay after the writer, and before a second writer.
 static void side_effects_keep_their_order(void **state) {
     (void) state;
     const struct berth_order_op ops[] = {
@@ -213,7 +214,7 @@ static void contradictions_are_refused(void **state) {
     assert_int_equal(berth_plan_order(loop, 2, NULL, order, NULL), GGML_STATUS_SUCCESS); // an op that reads itself is accepted
 }
 
-// A graph of many such branches is too large for the exact search: beam and windows improve it.
+// A graph of many branches is too large for the exact search. The beam search and the windows improve its order.
 #define N_BRANCHES 60
 
 static void large_parts_gain_too(void **state) {

@@ -88,7 +88,7 @@ static void test_refusals(void **state) {
     assert_refused(big, 4, NULL, "2^63");
 }
 
-// A plan that cannot be written to a file and verified is refused.
+// A plan with an offset above 2^62 is refused, because a plan file could not hold it.
 static void test_offsets_end_at_2_62(void **state) {
     (void) state;
     struct berth_plan_item x[3];
@@ -126,7 +126,8 @@ static void test_start_stays(void **state) {
     assert_true(offsets[0] == 200 && offsets[1] == 0 && offsets[2] == 100 && report.peak == ((uint64_t) 1 << 62) + 200);
 }
 
-// Each fixed end raises the bound. Looking up the step of the bound each time would take quadratic time.
+// Each fixed item raises the bound. The planner must not search for the step of the bound each time, which would take quadratic
+// time.
 static void test_many_fixed(void **state) {
     (void) state;
     enum { N = 50000 };
@@ -205,7 +206,7 @@ static void test_chunks_and_pools(void **state) {
     assert_true(r.peak == 190 && r.bound == 190 && r.proven); // 100 + 60 bytes in pool 0, 30 bytes in pool 5
 }
 
-// Padding can be used by other items: items with larger alignments go lower, and small items go into the gaps.
+// Items with larger alignments are placed lower, and other items use the padding between them.
 static void test_mixed_alignments(void **state) {
     (void) state;
     struct berth_plan_item x[4] = {item(0, 1, 10), item(0, 1, 7), item(0, 1, 9), item(0, 1, 9)};
@@ -224,7 +225,7 @@ static void test_mixed_alignments(void **state) {
     assert_int_equal(r.peak, 41); // 9 bytes at 0, 10 at 9, 7 at 24, 9 at 32
 }
 
-// Fields that a program leaves zero have no effect.
+// Fields that a program leaves 0 have no effect: alignment, alias group, pool, fixed offset.
 static void test_zeroed_items(void **state) {
     (void) state;
     const struct berth_plan_item x[3] = {
@@ -246,7 +247,7 @@ static void test_zeroed_items(void **state) {
 
 static void test_alias_group(void **state) {
     (void) state;
-    // Both items of the group have the full size, so their hull is exact and the live bytes are a bound.
+    // The items of the group have the same size and follow each other without a gap, so the live bytes of the group are exact.
     struct berth_plan_item x[3] = {item(0, 4, 10), item(4, 9, 10), item(2, 6, 5)};
     x[0].alias = x[1].alias = 1;
     uint64_t off[3];
@@ -306,8 +307,8 @@ static bool watch_callback(uint64_t peak, uint64_t bound, void *user) {
     return --l->n_left > 0;
 }
 
-// The callback gets the current peak and bound, and ends the search. The result is the best plan until then. Time is wall time for
-// any number of threads.
+// The callback gets the current peak and bound, and ends the search at its third call. The result is the best plan found until
+// then. The search takes less than 60 s of wall time with any number of threads.
 static void test_watched(void **state) {
     (void) state;
     struct plan_made m;
@@ -329,8 +330,8 @@ static void test_watched(void **state) {
     made_free(&m);
 }
 
-// Hard problems with a known optimum, and a training network for which the walks outward fail near the peak. All are solved, by
-// minimising and with a capacity.
+// Hard problems with a known optimum, and a training network for which the walks outward (from_peak.c) fail near the peak. All are
+// solved to a proven optimum without a capacity, and fit with the optimum as capacity.
 static void test_made(void **state) {
     (void) state;
     static const uint64_t seeds[] = {12, 17, 27, 57, 241};
