@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // affine.c: fits x = d * s * q - dmin * m to a superblock. All runs share d and dmin (f16); each run has integers s and m.
 //
-// The search starts from d and dmin that follow from the best line of each run (affine_run.h). From the best starts, it repeats
-// two steps. With d and dmin fixed, each run takes the best neighbouring (s, m). With these and the levels fixed, d and dmin are
-// refitted by least squares over all 256 elements. At the end, one s or m at a time moves while d and dmin follow. A change is
-// kept only if the error after rounding to f16 is smaller. A negative dmin is for blocks whose runs are above zero; it is tried
-// if most runs are. Cost: about 40 roundings per element, ten times as many for hard blocks (normalise.h).
+// The search begins with the best line of each run (affine_run.h). The largest scale and the largest offset of these lines
+// determine which pairs of d and dmin are tried (starts). The best starts are improved in three ways:
+//   1. With d and dmin fixed, each run takes the best neighbouring (s, m).
+//   2. With s, m and the levels fixed, d and dmin are refitted by least squares over all 256 elements. 1 and 2 alternate.
+//   3. At the end, one s or m at a time changes by 1, and d and dmin are refitted after each change (shift_scales).
+// A change is kept only if it reduces the error after rounding to f16. If all elements of most runs are positive, a second search
+// tries negative dmin, which are positive offsets. Cost: about 40 roundings per element, ten times as many for hard blocks
+// (normalise.h).
 #include "base/min.h"
 #include "quant/affine_run.h"
 
@@ -13,21 +16,23 @@
 
 enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_REACH = 5 };
 
+// A candidate for the superblock.
 struct plan {
-    float d, dmin;
-    uint16_t h, hmin;
+    float d, dmin;    // values of h and hmin in the frame
+    uint16_t h, hmin; // d and dmin as f16, outside of the frame
     float error;
     int s[MAX_RUNS];
     int m[MAX_RUNS];
 };
 
-// Limits of a search. If neither weights nor elements are unusual, a longer search would lower the error by about 1%.
+// Limits of a search. plain_effort is small because a longer search would lower the error of usual blocks by only about 1%.
 struct effort {
     int n_trials;              // trials per line of a run
-    int first_start, n_starts; // d and dmin that are tried, in steps relative to the largest scale
+    int first_start, n_starts; // number of the first step and of all steps of d and dmin around max / s_max (plan_search)
     int n_kept;                // number of starts that are improved
-    int n_rounds, n_shifts;
-    int reach; // largest change of s and m in the first round
+    int n_rounds;              // rounds of the two alternating steps
+    int n_shifts;              // calls of shift_scales per start
+    int reach;                 // largest change of s and m in the first round; 1 in later rounds
 };
 static const struct effort plain_effort = {4, -1, 3, 1, 1, 0, 1};
 static const struct effort weighted_effort = {4, -1, 4, 1, 2, 1, 1};
@@ -40,7 +45,7 @@ struct search {
     int s_max;
     enum sign sign;
     struct effort effort;
-    struct line own[MAX_RUNS];
+    struct line own[MAX_RUNS];  // best line of each run alone
     struct sums sums[MAX_RUNS]; // sums over the elements of each run
 };
 
@@ -48,13 +53,14 @@ static int nearest_scale(float v, int s_max) {
     return (int) rintf(float_clamp(v, 0.0f, (float) s_max));
 }
 
-static void round_halves(const struct search *z, struct plan *p) {
+static void plan_round_f16(const struct search *z, struct plan *p) {
     p->h = frame_round_half(z->f, &p->d);
     p->hmin = frame_round_half(z->f, &p->dmin);
 }
 
-// Finds the best (s, m) of one run within `reach` of the given one; of equal ones, the first in the order of s. Returns its
-// error. All errors are computed before the comparisons, whose random outcome would cause mispredicted branches.
+// Replaces *s_io and *m_io by the pair with the least error among those whose s and m differ by at most `reach` from the given
+// ones; of equally good pairs, by the one with the smallest s, then m. Returns the error. All errors are computed before the
+// first comparison: the outcomes are random, and mispredicted branches would delay the computation.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
     const float *x = z->f->x + r * len;
@@ -92,8 +98,9 @@ static int own_m(const struct search *z, int r, float dmin) {
     return dmin != 0.0f ? nearest_scale(-z->own[r].offset / dmin, z->s_max) : 0;
 }
 
-// With d and dmin fixed, each run takes the best (s, m) within `reach` of a start: its own line if from_own, otherwise the values
-// in p. Stops as soon as the error exceeds `most`, because it only grows.
+// With d and dmin fixed, gives each run the best (s, m) within `reach` of its first values, and computes the error of the plan.
+// The first values come from the run's own line if from_own, otherwise from p. Stops as soon as the error exceeds `most`: the
+// error only grows with each run, and the plan is then rejected.
 static inline void choose_scales_of(const struct search *z, int len, int reach, bool from_own, float most, struct plan *p) {
     p->error = 0.0f;
     for (int r = 0; r < QK_K / len && p->error <= most; r++) {
@@ -122,7 +129,8 @@ static void choose_scales(const struct search *z, int reach, bool from_own, floa
     }
 }
 
-// Normal equations for d and -dmin: each element is approximated by d * (s * q) + (-dmin) * m.
+// Normal equations of the least-squares fit of d and -dmin: each element is approximated by d * (s * q) + (-dmin) * m. a stands
+// for s * q and b for m, so ab is the sum of w * (s * q) * m.
 struct normal {
     double aa, ab, bb;
     double ax, bx;
@@ -140,7 +148,7 @@ static struct normal normal_add(struct normal a, struct normal b, double sign) {
     return (struct normal){a.aa + sign * b.aa, a.ab + sign * b.ab, a.bb + sign * b.bb, a.ax + sign * b.ax, a.bx + sign * b.bx};
 }
 
-// Returns the reduction of the sum of squares by the solution.
+// Computes d and dmin. Returns by how much the solution reduces the sum of squares.
 static double normal_solve(const struct normal *n, float *d, float *dmin) {
     const double det = n->aa * n->bb - n->ab * n->ab;
     double u = 0;
@@ -167,8 +175,8 @@ static void plan_refit(const struct search *z, struct plan *p) {
     (void) normal_solve(&n, &p->d, &p->dmin);
 }
 
-// Moves one s or m at a time by one step and refits d and dmin at once. This reaches solutions that the two alternating steps
-// miss. Returns whether the error became smaller.
+// Changes s, m or both of one run at a time by 1 and refits d and dmin after each change. This reaches solutions that the two
+// alternating steps miss. Returns whether the error became smaller.
 static bool shift_scales(const struct search *z, struct plan *best) {
     static const int8_t moves[][2] = {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {1, 1}, {-1, -1}};
     struct plan p = *best;
@@ -199,7 +207,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
             }
         }
     }
-    round_halves(z, &p);
+    plan_round_f16(z, &p);
     choose_scales(z, 0, false, best->error, &p);
     if (!(p.error < best->error)) {
         return false;
@@ -212,13 +220,13 @@ static bool is_close_to(const struct plan *a, const struct plan *b) {
     return fabsf(a->d - b->d) <= 0.02f * fabsf(a->d) && fabsf(a->dmin - b->dmin) <= 0.02f * fabsf(a->dmin);
 }
 
-// One d with the s, scale and inverse scale of each run; or one dmin with the m and offset of each run.
+// One half of a start: a d with the s of each run, or a dmin with the m of each run. Every d is combined with every dmin.
 struct side {
-    float v;
-    uint16_t h;
-    int integer[MAX_RUNS];
-    float factor[MAX_RUNS];
-    float inverse[MAX_RUNS];
+    float v;                 // d or dmin
+    uint16_t h;              // v as f16
+    int integer[MAX_RUNS];   // s or m
+    float factor[MAX_RUNS];  // scale d * s, or offset -dmin * m
+    float inverse[MAX_RUNS]; // 1 / scale; unused for dmin
 };
 
 static void side_of_d(const struct search *z, float d, struct side *a) {
@@ -240,7 +248,7 @@ static void side_of_dmin(const struct search *z, float dmin, struct side *b) {
     }
 }
 
-// Returns the error of all runs with d of a and dmin of b; stops as soon as it exceeds `most`.
+// Returns the error of all runs with d of a and dmin of b. Stops as soon as the sum exceeds `most` and returns the partial sum.
 static inline float error_of(const struct search *z, int len, const struct side *a, const struct side *b, float most) {
     float error = 0.0f;
     for (int r = 0; r < QK_K / len && error <= most; r++) {
@@ -249,7 +257,8 @@ static inline float error_of(const struct search *z, int len, const struct side 
     return error;
 }
 
-// Keeps a start in the list, sorted by error. Of two starts that are close together, only the better one stays.
+// Inserts the start into the list, which is sorted by error. Of two starts whose d and dmin differ by at most 2%, the list keeps
+// the better one.
 static void start_keep(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
     const float most = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
@@ -272,7 +281,7 @@ static void start_keep(const struct search *z, const struct side *a, const struc
     }
 }
 
-// Alternates choosing and refitting until neither reduces the error.
+// Alternates steps 1 and 2 of the head comment until the error no longer decreases, at most n_rounds times.
 static void plan_improve(const struct search *z, struct plan *best) {
     for (int round = 0; round < z->effort.n_rounds && (best->d != 0.0f || best->dmin != 0.0f); round++) {
         struct plan p = *best;
@@ -282,7 +291,7 @@ static void plan_improve(const struct search *z, struct plan *best) {
         }
         p = *best;
         plan_refit(z, &p);
-        round_halves(z, &p);
+        plan_round_f16(z, &p);
         if (p.h == best->h && p.hmin == best->hmin) {
             break;
         }
@@ -294,35 +303,35 @@ static void plan_improve(const struct search *z, struct plan *best) {
     }
 }
 
-// ---- blocks that contain one value and zeros ----
+// ---- blocks that contain only one value and zeros ----
 
-// The combination of d, dmin, s, m and level q that is nearest to the value. A block of one value and zeros is exact except for
-// the rounding of d and dmin.
+// A combination of d, dmin, s, m and level q for the value. Such a block can be written exactly, except for the rounding of d and
+// dmin.
 struct near {
-    double off;
-    struct plan p; // s[0] and m[0]: for the runs that contain the value
+    double distance; // from the value, after rounding
+    struct plan p;   // s[0] and m[0]: for the runs that contain the value
 };
 
 static void try_near(const struct search *z, float value, float d, int s, int q, float dmin, int m, struct near *best) {
     struct near n = {.p = {.d = d, .dmin = dmin, .s = {s}, .m = {m}}};
-    round_halves(z, &n.p);
-    n.off = fabs((double) n.p.d * s * q - (double) n.p.dmin * m - value);
-    if (n.off < best->off) {
+    plan_round_f16(z, &n.p);
+    n.distance = fabs((double) n.p.d * s * q - (double) n.p.dmin * m - value);
+    if (n.distance < best->distance) {
         *best = n;
     }
 }
 
-// mixed: some run contains both the value and zeros.
+// Tries the combinations that write the value almost exactly. mixed: some run contains both the value and zeros.
 static void try_one_value(const struct search *z, float value, bool mixed, struct plan *best) {
-    struct near n = {.off = INFINITY};
+    struct near n = {.distance = INFINITY};
     for (int s = 1; s <= z->s_max; s++) {
         for (int q = 1; q <= (int) z->q_max && value > 0.0f; q++) {
-            try_near(z, value, value / (float) (s * q), s, q, 0.0f, 0, &n); // zeros are level 0
+            try_near(z, value, value / (float) (s * q), s, q, 0.0f, 0, &n); // zeros get level 0
         }
         if (mixed && value < 0.0f) {
-            try_near(z, value, -value / (float) s, s, 0, -value / (float) s, s, &n); // zeros are level 1
+            try_near(z, value, -value / (float) s, s, 0, -value / (float) s, s, &n); // the value gets level 0, zeros level 1
         } else if (!mixed) {
-            // The rounded offset misses the value by a rounding error, which the scale corrects.
+            // The offset, rounded to f16, misses the value by `rest`. The scale adds the rest.
             float dmin = -value / (float) s;
             (void) frame_round_half(z->f, &dmin);
             const float rest = value + dmin * (float) s;
@@ -345,7 +354,8 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
     }
 }
 
-// Returns the value of all elements that are not zero; 0 if they differ.
+// If all nonzero elements have the same value, returns this value; otherwise, or if all elements are zero, returns 0. Sets *mixed
+// if a run contains both the value and zeros.
 static float only_value(const struct search *z, bool *mixed) {
     float v = 0.0f;
     *mixed = false;
@@ -381,11 +391,12 @@ static struct plan plan_search(struct search *z) {
         }
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
-    choose_scales(z, 0, true, INFINITY, &best); // all levels zero
+    choose_scales(z, 0, true, INFINITY, &best); // d and dmin are 0: the error if all values are zero
     for (int i = 0; i < z->effort.n_kept; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
-    // Try d and dmin with which the largest scale and offset become s_max, less than s_max, or more (clipped).
+    // A trial d makes the largest scale s_max, a little less than s_max, or more, so that it is clipped. dmin: the same for the
+    // largest offset.
     const float step = z->s_max < 32 ? 0.04f : 0.02f;
     struct side as[MAX_SIDES], bs[MAX_SIDES];
     const int n_sides = z->effort.n_starts;
@@ -418,7 +429,7 @@ static struct plan plan_search(struct search *z) {
     return best;
 }
 
-// Scales d and dmin so that products keep their size (frame_growth). The levels stay those of the plan.
+// Enlarges d and dmin, so that products with the dequantised row keep their size (frame_growth). The levels do not change.
 static void plan_unbias(const struct search *z, struct plan *p) {
     float xx = 0.0f, xy = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
@@ -432,7 +443,7 @@ static void plan_unbias(const struct search *z, struct plan *p) {
     const float growth = frame_growth(z->f, xx, xy, 1.0f);
     p->d *= growth;
     p->dmin *= growth;
-    round_halves(z, p);
+    plan_round_f16(z, p);
 }
 
 void berth_fit_affine_super(const struct frame *f, int len, int q_max, int s_max, struct affine_super *out) {

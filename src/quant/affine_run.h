@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// affine_run.h: fits x = scale * q + offset to one run of elements, q in 0..q_max, with the least squared error. Trials spread
-// the levels over the range of the run, widened or narrowed about its middle. For the levels of each trial, two linear equations
-// give the best scale and offset. The best trial is then rounded and solved repeatedly until it no longer improves.
+// affine_run.h: fits a line x = scale * q + offset to one run of elements, q in 0..q_max, with the least squared error. A trial
+// spreads the levels q over the range of the elements, or over a wider or narrower range, and rounds the elements to these
+// levels. For the levels of each trial, two linear equations give the best scale and offset. From the best trial, the elements
+// are rounded and the equations solved repeatedly until the error no longer decreases.
 #pragma once
 
 #include "base/min.h"
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
-// Sums over a run: of w, wx, wxx; and of wq, wqq, wqx for the levels q.
+// Weighted sums over a run: field x is the sum of w * x, qx that of w * q * x.
 struct sums {
     float w, x, xx;
     float q, qq, qx;
@@ -47,7 +48,7 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     s->qx = v4_sum(sqx);
 }
 
-// inverse: 1 / scale.
+// Returns the squared error of the run. inverse: 1 / scale.
 static inline float error_with(const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
@@ -62,7 +63,7 @@ static inline float error_at(const float *x, const float *w, int len, float scal
     return error_with(x, w, len, scale, inverse_or_0(scale), offset, q_max);
 }
 
-// Offsets that a run may have.
+// Constraint on the offset of a run.
 enum sign { NOT_ABOVE_ZERO = -1, ANY = 0, NOT_BELOW_ZERO = 1 };
 
 struct line {
@@ -70,7 +71,8 @@ struct line {
     float gain; // reduction of sum(w x x)
 };
 
-// Least-squares fit for the levels whose sums are in s.
+// Returns the line with the least squared error for the levels whose sums are in s. If the unconstrained line violates `sign` or
+// has a negative scale, the offset is 0.
 static inline struct line line_solve(const struct sums *s, enum sign sign) {
     struct line l = {0};
     const float det = s->w * s->qq - s->q * s->q;
@@ -90,11 +92,13 @@ static inline struct line line_solve(const struct sums *s, enum sign sign) {
     return l;
 }
 
-// Four trials, one per lane. The sums of a lane are added in the order of sum_levels, so they are bitwise equal.
+// The lines of four trials, one per lane.
 struct lanes {
     v4f scale, offset, gain;
 };
 
+// sum_levels() for four offsets, one per lane. Each lane adds its terms in the order of sum_levels, so that the sums are bitwise
+// equal to those of sum_levels with the same offset.
 static inline void sum_levels_4(
     const float *x, const float *w, int len, float inverse, v4f offset, float q_max, v4f *q_out, v4f *qq_out, v4f *qx_out) {
     v4f sq[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -117,15 +121,15 @@ static inline void sum_levels_4(
     *qx_out = (sqx[0] + sqx[2]) + (sqx[1] + sqx[3]);
 }
 
-// line_solve() for four trials.
+// line_solve() for four trials, one per lane.
 static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, enum sign sign) {
     const v4f zero = v4_all(0.0f);
     const v4f w = v4_all(s->w);
     const v4f x = v4_all(s->x);
     const v4f det = w * qq - q * q;
-    const v4i whole = det > v4_all(1e-6f) * w * qq;
-    v4f scale = v4_select(whole, (w * qx - q * x) / det, zero);
-    v4f offset = v4_select(whole, (qq * x - q * qx) / det, x / w);
+    const v4i solvable = det > v4_all(1e-6f) * w * qq;
+    v4f scale = v4_select(solvable, (w * qx - q * x) / det, zero);
+    v4f offset = v4_select(solvable, (qq * x - q * qx) / det, x / w);
     const v4i wrong = (scale < zero) | (v4_all((float) sign) * offset < zero);
     scale = v4_select(wrong, v4_select((qq > zero) & (qx > zero), qx / qq, zero), scale);
     offset = v4_select(wrong, zero, offset);
@@ -134,7 +138,8 @@ static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, 
     return (struct lanes){scale, offset, gain};
 }
 
-// Returns the offsets of a range fixed at its lower end, its middle or its upper end, or moved so that zero is on the grid.
+// Returns the offsets of four trials, whose levels span `wide` times the range of the run. The span shares its lower end, its
+// middle or its upper end with the range of the run; the fourth span is moved so that zero is a grid value.
 static inline v4f offsets_of(float lo, float range, float wide, float q_max, enum sign sign) {
     const float slack = (1.0f - wide) * range;
     const float step = wide * range / q_max;
@@ -160,11 +165,11 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     hi = max_f32(lo, hi);
     sum_elements(x, w, len, &s);
     s.q = s.qq = s.qx = 0.0f;
-    best = line_solve(&s, sign); // all levels zero
+    best = line_solve(&s, sign); // the line if all levels are 0
     if (hi == lo) {
         return best;
     }
-    // Narrow the range by up to three steps of the grid, and widen it by one.
+    // The trials go from a range that is three grid steps narrower to one that is one step wider.
     for (int t = n_trials - 1; t >= 0; t--) {
         const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
         const float wide = narrow > -0.9f ? 1.0f + narrow : 0.1f;
@@ -172,7 +177,8 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
         v4f q, qq, qx;
         sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
         const struct lanes l = solve_4(&s, q, qq, qx, sign);
-        // A trial must be better by more than 0.5%: a larger scale or offset makes the scales of the other runs coarser.
+        // A trial must reduce the error by more than 0.5%. All runs share d and dmin, so a larger scale or offset of this run
+        // makes the scales of the other runs coarser.
         const v4i better = v4_all(s.xx) - l.gain < v4_all(0.995f * (s.xx - best.gain));
         for (int k = v4_any(better) ? 3 : -1; k >= 0; k--) {
             if (s.xx - l.gain[k] < 0.995f * (s.xx - best.gain)) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// curve.c: evaluates every scale of a run at once. As the inverse scale grows from zero, an element moves from level to level.
-// Each move happens at a known inverse scale: the middle between two levels, divided by the element. The sums at any inverse
-// scale are therefore the sums at zero plus the changes of all moves before it. Inverse scales are grouped by the upper bits of
-// their float into places: 32 or 64 per factor of two, for four factors of two around the scale that puts the largest element at
-// the end of the grid. Cost: one move per element and level, and one pass over the places.
+// curve.c: computes the sums a and b (curve.h) of a run for every scale in one pass. As the inverse scale grows from zero, an
+// element moves from grid value to grid value. Each move happens at a known inverse scale: the middle between the two grid
+// values, divided by the element. The sums at an inverse scale are therefore the sums at zero plus the changes of all moves at
+// smaller inverse scales. Inverse scales are grouped by the upper bits of their float into places: 32 or 64 per octave, for four
+// octaves around the inverse scale that puts the largest element at the end of the grid. Cost: one move per element and level,
+// and one pass over the places.
 #include "quant/curve.h"
 
 #include "base/min.h"
@@ -13,9 +14,9 @@
 // The moves of an element away from zero in one direction.
 struct moves {
     int n;
-    float place[16]; // inverse scale of the move, for an element of magnitude 1
-    float by[16];    // change of the level
-    float square[16];
+    float place[16];  // inverse scale of the move, for an element of magnitude 1
+    float by[16];     // change of the grid value g
+    float square[16]; // change of g * g
 };
 
 static void moves_init(struct moves *m, const struct grid *grid, int direction) {
@@ -33,7 +34,7 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     while (grid->values[i] < 0) {
         i++;
     }
-    // Elements start at the smallest level that is not negative.
+    // At inverse scale zero, every element is at the smallest value that is not negative.
     for (; direction > 0 ? i < 15 : i > 0; i += direction, m->n++) {
         const float here = grid->values[i];
         const float next = grid->values[i + direction];
@@ -71,8 +72,8 @@ static void curve_add_peak(struct curve *c, float scale, float gain) {
     }
 }
 
-// Adds the changes up over the places. Keeps the scales where the gain is not lower than at the neighbouring ones: a single
-// element can be at any level with the same gain.
+// Replaces the changes in the places by their running sums. Adds a peak where the gain is not lower than before and after the
+// place. Equal neighbours count as peaks too, because a run with one nonzero element has the same gain at every level.
 static void curve_sum(struct curve *c, int sign, float a, float b) {
     static const float near = 0.9999f;
     float before = 0.0f;
@@ -105,12 +106,12 @@ static void curve_sum(struct curve *c, int sign, float a, float b) {
 void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine) {
     struct moves up, down;
     const float edge = max_f32(grid->hi, -grid->lo);
-    float rest = 0.0f; // level of an element at inverse scale zero
+    float g0 = 0.0f; // grid value of every element at inverse scale zero
     float wx = 0.0f, ww = 0.0f, wxx = 0.0f;
     moves_init(&up, grid, 1);
     moves_init(&down, grid, -1);
     for (int i = 15; grid->values != NULL && i >= 0 && grid->values[i] >= 0; i--) {
-        rest = grid->values[i];
+        g0 = grid->values[i];
     }
     c->n_peaks = 0;
     c->first = berth_float_bits(0.25f * edge / amax);
@@ -129,8 +130,8 @@ void berth_curve_init(struct curve *c, const float *x, const float *w, int len, 
             curve_add_moves(c, 1, x[j], w[j], x[j] > 0.0f ? &down : &up);
         }
     }
-    curve_sum(c, 0, rest * wx, rest * rest * ww);
-    curve_sum(c, 1, -rest * wx, rest * rest * ww);
+    curve_sum(c, 0, g0 * wx, g0 * g0 * ww);
+    curve_sum(c, 1, -g0 * wx, g0 * g0 * ww);
     while (c->n_peaks > 1 && wxx - c->gain[c->n_peaks - 1] > 2.0f * (wxx - c->gain[0]) + 1e-3f * wxx) {
         c->n_peaks--;
     }

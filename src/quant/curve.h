@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// curve.h: the reduction of the squared error (gain) of a run at every scale, for grids with few levels.
+// curve.h: computes the gain of a run at every scale, for grids with at most 16 levels. The gain is the reduction of the squared
+// error compared with writing zeros.
 #pragma once
 
 #include "base/min.h"
@@ -7,21 +8,22 @@
 
 enum { CURVE_OCTAVES = 4, CURVE_MAX_PLACES = CURVE_OCTAVES << 6, CURVE_PEAKS = 8 };
 
-// Writing a run as scale * g reduces its sum of squares by 2 * scale * a - scale^2 * b, with a = sum(w x g) and b = sum(w g g).
-// Place i holds a and b for the levels g at the inverse scales of that place. Index [1] is for negative scales.
+// Writing a run as scale * g has the gain 2 * scale * a - scale^2 * b, with a = sum(w x g) and b = sum(w g g). A place is a range
+// of inverse scales whose floats have the same upper bits. a[0][i] and b[0][i] are the sums for the grid values g to which the
+// inverse scales of place i round the elements. Index [1] instead of [0] is for negative scales.
 struct curve {
     uint32_t first; // bits of the inverse scale at place 0
-    int shift;      // number of low bits of the float that are dropped: 32 or 64 places per octave
+    int shift;      // number of low bits of the float that do not matter: 18 gives 32 places per octave, 17 gives 64
     int n_places;
     float a[2][CURVE_MAX_PLACES];
     float b[2][CURVE_MAX_PLACES];
     int n_peaks;
-    // Scales with the largest gains, best first, without those whose error is much larger than that of the best.
+    // Scales at local maxima of the gain, best first. Scales whose error is more than about twice the least are left out.
     float peak[CURVE_PEAKS];
-    float gain[CURVE_PEAKS]; // gains of these scales
+    float gain[CURVE_PEAKS]; // gain of each peak
 };
 
-// amax: largest magnitude of the run, above 0. The grid has at most 16 levels. fine: 64 places per octave, not 32.
+// amax: largest magnitude of the run, above 0. fine: 64 places per octave instead of 32.
 void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine);
 
 static inline int curve_place(const struct curve *c, float inverse) {
@@ -29,7 +31,8 @@ static inline int curve_place(const struct curve *c, float inverse) {
     return max_int(0, off);
 }
 
-// Returns the gain at a scale other than zero, for levels whose inverse scale is within a few percent. inverse: 1 / scale.
+// Returns the approximate gain at a scale other than zero: the levels are those of the end of its place, whose inverse scale
+// differs by up to 3%. inverse: 1 / scale.
 static inline float curve_gain(const struct curve *c, float scale, float inverse) {
     const int sign = scale < 0.0f;
     const float size = fabsf(scale);

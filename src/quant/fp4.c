@@ -2,10 +2,10 @@
 // fp4.c: mxfp4 and nvfp4: 4-bit floats (sign, 2 bits of exponent, 1 of mantissa) with a scale of 8 bits.
 //
 //     mxfp4   32 elements, the scale is a power of two: 2^(e - 127)
-//     nvfp4   64 elements in 4 groups of 16, each with an unsigned float of 4 bits of exponent and 3 of mantissa
+//     nvfp4   64 elements in 4 groups of 16; the scale of a group is an unsigned float of 4 bits of exponent and 3 of mantissa
 //
-// Values are stored doubled (0 1 2 3 4 6 8 12) and scales halved, so that both are exact. Byte j of a group holds element j in
-// its low nibble and the element half a group later in its high nibble.
+// The table of values in this file is doubled (0 1 2 3 4 6 8 12), so that it holds integers; the code halves the scales in return.
+// Byte j of a group holds element j in its low nibble and the element half a group later in its high nibble.
 // The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -14,8 +14,8 @@
 
 static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Returns the indices of the values nearest to four elements; of equally near ones, the first. Zero counts as positive, and no
-// value of the other sign is nearer than zero. d: the halved scale.
+// Returns the indices of the values nearest to four elements; of two equally near values, the one with the smaller magnitude. A
+// result of zero always has index 0, not 8 (minus zero). d: the halved scale.
 static inline v4i value_nearest(v4f x, float d) {
     const v4f size = v4_abs(x);
     v4i best = {0, 0, 0, 0};
@@ -55,7 +55,7 @@ static float half_scale_e8m0(uint8_t e) {
 void quantize_row_mxfp4_ref(const float *GGML_RESTRICT x, block_mxfp4 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_MXFP4; i++) {
         const float amax = v4_largest(x + i * QK_MXFP4, QK_MXFP4);
-        // The largest value is 6 = 1.5 * 2^2, so the exponent of amax becomes the exponent of 6.
+        // The largest value is 6 = 1.5 * 2^2. The scale is chosen so that amax / scale has the exponent of 6.
         y[i].e = amax > 0.0f ? (uint8_t) berth_trunc_i32(floorf(log2f(amax)) - 2 + 127) : 0;
         pack_group(x + i * QK_MXFP4, half_scale_e8m0(y[i].e), QK_MXFP4, y[i].qs);
     }
@@ -73,7 +73,7 @@ BERTH_QUANTIZE_PLAIN(mxfp4, QK_MXFP4)
 
 enum { NVFP4_GROUP = 16 };
 
-// Returns half the scale that s encodes. The sign bit is ignored, but only 0x7f, without the sign bit, is NaN.
+// Returns half the scale that s encodes; 0 for 0x7f, which is NaN. The sign bit is ignored otherwise: 0xff is a number.
 static float half_scale_ue4m3(uint8_t s) {
     const int exponent = s >> 3 & 15;
     const int mantissa = s & 7;

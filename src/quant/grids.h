@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 // grids.h: the codebooks of the iq formats, packed: each word is one point, with a field of 2 or 3 bits for each of its values.
-// They are facts of the file format, observed by dequantising: a block with d such that the scale is 1, all signs positive, and
-// index i in its first group gives point i of the grid. A field is the index of a value in this list:
+// The codebooks are facts of the file format and were observed by dequantising blocks: if the scale is 1, all signs are positive
+// and the first group has index i, the first group dequantises to point i. A field is the index of a value in this list:
 //
 //     iq2_*     8, 25, 43                           8 values per point
 //     iq3_xxs   4, 12, 20, 28, 36, 44, 52, 62       4 values per point
 //     iq3_s     1, 3, 5, 7, 9, 11, 13, 15           4 values per point
 //     iq1_*     -1, 0, 1                            8 values per point
 //
-// Points are in ascending order, so points with the same upper half are adjacent and form a run. runs_X[r] is the first point
-// whose upper half is r or more. The last entry is the number of points.
+// Points are in ascending order, so points with the same upper half (the second half of their values) are adjacent and form a
+// run. Upper halves are numbered. runs_X[r] is the index of the first point whose upper half has number r or more. The last entry
+// is the number of points.
 #pragma once
 
 #include <stdint.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook, shifted up or down by an eighth.
+// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook. A shift of +1/8 or -1/8 is added to all values of a
+// group: x = d * (2 * scale + 1) * (value + shift). The index of a point has 11 bits, of which qs holds the low 8.
 //
-//     iq1_s   x = d * (2 * scale + 1) * (value + shift); a 3-bit scale and one shift per 32 elements, in qh with the upper
-//             3 bits of four indices
-//     iq1_m   the same with a scale per 16 elements and a shift per 8: a nibble of qh is 3 bits of an index and its shift;
-//             scales: four words with 12 bits for four scales each; their upper nibbles form the f16 d
+//     iq1_s   a 3-bit scale and one shift per 32 elements. A word of qh holds both, and the upper 3 bits of four indices.
+//     iq1_m   a 3-bit scale per 16 elements and a shift per 8. A nibble of qh holds the upper 3 bits of an index and its shift.
+//             scales holds four 16-bit words. The low 12 bits of a word are four scales; the upper nibbles form the f16 d.
 #include "quant/grids.h"
 #include "quant/lattice.h"
 #include "quant/quants.h"
@@ -16,8 +16,8 @@ static const struct lattice lattice = LATTICE(grid_iq1, runs_iq1, GROUP, 2, 3, -
 static const float levels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float shift = 0.125f;
 
-// Share of the growth that is applied (frame_growth): with all of it, the squared error would exceed the reference's.
-#define PART_M 0.9f
+// `share` of frame_growth for iq1_m: with 1, the squared error would exceed the reference's.
+#define GROWTH_SHARE_M 0.9f
 
 // ---- search ----
 
@@ -28,8 +28,9 @@ struct result {
     uint8_t scale[N_GROUPS / 2];
 };
 
-// Prepares a cell in which each group may be shifted either way at any scale.
-static void cell_both(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell) {
+// Prepares a cell whose parts cover both shifts, so that the better shift can be chosen at every scale. shared_shift: all groups
+// of the cell have the same shift.
+static void cell_init_both_shifts(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell) {
     memset(cell->unit, 0, sizeof(cell->unit));
     cell->n_units = shared_shift ? 1 : n_groups;
     for (int g = 0; g < n_groups; g++, at += GROUP) {
@@ -44,8 +45,9 @@ static void cell_both(const struct frame *f, int at, int n_groups, bool shared_s
     }
 }
 
-// Prepares a cell whose shifts are chosen at the middle scale.
-static void cell_one(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
+// Prepares a cell whose shifts are chosen now, at the middle of its range of scales, and stored in `down`.
+static void cell_init_one_shift(
+    const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
     const float middle = 0.5f * (cell->lo + cell->hi);
     const int step = shared_shift ? n_groups : 1;
     cell->n_units = n_groups;
@@ -59,7 +61,8 @@ static void cell_one(const struct frame *f, int at, int n_groups, bool shared_sh
     }
 }
 
-// n_groups groups share a scale. shared_shift: they also share a shift.
+// Finds the scales, shifts and points of a superblock. n_groups groups share a scale. shared_shift: they also share a shift.
+// Returns false if an element is not finite.
 static bool block_fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
@@ -72,7 +75,8 @@ static bool block_fit(int n_groups, bool shared_shift, const float *x, const flo
         struct cell *cell = &cells[c];
         const int at = c * n_groups * GROUP;
         const float amax = v4_largest(f.x + at, n_groups * GROUP);
-        // The range starts at a scale that clips the largest element to a third, or to less if few elements matter.
+        // A scale of amax would write the largest element as about 1, the largest value. At the lower end of the range, the
+        // largest element is clipped to about 0.4 of its magnitude. Hard blocks need a wider range, because few elements matter.
         cell->lo = amax * (shared_shift ? 0.35f : 0.4f);
         cell->hi = amax * (shared_shift ? 0.75f : 0.8f);
         if (f.hard) {
@@ -81,12 +85,12 @@ static bool block_fit(int n_groups, bool shared_shift, const float *x, const flo
         }
         cell->n_parts = f.hard ? 2 * n_groups : n_groups;
         if (f.hard) {
-            cell_both(&f, at, n_groups, shared_shift, cell);
+            cell_init_both_shifts(&f, at, n_groups, shared_shift, cell);
         } else {
-            cell_one(&f, at, n_groups, shared_shift, cell, out->down + c * n_groups);
+            cell_init_one_shift(&f, at, n_groups, shared_shift, cell, out->down + c * n_groups);
         }
     }
-    out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, shared_shift ? 1.0f : PART_M, &d, out->scale);
+    out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, shared_shift ? 1.0f : GROWTH_SHARE_M, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const struct cell *cell = &cells[g / n_groups];
         const float scale = d * levels[out->scale[g / n_groups]];

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // iq2.c: iq2_xxs iq2_xs iq2_s: groups of 8 elements as points of a codebook, with separate magnitudes and signs.
 //
-//     iq2_xxs   256 points, a 4-bit scale per 32 elements; 64 bits per 32: four 8-bit indices, four 7-bit signs, the scale
-//     iq2_xs    512 points, a 4-bit scale per 16 elements; 16 bits per 8: 9-bit index, 7-bit signs
-//     iq2_s    1024 points, a 4-bit scale per 16 elements; indices of 8 + 2 bits (qh), 8-bit signs (second half of qs)
+//     iq2_xxs   256 points, a 4-bit scale per 32 elements; 32 elements have 64 bits: four 8-bit indices, four times 7 sign bits,
+//               the scale
+//     iq2_xs    512 points, a 4-bit scale per 16 elements; 8 elements have 16 bits: a 9-bit index and 7 sign bits
+//     iq2_s    1024 points, a 4-bit scale per 16 elements; indices of 8 + 2 bits (qh), 8 sign bits (second half of qs)
 //
-// x = d * (0.5 + scale) / 4 * value * sign. With 7-bit signs, the eighth sign makes the number of minus signs even. A group with
-// an odd number of minus signs must write one of its signs wrong.
+// x = d * (0.5 + scale) / 4 * value * sign. Where only 7 sign bits are stored, the eighth sign is such that the number of minus
+// signs is even. If a group has an odd number of negative elements, one of its signs must therefore be written wrong.
 #include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
@@ -22,8 +23,8 @@ static const struct lattice lattice_s = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2
 static const float levels[16] = {0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f,
     3.125f, 3.375f, 3.625f, 3.875f};
 
-// Share of the growth that is applied (frame_growth): with all of it, the squared error would exceed the reference's.
-#define PART_XXS 0.85f
+// `share` of frame_growth for iq2_xxs: with 1, the squared error would exceed the reference's.
+#define GROWTH_SHARE_XXS 0.85f
 
 static int is_odd(unsigned bits) {
     return __builtin_popcount(bits) & 1;
@@ -43,7 +44,8 @@ struct result {
     uint8_t scale[N_GROUPS / 2]; // one per cell
 };
 
-// n_units groups share a scale. even: the number of minus signs of a group must be even.
+// Finds the scales, points and signs of a superblock. n_units groups share a scale. even: the number of minus signs of a group
+// must be even. Returns false if an element is not finite.
 static bool block_fit(const struct lattice *lattice, int n_units, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
@@ -64,8 +66,9 @@ static bool block_fit(const struct lattice *lattice, int n_units, bool even, con
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
             amax = max_f32(f.x[j], amax);
         }
-        // The range goes from a scale that clips the largest element to half, to one that writes it below the largest
-        // value. For a hard block, it goes from clipping to a third, to the smallest value.
+        // A scale of amax / 43 writes the largest element as 43, the largest value. Smaller scales clip it, larger ones write it
+        // as a smaller value. For a hard block, the range goes from a third of amax / 43 to a scale that writes the largest
+        // element as 8, the smallest value.
         cell->lo = (even ? 0.55f : 0.65f) * amax / 43;
         cell->hi = (even ? 1.6f : 1.4f) * amax / 43;
         int depth = even ? 2 : 1;
@@ -82,7 +85,7 @@ static bool block_fit(const struct lattice *lattice, int n_units, bool even, con
                 depth, &cell->part[u]);
         }
     }
-    out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, n_units == 4 ? PART_XXS : 1.0f, &d, out->scale);
+    out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, n_units == 4 ? GROWTH_SHARE_XXS : 1.0f, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const bool flipped = even && is_odd(out->sign[g]);
         const float scale = d * levels[out->scale[g / n_units]];

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // iq3.c: iq3_xxs iq3_s: groups of 4 elements as points of a codebook, with separate magnitudes and signs.
 //
-//     iq3_xxs   256 points; 64 indices, then 32 bits per 32 elements: 7-bit signs per 8 elements, a 4-bit scale
-//               x = d * (0.5 + scale) / 2 * value * sign; the eighth sign makes the number of minus signs even
-//     iq3_s     512 points, indices of 8 + 1 bits (qh), 8-bit signs per 8 elements, a 4-bit scale per 32
+//     iq3_xxs   256 points; qs holds 64 indices, then 32 bits per 32 elements: four times 7 sign bits and a 4-bit scale
+//               x = d * (0.5 + scale) / 2 * value * sign; the eighth sign is such that the number of minus signs is even
+//     iq3_s     512 points, indices of 8 + 1 bits (qh), 8 sign bits per 8 elements, a 4-bit scale per 32
 //               x = d * (1 + 2 * scale) * value * sign
+//
+// An octet is 8 elements that share a byte of signs: two groups.
 #include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
@@ -33,7 +35,9 @@ struct result {
     uint8_t scale[N_CELLS];
 };
 
-// Parts 4u and 4u + 1 of a cell: the two groups of octet u with correct signs; 4u + 2 and 4u + 3: with one wrong sign.
+// Computes the parts of one octet and its unit in the cell. Parts 4u and 4u + 1 of the cell are the two groups of octet u with
+// correct signs, parts 4u + 2 and 4u + 3 the same groups with one wrong sign. odd: one sign of the octet must be wrong; way 0 has
+// it in the first group, way 1 in the second.
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
     const int u = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;
@@ -55,6 +59,8 @@ static void octet_init(const struct lattice *lattice, const struct frame *f, int
     }
 }
 
+// Finds the scales, points and signs of a superblock. even: the number of minus signs of an octet must be even. Returns false if
+// an element is not finite.
 static bool block_fit(
     const struct lattice *lattice, const float *levels, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;
@@ -73,8 +79,8 @@ static bool block_fit(
         for (int j = c * CELL; j < (c + 1) * CELL; j++) {
             amax = max_f32(f.x[j], amax);
         }
-        // The range goes from a scale that clips the largest element a little, to one that writes it well below the
-        // largest value. It is wider for a hard block.
+        // A scale of amax / values[7] writes the largest element as the largest value. Smaller scales clip it, larger ones
+        // write it as a smaller value. The range is wider for a hard block.
         cells[c].lo = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
         cells[c].hi = (f.hard ? 3.0f : 1.5f) * amax / lattice->values[7];
         cells[c].n_units = 4;
@@ -99,7 +105,7 @@ static bool block_fit(
             out->point[2 * o + h] = (uint16_t) point;
         }
         if (odd) {
-            const int at = o * 8 + way * GROUP; // way h writes a wrong sign in half h
+            const int at = o * 8 + way * GROUP; // the group with the wrong sign has the number of the way
             out->sign[o] ^=
                 (uint8_t) (1 << (way * GROUP + berth_lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
         }

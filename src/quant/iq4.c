@@ -2,8 +2,8 @@
 // iq4.c: iq4_nl iq4_xs: 4 bits per element that index a table of 16 values.
 //
 //     iq4_nl   32 elements: x = d * value                           byte j holds elements j and j + 16
-//     iq4_xs   8 runs of 32: x = d * (scale - 32) * value           4 bits of a scale in scales_l and 2 in scales_h; the 16 bytes
-//                                                                   of a run as in iq4_nl
+//     iq4_xs   8 runs of 32: x = d * (scale - 32) * value           a scale has 6 bits: the low 4 in scales_l, the upper 2 in
+//                                                                   scales_h; the 16 bytes of a run are as in iq4_nl
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 // kquant.c: q3_K q6_K q8_K: superblocks of 256 elements with a scale and no offset.
 //
-//     q3_K   16 runs of 16: x = d * (s - 32) * (q - 4)    s of 6 bits, q of 3: two in qs, the third in hmask
-//     q6_K   16 runs of 16: x = d * s * (q - 32)          s of 8 bits, q of 6: four in ql, two in qh
-//     q8_K   x = d * q, d is an f32; with the sum of each 16 levels; for dot products only; bytes equal those of the reference
+//     q3_K   16 runs of 16: x = d * (s - 32) * (q - 4)    s has 6 bits, q has 3: two in qs, the third in hmask
+//     q6_K   16 runs of 16: x = d * s * (q - 32)          s has 8 bits, q has 6: four in ql, two in qh
+//     q8_K   x = d * q                                    d is an f32; bsums holds the sum of each 16 levels; used in dot products
+//                                                         only; the bytes equal those of the reference
 //
-// qs and hmask of q3_K: the 2-bit fields of a byte are 32 elements apart, and 32 bytes hold 128 elements; the bits of a byte of
-// hmask are also 32 elements apart, over all 256. ql and qh of q6_K: each half of the block has 128 elements; the nibbles of a
-// byte of ql are 64 elements apart, the fields of qh 32.
+// q3_K: the four fields of a byte of qs belong to elements that are 32 apart, and 32 bytes hold 128 elements. The eight bits of a
+// byte of hmask also belong to elements that are 32 apart, so its 32 bytes cover all 256. q6_K: 64 bytes of ql and 32 of qh hold
+// 128 elements. The nibbles of a byte of ql belong to elements that are 64 apart, the four fields of a byte of qh to elements
+// that are 32 apart.
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"

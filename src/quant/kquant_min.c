@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 // kquant_min.c: q2_K q4_K q5_K: superblocks of 256 elements with a scale and an offset per run.
 //
-//     q2_K   16 runs of 16: x = d * s * q - dmin * m      s and m of 4 bits, q of 2
-//     q4_K    8 runs of 32: the same                      s and m of 6 bits, q of 4
-//     q5_K    8 runs of 32: the same                      s and m of 6 bits, q of 5: the fifth in qh
+//     q2_K   16 runs of 16: x = d * s * q - dmin * m      s and m have 4 bits, q has 2
+//     q4_K    8 runs of 32: x = d * s * q - dmin * m      s and m have 6 bits, q has 4
+//     q5_K    8 runs of 32: x = d * s * q - dmin * m      s and m have 6 bits, q has 5: the fifth is in qh
 //
-// qs of q2_K: the 2-bit fields of a byte are 32 elements apart, and 32 bytes hold 128 elements. qs of q4_K and q5_K: the nibbles
-// of a byte are 32 elements apart, and 32 bytes hold 64 elements; bit r of qh[j] belongs to element j of run r.
-// The 12 bytes of scales hold eight s and eight m. The first four of each are in the low 6 bits of bytes 0-3 and 4-7. Of the
-// others, the low nibbles are in bytes 8-11, and the upper two bits are in the upper two bits of bytes 0-7.
+// qs of q2_K: the four fields of a byte belong to elements that are 32 apart, and 32 bytes hold 128 elements. qs of q4_K and
+// q5_K: the nibbles of a byte belong to elements that are 32 apart, and 32 bytes hold 64 elements. Bit r of qh[j] belongs to
+// element j of run r.
+// The 12 bytes of scales of q4_K and q5_K hold eight s and eight m. Bytes 0-3 hold s of runs 0-3 in their low 6 bits, bytes 4-7
+// hold m of runs 0-3. For runs 4-7, bytes 8-11 hold the low four bits of s (low nibble) and m (high nibble); the upper two bits
+// of s and m are in the upper two bits of bytes 0-3 and 4-7.
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
 #include "quant/weighted.h"
 
-// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference, with lines searched by the rules
-// in `how`) and quantize_X. pack writes the superblock into y[i].
+// Defines three functions of a format X: quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference, by
+// the rules in `how`) and quantize_X. `pack` writes the superblock into y[i].
 #define WITH_MIN(name, run, q_max, s_max, how, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// lattice.c: finds the point of a codebook with the least squared error, for every scale.
+// lattice.c: finds the point of a codebook with the least squared error for a group of elements, for every scale.
 //
 // Writing a group as scale * g reduces its sum of squares by f(scale) = 2 * scale * a - scale^2 * b, where a = sum(w x g) and
-// b = sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point. The best
-// point as a function of the scale is therefore the upper envelope of lines, which has few steps and is computed once per group.
-// Afterwards every scale can be evaluated exactly, for all groups of a superblock, without the codebook (lattice_fit.c).
+// b = sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point; its
+// value at a scale is the height of the point. The best point at a scale is the highest, so the best points over all scales form
+// the upper envelope of the lines. The envelope has few steps and is computed once per group. lattice_fit.c then evaluates scales
+// from the envelopes of all groups, without the codebook.
 //
-// The best point at one scale: the line of a point is the sum of the lines of its two halves, of which there are 64 or 81 each.
-// Points that share an upper half are adjacent and form a run. A run is skipped if its upper half plus the best of all lower
-// halves is below the best point so far. A few percent of the runs remain, and usually none if a point must be above a known one.
+// How the highest point at one scale is found: a point consists of a lower and an upper half, and its line is the sum of the lines
+// of its halves. There are only 64 or 81 different halves. Points that share an upper half are adjacent and form a run. A run is
+// skipped if the height of its upper half plus the height of the best lower half is not above the best point so far. A few
+// percent of the runs remain. If the search starts with the height of a known point, usually no run remains.
 #include "quant/lattice.h"
 
 #include "base/base.h"
@@ -17,14 +19,16 @@
 
 #include <string.h>
 
-// Inlined, so that kind and sizes are constants.
-#define PART static inline __attribute__((always_inline))
+// For functions that must be inlined, so that arguments such as `line`, `flipped` and sizes are constants.
+#define INLINE static inline __attribute__((always_inline))
 
 // ---- one group: the envelope ----
 
-enum { MAX_HALVES = 96, BLOCK = 16 }; // MAX_HALVES: 81, padded with unused entries to full blocks
+// RUNS_PER_CHECK: runs whose bounds are compared together. MAX_HALVES: 81, padded to a multiple of RUNS_PER_CHECK.
+enum { MAX_HALVES = 96, RUNS_PER_CHECK = 16 };
 
-// Index of a half of a point among all halves: its fields are digits of base 3, or of base 8 without change.
+// Number of a half, by the bits of its fields. Fields of 2 bits hold digits of base 3. Fields of 3 bits hold digits of base 8, so
+// that the number equals the bits.
 #define ONE_3(n) n, n + 1, n + 2, 0
 #define TWO_3(n) ONE_3(n), ONE_3(n + 3), ONE_3(n + 6), ONE_3(0)
 #define THREE_3(n) TWO_3(n), TWO_3(n + 9), TWO_3(n + 18), TWO_3(0)
@@ -32,29 +36,29 @@ enum { MAX_HALVES = 96, BLOCK = 16 }; // MAX_HALVES: 81, padded with unused entr
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
 static const uint8_t codes_8[64] = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
-// Lines of all halves: 2 a, b, and, only for flipped points, four times the least cost of a wrong sign.
+// Lines of all lower or all upper halves, by number.
 struct half {
-    _Alignas(16) float a2[MAX_HALVES];
-    _Alignas(16) float b[MAX_HALVES];
-    _Alignas(16) float flip[MAX_HALVES];
+    _Alignas(16) float a2[MAX_HALVES];   // 2 a
+    _Alignas(16) float b[MAX_HALVES];    // b
+    _Alignas(16) float flip[MAX_HALVES]; // least loss of height by one wrong sign: min(4 w x g); set for flipped groups only
 };
 
 struct group {
     const struct lattice *lattice;
     bool flipped;
     int width;            // bits per half of a point
-    const uint8_t *codes; // maps half a point to the index of the half
-    int n_halves;         // a multiple of 4; the last ones are unused
-    float a2_size;        // upper bound of the sums of 2 w x g
-    float b_size;         // upper bound of the sums of w g g
+    const uint8_t *codes; // maps the bits of a half to its number
+    int n_halves;         // number of halves, rounded up to a multiple of 4
+    float a2_size;        // upper bound of |2 a| of any point
+    float b_size;         // upper bound of b of any point
     struct half low, high;
 };
 
 enum { LINE_A2, LINE_B, LINE_FLIP };
 
-// For all values v: out[v * n + i] is the sum of in[i] and term[v], or for LINE_FLIP the smaller of the two. Reads and writes up
-// to 3 floats past the end.
-PART void spread(const float *in, int n, const float *term, int n_values, int line, float *out) {
+// Computes out[v * n + i] for all values v: the sum of in[i] and term[v], or for LINE_FLIP the smaller of the two. Reads and
+// writes up to 3 floats past the ends of the arrays.
+INLINE void spread(const float *in, int n, const float *term, int n_values, int line, float *out) {
     for (int v = 0; v < n_values; v++) {
         const v4f t = v4_all(term[v]);
         for (int i = 0; i < n; i += 4) {
@@ -64,8 +68,8 @@ PART void spread(const float *in, int n, const float *term, int n_values, int li
     }
 }
 
-// Computes one kind of line for all halves. Fields are added one at a time, above the fields already added.
-PART void half_line(
+// Computes one kind of line for all halves. Adds one field at a time: each added field is the new upper digit of the number.
+INLINE void half_line(
     const float *x, const float *w, const float *values, float shift, int n_fields, int n_values, int line, float *out) {
     _Alignas(16) float before[2][32] = {{line == LINE_FLIP ? INFINITY : 0.0f}};
     for (int k = 0, n = 1; k < n_fields; k++, n *= n_values) {
@@ -82,7 +86,7 @@ PART void half_line(
     }
 }
 
-PART void half_lines(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, int n_fields,
+INLINE void half_lines(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, int n_fields,
     int n_values, struct half *h) {
     half_line(x, w, l->values, shift, n_fields, n_values, LINE_A2, h->a2);
     half_line(x, w, l->values, shift, n_fields, n_values, LINE_B, h->b);
@@ -91,7 +95,8 @@ PART void half_lines(const struct lattice *l, const float *x, const float *w, fl
     }
 }
 
-// Computes the lines of all halves. Returns their number, a multiple of 4; the last ones are unused and never the best.
+// Computes the lines of all halves. Returns the number of entries, a multiple of 4. The entries after the last half are so low
+// that they are never the best.
 static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *h) {
     if (l->n_values == 8) {
         half_lines(l, x, w, shift, flipped, 2, 8, h);
@@ -114,7 +119,7 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->codes = l->n_values == 3 ? codes_3 : codes_8;
     g->n_halves = half_init(l, x, w, shift, flipped, &g->low);
     (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &g->high);
-    const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // the first value is not larger
+    const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // no value has a larger magnitude than the last one
     float wx = 0.0f, ww = 0.0f;
     for (int k = 0; k < l->dim; k++) {
         wx += w[k] * fabsf(x[k]);
@@ -124,26 +129,26 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->b_size = ww * size * size;
 }
 
-// A point and its line.
+// A point and its line: the height at a scale is a2 - scale * b.
 struct point {
     int index;
     float a2, b;
 };
 
-// Heights of the lines at one scale.
+// Heights of all halves at one scale.
 struct heights {
     float scale;
-    _Alignas(16) float low[MAX_HALVES];     // lower halves
-    _Alignas(16) float flipped[MAX_HALVES]; // lower halves with their cheapest sign wrong
-    _Alignas(16) float bound[MAX_HALVES];   // upper bound of the points of each run
+    _Alignas(16) float low[MAX_HALVES];     // height of each lower half
+    _Alignas(16) float flipped[MAX_HALVES]; // height of each lower half if its cheapest sign is wrong
+    _Alignas(16) float bound[MAX_HALVES];   // upper bound of the heights of the points of each run
 };
 
 static inline float line_at(const struct half *h, int i, float scale) {
     return h->a2[i] - scale * h->b[i];
 }
 
-// Fills t. Returns the highest bound, and stores the run that has it in *first.
-PART float heights_init(const struct group *g, bool flipped, float scale, int *first, struct heights *t) {
+// Fills t. Returns the highest bound of a run, and stores the number of that run in *first.
+INLINE float heights_init(const struct group *g, bool flipped, float scale, int *first, struct heights *t) {
     const v4f s = v4_all(scale);
     v4f top = v4_all(-INFINITY);
     v4f top2 = top;
@@ -168,7 +173,7 @@ PART float heights_init(const struct group *g, bool flipped, float scale, int *f
         top = v4_max(top, bound);
         v4_store(t->bound + r, bound);
     }
-    for (int r = g->n_halves; r % BLOCK != 0; r += 4) {
+    for (int r = g->n_halves; r % RUNS_PER_CHECK != 0; r += 4) {
         v4_store(t->bound + r, v4_all(-INFINITY));
     }
     const float highest = v4_highest(top);
@@ -176,24 +181,25 @@ PART float heights_init(const struct group *g, bool flipped, float scale, int *f
     return highest;
 }
 
-// A run of points, and the heights of its upper half.
+// A run of points.
 struct run {
     const uint16_t *point, *end;
-    float y, y_flipped;
+    float y;         // height of the upper half
+    float y_flipped; // height of the upper half if its cheapest sign is wrong
 };
 
-PART struct run run_get(const struct group *g, bool flipped, float scale, int i) {
+INLINE struct run run_get(const struct group *g, bool flipped, float scale, int i) {
     const uint16_t *points = g->lattice->points, *runs = g->lattice->runs;
     const float y = line_at(&g->high, i, scale);
     return (struct run){points + runs[i], points + runs[i + 1], y, flipped ? y - g->high.flip[i] : 0.0f};
 }
 
-PART float point_at(const struct heights *t, bool flipped, const struct run *run, int code) {
+INLINE float point_at(const struct heights *t, bool flipped, const struct run *run, int code) {
     return flipped ? berth_larger(run->y + t->flipped[code], run->y_flipped + t->low[code]) : run->y + t->low[code];
 }
 
 // Returns the height of the best point of a run.
-PART float run_top(const struct group *g, const struct heights *t, bool flipped, int i) {
+INLINE float run_top(const struct group *g, const struct heights *t, bool flipped, int i) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
     const int mask = (1 << g->width) - 1;
@@ -212,7 +218,7 @@ PART float run_top(const struct group *g, const struct heights *t, bool flipped,
 }
 
 // Returns the first point of a run that has this height.
-PART int run_find(const struct group *g, const struct heights *t, bool flipped, int i, float top) {
+INLINE int run_find(const struct group *g, const struct heights *t, bool flipped, int i, float top) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
     const int mask = (1 << g->width) - 1;
@@ -223,7 +229,7 @@ PART int run_find(const struct group *g, const struct heights *t, bool flipped, 
     return (int) (p - g->lattice->points);
 }
 
-PART struct point highest_of(const struct group *g, bool flipped, float scale, float above) {
+INLINE struct point highest_of(const struct group *g, bool flipped, float scale, float above) {
     struct heights t;
     int first;
     int run = -1;
@@ -234,13 +240,13 @@ PART struct point highest_of(const struct group *g, bool flipped, float scale, f
             best = y;
             run = first;
         }
-        for (int r = 0; r < g->n_halves; r += BLOCK) {
+        for (int r = 0; r < g->n_halves; r += RUNS_PER_CHECK) {
             const float *p = t.bound + r;
             const v4f most = v4_max(v4_max(v4_load(p), v4_load(p + 4)), v4_max(v4_load(p + 8), v4_load(p + 12)));
             if (!v4_any(most > v4_all(best))) {
                 continue;
             }
-            for (int k = r; k < r + BLOCK; k++) {
+            for (int k = r; k < r + RUNS_PER_CHECK; k++) {
                 if (t.bound[k] > best && k != first) {
                     const float yk = run_top(g, &t, flipped, k);
                     if (yk > best) {
@@ -269,7 +275,7 @@ static float point_height(struct point p, float scale) {
     return p.a2 - scale * p.b;
 }
 
-// An upper bound of the rounding errors of a line's height.
+// Returns an upper bound of the rounding error of a height.
 static float height_slack(const struct group *g, float scale) {
     return 1e-5f * (g->a2_size + scale * g->b_size);
 }
@@ -282,11 +288,13 @@ static void part_add_step(struct point at, float from, struct part *p) {
     p->n++;
 }
 
-// Adds the steps after point i, of which the last is point j. Both points are on the envelope, and b of i is greater than b of j.
+// Adds the steps of the envelope after point i, up to and including point j. Both points are on the envelope, and i.b > j.b, so j
+// is better at larger scales. If another point is higher where the lines of i and j cross, the function calls itself for both
+// sides of that point.
 static void envelope_add(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
     const float at = (i.a2 - j.a2) / (i.b - j.b);
     const float yi = point_height(i, at);
-    // A point that exceeds the others by less than a thousandth is omitted.
+    // A point that is higher than i and j by less than a thousandth is omitted.
     const float least = yi + 1e-3f * fabsf(yi);
     const struct point k = depth > 0 ? point_highest(g, at, least - height_slack(g, fabsf(at))) : i;
     if (k.index >= 0 && point_height(k, at) > least && k.b < i.b && k.b > j.b) {
@@ -302,7 +310,7 @@ static void part_init(const struct group *g, float lo, float hi, int depth, stru
     const struct point last = point_highest(g, hi, point_height(first, hi) - height_slack(g, hi));
     part->n = 0;
     part_add_step(first, 0.0f, part);
-    // If there is no last point, the only scale is zero.
+    // If no last point was found, all elements are zero and lo and hi are 0.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
         envelope_add(g, first, last, depth, part);
     }
@@ -324,7 +332,8 @@ void berth_lattice_parts(const struct lattice *lattice, const float *x, const fl
     part_init(&g, lo, hi, depth, plain);
 }
 
-// Adds a step to point j, which is for larger scales than i, if j is better than i there. Returns the last point.
+// Adds a step from point i to point j at the scale where their lines cross. Adds nothing if j is not found or not better than i
+// at larger scales. Returns the point of the last step.
 static struct point part_step_to(struct point i, struct point j, struct part *p) {
     if (j.index < 0 || j.index == i.index || !(j.b < i.b)) {
         return i;
@@ -341,7 +350,7 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
     for (int i = 0; i < n_groups; i++) {
         for (int down = 0; down < 2; down++) {
             group_init(lattice, x + i * lattice->dim, w + i * lattice->dim, down ? -shift : shift, false, &g[down][i]);
-            // For a single group, a worse point need not be found.
+            // If there is one group, the downward shift matters only if its point is higher than that of the upward shift.
             at[down][i] = point_highest(&g[down][i], middle, n_groups == 1 && down ? sum[0] : -INFINITY);
             sum[down] += at[down][i].index >= 0 ? point_height(at[down][i], middle) : -INFINITY;
         }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// lattice.h: fits x = d * level[cell] * point to groups of elements that are written as points of a codebook.
+// lattice.h: fits x = d * level[cell] * point to a superblock whose groups of 4 or 8 elements are written as points of a codebook.
 //
-// A superblock consists of cells; the elements of a cell share a level. A cell consists of units. A unit can be written in one or
-// two ways (which sign is flipped, or a shift up or down). A way is a sum of parts. A part is one point of the codebook.
+// A superblock consists of cells; the elements of a cell share an integer scale, its level. A cell consists of units. A unit has
+// one or two alternative encodings, its ways. They differ in the element whose sign is flipped, or in a shift up or down. A way
+// consists of parts, whose sums are added. A part describes one group of elements: its best point at every scale.
 //
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once
@@ -17,7 +18,7 @@ enum {
     LATTICE_MAX_STEPS = 1 + (1 << LATTICE_MAX_DEPTH)
 };
 
-// A codebook and its runs (grids.h). A point is a word of dim fields of n_bits, which index n_values values.
+// A codebook and its runs (grids.h). A point is a word of dim fields of n_bits each. A field is an index into `values`.
 struct lattice {
     const uint16_t *points;
     const uint16_t *runs;
@@ -60,33 +61,33 @@ struct cell {
 };
 
 // Computes the part of dim elements. x: signed, or magnitudes if signs are stored separately. shift is added to every value.
-// flipped: one element, the one with the least cost, is written with the wrong sign. Scales between lo and hi are distinguished;
-// beyond them, the points at the ends are used. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks.
+// flipped: one element is written with the wrong sign, the element for which this costs least. The part is valid for scales from
+// lo to hi. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks.
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
     float hi, int depth, struct part *part);
 
-// Computes both parts without a shift: not flipped and flipped.
+// Computes two parts of the same elements, without a shift: one not flipped and one flipped.
 void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
     struct part *plain, struct part *flipped);
 
-// Returns the shift, up (0) or down (1), that is better at the middle scale for n_groups groups together. Computes their parts
-// with this shift, from the best points at three scales.
+// Returns the direction of the shift, up (0) or down (1), that is better at the scale `middle` for n_groups groups together.
+// Computes the parts of these groups with this shift, approximately: only from the best points at lo, middle and hi.
 int berth_lattice_shift(const struct lattice *lattice, const float *x, const float *w, int n_groups, float shift, float lo,
     float middle, float hi, struct part *parts);
 
 // Returns the point of a part (an index into the codebook) at one scale; -1 if the scale is outside the range of the cell.
 int berth_lattice_point(const struct cell *cell, int part, float scale);
-// Returns the exactly best point at one scale. Arguments as in berth_lattice_part.
+// Returns the best point at one scale, from a search of the codebook. Arguments as in berth_lattice_part.
 int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale);
-// Returns the way in which a unit is written at this scale.
+// Returns the better way of a unit at this scale: 0 or 1.
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
-// Chooses one of levels[0..n_levels) for each cell, and d. *d is the value for which points are chosen. Returns the f16 to be
-// written with these points, which is a little larger (frame_growth, part).
+// Chooses d, and for each cell an index into levels[0..n_levels). The caller chooses points for the scales *d * levels[level[i]].
+// Returns the f16 to be stored as d with these points, which is a little larger than *d; growth_share: `share` of frame_growth.
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
-    float part, float *d, uint8_t *level);
+    float growth_share, float *d, uint8_t *level);
 
-// Returns the element whose wrong sign costs least if a point is written with one wrong sign.
+// Returns the index of the element for which a wrong sign costs least if the group is written as this point.
 int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w);
 
 static inline float lattice_value(const struct lattice *l, int point, int k) {

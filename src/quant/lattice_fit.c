@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// lattice_fit.c: finds the scales of a superblock with the least squared error, once the best points at every scale are known.
-//   - The own scale of a cell is the best of some trial scales, moved repeatedly to a / b of the points chosen there.
-//   - d is tried for a range of positions of the largest cell among the levels, then refitted by least squares to the chosen
-//     points. If a block is not hard, only the two trials with the least distance are evaluated; the distance approximates the
-//     gain of each cell by a parabola at its own scale.
-// The steps of all parts of a cell are sorted into one list, with the sums of a and b between them (struct bundle), so that a
-// scale needs one look-up.
+// lattice_fit.c: finds d and the levels of a superblock with the least squared error, once the best points at every scale are
+// known (lattice.c). The gain of a scale is the reduction of the sum of squares (struct part).
+//   1. Each cell finds its own scale, which it would choose if it had its own d: the best of some trial scales, replaced
+//      repeatedly by a / b of the points chosen there.
+//   2. Trial values of d map the largest of the own scales to different levels. For a hard block, all trials are evaluated. For
+//      other blocks, search_distance approximates the loss of each trial, and only the two with the least loss are evaluated.
+//   3. The best d is refitted by least squares to the chosen points.
+// The steps of all parts of a cell are sorted into one list, with the sums of a and b between consecutive steps (struct bundle).
+// One look-up in this list then evaluates a scale.
 #include "base/base.h"
 #include "base/min.h"
 #include "quant/lattice.h"
@@ -26,6 +28,7 @@ int berth_lattice_point(const struct cell *cell, int part, float scale) {
     return scale < cell->lo || scale > cell->hi ? -1 : cell->part[part].point[step_at(&cell->part[part], scale)];
 }
 
+// The sums a = sum(w x g) and b = sum(w g g) of some elements (struct part).
 struct ab {
     float a, b;
 };
@@ -59,29 +62,32 @@ enum {
     N_PLACES = 6 << PLACE_BITS
 };
 
-// The units of a cell, or one unit that has two ways: the sums of each way between consecutive steps of its parts. A place is a
-// range of scales with the same upper bits of the float.
+// The sums of a and b between consecutive steps, for all units of a cell if each has one way, otherwise for one unit. A place is
+// a range of scales whose floats have the same upper bits; it gives the start of the search for a step.
 struct bundle {
-    int n;
+    int n; // number of intervals: number of steps + 1
     int n_ways;
-    uint32_t first;                   // bits of the scale at place 0
-    uint8_t start[N_PLACES];          // number of steps before this place
-    float from[MAX_BUNDLE_STEPS + 3]; // ends with INFINITY
-    struct ab sum[2][MAX_BUNDLE_STEPS];
-    float most; // no scale has a larger gain
+    uint32_t first;                     // bits of the scale at place 0
+    uint8_t start[N_PLACES];            // interval in which this place begins
+    float from[MAX_BUNDLE_STEPS + 3];   // scale at which each interval begins; followed by three INFINITY
+    struct ab sum[2][MAX_BUNDLE_STEPS]; // sums of each way in each interval
+    float most;                         // upper bound of the gain at any scale
 };
 
+// The bundles of one cell.
 struct steps {
     int n_bundles;
     struct bundle bundle[LATTICE_MAX_UNITS];
 };
 
+// A step of a part, in the sorted list of steps of all parts.
 struct event {
-    float at;
+    float at; // scale
     int part;
 };
 
-// Adds the steps of a part to the sorted events. A step that is not after its predecessor is moved to the predecessor's scale.
+// Inserts the steps of a part into the sorted list. Rounding errors can make a step smaller than the previous step of the part;
+// such a step gets the scale of the previous step.
 static int add_events(const struct cell *cell, int part, struct event *events, int n) {
     const struct part *p = &cell->part[part];
     float at = -INFINITY;
@@ -98,7 +104,7 @@ static int add_events(const struct cell *cell, int part, struct event *events, i
     return n;
 }
 
-// Returns the sums of one way of n_units units, with each part at the step in at[].
+// Returns the sums of one way of n_units units. at[p] is the step that part p has reached.
 static struct ab sum_units(const struct cell *cell, const struct unit *units, int n_units, int way, const uint8_t *at) {
     struct ab sum = {0.0f, 0.0f};
     for (int u = 0; u < n_units; u++) {
@@ -147,7 +153,7 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
                 b->most = t.a * t.a / t.b;
             }
         }
-        // Places that begin before the next step start at this step.
+        // Places that begin before the next step begin in this interval.
         int last = N_PLACES - 1;
         if (k < n) {
             last = events[k].at > 0.0f ? place_of(b, events[k].at) : 0;
@@ -214,7 +220,7 @@ int berth_lattice_flip(const struct lattice *lattice, int point, const float *x,
 
 // ---- a superblock ----
 
-// Returns the sums at the scale that the cell would choose alone, which is their a / b.
+// Returns the sums of the cell at its own scale (head comment). The own scale is a / b of these sums.
 static struct ab own_best(const struct cell *cell, const struct steps *steps, int n_trials, int n_rounds) {
     const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (float) (n_trials - 1)) : 1.0f;
     float most = 0.0f;
@@ -233,9 +239,10 @@ static struct ab own_best(const struct cell *cell, const struct steps *steps, in
     return best;
 }
 
+// A candidate for the superblock.
 struct choice {
-    float d;
-    uint16_t h;
+    float d;    // value of h in the frame
+    uint16_t h; // d as f16, outside of the frame
     float gain;
     uint8_t level[LATTICE_MAX_CELLS];
 };
@@ -245,12 +252,13 @@ struct search {
     const float *levels;
     int n_levels;
     struct steps steps[LATTICE_MAX_CELLS];
-    _Alignas(16) float own[LATTICE_MAX_CELLS];  // best scale of each cell
-    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b at that scale: a scale that differs by e gains b e^2 less
-    float rest[LATTICE_MAX_CELLS];              // largest possible gain of the cells after this one
+    _Alignas(16) float own[LATTICE_MAX_CELLS];  // own scale of each cell
+    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b at the own scale: at a scale that differs by e, the gain is b * e^2 lower
+    float later_gain[LATTICE_MAX_CELLS];        // upper bound of the total gain of the cells after this one
 };
 
-// With d fixed, each cell takes the best level next to its own scale. False: stopped, as the gain cannot exceed `least`.
+// With d fixed, gives each cell the best level among those within `reach` of its own scale, and computes the gain. Returns false,
+// with the choice incomplete, as soon as the gain cannot reach `least`.
 static bool choose_levels(const struct search *z, int reach, float least, struct choice *c) {
     const int n_levels = z->n_levels;
     const float step = z->levels[1] - z->levels[0];
@@ -272,7 +280,7 @@ static bool choose_levels(const struct search *z, int reach, float least, struct
         }
         c->level[i] = (uint8_t) chosen;
         c->gain += best;
-        if (c->gain + z->rest[i] < least) {
+        if (c->gain + z->later_gain[i] < least) {
             return false;
         }
     }
@@ -291,8 +299,8 @@ static float choice_refit(const struct search *z, const struct choice *c) {
     return a > 0.0f ? a / b : 0.0f;
 }
 
-// Returns the factor by which d grows so that products keep their size.
-static float choice_growth(const struct frame *f, const struct search *z, const struct choice *c, float part) {
+// Returns the factor by which d is enlarged so that products with the dequantised row keep their size (frame_growth).
+static float choice_growth(const struct frame *f, const struct search *z, const struct choice *c, float share) {
     float xx = 0.0f, xy = 0.0f;
     for (int i = 0; i < QK_K; i++) {
         xx += f->w[i] * f->x[i] * f->x[i];
@@ -301,7 +309,7 @@ static float choice_growth(const struct frame *f, const struct search *z, const 
         const float scale = c->d * z->levels[c->level[i]];
         xy += scale * cell_at(&z->steps[i], scale).a;
     }
-    return frame_growth(f, xx, xy, part);
+    return frame_growth(f, xx, xy, share);
 }
 
 // Computes the steps and bounds of all cells. Returns the largest of their own scales.
@@ -309,22 +317,23 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
     const int n_trials = f->hard ? 16 : 4;
     const int n_rounds = f->hard ? 3 : 1;
     float max = 0.0f;
-    float rest = 0.0f;
+    float later_gain = 0.0f;
     for (int i = z->n_cells - 1; i >= 0; i--) {
-        z->rest[i] = 1.00001f * rest; // includes rounding errors
+        z->later_gain[i] = 1.00001f * later_gain; // includes rounding errors
         steps_init(&cells[i], &z->steps[i]);
         const struct ab own = own_best(&cells[i], &z->steps[i], n_trials, n_rounds);
         z->own[i] = own.a / own.b;
         z->bend[i] = own.b;
         max = max_f32(z->own[i], max);
         for (int k = 0; k < z->steps[i].n_bundles; k++) {
-            rest += z->steps[i].bundle[k].most;
+            later_gain += z->steps[i].bundle[k].most;
         }
     }
     return max;
 }
 
-// Approximates the loss of gain of all cells if each takes the level nearest to its own scale with this d.
+// Approximates the loss of gain with this d compared with own scales for all cells: each cell takes the level nearest to its own
+// scale, and its gain is approximated by a parabola around the own scale.
 static float search_distance(const struct search *z, float d) {
     const v4f step = v4_all(z->levels[1] - z->levels[0]);
     const v4f low = v4_all(z->levels[0]);
@@ -349,8 +358,8 @@ static void try_d(const struct frame *f, const struct search *z, float d, struct
     }
 }
 
-// Tries d for which the largest cell is at the top level, beyond it, or as low as the middle, in quarter steps of a level.
-// Evaluates all for a hard block, otherwise the two with the least distance.
+// Tries values of d that map the largest own scale to one level above the top level (clipped), down to about the middle level, in
+// steps of a quarter level. Evaluates all of them for a hard block, otherwise the two with the least search_distance.
 static void try_places(const struct frame *f, const struct search *z, float max, struct choice *best) {
     const float top = z->levels[z->n_levels - 1];
     const float quarter = 0.25f * (z->levels[1] - z->levels[0]);
@@ -378,7 +387,7 @@ static void try_places(const struct frame *f, const struct search *z, float max,
 }
 
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
-    float part, float *d, uint8_t *level) {
+    float growth_share, float *d, uint8_t *level) {
     enum { N_ROUNDS = 4 };
     struct choice best = {.d = 0.0f};
     struct search z;
@@ -398,7 +407,7 @@ uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int 
         best = c;
     }
     *d = best.d;
-    best.d *= choice_growth(f, &z, &best, part);
+    best.d *= choice_growth(f, &z, &best, growth_share);
     best.h = frame_round_half(f, &best.d);
     memcpy(level, best.level, (size_t) n_cells);
     return best.h;

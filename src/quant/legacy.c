@@ -3,11 +3,11 @@
 //
 //     q4_0, q5_0, q8_0   x = d * (q - bias)      bias 8, 16, 0
 //     q4_1, q5_1         x = d * q + m           m the least element
-//     q8_1               x = d * q               s = d * sum(q), for dot products with the offset of q4_1 and q5_1
+//     q8_1               x = d * q               s = d * sum(q); a dot product multiplies it with the offset m of q4_1 or q5_1
 //
 // Byte j of qs holds element j in its low nibble and element j + 16 in its high nibble; bit i of qh is the fifth bit of element
-// i. The bytes of rows equal those of the reference, so the order of the operations below is part of the format. With an
-// importance matrix, the scale is searched (weighted.c), except in blocks whose weights are unusable.
+// i. The bytes of rows equal those of the reference, so the order of the operations below must not change. With an importance
+// matrix, the scale is searched (weighted.c), except in blocks whose weights are unusable (berth_weighted_init).
 #include "base/min.h"
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -54,7 +54,7 @@ static float block_extreme(const float *x) {
     return hi > 0.0f && j < QK ? x[j] : 0.0f;
 }
 
-// Levels that overflowed change the neighbouring nibble, as in the reference.
+// A level above 15 (from non-finite input) changes the neighbouring nibble, as in the reference.
 static void pack_4(const uint8_t *restrict q, uint8_t *restrict qs) {
     for (int j = 0; j < QK / 2; j++) {
         qs[j] = (uint8_t) (q[j] | q[j + QK / 2] << 4);
@@ -93,7 +93,8 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // ---- q4_0, q5_0 ----
 
-// Returns the low byte of v as a signed number, limited to max. Overflowing values give the same result as in the reference.
+// Returns the low byte of v as a signed number, limited to max. Values that do not fit into a byte therefore give the same result
+// as in the reference.
 static inline v4i low_byte(v4i v, int max) {
     v = v << 24 >> 24;
     const v4i above = v > max;
@@ -225,7 +226,8 @@ static const struct scale_search scale_5 = {QK, 16, false};
 static const struct line_search line_4 = {QK, 15, -0.9f, 0.05f, 37, false};
 static const struct line_search line_5 = {QK, 31, -0.9f, 0.05f, 37, false};
 
-// search writes d, m if the format has it, and q. Blocks whose weights are unusable are quantised without weights.
+// Defines quantize_blocks_X and quantize_X. `search` is a statement that writes q and, into y[i], d and the m of q4_1 and q5_1.
+// Blocks whose weights are unusable are quantised without weights.
 #define SEARCHED(name, search, PACK) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         if (w == NULL) { \

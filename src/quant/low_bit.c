@@ -6,15 +6,17 @@
 //     tq1_0   256 elements, d * (t - 1), five trits per byte d is the largest magnitude
 //     tq2_0   256 elements, d * (q - 1), q of 2 bits         d is the largest magnitude
 //
-// A byte of tq1_0 is the fraction 0.t0t1t2t3t4 in base 3, scaled to 256 and rounded up: a multiplication by 3 moves the next trit
-// above the byte. Its elements are stored in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, 4 of 4 in qh.
+// A byte of tq1_0 holds five trits t0..t4 as the fraction 0.t0t1t2t3t4 in base 3, multiplied by 256 and rounded up. Multiplying
+// the byte by 3 moves t0 into bit 8 and above; the low byte of the product then holds the other trits in the same form. Elements
+// are stored in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, and 4 of 4 in qh.
 // The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/vec.h"
 
-// Rounds to nearest, ties away from zero. On overflow, returns the low 32 bits of the 64-bit result.
+// Rounds to nearest, ties away from zero. If the result does not fit, returns the low 32 bits of its conversion to a saturated
+// 64-bit integer.
 static int round_low(float v) {
     const float r = roundf(v);
     if (!(fabsf(r) < 0x1p31f)) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// plain.c: chooses scales as the reference does; its rules were observed through its results. Each run finds its own scale, or
-// line, under weights that grow with its elements. The largest of these scales becomes the largest integer scale, all are
-// rounded, and the levels are rounded again with the resulting scales. Nothing is refitted: scalar.c and affine.c give a smaller
-// error but take longer. The bytes depend on the order of the sums, and on where a product and a sum are rounded once
-// (berth_mad).
+// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions. The rules of the
+// reference were observed through its results. Each run finds its own scale, or its own scale and offset, with weights that grow
+// with the magnitude of its elements. The largest scale of all runs gets the integer scale of the largest magnitude; the scales of
+// the other runs are rounded to integers relative to it. Then all levels are rounded with the resulting scales. Nothing is
+// refitted: the long searches (scalar_super.c, affine.c) have a smaller error but take longer. The bytes depend on the order of
+// the sums, and on the places where a product and a sum are rounded together (berth_mad).
 #include "base/min.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/round.h"
 #include "quant/weighted.h"
 
-static const float least = 1e-15f; // a run or block of smaller magnitude counts as zeros
+static const float least = 1e-15f; // a run or block counts as zeros if no magnitude reaches this
 
 enum { MAX_RUNS = 16, RUN = 16, IQ4_RUN = 32 };
 
@@ -36,7 +37,8 @@ static void run_squares(const float *x, int len, float *weight) {
 
 // ---- formats with an offset ----
 
-// Runs with 2-bit levels weigh errors by the magnitude of the element; others add the root mean square of the run.
+// Computes the weight of the error of each element: its magnitude for q2_K, and its magnitude plus the root mean square of the run
+// for q4_K and q5_K. how->absolute is true only for q2_K.
 static void affine_weights(const float *x, const struct line_search *how, float *weight) {
     float power = 0.0f;
     for (int i = 0; i < how->len && !how->absolute; i++) {
@@ -83,7 +85,8 @@ void berth_plain_affine(const float *x, const struct line_search *how, int s_max
 
 // ---- formats without an offset ----
 
-// Rounds the scales of 16 runs to integers in s_min .. -s_min - 1, the largest to s_min. Computes the levels. Returns d.
+// Rounds the scales of 16 runs to integers in s_min .. -s_min - 1; the scale of the largest magnitude becomes s_min. Computes the
+// levels. Returns d.
 static uint16_t scales_of(const float *x, const float *scale, int bias, int s_min, int8_t *s, uint8_t *q) {
     const float max = run_extreme(scale, MAX_RUNS);
     const float inverse = (float) s_min / max;
@@ -98,8 +101,9 @@ static uint16_t scales_of(const float *x, const float *scale, int bias, int s_mi
     return d;
 }
 
-// Finds the scale of a run of q3_K. The largest element goes to the end of the grid. Then one element at a time moves to the
-// level to which the scale of the others rounds it, if that reduces the error.
+// Finds the scale of a run of q3_K. The first scale puts the largest element at the end of the grid. Then, for one element at a
+// time, the best scale of the other elements is computed. The element moves to the level to which this scale rounds it, if the
+// move reduces the error of the run.
 static float q3_run(const float *x, uint8_t *q) {
     enum { BIAS = 4, N_ROUNDS = 5 };
     const float max = run_extreme(x, RUN);

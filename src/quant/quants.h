@@ -3,10 +3,11 @@
 // quantize_row_X_ref(x, y, k) and dequantize_row_X(x, y, k) convert k elements in full blocks; a remainder is ignored.
 // quantize_row_X_ref writes the bytes of the reference (except in iq3_xxs, iq3_s and iq2_s); copies and caches use it.
 // quantize_X(src, dst, nrows, n_per_row, imatrix) converts rows and returns the bytes written. If n_per_row is not a multiple of
-// the block size, it returns 0 and sets the last error. K and iq formats are searched longer. imatrix: NULL, or n_per_row weights
-// of the squared error, the same for every row. Non-finite input: the simple formats follow the reference; a K or iq block with a
-// non-finite element becomes NaN completely, so that ggml_validate_row_data finds it. All functions are pure and thread-safe. The
-// init and free functions do nothing, because the tables are constant.
+// the block size, it returns 0 and sets the last error. For K and iq formats, it searches longer than quantize_row_X_ref for
+// scales with a small error. imatrix: NULL, or n_per_row weights of the squared error, the same for every row.
+// Non-finite input: in a K or iq format, all elements of a block with a non-finite element become NaN, so that
+// ggml_validate_row_data finds the block. The other formats follow the reference.
+// All functions are pure and thread-safe. The init and free functions do nothing, because the tables are constant.
 #pragma once
 
 #include "quant/formats.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // round.h: conversion of float to integer without undefined behaviour, and helpers of the row functions. A cast of a float that
-// does not fit into its target is undefined in C. These functions saturate, and NaN becomes 0, as the conversion instructions do
-// on the reference's machine. The simple formats therefore agree with the reference on non-finite rows too.
+// does not fit into its target is undefined in C. berth_trunc_* and berth_round_* saturate, and NaN becomes 0, as the conversion
+// instructions of AArch64 do. The formats without a search therefore equal the reference's results on AArch64 also for rows that
+// are not finite.
 #pragma once
 
 #include "base/base.h"
@@ -18,8 +19,8 @@
 #endif
 
 #if defined(__aarch64__)
-// Toward zero, and to nearest with ties away from zero: one instruction each. The first uses a vector, because some compilers
-// implement vcvts_s32_f32 as a plain cast.
+// berth_trunc_i32 rounds toward zero, berth_round_i32 to nearest with ties away from zero. Each is one instruction.
+// berth_trunc_i32 uses a vector, because some compilers implement vcvts_s32_f32 as a plain cast.
 static inline int32_t berth_trunc_i32(float v) {
     return vget_lane_s32(vcvt_s32_f32(vdup_n_f32(v)), 0);
 }
@@ -43,8 +44,8 @@ static inline int32_t berth_round_i32(float v) {
 }
 #endif
 
-// Rounds to nearest even by adding 1.5 * 2^23 and reading the mantissa. For values that do not fit, the result is the bits that
-// are there, as in the reference.
+// Rounds to nearest even by adding 1.5 * 2^23 and reading the mantissa. For |v| of 2^22 or more, the result is made of the mantissa
+// bits of the sum, as in the reference.
 static inline int32_t berth_rint_wrapped(float v) {
     return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
 }
@@ -53,12 +54,12 @@ static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
     return min_i32(max_i32(v, lo), hi);
 }
 
-// The functions above for four floats.
+// berth_trunc_4 and berth_round_4: berth_trunc_i32 and berth_round_i32 for four floats.
 static inline v4i berth_trunc_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
-    // The instruction gives INT32_MIN for all values that do not fit.
+    // The instruction returns INT32_MIN for all values that do not fit; the code corrects large positive values and NaN.
     return ((v4i) _mm_cvttps_epi32((__m128) v) ^ (v >= v4_all(0x1p31f))) & (v == v);
 #else
     return (v4i){berth_trunc_i32(v[0]), berth_trunc_i32(v[1]), berth_trunc_i32(v[2]), berth_trunc_i32(v[3])};
@@ -69,7 +70,7 @@ static inline v4i berth_round_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtaq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
-    // The fraction that was cut off decides whether to add one. From 2^23 on, floats have no fraction.
+    // The fraction that truncation removed decides whether to add or subtract one. Floats of 2^23 and more have no fraction.
     const v4i cut = berth_trunc_4(v);
     const v4f rest = v - __builtin_convertvector(cut, v4f);
     const v4i small = v4_abs(v) < v4_all(0x1p23f);
@@ -79,11 +80,13 @@ static inline v4i berth_round_4(v4f v) {
 #endif
 }
 
+// Returns a * b + c, rounded once or twice (BERTH_MAD_IS_FUSED).
 static inline float berth_mad(float a, float b, float c) {
     return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : a * b + c;
 }
 
-// Returns the largest magnitude of n elements, n a multiple of 4. A NaN restarts the search: only a NaN at the end is returned.
+// Returns the largest magnitude of n elements, n a multiple of 4. If an element is NaN, only the elements after the last NaN count;
+// if the last element is NaN, the result is NaN.
 static inline float berth_amax(const float *x, int n) {
     int from = n;
     float lo, hi;
@@ -116,7 +119,7 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
     return size;
 }
 
-// Defines a quantize_X that ignores the importance matrix: all rows are treated as one long row.
+// Defines a quantize_X that ignores the importance matrix. It can therefore convert all rows as one long row.
 #define BERTH_QUANTIZE_PLAIN(name, block) \
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \

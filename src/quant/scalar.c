@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // scalar.c: fits x = scale * g to a run of elements with the least squared error; g is on an even grid or in a table of values.
 //
-// The levels g to which a scale rounds have their own best scale A / B, with A = sum(w x g) and B = sum(w g g). The squared error
-// at that scale is sum(w x x) - A * A / B. On grids with few levels, all scales are evaluated (curve.c). On finer grids, some
-// scales are tried that put the largest element near an end of the grid or beyond it: clipping one element can reduce the error
-// of the others. For a run of one value and zeros, which is exact except for the rounding of d, every level is tried.
+// A trial scale rounds the elements to grid values g. For fixed g, the best scale is A / B, with A = sum(w x g) and
+// B = sum(w g g), and the squared error at that scale is sum(w x x) - A * A / B. The grids of single runs have few levels, so
+// curve.c evaluates all scales and returns the best ones. A run that contains only one value and zeros can be written exactly,
+// except for the rounding of d to f16. For such a run, every level is tried for the value.
 #include "quant/scalar_run.h"
 
 struct run {
@@ -13,7 +13,7 @@ struct run {
     float error;
 };
 
-// Takes the scale, rounded to f16, if its error is smaller.
+// Rounds the scale to f16. Replaces *best if the error with the rounded scale is smaller.
 static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct run *best) {
     struct run r = {.d = scale};
     r.h = frame_round_half(f, &r.d);
@@ -25,11 +25,12 @@ static void try_scale(const struct frame *f, int at, int len, const struct grid 
     }
 }
 
-// Returns the scale to be written with the levels of `scale`, so that products keep their size (frame_growth).
+// Returns the f16 to be stored as d with the levels of `scale`. It is a little larger than `scale`, so that products with the
+// dequantised row keep their size (frame_growth).
 static uint16_t run_unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
     float a, b;
     run_project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
-    scale *= frame_growth(f, power_of(f->x + at, f->w + at, len), scale * a, 1.0f);
+    scale *= frame_growth(f, sum_of_squares(f->x + at, f->w + at, len), scale * a, 1.0f);
     return frame_round_half(f, &scale);
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// scalar_run.h: projections, errors and levels of a run at a scale, used by the searches for one run (scalar.c) and for a
-// superblock (scalar_super.c). They are in a header, so that the compiler makes separate loops for each length and grid.
+// scalar_run.h: computes sums, errors and levels of a run at a given scale, for the searches for one run (scalar.c) and for a
+// superblock (scalar_super.c). Notation: x are the elements, w their weights, g the grid values to which x / scale rounds,
+// A = sum(w x g) and B = sum(w g g). A / B is the best scale for these g, and A * A / B is its gain, which is the reduction of
+// the squared error. The functions are in a header, so that the compiler makes separate loops for each length and grid.
+// X_body holds the loop of function X, which calls the loop through BY_GRID.
 #pragma once
 
 #include "base/min.h"
@@ -33,8 +36,8 @@ static inline v4f grid_snap(const struct grid *grid, v4f v) {
     return g;
 }
 
-// Computes A and B (scalar.c) of the grid points to which x * inverse rounds.
-static inline void project_run(
+// Computes A and B of the grid values to which x * inverse rounds. inverse: 1 / scale.
+static inline void run_project_body(
     const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a_out, float *b_out) {
     v4f a = v4_all(0.0f);
     v4f b = v4_all(0.0f);
@@ -49,8 +52,9 @@ static inline void project_run(
     *b_out = v4_sum(b);
 }
 
-// The same for four inverses, one per lane. The sums of a lane are added in the same order, so they are bitwise equal.
-static inline void project_lanes(
+// Computes A and B for four inverses, one per lane. Each lane adds its terms in the order of run_project_body, so that the sums
+// are bitwise equal to those of run_project_body with the same inverse.
+static inline void run_project_4_body(
     const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a_out, v4f *b_out) {
     v4f a[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
     v4f b[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -68,7 +72,7 @@ static inline void project_lanes(
 }
 
 // Returns the squared error of the run at this scale.
-static inline float error_run(const float *x, const float *w, int len, const struct grid *grid, float scale) {
+static inline float error_at_body(const float *x, const float *w, int len, const struct grid *grid, float scale) {
     const v4f inverse = v4_all(scale != 0.0f ? 1.0f / scale : 0.0f);
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
@@ -79,8 +83,8 @@ static inline float error_run(const float *x, const float *w, int len, const str
     return v4_sum(sum);
 }
 
-// The same for four scales, one per lane.
-static inline v4f error_lanes(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
+// Returns the squared errors at four scales, one per lane.
+static inline v4f error_at_4(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
     const v4f inverse = v4_select(scale != v4_all(0.0f), v4_all(1.0f) / scale, v4_all(0.0f));
     v4f sum[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
     for (int i = 0; i < len; i += 4) {
@@ -93,7 +97,8 @@ static inline v4f error_lanes(const float *x, const float *w, int len, const str
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-// Calls a function with constant arguments for the most common length and grid.
+// Calls call(len, grid). For the most common case, runs of 16 on a grid without a table, len and grid->values are constants, so
+// that the compiler specialises the inlined loop.
 #define BY_GRID(call) \
     do { \
         if (grid->values == NULL && len == 16) { \
@@ -106,21 +111,22 @@ static inline v4f error_lanes(const float *x, const float *w, int len, const str
 
 static inline void run_project(
     const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a, float *b) {
-#define PROJECT(n, g) project_run(x, w, n, g, inverse, a, b)
+#define PROJECT(n, g) run_project_body(x, w, n, g, inverse, a, b)
     BY_GRID(PROJECT);
 }
 
-static inline void project_4(const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a, v4f *b) {
-#define PROJECT_4(n, g) project_lanes(x, w, n, g, inverse, a, b)
+static inline void run_project_4(const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a, v4f *b) {
+#define PROJECT_4(n, g) run_project_4_body(x, w, n, g, inverse, a, b)
     BY_GRID(PROJECT_4);
 }
 
 static inline float error_at(const float *x, const float *w, int len, const struct grid *grid, float scale) {
-#define ERROR_AT(n, g) return error_run(x, w, n, g, scale)
+#define ERROR_AT(n, g) return error_at_body(x, w, n, g, scale)
     BY_GRID(ERROR_AT);
 }
 
-static inline float power_of(const float *x, const float *w, int len) {
+// Returns sum(w x x).
+static inline float sum_of_squares(const float *x, const float *w, int len) {
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         sum += v4_load(w + i) * v4_load(x + i) * v4_load(x + i);
@@ -138,7 +144,9 @@ static inline float run_extreme(const float *x, int len) {
     return amax != 0.0f ? x[i] : 0.0f;
 }
 
-// Returns the best scale of the run, without rounding to f16 or an integer; 0 for a run of zeros. n_trials: a multiple of 4.
+// Returns the best scale of the run, without rounding to f16 or an integer; 0 for a run of zeros. The search maps the largest
+// element to n_trials positions near one end of the grid (n_ends = 1: only lo) or near both ends (n_ends = 2). Then it replaces
+// the best scale by A / B up to n_rounds times. n_trials: a multiple of 4.
 static inline float run_scale(
     const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
     const float max = run_extreme(x, len);
@@ -153,18 +161,19 @@ static inline float run_scale(
     v4f scales = gains;
     for (int end = 0; end < n_ends; end++) {
         const float edge = end == 0 ? grid->lo : grid->hi;
-        // Try positions from a little inside the end of the grid to beyond it; coarse grids gain more from clipping.
+        // The positions range from a little inside the end of the grid to beyond it, where the largest element is clipped:
+        // clipping one element can reduce the error of the others. Coarse grids gain more from clipping, so their range is wider.
         const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
         const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (float) (n_trials - 1);
         for (int t = 0; t < n_trials; t += 4) {
             const v4f ts = {(float) t, (float) (t + 1), (float) (t + 2), (float) (t + 3)};
             v4f as, bs;
-            project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
-            // bs is not zero, because the level of the largest element is never zero.
-            const v4f own = as / bs;
-            const v4i better = own * as > gains;
-            gains = v4_select(better, own * as, gains);
-            scales = v4_select(better, own, scales);
+            run_project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
+            // bs is not zero, because the largest element never rounds to zero.
+            const v4f fitted = as / bs;
+            const v4i better = fitted * as > gains;
+            gains = v4_select(better, fitted * as, gains);
+            scales = v4_select(better, fitted, scales);
         }
     }
     for (int k = 0; k < 4; k++) {
@@ -199,7 +208,7 @@ static inline void write_levels(const float *x, int len, const struct grid *grid
     }
 }
 
-// Returns the value of all elements that are not zero; 0 if they differ.
+// If all nonzero elements have the same value, returns this value; otherwise, or if all elements are zero, returns 0.
 static inline float only_value(const float *x, int len) {
     float v = 0.0f;
     for (int i = 0; i < len; i++) {

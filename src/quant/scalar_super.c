@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // scalar_super.c: fits x = d * s * g to a superblock. All runs share the f16 value d; each run has an integer scale s.
 //
-// The best scales of the largest run determine which d are tried. For each d, a run takes the s nearest to one of its own best
-// scales. From the best few starts, two steps are repeated. With s and g fixed, d is refitted by least squares over all 256
-// elements. With d fixed, each run takes the best neighbouring s. A step is kept only if it reduces the error after d is rounded
-// to f16, so the result is never worse than the start. A block that contains one value and zeros is exact except for the rounding
-// of d; for such a block all products s * g are tried.
+// The best scales of a run are the scales that it would choose if it had its own d. The run with the largest of these scales
+// determines which d are tried. For each d, a run takes the s for which d * s is nearest to one of its best scales. Such a d with
+// its s is a start. The best few starts are improved by alternating two steps:
+//   1. With s and g fixed, d is refitted by least squares over all 256 elements.
+//   2. With d fixed, each run takes the best neighbouring s.
+// A step is kept only if it reduces the error after d is rounded to f16, so the result is never worse than the start. A block
+// that contains only one value and zeros can be written exactly, except for the rounding of d. For such a block, all products
+// s * g are tried for the value.
 #include "base/min.h"
 #include "quant/scalar_run.h"
 
@@ -14,24 +17,28 @@
 
 enum { MAX_RUNS = 16, MAX_STARTS = 8, FINE_RUN = 16 };
 
+// A candidate for the superblock.
 struct plan {
-    float d;
-    uint16_t h;
+    float d;    // value of h in the frame
+    uint16_t h; // d as f16, outside of the frame
     float error;
     int s[MAX_RUNS];
 };
 
-// Limits of a search. On grids with few levels, all scales are known (curve.c), and curve_effort or hard_effort applies.
+// Limits of a search. A grid with a table, or a hard block with at most 16 levels, has curves (curve.c) that contain the gains of
+// all scales; no scales of single runs are tried then.
 struct effort {
-    int n_ends;              // ends of the grid at which the largest element of a run is tried
-    int n_trials, n_settles; // trials and refinements of a run's own scale
-    int n_starts;            // number of d that are tried, a multiple of 4
-    int n_rounds, n_shifts;  // 0 rounds: no starts are improved
+    int n_ends;    // run_scale: ends of the grid at which the largest element of a run is tried
+    int n_trials;  // run_scale: trial scales per end
+    int n_settles; // run_scale: refinements of the best scale of a run
+    int n_starts;  // number of d that are tried, a multiple of 4; 0: no search (plan_direct)
+    int n_rounds;  // rounds of the two alternating steps
+    int n_shifts;  // calls of shift_scales per start
 };
-static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // 3-bit levels; the reference's rows are quick too
+static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // 3-bit levels; the reference does not search here either
 static const struct effort plain_effort = {2, 4, 1, 4, 2, 0};
 static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
-static const struct effort curve_effort = {0, 0, 0, 16, 2, 0}; // all scales of a run are known
+static const struct effort curve_effort = {0, 0, 0, 16, 2, 0};
 static const struct effort hard_effort = {2, 36, 3, 12, 5, 4};
 
 struct search {
@@ -44,7 +51,7 @@ struct search {
     const struct curve *curves; // one per run; NULL on fine grids
     int n_peaks[MAX_RUNS];      // number of best scales of each run
     float peak[MAX_RUNS][CURVE_PEAKS];
-    float rest[MAX_RUNS]; // approximate largest gain of the runs after this one
+    float later_gain[MAX_RUNS]; // approximate largest total gain of the runs after this one
 };
 
 static int nearest_scale(float v, int s_min) {
@@ -55,7 +62,8 @@ static float run_error(const struct search *z, int r, float scale) {
     return error_at(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, scale);
 }
 
-// Returns the gain of a run with s: approximately, from its curve, or if `exact` the negative exact error.
+// Returns a number that is larger if s is better for the run. Exact: the negative error. Otherwise: the approximate gain from the
+// curve of the run. The two kinds differ by a constant per run.
 static float run_gain(const struct search *z, bool exact, int r, float d, float inverse_d, int s) {
     if (exact) {
         return -run_error(z, r, d * (float) s);
@@ -63,12 +71,13 @@ static float run_gain(const struct search *z, bool exact, int r, float d, float 
     return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
 }
 
-// Lists each s within `reach` of the run's best scales or of its current s, once. Returns their number.
-static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int here, int *tried) {
+// Lists in `tried` each s that differs by at most `reach` from the s of one of the run's best scales or from current_s. No s is
+// listed twice. Returns their number.
+static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int current_s, int *tried) {
     int middle[1 + CURVE_PEAKS];
     int n = 0;
     for (int i = 0; i <= z->n_peaks[r]; i++) {
-        middle[i] = i > 0 ? nearest_scale(z->peak[r][i - 1] * inverse_d, z->s_min) : here;
+        middle[i] = i > 0 ? nearest_scale(z->peak[r][i - 1] * inverse_d, z->s_min) : current_s;
         for (int s = middle[i] - reach; s <= middle[i] + reach; s++) {
             bool seen = s < z->s_min || s > -z->s_min - 1;
             for (int k = 0; k < i; k++) {
@@ -81,7 +90,7 @@ static inline int near_scales(const struct search *z, int r, int reach, float in
     return n;
 }
 
-// With d fixed, each run takes the best s within `reach` of its best scales and of its current s.
+// With d fixed, gives each run the best s that near_scales lists, and computes the error of the plan.
 static void choose_scales(const struct search *z, int reach, struct plan *p) {
     const float inverse_d = inverse_or_0(p->d);
     const bool exact = z->curves == NULL || z->f->hard;
@@ -93,7 +102,8 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen = p->s[r];
         float best = -INFINITY;
-        // All gains are computed before the comparisons, as their outcome is unpredictable.
+        // All gains are computed before the first comparison: the outcomes are random, and mispredicted branches would delay the
+        // computation.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
@@ -131,7 +141,7 @@ static float plan_refit(const struct search *z, const struct plan *p) {
     return bb > 0.0f ? aa / bb : 0.0f;
 }
 
-// Keeps a start in the list, sorted by error. Of two starts that are close together, only the better one stays.
+// Inserts a start into the list, which is sorted by error. Of two starts whose d differ by at most 1%, the list keeps the better.
 static void start_keep(const struct search *z, const struct plan *p, struct plan *starts) {
     int last = 0;
     while (last < z->n_starts - 1 && fabsf(starts[last].d - p->d) > 0.01f * fabsf(p->d)) {
@@ -146,7 +156,7 @@ static void start_keep(const struct search *z, const struct plan *p, struct plan
     }
 }
 
-// Tries a start: d, and for each run the s nearest to its best scales, with gains from the curves.
+// Tries the start with this d: each run takes the best of the s nearest to its best scales, by the gains of its curve.
 static void try_start(const struct search *z, float d, struct plan *starts) {
     struct plan p = {.d = d};
     p.h = frame_round_half(z->f, &p.d);
@@ -162,14 +172,14 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
             }
         }
         p.error -= best;
-        if (p.error - z->rest[r] > starts[z->n_starts - 1].error) {
+        if (p.error - z->later_gain[r] > starts[z->n_starts - 1].error) {
             return;
         }
     }
     start_keep(z, &p, starts);
 }
 
-// Tries four starts if there are no curves: each run then has one best scale, and errors are exact.
+// Tries four starts, one per d, for a search without curves: each run has one best scale, and the errors are exact.
 static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
     struct plan p[4] = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
     const struct grid even = {z->grid->lo, z->grid->hi, NULL};
@@ -183,7 +193,7 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
         if (z->n_peaks[r] > 0) {
             const v4f v = v4_all(z->peak[r][0]) * inverse_d;
             const v4f s = v4_round(v4_max(v4_min(v, v4_all((float) (-z->s_min - 1))), v4_all((float) z->s_min)));
-            error += error_lanes(z->f->x + r * FINE_RUN, z->f->w + r * FINE_RUN, FINE_RUN, &even, ds * s);
+            error += error_at_4(z->f->x + r * FINE_RUN, z->f->w + r * FINE_RUN, FINE_RUN, &even, ds * s);
             for (int k = 0; k < 4; k++) {
                 p[k].s[r] = (int) s[k];
             }
@@ -195,7 +205,7 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
     }
 }
 
-// Alternates the two steps until neither reduces the error.
+// Alternates the two steps (head comment) until the error no longer decreases, at most n_rounds times.
 static void plan_improve(const struct search *z, struct plan *best) {
     choose_scales(z, 1, best);
     for (int round = 1; round < z->effort.n_rounds; round++) {
@@ -213,7 +223,7 @@ static void plan_improve(const struct search *z, struct plan *best) {
     }
 }
 
-// Moves one s at a time by one or two steps and refits d at once. This reaches solutions that the two alternating steps miss.
+// Changes one s at a time by 1 or 2 and refits d after each change. This reaches solutions that the two alternating steps miss.
 // Returns whether the error became smaller.
 static bool shift_scales(const struct search *z, struct plan *best) {
     struct plan p = *best;
@@ -229,12 +239,13 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         const float s0 = (float) p.s[r];
         const float a0 = aa - s0 * a[r];
         const float b0 = bb - s0 * s0 * b[r];
-        // As long as no move is better, d is unchanged, so all four moves can be evaluated at once.
+        // All four changes are evaluated together with the current d. If one is accepted, d changes, and the remaining changes
+        // are evaluated separately.
         const v4f inverses = {inverse_or_0(p.d * (s0 - 2.0f)), inverse_or_0(p.d * (s0 - 1.0f)), inverse_or_0(p.d * (s0 + 1.0f)),
             inverse_or_0(p.d * (s0 + 2.0f))};
         bool moved = false;
         v4f as, bs;
-        project_4(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverses, &as, &bs);
+        run_project_4(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverses, &as, &bs);
         for (int s = (int) s0 - 2; s <= (int) s0 + 2; s++) {
             const float sf = (float) s;
             if (s != p.s[r] && s != 0 && s >= z->s_min && s <= -z->s_min - 1) {
@@ -264,7 +275,8 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     return true;
 }
 
-// A block that contains one value and zeros: finds the product of a scale and a level whose d is nearest to an f16.
+// For a block that contains only one value and zeros: finds the product s * g for which d * s * g is nearest to the value after d
+// is rounded to f16.
 static void try_products(const struct search *z, float value, struct plan *best) {
     struct plan found = *best;
     double least = INFINITY;
@@ -273,9 +285,9 @@ static void try_products(const struct search *z, float value, struct plan *best)
             const float product = (float) s * grid_level(z->grid, i);
             float d = product != 0.0f ? value / product : 0.0f;
             const uint16_t h = frame_round_half(z->f, &d);
-            const double off = fabs((double) d * product - value);
-            if (d != 0.0f && off < least) {
-                least = off;
+            const double distance = fabs((double) d * product - value);
+            if (d != 0.0f && distance < least) {
+                least = distance;
                 found.d = d;
                 found.h = h;
                 for (int r = 0; r < z->n_runs; r++) {
@@ -288,7 +300,7 @@ static void try_products(const struct search *z, float value, struct plan *best)
     if (found.error < best->error) {
         *best = found;
     }
-    // If zeros are not exact, a neighbouring f16 may be better.
+    // On a grid without zero, the zeros of the block have errors too, so a neighbouring f16 may be better.
     for (int step = -8; step <= 8; step++) {
         found = *best;
         found.h = (uint16_t) (best->h + step);
@@ -302,7 +314,8 @@ static void try_products(const struct search *z, float value, struct plan *best)
     }
 }
 
-// Returns the smallest scale whose gain is within 3% of the best: a single element can be at any level.
+// Returns the smallest scale whose gain is within 3% of the best gain. A run with one nonzero element can write it at any level,
+// so several scales have almost the same gain, and a small scale leaves more precision to the other runs.
 static float least_scale(const struct curve *c, int n_peaks) {
     float scale = n_peaks > 0 ? c->peak[0] : 0.0f;
     for (int i = 1; i < n_peaks; i++) {
@@ -313,7 +326,8 @@ static float least_scale(const struct curve *c, int n_peaks) {
     return scale;
 }
 
-// Returns the d to be written with the levels of the plan, so that products keep their size (frame_growth).
+// Returns the f16 to be stored as d with the levels of the plan. It is a little larger than p->d, so that products with the
+// dequantised row keep their size (frame_growth).
 static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
     float xy = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
@@ -322,7 +336,7 @@ static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
         run_project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverse_or_0(scale), &a, &b);
         xy += scale * a;
     }
-    float d = p->d * frame_growth(z->f, power_of(z->f->x, z->f->w, QK_K), xy, 1.0f);
+    float d = p->d * frame_growth(z->f, sum_of_squares(z->f->x, z->f->w, QK_K), xy, 1.0f);
     return frame_round_half(z->f, &d);
 }
 
@@ -339,7 +353,8 @@ static struct effort effort_of(const struct frame *f, const struct grid *grid) {
     return n_levels(grid) <= 8 ? quick_effort : plain_effort;
 }
 
-// Computes the best scales of each run. Returns the largest scale that a run needs; 0: all elements are zero.
+// Computes the best scales of each run. Each run requires one scale: the smallest of its good ones (least_scale). Returns the
+// largest of the required scales; 0: all elements are zero.
 static float runs_init(struct search *z, struct curve *curves) {
     const struct frame *f = z->f;
     const int len = z->len;
@@ -364,13 +379,13 @@ static float runs_init(struct search *z, struct curve *curves) {
         }
     }
     for (int r = z->n_runs - 1; r > 0 && z->curves != NULL; r--) {
-        z->rest[r - 1] = z->rest[r] + (z->n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
+        z->later_gain[r - 1] = z->later_gain[r] + (z->n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
     }
     return max;
 }
 
-// Finds the best few d to start from. The largest scale becomes s_min, a neighbour of it, or more (clipped): a run with few large
-// elements may need less.
+// Finds the best few d to start from. `max` is the largest scale that a run requires. A trial d makes its s equal to s_min, a
+// little smaller, or so large that it is clipped to s_min. Clipping can be better, because few elements of that run are large.
 static void starts_find(const struct search *z, float max, struct plan *starts) {
     enum { N_HARD_TRIALS = 128 };
     const bool hard = z->f->hard;
@@ -392,7 +407,7 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
     }
 }
 
-// Makes a plan without a search: each run takes the s nearest to its own scale.
+// Makes a plan without a search: the largest scale gets s_min, and each run takes the s nearest to its best scale.
 static struct plan plan_direct(const struct search *z, float max) {
     struct plan p = {.d = max / (float) z->s_min, .error = INFINITY};
     p.h = frame_round_half(z->f, &p.d);
@@ -411,7 +426,7 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     z.effort = effort_of(f, grid);
     z.curves = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
     const float max = runs_init(&z, curves);
-    best.error = power_of(f->x, f->w, QK_K); // d = 0: the error if all levels are zero
+    best.error = sum_of_squares(f->x, f->w, QK_K); // d = 0: the error if all levels are zero
     for (int i = 0; i < z.n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }

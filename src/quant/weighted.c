@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// weighted.c: finds scales, and scales and offsets, under weights. The trials and the comparison of trials are the reference's,
-// observed through its results. The last bit decides between almost equal trials, so every sum is computed element by element in
-// the order of the row. Four trials run in the lanes of a vector, which does not change the order within a trial.
+// weighted.c: finds the scale, or the scale and offset, with the least weighted error. The trials and the comparison of trials
+// are those of the reference, observed through its results. The last bit decides between almost equal trials, so every sum is
+// computed element by element in the order of the row. Four trials run in the lanes of a vector, which does not change the order
+// within a trial.
 //
-// A scale: trials put the element of the largest magnitude at bias + t / 10, t from -9 to 9, and round all others with it. Each
-// trial has its least-squares scale A / B, with A = sum(w x q) and B = sum(w q q). The largest A * A / B wins; t = 0 is compared
-// first, then the others in ascending order.
+// Search for a scale: a trial maps the element of the largest magnitude to -(bias + t / 10), t from -9 to 9, and rounds all
+// elements with the resulting scale. For the levels q of a trial, the least-squares scale is A / B, with A = sum(w x q) and
+// B = sum(w q q). The trial with the largest A * A / B is chosen. t = 0 comes first, then the other t in ascending order; of equal
+// trials, the first is chosen.
 //
-// A line: trials spread the levels over the range from the offset to the largest element, with about q_max steps. Each trial has
-// its least-squares line. A trial with a smaller error is taken at once, and the following trials start from its offset. The
-// lanes after the first trial that is taken are therefore recomputed.
+// Search for a line: a trial spreads the levels over the range from the current offset to the largest element, with about q_max
+// steps, and computes the least-squares line of these levels. If its error is smaller than the best so far, its offset becomes the
+// current offset of the following trials. Four trials are computed together with one offset, so after an accepted trial the
+// remaining ones of the four are computed anew.
 #include "quant/weighted.h"
 
 #include "base/min.h"
@@ -29,8 +32,8 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 #endif
 }
 
-// Returns the levels nearest to v, within lo and hi. For values that do not fit into a mantissa, the result is the bits that are
-// there, as in the reference.
+// Returns the levels nearest to v, limited to lo .. hi. If |v| is 2^22 or more, the rounded number does not fit into the mantissa,
+// and the result comes from the mantissa bits of the sum, as in the reference.
 static inline v4f level_snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
     v4i q = (bits & 0x7fffff) - 0x400000;
@@ -80,7 +83,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 
 enum { N_SCALES = 19, SCALE_SLOTS = 20 };
 
-// Computes A and B of all trials.
+// Computes A and B of all trials. Trial 0 is t = 0; it never uses fused multiply-adds.
 static inline void scale_sums(
     const float *x, const float *weight, const float *inverse, const struct scale_search *how, float *a, float *b) {
     float wx[WEIGHTED_BLOCK];
@@ -91,22 +94,22 @@ static inline void scale_sums(
         const v4f inv = v4_load(inverse + t);
         v4f at = v4_all(0.0f);
         v4f bt = v4_all(0.0f);
-        v4f at_once = at;
-        v4f bt_once = bt;
+        v4f at_fused = at;
+        v4f bt_fused = bt;
         for (int j = 0; j < how->len; j++) {
             const v4f l = level_snap(v4_all(x[j]) * inv, -how->bias, how->bias - 1);
             const v4f wl = v4_all(weight[j]) * l;
             if (how->fused) {
-                at_once = v4_mad(v4_all(wx[j]), l, at_once);
-                bt_once = v4_mad(wl, l, bt_once);
+                at_fused = v4_mad(v4_all(wx[j]), l, at_fused);
+                bt_fused = v4_mad(wl, l, bt_fused);
             }
             if (!how->fused || t == 0) {
                 at += v4_all(wx[j]) * l;
                 bt += wl * l;
             }
         }
-        v4_store(a + t, how->fused ? at_once : at);
-        v4_store(b + t, how->fused ? bt_once : bt);
+        v4_store(a + t, how->fused ? at_fused : at);
+        v4_store(b + t, how->fused ? bt_fused : bt);
         if (t == 0) {
             a[0] = at[0];
             b[0] = bt[0];
@@ -158,7 +161,7 @@ struct lines {
     v4f error;
 };
 
-// q: the levels of each element.
+// Returns the errors of four lines. q: for each element, its level in each of the four trials.
 static inline v4f line_error(
     const float *x, const float *weight, const struct line_search *how, const v4f *q, v4f scale, v4f offset) {
     v4f error = v4_all(0.0f);
@@ -169,7 +172,7 @@ static inline v4f line_error(
     return error;
 }
 
-// sum_w, sum_x: sums of weight and of weight * x.
+// Computes the trials first .. first + 3 for the range from .. top. sum_w, sum_x: sums of weight and of weight * x.
 static inline void fit_lines(const float *x, const float *weight, float sum_w, float sum_x, const struct line_search *how,
     float from, float top, int first, struct lines *l) {
     v4f q[WEIGHTED_BLOCK];
@@ -241,7 +244,7 @@ static inline float fit_line(const float *x, const float *weight, const struct l
 }
 
 float berth_weighted_line(const float *x, const float *weight, const struct line_search *how, uint8_t *q, float *m) {
-    // The length is one of two constants: loops of known length are a third faster.
+    // For the length 32, the compiler makes a separate copy of the loops, which is a third faster.
     struct line_search run = *how;
     if (how->len == WEIGHTED_BLOCK) {
         run.len = WEIGHTED_BLOCK;
