@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // backend.c: a backend, which is one stream on a device. All work is asynchronous and in order; synchronize waits and reports
-// failures. The arena for work memory gets its size when a graph is optimised, which schedulers do while they reserve, or when it
-// is first computed.
+// failures. The arena for work memory is enlarged in graph_optimize, which schedulers call while they reserve, or at the latest
+// when a graph is computed.
 
 #include "cuda/backend.h"
 
@@ -47,8 +47,8 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// Keeps the failure of a call that returns nothing. The next synchronize or compute of this backend reports it.
-static void keep_result(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
+// Records the failure of a call that returns nothing. The next synchronize or compute of this backend reports the failure.
+static void record_failure(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         return;
     }
@@ -64,7 +64,7 @@ static void keep_result(ggml_backend_t backend, CUresult rc, const char *what, s
 static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream),
+        record_failure(backend, b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream),
             "copying to the device", size);
     }
 }
@@ -72,7 +72,7 @@ static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const 
 static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream),
+        record_failure(backend, b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream),
             "copying from the device", size);
     }
 }
@@ -82,7 +82,7 @@ static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, con
     struct cuda_backend *b = backend->context;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, data, NULL, size, n, device_step, host_step};
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copying to the device", size * n);
+        record_failure(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copying to the device", size * n);
     }
 }
 
@@ -91,7 +91,7 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tenso
     struct cuda_backend *b = backend->context;
     const struct cuda_pieces p = {cuda_ptr(tensor->data) + offset, NULL, data, size, n, device_step, host_step};
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copying from the device", size * n);
+        record_failure(backend, cuda_pieces_copy(b->dev, b->stream, &p), "copying from the device", size * n);
     }
 }
 
@@ -99,8 +99,8 @@ static ggml_backend_buffer_t memory_of(const struct ggml_tensor *t) {
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// Copies on the source's stream, so that the copy runs after the work that computes the source. The stream of the other backend
-// waits for the copy.
+// Copies on the stream of backend_src, so that the copy runs after the work that computes src. The stream of backend_dst waits
+// for the copy.
 static bool copy_async(
     ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!ggml_backend_is_cuda(backend_src) || !ggml_backend_is_cuda(backend_dst)) {
@@ -125,7 +125,7 @@ static bool copy_async(
         }
     }
     if (rc != CUDA_SUCCESS) {
-        keep_result(backend_src, rc, "copying between backends", size);
+        record_failure(backend_src, rc, "copying between backends", size);
         return false;
     }
     return true;
@@ -134,7 +134,7 @@ static bool copy_async(
 static void backend_synchronize(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, b->dev->cu->StreamSynchronize(b->stream), "waiting for the device", 0);
+        record_failure(backend, b->dev->cu->StreamSynchronize(b->stream), "waiting for the device", 0);
     }
 }
 
@@ -145,7 +145,7 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, b->dev->cu->EventRecord(event->context, b->stream), "recording an event", 0);
+        record_failure(backend, b->dev->cu->EventRecord(event->context, b->stream), "recording an event", 0);
     }
 }
 
@@ -154,12 +154,13 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     if (event->device->iface.event_new != cuda_event_new) { // an event of another kind of device: the host waits for it
         event->device->iface.event_synchronize(event->device, event);
     } else if (cuda_device_enter_or_defer(b->dev)) {
-        keep_result(backend, b->dev->cu->StreamWaitEvent(b->stream, event->context, 0), "waiting for an event", 0);
+        record_failure(backend, b->dev->cu->StreamWaitEvent(b->stream, event->context, 0), "waiting for an event", 0);
     }
 }
 
-// Reorders nodes so that they can be fused, and sizes the arena. Schedulers call it while they reserve, before they allocate. If
-// the arena cannot be allocated, the next buffer allocation of the device fails with the reason.
+// Reorders nodes so that they can be fused, and enlarges the arena. Schedulers call this function while they reserve, before they
+// allocate buffers. It cannot return a failure: if the arena cannot be allocated, the next buffer allocation of the device fails
+// and reports the reason.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     (void) params;

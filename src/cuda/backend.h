@@ -16,7 +16,8 @@ struct cuda_step {
     const struct cuda_fusion *fusion; // NULL with a row
 };
 
-// Copy of all properties of a tensor on which a launch depends. A plan applies to a graph whose tensors equal these copies.
+// A copy of all properties of a tensor on which a launch depends. A plan is valid for every graph whose tensors have the same
+// properties as its snapshots.
 struct cuda_snapshot {
     const struct ggml_tensor *tensor;
     void *data;
@@ -24,7 +25,7 @@ struct cuda_snapshot {
     size_t nb[GGML_MAX_DIMS];
     int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // only set for nodes
     int32_t op, type, flags, n_src;
-    bool is_inner; // this source is also a node of the graph, so its properties are compared at that node
+    bool is_inner; // the tensor is a source that is also a node of the graph; its properties are compared at that node
 };
 
 struct cuda_plan {
@@ -50,13 +51,13 @@ struct cuda_backend {
     struct cuda_plan plans[CUDA_MAX_PLANS];
     const struct ggml_tensor **slots; // hash table of nodes, used while a plan is made
     size_t slots_cap;
-    size_t n_reserved; // calls of cuda_plan_reserve(); each call reserves for the next entry of plans[], cyclically
-    uint64_t clock;    // number of computes
+    size_t n_reserved; // number of calls of cuda_plan_reserve(); call n reserves memory for plans[n % CUDA_MAX_PLANS]
+    uint64_t clock;    // number of computes; value for last_used
     uint64_t n_captured, n_replayed, n_updated, n_launched;
     bool no_graphs, no_fusion;
 };
 
-// Finds or makes the plan of a graph. Returns NULL if memory is exhausted or an op is not supported; the last error says which.
+// Finds or makes the plan of a graph. Returns NULL if memory is exhausted or an op cannot run; the last error says which.
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 // Allocates memory for a plan of the graph, so that cuda_plan_get() allocates nothing for a graph of this size or smaller.
 // Returns false if memory is exhausted.
@@ -84,6 +85,6 @@ extern const char cuda_archs[]; // "800,860,890,900"; the build generates it
 // NULL if they are not, or if memory is exhausted.
 void *cuda_comm_init(ggml_backend_t *backends, size_t n);
 void cuda_comm_free(void *comm);
-// Replaces each tensor by the sum of all tensors, in stream order on each backend. A tensor that is not computed counts as zeros.
-// Returns false if the sum was not computed.
+// tensors[i] is on backend i. Replaces each tensor by the sum of all tensors, in stream order on each backend. A tensor without
+// GGML_TENSOR_FLAG_COMPUTE counts as zeros. Returns false if the sum was not computed.
 bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// blas.h: dense products by NVIDIA's cuBLAS. If the library is not installed (dlopen), Berth's own kernels compute them.
+// blas.h: dense products by NVIDIA's cuBLAS, which is loaded with dlopen. Without the library, Berth's kernels compute them.
 #pragma once
 
 #include "cuda/cuda.h"
@@ -16,6 +16,7 @@ struct cuda_gemm {
     void *work; // CUDA_BLAS_WORK bytes
 };
 
-// Returns whether cuBLAS works on this device. The first call allocates device memory, so it must precede a compute.
+// Returns whether cuBLAS can be used on this device. The first call creates the handle, which allocates device memory, so that
+// call must not be made during a compute.
 bool cuda_blas_is_ready(const struct cuda_device *dev);
 enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) BERTH_MUST_USE;

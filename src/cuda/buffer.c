@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. Synchronous calls use the device's stream, and
-// wait only for the copies on that stream. Set and get return nothing, so their failures make the next compute of the device
-// fail.
+// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. The functions of a buffer run on the stream of
+// the device and wait for that stream only, not for the streams of backends. set and get return nothing, so their failures make
+// the next compute of the device fail.
 
 #include "cuda/device.h"
 
@@ -60,7 +60,8 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
     return ((struct buffer *) buffer->context)->base;
 }
 
-// Waits for the work on the device's stream if rc is CUDA_SUCCESS. Reports and defers an error of rc or of the wait.
+// rc: result of enqueueing work on the stream of the device. If it is CUDA_SUCCESS, waits for that stream. Reports and defers an
+// error of rc or of the wait.
 static enum ggml_status stream_finish(struct cuda_device *dev, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         rc = dev->cu->StreamSynchronize(dev->stream);
@@ -168,8 +169,8 @@ struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
     return buffer != NULL && buffer->iface.get_base == buffer_base ? ((struct buffer *) buffer->context)->dev : NULL;
 }
 
-// Makes a buffer that takes over the memory at base: device memory, or registered host memory. If it returns NULL, the caller
-// keeps the memory.
+// Makes a buffer that owns the memory at base: device memory, or registered host memory. If the function returns NULL, the caller
+// still owns the memory.
 static ggml_backend_buffer_t buffer_wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
     struct buffer *b = shim_calloc(1, sizeof *b);
     if (b == NULL) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// comm.c: the sum of a tensor over devices that can access each other's memory. Each device adds all parts into its own separate
-// memory. After all devices have added, each copies its sum over its part. No device therefore writes memory that another one
-// still reads. Each stream runs these steps:
+// comm.c: sums tensors over devices that can access each other's memory. Each device has one tensor of equal shape, its part. Each
+// device adds the parts of all devices and writes the sum into separate memory. After all devices have added, each device copies
+// its sum over its part. No device therefore overwrites a part that another device still reads. Each stream runs these steps:
 //
 //     compute the part, record `ready` | wait for all `ready`, add, record `added` | wait for all `added`, copy over the part
 //
@@ -15,8 +15,9 @@
 
 struct member {
     struct cuda_backend *b;
-    CUevent ready, added;
-    void *sum;
+    CUevent ready; // the part is computed
+    CUevent added; // the sum is computed
+    void *sum;     // device memory
     size_t sum_size;
 };
 

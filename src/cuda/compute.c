@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// compute.c: enqueues a graph on the stream. The first compute launches the steps of its plan separately. The second captures
-// them into a CUDA graph. Later computes replay the CUDA graph. Invariant: a captured graph contains the address of the arena, so
-// a new arena destroys all captured graphs.
+// compute.c: enqueues a graph on the stream. The first compute of a plan launches its steps separately. The second compute
+// captures the steps into a CUDA graph and launches the CUDA graph. Later computes launch the same CUDA graph. A captured graph
+// contains the address of the arena, so cuda_arena_grow destroys all captured graphs when it replaces the arena.
 
 #include "cuda/backend.h"
 
@@ -34,7 +34,7 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         b->arena_size = size;
         return true;
     }
-    if (b->arena_size > 0) { // the size that was reserved before stays reserved
+    if (b->arena_size > 0) { // allocate the old size again: graphs that fit before must still fit
         b->arena = arena_take(b, b->arena_size);
         if (b->arena == NULL) {
             b->arena_size = 0;
@@ -62,7 +62,8 @@ static enum ggml_status steps_run(struct cuda_backend *b, const struct cuda_plan
     return status;
 }
 
-// Makes the executable graph of a plan from a captured graph: updates the existing one, or instantiates a new one.
+// Makes the executable graph of a plan from a captured graph: updates the existing executable graph if there is one and the driver
+// can, otherwise instantiates a new one.
 static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph) {
     const struct cuda_driver *cu = b->dev->cu;
     if (plan->exec != NULL) {
@@ -136,7 +137,7 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
     if (plan->n_runs == 2) {
         status = plan_capture(b, plan, graph);
         if (status != GGML_STATUS_SUCCESS && !atomic_load(&b->dev->is_lost)) {
-            b->no_graphs = true; // the steps run separately report the failing one, if one fails
+            b->no_graphs = true; // launched separately, a failing step reports its own error
             return steps_run(b, plan, graph);
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cuda.h: the interface of op drivers (op/*.c): the row that a driver registers, the run in which it launches kernels, and the
-// memory that it may use. Drivers know tensors but no instructions. Kernels (kernel/*.cu) know pointers, counts and strides, and
-// are launched by name.
+// memory that it may use. Op drivers are C code that receives tensors and launches kernels by name. Kernels (kernel/*.cu) receive
+// only pointers, counts and strides. "The driver" without "op" is NVIDIA's driver.
 //
 // A family of ops is one file, op/<family>.c, that ends in
 //
@@ -10,10 +10,10 @@
 //         CUDA_OPS_END,
 //     };
 //
-// and has one line in optable.c. An op without a row is not supported. A row runs only on tensors for which its supports()
-// returned true and whose result has elements. A run enqueues all of its work in order on its stream, and the stream may be in
-// capture into a CUDA graph. A run therefore makes no driver calls except launches and asynchronous copies and sets on that
-// stream, and uses no memory except the bytes that extra_size and work_size requested.
+// and has one line in optable.c. An op without a row is not supported. run() of a row is called only for ops for which supports()
+// returned true and whose result has elements. run() enqueues all of its work in order on the stream of the run. The stream may
+// be in capture into a CUDA graph, so run() makes no driver calls except launches and asynchronous copies and sets on that
+// stream. run() uses no memory except the tensors and the bytes that extra_size and work_size requested.
 #pragma once
 
 #include "base/min.h"
@@ -49,19 +49,19 @@ struct cuda_run {
     CUstream stream;
     const struct ggml_cgraph *graph;
     const struct cuda_op_row *row; // row of the node that runs; NULL for a fusion
-    void *work;                    // the arena, aligned to 256; at least as large as the largest work_size of the graph's nodes
-    size_t work_size;
-    // Contents of the arena that an earlier node of this run left for a later one. A row that keeps data in its first
-    // work_size bytes sets both fields. cuda_work() sets `kept` to NULL.
+    void *work;                    // the arena of the backend, aligned to 256; shared by all ops of the graph
+    size_t work_size;              // bytes of the arena; at least the largest work_size() of the graph's nodes
+    // An op may leave data in the arena for a later op of this run, such as the converted columns of a product. It then sets
+    // `kept` to the tensor from which the data was made, and kept_kind to a number of its choice. cuda_work() sets `kept` to NULL.
     const struct ggml_tensor *kept;
     int kept_kind;
     uint64_t n_launches;
     bool has_gap; // the last work on the stream was not a kernel, so the next kernel must not start early
 };
 
-// Returns the work memory of an op. NULL: size exceeds the work_size of all rows of the graph, an error in the op's row.
+// Returns the work memory of an op. NULL: `size` exceeds the arena, because work_size() of the op's row returned too little.
 void *cuda_work(struct cuda_run *r, size_t size);
-// Returns the bytes after the result that extra_size requested, aligned to 256.
+// Returns the address of the bytes after the result that extra_size requested, aligned to 256.
 void *cuda_extra(const struct ggml_tensor *op);
 
 struct cuda_dims {
@@ -69,7 +69,7 @@ struct cuda_dims {
     unsigned block[3];
     unsigned shared_size; // dynamic shared memory in bytes; above 48 KiB, cuda_launch raises the kernel's limit
     unsigned cluster;     // blocks along x that form a cluster; 0: none
-    bool overlap;         // the kernel may start early: it calls dep_wait() (kernel/common.cuh) before it accesses memory
+    bool overlap;         // the kernel may start before the previous one ends; it must call dep_wait() (kernel/common.cuh) first
 };
 // Launches a kernel by its name. args: a pointer to each argument.
 enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda_dims dims, void **args) BERTH_MUST_USE;
@@ -124,16 +124,16 @@ bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor
 bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t);
 // Returns whether no node of the graph writes `t`. A kernel may read such a tensor before the previous kernel ends.
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t);
-// Moves products with the same column next to each other, so that they can be fused. graph_optimize calls it.
+// Moves products that read the same column next to each other, so that they can be fused. graph_optimize calls this function.
 void cuda_mv_gather(struct ggml_cgraph *graph);
 // Returns whether the bytes of the two tensors overlap.
 bool cuda_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b);
-// Returns whether a kernel may write `result` over `read` if each thread reads an element just before it writes that element.
-// True if the tensors do not overlap, or if they are the same bytes in the same order.
+// Returns whether a kernel may read `read` and write `result`, if each thread reads an element just before it writes the element
+// of the same index. True if the tensors do not overlap, or if they are the same bytes in the same order.
 bool cuda_may_write_over(const struct ggml_tensor *result, const struct ggml_tensor *read);
 
 // ---- errors ----
 
-// Sets the last error to the formatted text followed by the driver's text for `error`. Marks the device as lost if the error
-// makes its context unusable. Returns a status that is not GGML_STATUS_SUCCESS.
+// Sets the last error to the formatted text followed by the driver's text for `error`. If the error makes the context of the
+// device unusable, marks the device as lost. Never returns GGML_STATUS_SUCCESS.
 enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *fmt, ...) BERTH_PRINTF(3, 4);

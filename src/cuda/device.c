@@ -27,8 +27,8 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
     return cuda_device_of(dev)->traits.integrated ? GGML_BACKEND_DEVICE_TYPE_IGPU : GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
-// buffer_from_host_ptr is true only for a GPU that uses the host's memory. A program that finds it leaves its weights in host
-// memory, where another GPU would read them slowly.
+// buffer_from_host_ptr is true only for a GPU that uses the host's memory. If it is true, programs leave their weights in host
+// memory, from which a GPU with separate memory would read them slowly.
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     struct cuda_device *d = cuda_device_of(dev);
     *props = (struct ggml_backend_dev_props){

@@ -24,7 +24,7 @@ extern const struct cuda_image cuda_images[]; // the last entry has a NULL name
 struct cuda_kernel {
     const char *name; // NULL: the slot is free
     CUfunction function;
-    size_t shared_size; // bytes of dynamic shared memory that the kernel may use so far
+    size_t shared_size; // current limit of the kernel's dynamic shared memory, in bytes; launches raise it as needed
 };
 
 struct cuda_device {
@@ -49,7 +49,7 @@ struct cuda_device {
     bool has_kernels;     // all kernels are loaded (cuda_kernels_load)
     unsigned peers;       // bit i: kernels and copies can access the memory of device i
     char lost_text[256];  // why the device is lost
-    char arena_text[256]; // why the arena of a graph being reserved could not be allocated; "": no such failure
+    char arena_text[256]; // why the arena could not be allocated in graph_optimize; buft_alloc reports it; "": no failure
     struct cuda_kernel kernels[CUDA_KERNEL_SLOTS];
 };
 
@@ -63,10 +63,10 @@ void cuda_devices_reset(void);
 
 // Makes the device's context current for the calling thread; creates it if necessary. Fails if the device is lost.
 enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
-// Makes the context current to free resources. If the driver reports an error, the caller still frees. Returns false if the
-// device is lost, because its resources are then gone.
+// Makes the context current, so that the caller can free resources. Returns false only if the device is lost: the resources of a
+// lost device no longer exist. After other errors the caller frees anyway.
 bool cuda_device_enter_to_free(struct cuda_device *dev);
-// Notes that a call without a return value has failed. The next compute reports it.
+// Records that a call without a return value has failed. The next compute reports the failure.
 static inline void cuda_device_defer_error(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);
 }
@@ -96,12 +96,13 @@ static inline CUdeviceptr cuda_ptr(const void *p) {
     return (CUdeviceptr) (uintptr_t) p;
 }
 
-// A copy of n pieces of `size` bytes each, from host memory at `from` to the device, or from the device to the host at `to`.
+// A copy of n pieces of `size` bytes each, between device memory at `at` and host memory.
 struct cuda_pieces {
     CUdeviceptr at;
-    const void *from; // NULL: copy to the host
-    void *to;
-    size_t size, n, device_step, host_step;
+    const void *from; // host memory that is copied to the device; NULL: the copy goes to the host
+    void *to;         // host memory to which the device's bytes are copied; NULL: the copy goes to the device
+    size_t size, n;
+    size_t device_step, host_step; // bytes from one piece to the next, in device memory and in host memory
 };
 CUresult cuda_pieces_copy(struct cuda_device *dev, CUstream stream, const struct cuda_pieces *p);
 

@@ -100,8 +100,8 @@ typedef struct {
     void *node, *from;
 } CUgraphExecUpdateResultInfo;
 
-// X(field name, symbol, parameters). All functions return a CUresult. Without one of CUDA_DRIVER_REQUIRED, no device is listed. A
-// driver before 12.4 may lack functions of CUDA_DRIVER_EXTRA; their fields are then NULL.
+// X(field name, symbol, parameters). All functions return a CUresult. If a function of CUDA_DRIVER_REQUIRED is missing, no device
+// is listed. A driver before 12.4 may lack functions of CUDA_DRIVER_EXTRA; the field of a missing function is NULL.
 // clang-format off
 #define CUDA_DRIVER_REQUIRED(X) \
     X(Init, cuInit, (unsigned flags)) \
@@ -170,7 +170,8 @@ struct cuda_driver {
     int version; // 13000 for CUDA 13.0
 };
 
-// Returns the driver's functions, loaded and initialised once. NULL: no usable driver; *why is the reason, in one line.
+// Returns the driver's functions. The first call loads and initialises the driver. NULL: there is no usable driver; *why is the
+// reason, in one line.
 const struct cuda_driver *cuda_driver(const char **why);
 // Returns the driver's text for an error: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)". The text is written into buf.
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size);

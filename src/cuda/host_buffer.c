@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// host_buffer.c: host buffers in memory that the driver has pinned, so that copies overlap with other work. If memory cannot be
-// pinned, the buffer uses ordinary memory, which is only slower.
+// host_buffer.c: host buffers in memory that the driver has pinned, so that copies overlap with other work. If the driver cannot
+// pin memory, the buffer uses ordinary memory: copies then work but are slower.
 
 #include "cuda/device.h"
 

@@ -15,7 +15,8 @@ static uint32_t name_hash(const char *name) {
     return h;
 }
 
-// Finds a kernel and loads it. Otherwise the driver would load it, and allocate memory, at its first launch.
+// Finds a kernel and loads it by querying an attribute. Without the query, the driver would load the kernel, and allocate memory
+// for it, at the first launch.
 static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
     CUresult rc = CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {

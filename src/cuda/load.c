@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: the two functions that a program calls to load the library at run time. They are only in the loadable library, because
-// several backends in one program would define the same names.
+// load.c: the two functions that a program looks up when it loads the library at run time. Only the loadable library contains
+// them, because every backend defines the same two names and they would clash in one program.
 
 #include "ggml-backend-impl.h"
 #include "ggml-cuda.h"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// plan.c: the plan of a graph: a list of steps, each one node or one fusion. A plan is reused as long as all addresses and
-// properties of the graph stay the same. Invariant: snapshots[] holds the nodes in order, each followed by its sources; a plan
-// whose n_snapshots is 0 is free.
+// plan.c: makes the plan of a graph, which is a list of steps; a step is one node or one fusion. A plan is reused for graphs whose
+// tensors have the same data addresses and properties. Invariants: snapshots[] holds the nodes in order, each followed by its
+// sources. An entry of plans[] whose n_snapshots is 0 is free.
 
 #include "cuda/backend.h"
 
 #include <string.h>
 
+// Makes an array large enough for n elements. Discards its contents if it is enlarged.
 static bool array_grow(void **p, size_t *cap, size_t n, size_t elem_size) {
     if (n <= *cap) {
         return true;
@@ -62,12 +63,12 @@ static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_ten
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
 
-// A decode step's graph has about a thousand nodes and is compared for every token. The comparison therefore builds no copy of
-// the graph. A source that is also a node of the graph is recognised by its address alone, as long as all nodes so far have the
-// same addresses as in the plan.
+// The graph of a decode step has about a thousand nodes and is compared for every token, so the comparison must be fast. The
+// properties of a source that is also a node of the graph were compared at that node. The source needs no second comparison if
+// it and all nodes so far are the same ggml_tensor structs as in the plan.
 static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
-    bool are_same_nodes = true; // all nodes so far have the same address as in the plan
+    bool are_same_nodes = true; // all nodes so far are the same ggml_tensor structs as in the plan
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
         if (s == end || s->op != (int32_t) node->op || s->flags != node->flags || !snapshot_equals(s, node) ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// args.h: arguments that op drivers pass to kernels: plain structs with the same layout in C and CUDA.
+// args.h: arguments that op drivers (op/*.c) pass to kernels: plain structs with the same layout in C and CUDA.
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,7 @@ struct cuda_view {
     int32_t pad;
 };
 
-// Fast division by a divisor d that is known at launch: n / d = (umulhi(n, mul) + n) >> shift, for n < 2^31.
+// Constants for a fast division by d, which is known at launch: n / d = (umulhi(n, mul) + n) >> shift, for n < 2^31.
 struct cuda_div {
     uint32_t mul, shift, d;
 };

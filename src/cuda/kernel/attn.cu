@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and their combination.
+// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and attn_join, which combines the
+// results of the splits.
 #include "attn_few.cuh"
 #include "attn_wide.cuh"
 
@@ -38,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_bf16(con
 enum { ATTN_AHEAD = 64, JOIN_WARPS = 4 };
 
 // Weights with which the splits of a row are combined. base: the largest score of all splits. total: 1 / the sum of all weights.
-// weight[s]: weight of split s, for the first ATTN_AHEAD splits. Each warp computes them for itself.
+// of() also writes weight[s], the weight of split s, for the first ATTN_AHEAD splits. Each warp computes all of this for itself.
 struct join_weights {
     float base, total;
 
@@ -84,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __
     __shared__ float weights[JOIN_WARPS][ATTN_AHEAD];
     const int64_t row = blockIdx.x, all = (int64_t) a.n_rows * a.d_v;
     const int lane = threadIdx.x % 32;
-    // The loads of the first sums overlap with the computation of the weights.
+    // The sums of the first ATTN_AHEAD splits are loaded before the weights are computed, so that both overlap.
     float ahead[ATTN_AHEAD];
     const float *part = a.part + row * a.d_v;
 #pragma unroll

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // attn.cuh: attention for few queries. The keys are split over blocks, and attn_join combines the splits.
 //
-// A block computes 16 rows and one split of the keys. A row is one head of one query. Rows are ordered by query first, then by
-// the heads of a group, which share keys, so that keys are read once for all of them. Each of the 4 warps of a block processes 16
-// keys at a time. It has its own ring of stages in shared memory and its own sums, so no warp waits for another until the end.
-// Keys and values that are not f16 are unpacked by the warp that copied them.
+// A block computes 16 rows and one split of the keys. A row is one head of one query. A group is the set of heads that share
+// keys. Row r of a group is head r % n_group of query r / n_group, so a block reads each key once for all heads of the group.
+// Each of the 4 warps of a block processes 16 keys at a time. A warp has its own ring of stages in shared memory and its own
+// sums, so no warp waits for another until the end. Keys and values that are not f16 are unpacked by the warp that copied them.
 //
-// Of the mma.sync fragments, thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8.
+// Thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8 of the mma.sync fragments.
 #pragma once
 
 #include "attn_args.h"
@@ -23,7 +23,8 @@ LANE float attn_exp2(float v) {
     return r;
 }
 
-// Bytes between rows in shared memory: up to 15 bytes of misalignment fit before a row, and rows start in different banks.
+// Returns the bytes between rows in shared memory. A row keeps its misalignment of up to 15 bytes, and the pitch is an odd multiple
+// of 16, so that rows begin in different banks.
 LANE int attn_pitch(int row_size) {
     return ((row_size + 30) / 16 | 1) * 16;
 }
@@ -35,7 +36,8 @@ LANE float attn_slope(const attn_args &a, int head) {
         head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
 }
 
-// The pieces of 16 bytes of 16 rows of keys or values that a thread copies. Adjacent threads copy adjacent pieces.
+// Which 16-byte pieces of 16 rows of keys or values a thread copies: piece `piece` of row `row` first, then row_step rows and
+// piece_step pieces further, and so on. Adjacent threads copy adjacent pieces. pieces: pieces per row.
 struct attn_way {
     int pieces, row, piece, row_step, piece_step;
 };
@@ -107,8 +109,8 @@ template <int TYPE, bool BF> LANE uint2 attn_four(bytes p, int i) {
     return o;
 }
 
-// Converts 16 rows of n elements to f16 or bf16, padded with zeros to D. odd: misalignment of row 0 in bytes; step: its increase
-// per row.
+// Converts 16 rows of n elements to f16 or bf16, padded with zeros to D. odd: misalignment of row 0 in bytes. step: increase of
+// the misalignment from row to row.
 template <int D, int TYPE, bool BF>
 LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
 #pragma unroll 4
@@ -187,7 +189,7 @@ LANE attn_row attn_row_of(const attn_args &a, int r, int group, int batch) {
 }
 
 // Loads the mask of a row for the 4 of 16 keys whose scores the thread holds: first, first + 1, first + 8, first + 9. Callers
-// load it one step before its use.
+// load the mask one step before they use it.
 LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint16_t *mask) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -196,7 +198,7 @@ LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint1
     }
 }
 
-// Applies softcap and mask to a product. Returns the score in units of log2.
+// Applies softcap and mask to a product of query and key. Returns the score times log2(e), so that weights are powers of two.
 LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t mask, float v) {
     if (a.softcap != 0.0f) {
         v = a.softcap * tanhf(v);
@@ -205,10 +207,10 @@ LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t
     return key >= a.n_kv || row.query < 0 ? -INFINITY : v * LOG2_E;
 }
 
-// Sums of the two rows of a thread: o: weighted values, m: largest score, l: sum of weights.
+// Sums of the two rows of a thread. o: weighted sums of values; m: largest score so far; l: sums of weights.
 template <int D> struct attn_sums { float o[D / 8][4], m[2], l[2]; };
 
-// Loads and scales the queries as the A operand of mma.
+// Loads the queries, multiplied by the scale, as the A operand of mma.
 template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t, uint32_t (*q)[4]) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -227,13 +229,15 @@ template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_
     }
 }
 
-// Processes 16 keys: computes their scores, updates the sums, stores their weights in p as A operand for the values.
+// Processes 16 keys: computes their scores, updates the sums, and stores their weights in p as the A operand of the product with
+// the values. k_lane: shared address of the thread's row for ldmatrix.
 template <int D, bool BF>
 LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, int key,
     const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
     const int t = threadIdx.x % 4;
     float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    // Load four fragments before their use: the compiler does not reorder the asm volatile statements.
+    // Four fragments are loaded before the first is used. The source must have this order, because the compiler does not reorder
+    // asm volatile statements.
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {
         uint32_t b[4][4];
@@ -296,10 +300,12 @@ template <int D, bool BF> LANE void attn_values(const uint32_t *p, uint32_t v_la
     }
 }
 
-// Sums of one element of a row before the division: over all keys, or over some of them.
+// One element of a row before the division by the sum of weights, over all keys or over the keys of a warp or split. value:
+// weighted sum of values; most: largest score; l: sum of weights.
 struct attn_total {
     float value, most, l;
 };
+// Adds the sink, divides, and stores element e of a row.
 LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, int e) {
     if (a.sinks != NULL) {
         const float sink = a.sinks[head] * LOG2_E, top = fmaxf(t.most, sink), f = exp2f(t.most - top);
@@ -309,7 +315,8 @@ LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, i
     a.y[row * a.d_v + e] = t.l > 0.0f ? t.value / t.l : 0.0f;
 }
 
-// Combines the sums of the warps of a block for element e of row r. all: [warp][row][element], then [warp][row]{most, l}.
+// Combines the sums of the warps of a block for element e of row r. `all` holds [warp][row][element], then [warp][row][2] with the
+// largest score and the sum of weights.
 template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float *all, int r, int e) {
     const float *ml = all + WARPS * ROWS * D;
     attn_total t = {0.0f, -INFINITY, 0.0f};
@@ -327,7 +334,8 @@ template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float 
     return t;
 }
 
-// Computes the result rows of the rows of a tile. Called before the wait for the previous kernel: divisions are slow.
+// Computes for each row of a tile the index of its row in the result. Called before the wait for the previous kernel, so that the
+// slow divisions overlap with that kernel.
 LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
     if (threadIdx.x < n_rows) {
         const int at = tile * n_rows + threadIdx.x;
@@ -378,7 +386,8 @@ template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) 
     }
 }
 
-// DIRECT: keys and values are f16 and need no unpacking; their rows have D elements and begin at multiples of 16 bytes.
+// The kernel: computes one tile of rows and one split of keys. DIRECT: keys and values are f16 and need no unpacking; their rows
+// have D elements and begin at multiples of 16 bytes.
 template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

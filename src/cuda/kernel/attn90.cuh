@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // attn90.cuh: attention for many queries on sm_90a. A block computes 128 queries of one head, with KT keys at a time.
 //
-// One thread starts the copies of keys and values by the copy engine (TMA). Two warp groups compute 64 queries each: scores by
-// wgmma from shared memory, softmax in registers (Dao, arXiv 2205.14135; Shah et al., arXiv 2407.08608), and the product of
-// weights in registers with the values. The groups are not synchronised with each other, so the softmax of one overlaps with the
-// products of the other. Tiles of the mask that are all -INFINITY are skipped; for tiles that are all zeros, the mask is not read
-// (attn_mask).
+// One thread of the first warp group starts the copies of keys and values by the copy engine (TMA). The two other warp groups
+// compute 64 queries each (attn90_eat): scores by wgmma from shared memory, softmax in registers (Dao, arXiv 2205.14135; Shah et
+// al., arXiv 2407.08608), and the product of the weights in registers with the values. The two groups are not synchronised with
+// each other, so the softmax of one overlaps with the products of the other. attn_mask has classified the tiles of the mask: tiles
+// of only -INFINITY are skipped, and for tiles of only zeros the mask is not read.
 #pragma once
 
 #include "attn.cuh"
@@ -50,7 +50,8 @@ template <int D> LANE void attn90_queries(const attn_args &a, int query0, int he
     }
 }
 
-// Applies softcap, mask and the end of the keys to the scores of a tile that needs them. Scores are in units of log2.
+// Applies softcap and mask to the scores of a tile, and sets the scores after the last key to -INFINITY. Scores are in units of
+// log2.
 template <int KT>
 LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slope, int key0, int kind, float *s) {
     const int t = threadIdx.x % 4;
@@ -80,7 +81,7 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
     const uint32_t full_k = base + P::BAR_OFF, full_v = full_k + 16, empty_k = full_k + 32, empty_v = full_k + 48;
     const uint32_t q_addr = base + wg * P::Q_SIZE;
     const int q0 = query0 + 64 * wg;
-    // The scale includes log2(e), except for capped scores, which are multiplied by it after the cap.
+    // Queries are multiplied by the scale and by log2(e). With a softcap, attn90_mask multiplies by log2(e) after the cap instead.
     attn90_queries<D>(
         a, q0, head, batch, a.softcap != 0.0f ? a.scale : a.scale * LOG2_E, const_cast<char *>(smem) + wg * P::Q_SIZE);
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");

@@ -7,14 +7,14 @@
 #define ATTN_SPLITS 512 // largest number of splits
 #define ATTN_WIDE 576   // largest head dimension of attn_wide
 
-// y[b][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes, except for y, which is contiguous. A group is
-// the set of heads that share keys.
+// y[batch][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes; y is contiguous. A group is the set of
+// heads that share keys. A row is one head of one query.
 struct attn_args {
     const char *q, *k, *v, *mask;
     const float *sinks;
     float *y;
-    float *part;  // several splits: [split][row][d_v], weighted sums of values before division by the sum of weights
-    float *limit; // several splits: [split][row][2]: largest score, and sum of exp2(score - largest); scores are in units of log2
+    float *part;  // if there are several splits: [split][row][d_v], weighted sums of values, not divided by the sum of weights
+    float *limit; // if there are several splits: [split][row][2], largest score and sum of exp2(score - largest); in log2 units
     const uint8_t *kinds; // attn90: ATTN_MASK_* of each tile of the mask (attn_mask in attn90.cu); NULL: no mask
     int64_t q_1, q_2, q_3, k_1, k_2, k_3, v_1, v_2, v_3, mask_1, mask_2, mask_3;
     float scale, softcap; // scale is already divided by softcap if softcap is not 0
@@ -28,14 +28,14 @@ struct attn_args {
     int n_stages;               // stages of a warp's ring, 1 to 3
     int warp_shared;            // attn_few: bytes of a warp's ring
     int n_split,
-        // Keys per split: a multiple of 64 for attn (which compares with n_kv only), 16 for attn_few, 32 for attn_wide.
+        // Keys per split: a multiple of 16 for attn_few, of 32 for attn_wide, of 64 for attn, which does not check split ends.
         split_keys;
     int n_rows; // rows of `part` per split
     int wait;
 };
 
-// Arguments of attn90: tensor maps of k and v for the copy engine (TMA). Boxes have 64 f16 of a key per row,
-// [batch][group][key][d], swizzled as wgmma.cuh describes.
+// Arguments of attn90: tensor maps of k and v for the copy engine (TMA). The dimensions of a map are [batch][group][key][d]. A box
+// has 64 f16 of each key, swizzled as wgmma.cuh describes.
 struct attn90_map {
     uint64_t opaque[16];
 }

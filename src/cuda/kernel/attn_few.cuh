@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 // attn_few.cuh: attention for up to 8 rows (queries times heads of a group). Each thread converts the keys and values that it
-// reads into mma operands in registers.
+// reads into mma operands in registers. (g, t) = (lane / 4, lane % 4).
 //
-// Keys are the A operand: a warp processes 16 at a time, and scores are [key][row]. The order of the dimensions of a product does
-// not matter as long as queries and keys use the same order. A thread therefore holds adjacent dimensions of keys g and g + 8.
-// Values are also the A operand, as [dimension][key]: a thread holds adjacent dimensions of the keys 2t, 2t + 1, 2t + 8 and
-// 2t + 9, and interleaves their bytes into pairs. A transposition within the warp turns weights into the B operand.
+// Scores: keys are the A operand, 16 at a time, queries the B operand, and scores are [key][row]. The order in which a product
+// adds the dimensions does not matter if queries and keys use the same order. A thread can therefore use adjacent dimensions of
+// keys g and g + 8, which it reads with wide loads.
+// Weighted sums: values are the A operand, as [dimension][key]. A thread reads adjacent dimensions of the keys 2t, 2t + 1, 2t + 8
+// and 2t + 9, and combines the elements of two keys into pairs. The weights are the B operand, which few_weigh makes from scores
+// by a transposition within the warp.
 #pragma once
 
 #include "attn.cuh"
 
 enum { FEW_ROWS = 8 };
-#define FEW_SLACK 8.0f // the running maximum stays until a score exceeds it by 8 (a factor of 2^8); weights still fit into f16
+// The running maximum is not updated until a score exceeds it by 8. Weights are then at most 2^8, which fits into f16.
+#define FEW_SLACK 8.0f
 
 LANE uint4 few_read(const char *p, bool there) {
     uint4 v = make_uint4(0, 0, 0, 0);
@@ -32,15 +35,15 @@ template <int D> struct few_sums {
     float o[D / 16][4], m[2], l[2]; // o[i]: dimensions value_dim(i) and value_dim(i) + 1, of rows 2t and 2t + 1
 };
 
-// The keys and values that a warp reads: 16 at a time, from `first` up to and excluding `last`, in steps of `stride`.
+// The keys and values that a warp reads: 16 from `first` on, then 16 from first + stride on, and so on, up to and excluding `last`.
 struct few_from {
     const char *k, *v;
     int64_t k_1, v_1;
     int first, last, stride, g, t;
 };
 
-// Prefetches the first keys and values into the L2 cache. This is allowed before the previous kernel has written them, because
-// all writes go through L2.
+// Prefetches the first keys and values into the L2 cache. The previous kernel may still write them: its writes also go through L2
+// and update the prefetched lines.
 LANE void few_touch(const attn_args &a, const few_from &f) {
     const int lane = threadIdx.x % 32, key = f.first + lane % 16;
     const char *p = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
@@ -56,7 +59,8 @@ template <int D> struct few_halves {
     enum { STAGES = 0 };
     uint4 k[2][D / 32], v[4][D / 64];
 
-    // query_dim: first dimension of the i-th pair of query elements; value_dim: first dimension of the i-th pair of sums.
+    // Both classes of sources define query_dim, the first dimension of the i-th pair of query elements of a thread, and value_dim,
+    // the first dimension of the i-th pair of sums of a thread.
     LANE static int query_dim(int i, int t) {
         return i / 4 * 32 + 8 * t + i % 4 * 2;
     }
@@ -118,7 +122,8 @@ template <int D> struct few_halves {
 
 // ---- q8_0: rows can begin at any even address, so they are copied through a ring in shared memory ----
 
-// The pieces of 16 bytes of 16 rows that a thread copies. The same for every 16 rows: 16 rows are a multiple of 16 bytes.
+// Which 16-byte pieces of 16 rows a thread copies. They are the same for all groups of 16 rows, because the misalignment of a row
+// is the same 16 rows later: 16 rows are a multiple of 16 bytes.
 template <int ROW, int PITCH> struct few_pieces {
     enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
     int from[N];      // byte offset in global memory
@@ -133,8 +138,8 @@ template <int ROW, int PITCH> struct few_pieces {
             what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * PITCH + 16 * piece);
         }
     }
-    // Copies 16 rows; n rows exist from p on. If n exceeds 16, a piece at the end of a row may be copied completely, because
-    // the bytes after it exist.
+    // Copies 16 rows; n rows exist from p on. If more than 16 exist, all pieces are copied with 16 bytes: a piece at the end of a
+    // row then reads bytes of the next row, which exist.
     LANE void copy(const char *p, int n, uint32_t to) const {
         if (n > ATTN_KEYS) {
 #pragma unroll
@@ -247,7 +252,7 @@ template <int D> struct few_q8_0 {
 
 // ---- common parts ----
 
-// Loads and scales the queries as the B operand of mma.
+// Loads the queries, multiplied by the scale, as the B operand of mma.
 template <class S, int D> LANE void few_queries(const attn_args &a, const attn_row &row, int batch, int t, uint32_t *q) {
     const float *p = reinterpret_cast<const float *>(a.q + max(row.query, 0) * a.q_1 + row.head * a.q_2 + batch * a.q_3);
     const bool is_even = (uintptr_t) p % 8 == 0;
@@ -288,7 +293,8 @@ template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     p[1] = few_transposed(h2_pack(s[2], s[3]));
 }
 
-// Computes scores in units of log2, like attn_score, from the partial products s and more. Scores of missing rows are not used.
+// Replaces the partial products s by scores in units of log2, as in attn_score. `more` holds the other partial products. The
+// scores of rows that do not exist are not used.
 LANE void few_score(
     const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
 #pragma unroll

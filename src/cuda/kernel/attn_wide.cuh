@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attn_wide.cuh: attention with head dimensions of more than 256, up to 576. A row of sums does not fit into the registers of one
-// warp. A block computes 32 rows, and four warps share 16 of them. For 32 keys at a time, each of the four warps computes partial
-// scores from a quarter of the dimensions, the partial scores are added through shared memory, and each warp adds the values of
-// its quarter. Keys and values have any type that attn.cuh supports.
+// attn_wide.cuh: attention with head dimensions of more than 256, up to 576. The sums of so many dimensions do not fit into the
+// registers of one warp. A block computes 32 rows with 8 warps: four warps for the first 16 rows, four for the last 16. Each of
+// the four warps has a quarter of the dimensions. For 32 keys at a time, a warp computes partial scores from its quarter, the
+// partial scores of the four warps are added through shared memory, and each warp adds the weighted values of its quarter. Keys
+// and values have any type that attn.cuh supports.
 #pragma once
 
 #include "attn.cuh"
@@ -72,7 +73,8 @@ template <bool BF> LANE void wide_queries(const attn_args &a, int tile, int grou
     }
 }
 
-// Computes the scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for ldmatrix.
+// Computes the partial scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for
+// ldmatrix.
 template <bool BF> LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {

@@ -12,21 +12,23 @@
 #define KERNEL extern "C" __global__ void
 #define DEV static __device__ __forceinline__
 
-// ---- overlap: a kernel launched with cuda_dims.overlap starts early and calls dep_wait() before it accesses memory ----
+// ---- overlap: a kernel launched with cuda_dims.overlap may start before the previous kernel ends ----
 
+// Waits until the previous kernel has ended and its results are visible.
 DEV void dep_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+// Allows the next kernel to start. It starts when all blocks of this kernel have called dep_launch() or ended.
 DEV void dep_launch() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" :::);
 #endif
 }
 
-// Waits for the previous kernel, then lets the next one start. For kernels that can do nothing before the wait. All blocks of
-// this kernel are already running at this point, so the next kernel takes no resources from them.
+// Waits for the previous kernel, then lets the next one start. For kernels that can do nothing before the wait. The next kernel
+// starts only when all blocks of this kernel have come this far, so it takes no resources from blocks that have not started.
 DEV void dep_begin() {
     dep_wait();
     dep_launch();
@@ -88,7 +90,7 @@ DEV at4 index_split(int64_t i, const struct cuda_index &x) {
     const uint32_t i1 = div_by(r2, x.d0);
     return {r2 - i1 * x.d0.d, i1, i2, i3};
 }
-// Splits the index of an element of a tensor of any size.
+// Splits the index of an element with ordinary divisions, for tensors of any size.
 DEV at4 index_split(int64_t i, const int64_t ne[4]) {
     const int64_t i3 = i / (ne[0] * ne[1] * ne[2]);
     i -= i3 * ne[0] * ne[1] * ne[2];
@@ -131,7 +133,8 @@ DEV float warp_max(float v) {
     }
     return v;
 }
-// The block has full warps and at most 1024 threads. none: the neutral element of Over.
+// Reduces v over a block. Over: warp_sum or warp_max. none: the neutral element of Over. The block must have full warps and at
+// most 1024 threads.
 template <float (*Over)(float)> DEV float block_reduce(float v, float none) {
     __shared__ float part[33];
     v = Over(v);

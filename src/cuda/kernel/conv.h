@@ -6,7 +6,9 @@
 
 // How windows move over data in up to three dimensions; index 0 is x.
 struct cuda_columns {
-    int64_t k[3], n[3], out[3]; // extents of a window; extents of the data; number of windows per dimension
+    int64_t k[3];   // extents of a window
+    int64_t n[3];   // extents of the data
+    int64_t out[3]; // number of windows along each dimension
     int64_t stride[3], pad[3], dil[3];
     int64_t n_channels, n_batch;
     int64_t nb[3], nb_channel, nb_batch; // byte strides of the data

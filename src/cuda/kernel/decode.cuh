@@ -2,14 +2,14 @@
 // decode.cuh: decodes weights of every type into operands of tensor cores.
 //
 // A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8. A chunk is CH elements of a row
-// in shared memory, in the format of the file; a sub is 32 elements of a chunk, a run 16. For one row and one sub, get() returns
-// to the thread
+// in shared memory, in the format of the file. A sub is 32 elements of a chunk; it consists of two runs of 16. prep() reads the
+// data that all elements of a chunk share. get() decodes the elements of one sub of one row that thread t needs:
 //     o[0] = elements 4t, 4t + 2 of run 0       o[1] = elements 4t + 1, 4t + 3 of run 0       o[2], o[3]: the same of run 1
-// as pairs of f16, or of bf16 if BF. Within a run, the even elements thus come before the odd ones; columns are stored in the
-// same order (act.cu). prep() reads the data that all elements of a chunk share. valid: number of elements of the chunk that
-// exist, for dense rows whose length is not a multiple of 32.
+// as pairs of f16, or of bf16 if BF. In the order of the tensor core operand, the even elements of a run thus come before the odd
+// ones; act.cu stores columns in the same order. valid: number of elements of the chunk that exist, for dense rows (f32, f16,
+// bf16) whose length is not a multiple of 32.
 //
-// Integers become f16 by bit operations: 0x6400 | q is 1024 + q for q < 1024, and the subtraction of 1024 is exact.
+// Integers become f16 by bit operations: the f16 with the bits 0x6400 | q is 1024 + q, for q < 1024. Subtracting 1024 is exact.
 #pragma once
 
 #include "decode_dense.cuh"
@@ -17,11 +17,11 @@
 
 #define MAGIC 0x64006400u
 
-// Subtracts the bias from a pair of biased integers, exactly.
+// Subtracts the bias from both f16 of a pair; exact for integers below 2048.
 LANE uint32_t h2_less(uint32_t q, float bias) {
     return h2_add(q, h2_all(-bias));
 }
-// Returns bytes 0 and 2, or 1 and 3, of a word of four integers, plus 1024, as f16.
+// Return bytes 0 and 2 (even_bytes), or 1 and 3 (odd_bytes), plus 1024, as a pair of f16.
 LANE uint32_t even_bytes(uint32_t w) {
     return __byte_perm(w, MAGIC, 0x7270);
 }
@@ -34,15 +34,16 @@ template <uint32_t MASK> LANE uint32_t fields(uint32_t w) {
     asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(o) : "r"(w), "n"(MASK), "r"(MAGIC));
     return o;
 }
-// Returns the low bits (MASK) of bytes 0 and 2, or 1 and 3, plus 1024, as f16.
+// Return the bits MASK of bytes 0 and 2 (even_fields), or 1 and 3 (odd_fields), plus 1024, as a pair of f16.
 template <uint32_t MASK> LANE uint32_t even_fields(uint32_t w) {
     return fields<MASK * 0x00010001u>(w);
 }
 template <uint32_t MASK> LANE uint32_t odd_fields(uint32_t w) {
     return even_fields<MASK>(w >> 8);
 }
-// Decodes the nibbles of four bytes and subtracts the bias: the low nibbles of bytes 0 and 2, of bytes 1 and 3, then the high
-// ones. High nibbles are read as 1024 + 16 q, and the subtraction of the bias also divides them by 16. All steps are exact.
+// Decodes the nibbles of four bytes and subtracts the bias. o[0]: low nibbles of bytes 0 and 2; o[1]: of bytes 1 and 3; o[2], o[3]:
+// the high nibbles in the same order. A high nibble is read as 1024 + 16 q, and one fused multiply-add divides it by 16 and
+// subtracts 64 and the bias. All steps are exact.
 LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     const uint32_t odd = w >> 8;
     o[0] = h2_less(fields<0x000f000fu>(w), 1024 + bias);
@@ -50,7 +51,7 @@ LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     o[2] = h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64 - bias));
     o[3] = h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64 - bias));
 }
-// Decodes only the low nibbles, or only the high ones.
+// Decodes only the low nibbles or only the high nibbles, without a bias.
 template <bool HIGH> LANE void nibbles_of(uint32_t w, uint32_t *o) {
     const uint32_t odd = w >> 8;
     o[0] = HIGH ? h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(w), 1024);
@@ -99,7 +100,7 @@ struct decode_q4_1 : decode_plain {
     }
 };
 
-// Decodes four elements per run: nibbles from w, fifth bits from h.
+// Decodes four elements of each run, plus 1024: the low four bits are nibbles of w, the fifth bits are in h.
 LANE void fives(uint32_t w, uint32_t h, uint32_t *o) {
     const uint32_t lo = h & 15, hi = h >> 16 & 15;
     o[0] = even_fields<15>(w) | even_bits<4>(lo);
@@ -325,7 +326,7 @@ struct decode_tq1_0 {
     template <class P> LANE void prep(P p, int) {
         d = h2_low(p.u16(52));
     }
-    // A byte is a fraction in base 3. Returns the digit (trit) after n others.
+    // A byte is a fraction in base 3 (quant/low_bit.c). Returns digit (trit) n of two bytes, plus 1024; digit 0 comes first.
     LANE static uint32_t trit_after(uint32_t pair, int n) {
         const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
         const uint32_t part = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536

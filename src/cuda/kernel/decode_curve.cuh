@@ -18,7 +18,7 @@ LANE uint32_t curve_4(uint32_t w) {
     return __byte_perm(low, high, 0x3210u | (w >> 1 & 0x4444u));
 }
 
-// Decodes a word of nibbles times s: low nibbles belong to run 0, high nibbles to run 1.
+// Decodes a word of nibbles and multiplies the values by s. Low nibbles belong to run 0, high nibbles to run 1.
 LANE void curve_word(uint32_t w, uint32_t s, uint32_t *o) {
     const uint32_t a = curve_4(w), b = curve_4(w >> 16); // l0 h0 l1 h1, l2 h2 l3 h3
     const uint32_t low = __byte_perm(a, b, 0x6420), high = __byte_perm(a, b, 0x7531);
@@ -52,8 +52,8 @@ struct decode_iq4_xs {
     }
 };
 
-// Converts 4-bit floats at bytes 0 and 2. Their exponent and mantissa, placed at those of an f16, give the value times 2^-14,
-// also for subnormal values.
+// Converts the 4-bit floats in the low nibbles of bytes 0 and 2 to f16. The exponent and mantissa bits, moved to the position of
+// those of an f16, are the value times 2^-14, also for subnormal values; a multiplication by 2^14 follows.
 LANE uint32_t even_fp4(uint32_t w) {
     return h2_mul((w & 0x00070007u) << 9 | (w & 0x00080008u) << 12, 0x74007400u);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_dense.cuh: decoders of f16, bf16 and f32 rows, by the rules of decode.cuh. An f32 is split into two bf16, get() and
-// rest(), which together hold 16 bits of its mantissa.
+// decode_dense.cuh: decoders of f16, bf16 and f32 rows, by the rules of decode.cuh. decode_f32 splits an f32 into two bf16, which
+// together hold 16 bits of its mantissa: get() returns the first and rest() the second.
 #pragma once
 
 #include "lane.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dequant.cuh: dequantises single elements of rows of any type, with the same bits as quant/*.c. Ops that move rows use it;
-// products do not.
+// dequant.cuh: dequantises single elements of rows of any type, with results that are bitwise equal to those of quant/*.c. Ops
+// that move or copy rows use it; the kernels of products decode weights in decode.cuh and dot.cuh.
 #pragma once
 
 #include "cuda/kernel/common.cuh"
@@ -14,7 +14,7 @@
 static __device__ const int8_t values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static __device__ const int8_t values_fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Blocks are aligned to 2 bytes or to 1 byte, so all fields are read through these functions.
+// Blocks are aligned to 2 bytes or to 1 byte, so no field is read in words of 4 bytes.
 DEV float half_at(const void *p) {
     return half_to_float(*(const uint16_t *) p);
 }

@@ -2,13 +2,14 @@
 // dot.cuh: products of 32 weights of a row with 32 elements of a column in 8 bits. This is the inner part of mv.cuh, with one
 // struct per format.
 //
-// A thread processes a sub, which is 32 elements. The position of its sub within a block never changes, so init() computes
-// offsets, masks and factors once. of() receives the bytes of 1,024 elements. If two subs share bytes, a thread processes both
-// (SUBS 2), and of() receives the bytes of 2,048 elements. sub_place() returns the position of a sub of the column: with SUBS 2,
-// the first subs of all pairs come before the second ones. Fields are masked but not shifted down: a field at bit b counts 2^b
-// times its value, and a factor corrects this. Fields at two positions take two products, because __dp4a costs as much as a
-// shift.
-// x: 32 integers in two runs of 16, and head = {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
+// A sub is 32 elements; it consists of two runs of 16. A thread of a warp processes one sub of every 1,024 elements, so of()
+// receives the bytes of 1,024 elements. The position of the sub within a block is the same each time, so init() computes offsets,
+// masks and factors once. If two subs share bytes, a thread processes both (SUBS = 2), and of() receives the bytes of 2,048
+// elements. sub_place() returns the position at which a sub of the column is stored: with SUBS = 2, the first subs of all pairs
+// come before the second subs.
+// Bit fields of weights are masked but not shifted down: a field at bit b counts as 2^b times its value, and a factor corrects the
+// sum. If a word has fields at two positions, each position takes one __dp4a, which costs as much as the shift that it saves.
+// x holds 32 integers in two runs, and head = {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
 #pragma once
 
 #include "decode.cuh"
@@ -39,8 +40,9 @@ LANE int dot_u(uint32_t w, int x, int c) { // bytes of w are unsigned
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(w), "r"(x), "r"(c));
     return r;
 }
-// Sums start with the bits of 1.5 * 2^23, so their bits are those of a float. A subtraction then converts the sum; a conversion
-// instruction would run on a pipe with a quarter of the throughput. No sum reaches 2^22.
+// Integer sums start at DOT_ZERO, the bits of the float 1.5 * 2^23. As no sum reaches 2^22, the final bits are those of the float
+// 1.5 * 2^23 + sum, and a subtraction converts the sum to float. A conversion instruction would run on a pipe with a quarter of
+// the throughput.
 enum { DOT_ZERO = 0x4b400000 };
 LANE float dot_value(int sum) {
     return __int_as_float(sum) - 12582912.0f;
@@ -117,7 +119,7 @@ struct dot_q4_1 : dot_32<20> {
     }
 };
 
-// Multiplies the bits of h, one per element, as bytes of 0 or 1.
+// Returns the product of 32 bits, one per element, with the column. The bits become bytes of 0 or 1.
 LANE float dot_bits(uint32_t h, int4 a, int4 b) {
     uint32_t w[8];
 #pragma unroll

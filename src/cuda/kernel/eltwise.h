@@ -18,7 +18,7 @@ struct cuda_map_args {
 
 // GLU: rows of dst are computed from the two halves of the rows of a, or from rows of a and b.
 struct cuda_glu_args {
-    struct cuda_view dst, a, b; // a and b point to the first element of their half
+    struct cuda_view dst, a, b; // without a second source, a and b are views of the two halves of source 0
     struct cuda_index index;
     int64_t n;
     float alpha, limit;

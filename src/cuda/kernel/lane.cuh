@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lane.cuh: operations of one thread on words: bytes at any offset of shared memory, pairs of f16, asynchronous copies, tensor
-// core products. It knows no format and no op.
+// lane.cuh: basic operations of one thread, independent of formats and ops: reading bytes at any offset of shared memory, pairs
+// of f16, asynchronous copies, tensor core products. LANE marks the functions that all kernels inline.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,8 +9,8 @@
 
 #define LANE __device__ __forceinline__
 
-// Bytes in shared memory. With a base and an offset, the compiler knows the address space; with a pointer made from an integer it
-// would not.
+// Bytes in shared memory, from byte `off` of base on. base is the shared array itself, so that the compiler knows that the address
+// is in shared memory; it would not know this of a pointer to any byte, made from an integer.
 struct bytes {
     const uint32_t *base;
     uint32_t off;
@@ -35,8 +35,8 @@ struct bytes {
     }
 };
 
-// The same interface for a base at a multiple of 4 bytes. Offsets are compile-time constants plus a multiple of 4 per thread. The
-// compiler then knows which words contain four bytes, and unaligned reads need no run-time shift.
+// The interface of `bytes`, for a base at a multiple of 4 bytes and offsets that are compile-time constants plus a multiple of 4.
+// The compiler then knows at which byte of a word an unaligned read begins, so that the shift is a constant.
 struct words {
     const char *base;
     uint32_t off;

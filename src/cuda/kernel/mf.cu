@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-// mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. A block computes four rows at a time. All
-// its threads read adjacent pieces of 16 bytes of each row, and each thread loads two pieces per row in advance. The columns are
-// in shared memory.
+// mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. A block computes four rows at a time, which
+// is a turn. In each pass over a turn, the threads read adjacent 16-byte pieces of each row. Each thread loads the pieces of two
+// passes in advance. The columns are in shared memory. The static_assert below: each thread of a warp ends with one of the sums.
 #include "mf_args.h"
 #include "mv_block.cuh"
 
 enum { MF_WARPS = MF_THREADS / 32, MF_SUMS = MF_ROWS * MF_COLS };
 static_assert(MF_SUMS == 32, "a sum a thread of a warp");
 
+// A 16-byte piece of each of the four rows.
 struct mf_piece {
     uint4 w[MF_ROWS];
 };
-// Position of the next piece: which rows (turn), and which piece of each row (pass).
+// Position of a block: turn selects the rows, pass the pieces of the rows.
 struct mf_place {
     int turn, pass;
 };
@@ -45,8 +46,8 @@ LANE float mf_dot(uint4 w, float4 x, float sum) {
     return fmaf(__uint_as_float(w.w), x.w, sum);
 }
 
-// One step of adding up the 32 sums of a warp over its threads. After all steps, thread i holds sum i in sum[0]. In each step, a
-// thread keeps half of its sums.
+// One step of the addition of 32 sums over the threads of a warp. In each step, a thread keeps half of its sums and gives the
+// other half to another thread. After the steps 16, 8, 4, 2, 1, thread i holds the total of sum i in sum[0].
 template <int HALF> LANE void mf_reduce(float *sum, int lane) {
     const bool upper = (lane & HALF) != 0;
 #pragma unroll
@@ -62,7 +63,8 @@ struct mf_work {
     float *y, *red;   // red: [2][warp][row][column], partial sums
     int buffer;
 
-    // Processes the piece at p, which is loaded, and loads the piece after the next one into its registers.
+    // Adds the products of *piece, which holds the data of position p. Then loads the data of position *ahead into *piece and
+    // advances *ahead.
     LANE void step(const mf_args &a, mf_place p, mf_place *ahead, mf_piece *piece, float *sum) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = p.pass * MF_THREADS + threadIdx.x;
         if (i < walk.n_pieces) {

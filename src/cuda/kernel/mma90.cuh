@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // mma90.cuh: products of weights with many columns on sm_90a. A block computes 128 rows by NT columns.
 //
-// One warp group copies: rows of weights in the format of the file, one chunk (decode.cuh) at a time, and columns in tiles of 64
-// elements (mma_args.h). Two warp groups compute 64 rows each. They unpack weights from shared memory into the registers of
-// wgmma's A operand while the previous product runs. The columns are the B operand, in shared memory.
+// One warp group copies (mma_feed): rows of weights in the format of the file, one chunk (decode.cuh) at a time, and 64 elements
+// of NT columns at a time (mma_args.h). Two warp groups compute 64 rows each (mma_eat). They unpack weights from shared memory
+// into the registers of wgmma's A operand while the previous product runs. The columns are the B operand, in shared memory.
 #pragma once
 
 #include "decode.cuh"
@@ -65,6 +65,7 @@ LANE void mma_feed(
     }
 }
 
+// Unpacks 64 elements of two rows into the A operands of four wgmma. q: index of these 64 elements in the chunk.
 template <class D, int NT>
 LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, int valid, uint32_t *a) {
 #pragma unroll
@@ -122,7 +123,7 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
                 wgmma<NT, D::BF>::template rs<0>(c, a[q & 1] + 4 * i, b + 2 * i, step + i > 0);
             }
             wgmma_commit();
-            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // the other half of a[] is free after this wait
+            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // the previous product is complete, so its half of a[] may be overwritten
             if (step > 0 && lane == 0) {
                 bar_arrive(bar.empty_b + 8 * ((step - 1) % P::N_B));
             }

@@ -5,16 +5,17 @@
 
 #include <stdint.h>
 
-// Converts columns to f16 in tiles: [z][column / nt][k / 64][column % nt] rows of 128 bytes. k is padded to a multiple of 256. In
-// each run of 16 elements, the even ones come before the odd ones. Pieces of 16 bytes are swizzled by the row (wgmma.cuh).
-// scale[z][column] is the number by which a column was divided.
+// Arguments of act_tiles, which converts columns to f16. z is the index of a product in a batch. The result consists of tiles of
+// nt columns in pieces of 64 elements (128 bytes): [z][column / nt][k / 64][column % nt][64]. k is padded to a multiple of 256. In
+// each run of 16 elements, the even elements come before the odd ones. The eight 16-byte pieces of each 128 bytes are swizzled
+// (wgmma.cuh). scale[z][column] is the number by which a column was divided.
 struct act_args {
     const char *x;
     uint16_t *tiles;
     float *scale;
-    const int32_t *from;       // NULL, or [n]: column of x that becomes this column of the tiles (-1: none); z is then 0
+    const int32_t *from;       // NULL: column c of the tiles is column c of x. Otherwise [n]: column from[c], -1: zeros; z is 0
     int64_t x_col, x_z2, x_z3; // byte strides
-    int64_t from_z2;           // byte stride; with `from`: column c is at index (c % x_ne1, c / x_ne1) of x
+    int64_t from_z2;           // only with `from`: column c of x is at byte c % x_ne1 * x_col + c / x_ne1 * from_z2
     int x_ne1;
     int x_type;        // 0 f32, 1 f16, 2 bf16
     int k, n, nt, ne2; // n: columns of x; further columns of the tiles are zeros
@@ -25,7 +26,7 @@ struct act_args {
     int wait;
 };
 
-// y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k].
+// Arguments of mma90: y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k].
 struct mma_args {
     const char *w;
     const uint16_t *tiles;
@@ -49,8 +50,9 @@ typedef struct mma_args mma_args;
 
 #define MMID_EXPERTS 1024
 
-// Sorts (token, slot) pairs by expert. Outputs: experts[tile], the expert of each tile of nt columns; from[column] and
-// to[column], the column of x and the offset in y. -1: the tile or column is unused.
+// Arguments of mmid_sort, which sorts (token, slot) pairs by expert. Each pair becomes one column of the tiles. Outputs:
+// experts[tile], the expert of each tile of nt columns; from[column], the column of x; to[column], the offset of the result in y.
+// -1: the tile or column is unused.
 struct mmid_args {
     const int32_t *ids;
     int32_t *experts, *from, *to;

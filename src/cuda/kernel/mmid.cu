@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns with one expert each. One block is enough for the few pairs.
+// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns, so that each tile needs one expert (mma_args.h). There are
+// so few pairs that one block sorts them all.
 #include "lane.cuh"
 #include "mma_args.h"
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // mmv.cuh: products of weights with up to 8 columns, at the speed of memory.
 //
-// A block has 8 columns (blockIdx.y) and loops over tiles of 16 rows. Its 8 or 16 warps divide the elements of a tile by chunks
-// (decode.cuh). Each warp has its own ring of chunks in shared memory. Copies run ahead across the ends of tiles, so that they
-// never pause. At the end of a tile, the sums of the warps are added. The columns are f16 (bf16 for bf16 and f32 weights;
-// act.cu), and with XP = 2 also their rounding residuals. Columns that do not fit into shared memory are processed in parts of
-// k_part chunks; parts after the first add to y, after a barrier of the block.
+// A block has up to 8 columns (blockIdx.y) and loops over tiles of 16 rows. Chunk c (decode.cuh) of the rows of a tile belongs to
+// warp c % WARPS; a block has 8 or 16 warps. Each warp has its own ring of chunks in shared memory. A warp copies chunks of the
+// next tile while it still processes the current one, so that copies never pause. At the end of a tile, the sums of the warps are
+// added. The columns are f16, or bf16 for bf16 and f32 weights (act.cu). With XP = 2, the rounding residuals of the columns are
+// multiplied too. Columns that do not fit into shared memory are processed in parts of k_part chunks: the block processes all
+// tiles with the first part, then all tiles with the next part, whose sums are added to y.
 #pragma once
 
 #include "decode.cuh"
@@ -23,7 +24,7 @@ template <class D> struct mmv_stage {
     };
 };
 
-// Position of a warp: a chunk of a tile of a part.
+// Position of a warp in its sequence of chunks.
 struct mmv_place {
     int part, tile, chunk;
 };
@@ -45,8 +46,8 @@ struct mmv_walk {
     }
 };
 
-// The pieces of 16 bytes of a chunk's rows that a thread copies if rows begin at multiples of 16 bytes. They are the same for all
-// chunks. (One bulk copy per row would take more instructions than these copies, because threads issue bulk copies serially.)
+// Which 16-byte pieces of the rows of a chunk a thread copies, if rows begin at multiples of 16 bytes. They are the same for all
+// chunks. (One bulk copy per row would take more instructions, because the threads of a warp issue bulk copies serially.)
 template <class D> struct mmv_pieces {
     typedef mmv_stage<D> S;
     enum { EACH = S::BYTES % 16 == 0 ? S::BYTES / 16 : (S::BYTES + 30) / 16, N = (MMV_ROWS * EACH + 31) / 32 };
@@ -199,8 +200,9 @@ LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *sca
     }
 }
 
-// Combination of the warps' sums. A warp stores its sums in one of MMV_TILES places and continues. For each tile, another warp
-// waits for all sums, adds and stores them. Before sm_90, which has no barriers in shared memory, all warps wait at every tile.
+// Combination of the sums of all warps. Shared memory has MMV_TILES places, each for the sums of one tile. A warp stores its sums
+// of a tile in the place of the tile and continues with the next tile. For each tile, one warp in turn waits for the sums of all
+// warps, adds them and stores the result. GPUs before sm_90 have no barriers in shared memory: there, all warps wait at every tile.
 template <int WARPS> struct mmv_meeting {
     float *red;
     uint32_t bars; // two per place: all sums are stored; the place is free
@@ -280,7 +282,8 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     walk.warp = warp;
     mmv_pieces<D> pieces;
     pieces.init(a.w_row, lane);
-    // If no kernel writes the weights, their copies start before the previous kernel has written the columns.
+    // If no kernel of the graph writes the weights, their copies start before the wait for the previous kernel, which computes the
+    // columns.
     if (!a.w_const && a.wait) {
         wait_for_previous();
     }
@@ -321,7 +324,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
                 const uint32_t odd0 = (uint32_t) (uintptr_t) row & 15, odd1 = (uint32_t) (uintptr_t) (row + 8 * a.w_row) & 15;
                 const uint32_t at = ring_off + stage * S::SIZE + g * S::PITCH, x_at = x_addr + c * D::CH * 2,
                                x_part = n * pitch * 2;
-                if (a.w_fours) { // rows begin at multiples of 4 bytes; chunks begin there or at odd multiples of 2
+                if (a.w_fours) { // rows begin at multiples of 4 bytes, so chunks begin at multiples of 2
                     const uint32_t two = S::BYTES % 4 == 0 ? 0 : odd0 & 2;
                     const char *p0 = reinterpret_cast<const char *>(smem) + at + odd0 - two,
                                *p1 = p0 + 8 * S::PITCH + odd1 - odd0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. It copies
-// steps of both rows ahead into its own ring in shared memory, across the ends of rows, so that memory is always busy. No warp
-// waits for another. The column is in shared memory: for block formats in 8 bits with a scale per 32 elements (dot.cuh), for
-// dense rows as f32. A launch can also compute several matrices with the same column, the norm of the column before the products,
-// and an addition or a gate after them (mv_args.h).
+// mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. A step is
+// a piece of both rows. The warp copies steps in advance into its own ring in shared memory, also steps of the next two rows, so
+// that memory is always busy. No warp waits for another. The column is in shared memory: for block formats in 8 bits with a scale
+// per sub of 32 elements (dot.cuh), for dense rows (f32, f16, bf16) as f32. A launch can also compute several matrices with the
+// same column, the norm of the column before the products, and an addition or a gate after them (mv_args.h).
 #pragma once
 
 #include "dot.cuh"
@@ -50,8 +50,8 @@ LANE float approx_rcp(float v) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
-// Converts four floats times `up`, of magnitude at most 127, to bytes: after the addition of 1.5 * 2^23, the integer is in the
-// lowest byte.
+// Multiplies four floats by `up` and rounds them to signed bytes. The products have magnitudes of at most 127. After the addition
+// of 1.5 * 2^23, the lowest byte of the float is the integer.
 LANE uint32_t mv_whole(float4 v, float up) {
     const uint32_t x = __float_as_uint(fmaf(v.x, up, 12582912.0f)), y = __float_as_uint(fmaf(v.y, up, 12582912.0f)),
                    z = __float_as_uint(fmaf(v.z, up, 12582912.0f)), w = __float_as_uint(fmaf(v.w, up, 12582912.0f));
@@ -75,7 +75,8 @@ template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
-    // Bytes of a column in shared memory: two planes of 16 bytes per sub, then {scale, scaled sums of run 0, 1, both} per sub.
+    // Returns the bytes of a column in shared memory. Layout: for all subs the 16 bytes of run 0, for all subs those of run 1, then
+    // four floats per sub: the scale, and the scale times the sum of run 0, of run 1 and of both.
     LANE static uint32_t column_size(int k) {
         return (uint32_t) (k / 32) * 48;
     }
@@ -83,7 +84,8 @@ template <class T> struct mv_blocks {
         dot.init(lane);
     }
 
-    // Converts elements 8 i to 8 i + 7. Four adjacent threads convert a sub, two a run. All threads of a warp must call.
+    // Converts elements 8 i to 8 i + 7 of the column. Four adjacent threads convert a sub, two of them a run. All threads of a
+    // warp must call this function.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most = v.most();
@@ -157,7 +159,7 @@ struct mv_dense {
     }
     LANE void init(int) {
     }
-    // Two planes of float4: elements 8i to 8i + 3, then elements 8i + 4 to 8i + 7.
+    // Layout: for all i the elements 8i to 8i + 3, then for all i the elements 8i + 4 to 8i + 7.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         float4 *to = reinterpret_cast<float4 *>(xs);
         if (8 * i < k_n) {
@@ -348,10 +350,10 @@ template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float 
 // ---- loop over rows ----
 
 // A turn is two rows: neighbouring rows of one matrix, or with a gate row i of both matrices. If the second row does not exist,
-// the first is processed twice.
+// the first is processed twice. mv_place is a position of a warp: a step of a turn.
 struct mv_place {
     const char *w[2]; // the rows at the next step, rounded down to a multiple of 16 bytes
-    int odd[2];       // bytes by which w was rounded down; constant per row, because steps are multiples of 16 bytes
+    int odd[2];       // bytes by which w was rounded down; the same for all steps of a row, as steps are multiples of 16 bytes
     int left;         // bytes of a row that remain
     int turn;         // index of the turn
     int part, row;    // index of the matrix, and its first row in this turn
@@ -418,7 +420,7 @@ template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t s
 #endif
 }
 
-// Finds the weights, the column and the result of a block.
+// Finds the weights, the column and the result of a block from blockIdx.z.
 LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
     const int z = blockIdx.z;
     *x = a.x;
@@ -476,7 +478,8 @@ template <class T> LANE void mv(const mv_args &a) {
     const uint32_t ring_off = MV_WARPS * 64 + (T::column_size(a.k) + 15) / 16 * 16 + warp * a.n_stages * STAGE;
     const uint32_t ring = smem_addr(smem) + ring_off, bars = smem_addr(smem) + warp * 64;
     let_next_start();
-    // If no kernel writes the weights, their copies start before the previous kernel has written the column.
+    // If no kernel of the graph writes the weights, their copies start before the wait for the previous kernel, which computes the
+    // column.
     if (a.wait && (a.ids != NULL || !a.w_const)) {
         wait_for_previous();
     }

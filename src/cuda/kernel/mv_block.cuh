@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // mv_block.cuh: products of dense weights with one column, for rows that begin at multiples of 16 bytes. A block computes four
 // rows at a time. Its threads read adjacent pieces of 16 bytes of each row directly into registers, and load the next pieces
-// while they add the current ones. Neighbouring blocks therefore read neighbouring memory, which is the fastest access pattern.
+// while they add the current ones. The block thus reads rows from begin to end, and neighbouring blocks read neighbouring rows.
+// This is the fastest access pattern.
 // Norm, sum and gate are those of mv.cuh.
 #pragma once
 
@@ -9,8 +10,9 @@
 
 enum { MVB_ROWS = 4 };
 
-// Reads 16 bytes. Memory that no kernel of the graph writes may be read through the non-coherent path, which bypasses L1 and
-// allows reordering. Memory that the previous kernel writes may not: the read could be moved before the wait for that kernel.
+// Reads 16 bytes. is_const: no kernel of the graph writes the memory, so the non-coherent path is allowed, and the compiler may
+// reorder the read. Memory that the previous kernel writes must not be read so: the read could move before the wait for that
+// kernel.
 LANE uint4 mvb_read(const char *p, bool is_const) {
     uint4 v;
     if (is_const) {

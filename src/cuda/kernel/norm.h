@@ -4,8 +4,8 @@
 
 #include "cuda/kernel/args.h"
 
-// dst = norm(a) * mul + add over rows. If b is present, the source is a + b, and the kernel writes a + b to sum. A view with p
-// NULL is absent. mul and add repeat. Row indices count over dimensions 1 to 3.
+// dst = norm(a) * mul + add, where norm works on rows. If b is present, the kernel normalises a + b instead of a, and also writes
+// a + b to sum. A view with p NULL is absent. mul and add repeat to the shape of dst.
 struct cuda_norm_args {
     struct cuda_view dst, a, b, sum, mul, add;
     float eps;
@@ -23,6 +23,7 @@ struct cuda_softmax_args {
     struct cuda_view dst, a, mask;
     const char *sinks;
     int64_t sinks_nb;
-    float scale, max_bias, m0, m1; // m0, m1: bases of the ALiBi slopes of heads below n_head_log2 and of the others
-    int32_t n_head_log2;
+    float scale, max_bias;
+    float m0, m1;        // bases of the ALiBi slopes: m0 for heads below n_head_log2, m1 for the other heads
+    int32_t n_head_log2; // largest power of two that is at most the number of heads
 };

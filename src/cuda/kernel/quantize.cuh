@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // quantize.cuh: quantises 32 floats to a block of a type that caches can have. One thread converts one block. The bytes equal
-// those of the CPU backend, which are those of quant/legacy.c, except for q8_0: the CPU backend rounds it as quant/blocks.h
-// describes.
+// those of the CPU backend. They are the bytes of quantize_row_X_ref in quant/*.c, except for q8_0, which the CPU backend rounds
+// as quant/blocks.h describes (BERTH_Q8_FACTOR_OF_MAX).
 #pragma once
 
 #include "cuda/kernel/dequant.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rearrange.h: arguments of kernel/rearrange.cu, which moves elements unchanged.
+// rearrange.h: arguments of kernel/rearrange.cu.
 #pragma once
 
 #include "cuda/kernel/args.h"

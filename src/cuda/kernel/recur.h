@@ -5,12 +5,14 @@
 #include "cuda/kernel/args.h"
 
 struct cuda_recur_args {
-    const float *x[6];          // contiguous sources in the op's numbering; GATED_DELTA_NET uses q, k, v for its first three
-    const float *state;         // [n_seq][n_head][d][d]
-    float *y, *states;          // the result, and the new states, which follow it in the same tensor
-    struct cuda_view q, k, v;   // GATED_DELTA_NET
+    const float *x[6];          // contiguous sources, numbered as in the op; GATED_DELTA_NET has x[3] and x[4] only
+    const float *state;         // [n_seq][n_head][d][d], the old states
+    float *y, *states;          // the result, and the new states, which follow y in the same tensor
+    struct cuda_view q, k, v;   // GATED_DELTA_NET: sources 0 to 2
     int64_t d, n_head, n_token; // n_token: tokens per sequence
-    int64_t n_seq, n_kept, n_gate;
+    int64_t n_seq;
+    int64_t n_kept; // number of states to keep: those after the last n_kept tokens
+    int64_t n_gate; // GATED_DELTA_NET: gates per head, 1 or d
     float scale;
     int32_t what; // enum ggml_op
 };

@@ -17,6 +17,6 @@ struct cuda_reduce_args {
 struct cuda_sort_args {
     struct cuda_view dst, a;
     uint64_t *keys;              // [n_rows][n_pad]
-    int64_t n_rows, n_pad, k, j; // n_pad: elements per row after padding; k, j: step of the bitonic network
+    int64_t n_rows, n_pad, k, j; // n_pad: elements per row after padding; k, j: current step of the bitonic sorting network
     int32_t down, swap;          // down: largest element first; swap: exchange the first two indices (TOP_K)
 };

@@ -8,15 +8,18 @@ struct cuda_rope_args {
     struct cuda_view dst, a;
     const char *pos, *factors; // positions; frequency factors, or NULL
     int64_t pos_nb, factors_nb;
-    int64_t n_rows;                   // product of dimensions 1 to 3 of dst
-    int32_t n_pairs, n_apart, n_offs; // rotated pairs; distance of the two elements of a pair; first rotated element
-    // is_halves: the first elements of pairs are adjacent (NEOX). The other flags are ggml's multi-section modes.
+    int64_t n_rows;  // product of dimensions 1 to 3 of dst
+    int32_t n_pairs; // rotated pairs per row; 0: rows are copied
+    int32_t n_apart; // distance between the two elements of a pair
+    int32_t n_offs;  // index of the first rotated element
+    // is_halves: the first elements of all pairs come before the second elements (NEOX). is_multi, is_vision, is_interleaved:
+    // ggml's modes with several sections (MROPE, VISION, IMROPE).
     int32_t is_halves, is_multi, is_vision, is_interleaved;
     int32_t sections[4];
-    // step: ratio of the angles of consecutive pairs. length: factor of the result. ramp, ext_factor: YaRN. sin_sign: -1 for
-    // ROPE_BACK.
+    // step: ratio of the angles of consecutive pairs. length: factor by which the rotated elements are multiplied. ramp,
+    // ext_factor: YaRN. sin_sign: -1 for ROPE_BACK, otherwise 1.
     float step, freq_scale, ext_factor, ramp[2], length, sin_sign;
-    // Row indices for writing into a cache, one per index of dst's dimension 2. NULL: write to dst in its own order.
+    // For a fusion with SET_ROWS: the cache row of each token (dimension 2 of dst). NULL: the rows are written to dst in order.
     const char *numbers;
     int64_t numbers_nb;
     int32_t numbers_are_64;
@@ -24,7 +27,7 @@ struct cuda_rope_args {
     int64_t to_nb1, to_ne1; // bytes between rows of the cache, and its number of rows
 };
 
-// Up to three jobs in one launch, one per blockIdx.y. A job with n_pairs 0 copies rows.
+// Up to three jobs in one launch; blockIdx.y is the index of the job. A job with n_pairs 0 copies rows without rotating them.
 enum { CUDA_ROPE_JOBS = 3 };
 struct cuda_rope_jobs {
     struct cuda_rope_args job[CUDA_ROPE_JOBS];

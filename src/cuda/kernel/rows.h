@@ -17,7 +17,7 @@ struct cuda_rows_args {
 struct cuda_copy_args {
     struct cuda_view dst, a;
     struct cuda_index dst_index, a_index; // d0.d 0: too many elements
-    int64_t n;                            // number of elements, of blocks that are copied unchanged, or of words of 16 bytes
+    int64_t n;                            // number of elements, of blocks, or of 16-byte words, depending on the kernel
     int32_t size;                         // bytes per element or block that is copied unchanged; 0: elements are converted
     int32_t block;                        // elements per block of a; conversions to a quantised dst write blocks of 32
 };

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// attention.c: FLASH_ATTN_EXT. One of four kernels computes it. attn90 (kernel/attn90.cuh) computes many queries with f16 keys
-// and values on sm_90a, after attn_mask has found which tiles of the mask need work. The other kernels (kernel/attn*.cuh) split
-// the keys until every multiprocessor has blocks, and attn_join combines the splits. Of these, attn_few computes up to 8 rows
-// (queries times heads that share keys) with f16 or q8_0 keys and values, attn_wide computes heads wider than 256, and attn
-// computes the rest.
+// attention.c: FLASH_ATTN_EXT. A group is the set of heads that share keys; a row is one head of one query. One of four kernels
+// computes the op:
+//   attn90 (kernel/attn90.cuh): many queries with f16 keys and values on sm_90a; attn_mask finds the tiles of the mask that need
+//       work first
+//   attn_few: up to 8 rows per group, with f16 or q8_0 keys and values
+//   attn_wide: head dimensions above 256
+//   attn: all other cases
+// attn_few, attn_wide and attn (kernel/attn*.cuh) split the keys until every multiprocessor has blocks, and attn_join combines
+// the results of the splits.
 
 #include "cuda/kernel/attn_args.h"
 
@@ -21,19 +25,21 @@ struct split_kernel {
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
-    int d; // head dimension that the kernel is compiled for: 64, 128, 256 or ATTN_WIDE
-    int64_t group, n_rows, n_tiles;
-    size_t shared;
+    int d;           // head dimension that the kernel is compiled for: 64, 128, 256 or ATTN_WIDE
+    int64_t group;   // heads per group
+    int64_t n_rows;  // rows of the op
+    int64_t n_tiles; // tiles of kernel.rows rows per group
+    size_t shared;   // bytes of shared memory per block
     // for the kernels that split the keys
     struct split_kernel kernel;
     bool bf; // multiply bf16: f32 and bf16 values may exceed the f16 range
     int n_stages, warp_shared;
     int64_t n_split, split_keys;
     // for attn90
-    bool many;
-    int k_rows;
-    int64_t q_tiles, k_tiles;
-    size_t work;
+    bool many;                // attn90 computes the op
+    int k_rows;               // keys per tile
+    int64_t q_tiles, k_tiles; // tiles of the mask
+    size_t work;              // bytes of work memory of the chosen kernel
 };
 
 static bool is_known_type(enum ggml_type t) {
@@ -45,6 +51,7 @@ static bool can_map(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F16 && ((uintptr_t) t->data | t->nb[1] | t->nb[2] | t->nb[3]) % 16 == 0;
 }
 
+// Returns whether the kernels can multiply keys and values directly, without unpacking them to f16 first.
 static bool is_direct(const struct attn *a) {
     return can_map(a->k) && can_map(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
 }
@@ -54,11 +61,11 @@ static size_t pitch_of(const struct ggml_tensor *t) {
     return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
 }
 
-// Returns the bytes of shared memory of attn: its rings and unpacked rows, or at the end the sums of its warps.
+// Returns the bytes of shared memory of attn. It holds the rings and the unpacked rows; at the end, the sums of the warps.
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
-    const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
-    return max_size(WARPS * (size_t) n_stages * stage + halves, (size_t) (WARPS * ROWS * (a->d + 2) * 4));
+    const size_t unpacked = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
+    return max_size(WARPS * (size_t) n_stages * stage + unpacked, (size_t) (WARPS * ROWS * (a->d + 2) * 4));
 }
 
 static void use_attn(const struct cuda_traits *traits, struct attn *a) {
@@ -75,8 +82,8 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     } else {
         a->kernel = is_direct(a) ? direct[i_width] : any[i_width];
     }
-    // Use as many stages as leave shared memory for all blocks that the registers of a multiprocessor allow, but at least two
-    // if they fit.
+    // The registers of a multiprocessor allow kernel.blocks blocks. Use three stages if the shared memory suffices for all of
+    // them, otherwise two. Use one stage only if two do not fit even for one block.
     a->n_stages = 3;
     while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
         a->n_stages--;
@@ -87,8 +94,8 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     a->shared = split_shared(a, a->n_stages);
 }
 
-// Chooses attn_few for head dimensions 64 and 128 and up to 8 rows; returns false if it does not apply. With many keys, one block
-// of many warps runs per multiprocessor, so that fewer splits have to be combined.
+// Chooses attn_few for head dimensions 64 and 128 and up to 8 rows; returns false if it does not apply. If there are many keys,
+// each multiprocessor runs one block of 12 or 16 warps instead of several small blocks, so that fewer splits must be combined.
 static bool try_few(const struct cuda_traits *traits, struct attn *a) {
     enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
     static const struct split_kernel few[2] = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
@@ -114,7 +121,7 @@ static void use_wide(struct attn *a) {
     a->shared = (size_t) ((WIDE_ROWS + WIDE_KEYS) * (ATTN_WIDE + 8) * 2 + WIDE_WARPS * 16 * WIDE_KEYS * 4);
 }
 
-// Sets the number of splits for the chosen kernel.
+// Sets the number of splits for the chosen kernel, so that all multiprocessors have blocks.
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
@@ -184,12 +191,12 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
            attn_of(dev, op).shared <= cuda_traits(dev)->shared_max;
 }
 
-// Returns enough bytes for this number of queries and keys and for any smaller number. A smaller number may use another kernel or
-// more splits. The rows of all splits together are at most the rows of all blocks that run at the same time.
+// Returns enough bytes for this number of queries and keys and for any smaller number, which may use another kernel or more
+// splits. All blocks of a launch with splits run at the same time, which limits the rows of all splits together.
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];
-    // One block of attn_wide (32 rows) or attn_few (8) per multiprocessor has fewer rows than BLOCKS_MAX blocks of attn.
+    // BLOCKS_MAX blocks of attn per multiprocessor (48 rows) have at least as many rows as the blocks of attn_wide or attn_few.
     const int64_t rows = min_i64(a.n_rows * ATTN_SPLITS, BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS);
     const size_t split = n_kv > MIN_SPLIT ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
     const size_t tiles = a.mask != NULL
@@ -262,8 +269,8 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
     return a;
 }
 
-// Encodes the tensor map by which the copy engine (TMA) reads keys or values: boxes of k_rows rows of 64 f16, in the swizzled
-// order that wgmma reads.
+// Encodes the tensor map by which the copy engine (TMA) reads keys or values: in boxes of k_rows rows of 64 f16. The engine writes
+// each box to shared memory in the swizzled order that wgmma reads.
 static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
     enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
     const uint64_t dims[4] = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};

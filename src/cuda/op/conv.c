@@ -10,7 +10,8 @@
 
 // ---- im2col and convolutions ----
 
-static void columns_walk(struct cuda_columns *c, const int32_t *q, int n) {
+// Sets stride, padding and dilation from the n values of each in q. Dimensions from n on do not move.
+static void columns_set_steps(struct cuda_columns *c, const int32_t *q, int n) {
     for (int i = 0; i < 3; i++) {
         c->stride[i] = i < n ? q[i] : 1;
         c->pad[i] = i < n ? q[n + i] : 0;
@@ -18,7 +19,7 @@ static void columns_walk(struct cuda_columns *c, const int32_t *q, int n) {
     }
 }
 
-// k: tensor whose first n dimensions are the extents of the window; b: the data.
+// Returns windows over the n spatial dimensions of b. The first n extents of k are the extents of a window.
 static struct cuda_columns columns_over(
     const struct ggml_tensor *k, const struct ggml_tensor *b, int n, int64_t n_channels, int64_t n_batch) {
     struct cuda_columns c = {.n_channels = n_channels, .n_batch = n_batch, .nb_channel = (int64_t) b->nb[n == 3 ? 3 : n]};
@@ -38,19 +39,19 @@ static struct cuda_columns columns_of(const struct ggml_tensor *op) {
     if (op->op == GGML_OP_IM2COL) {
         const int n = q[6] == 1 ? 2 : 1;
         c = columns_over(a, b, n, b->ne[n], b->ne[n + 1]);
-        columns_walk(&c, n == 2 ? q : (const int32_t[]){q[0], q[2], q[4]}, n);
+        columns_set_steps(&c, n == 2 ? q : (const int32_t[]){q[0], q[2], q[4]}, n);
         memcpy(c.out, (const int64_t[]){op->ne[1], n == 2 ? op->ne[2] : 1, 1}, sizeof c.out);
         return c;
     }
     if (op->op == GGML_OP_CONV_2D) {
         c = columns_over(a, b, 2, b->ne[2], b->ne[3]);
-        columns_walk(&c, q, 2);
+        columns_set_steps(&c, q, 2);
         memcpy(c.out, (const int64_t[]){op->ne[0], op->ne[1], 1}, sizeof c.out);
         return c;
     }
     const int64_t n_channels = q[9] > 0 ? q[9] : 1;
     c = columns_over(a, b, 3, n_channels, op->op == GGML_OP_CONV_3D ? q[10] : b->ne[3] / n_channels);
-    columns_walk(&c, q, 3);
+    columns_set_steps(&c, q, 3);
     if (op->op == GGML_OP_CONV_3D) {
         memcpy(c.out, (const int64_t[]){op->ne[0], op->ne[1], op->ne[2]}, sizeof c.out);
     } else {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT. One column: mv.c. Up to 16 columns: mmv, which reads columns converted to f16 or bf16. More columns: on
-// sm_90a mma90, which reads the converted columns in tiles, and for dense weights cuBLAS if it is installed. If several
-// consecutive products read the same columns, the columns are converted once and stay in the arena until another op uses it.
+// matmul.c: MUL_MAT. The number of columns and the type of the weights determine the kernel:
+//   1 column             mv (mv.c)
+//   2 to 8, f32          mf, if rows and columns are aligned (can_run_floats)
+//   up to 16             mmv, which reads columns converted to f16 or bf16
+//   more, dense weights  cuBLAS if it is installed
+//   more, sm_90a         mma90, which reads the converted columns in tiles; other devices use mmv
+// If consecutive products read the same columns, the columns are converted once and stay in the arena until another op uses it.
 
 #include "cuda/op/matmul.h"
 
@@ -63,7 +67,7 @@ int cuda_column_type(enum ggml_type t) {
     return t == GGML_TYPE_F16 ? 1 : 2;
 }
 
-// Returns the converted columns of op's second source, in the arena. Returns NULL if the launch failed or the arena is too small.
+// Returns the converted columns of x, in the arena. Returns NULL if the launch failed or the arena is too small.
 static char *columns_get(
     struct cuda_run *r, const struct cuda_mm_type *t, const struct ggml_tensor *x, const struct cuda_columns *c) {
     const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);
@@ -105,8 +109,8 @@ static char *columns_get(
 static int64_t mmv_chunk(enum ggml_type t) { // elements per chunk; equals the chunk size in kernel/decode.cuh
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 ? 128 : 256;
 }
-// 16 warps need twice the shared memory for rings. With less shared memory they would have too few stages, or columns in too many
-// parts.
+// 16 warps need twice as much shared memory for their rings as 8. On a GPU with little shared memory, the rings of 16 warps would
+// have too few stages, or the columns would have to be processed in too many parts.
 static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
     const bool has_room = r->traits->shared_max >= 200 * 1024;
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
@@ -219,7 +223,8 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
     return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
 }
 
-// Also covers fewer columns, because another kernel may need more memory for them, and the reserved memory must suffice for both.
+// Returns enough bytes for this number of columns and for any smaller number: the graph is reserved with the largest number, and
+// the kernel for fewer columns may need more memory.
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
@@ -230,7 +235,7 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
             size = max_size(size, cuda_columns_of(t, x->ne[0], limits[i], x->ne[2] * x->ne[3], 0).size);
         }
     }
-    if (x->ne[2] * x->ne[3] > 1) { // a single product may use cuBLAS
+    if (x->ne[2] * x->ne[3] > 1) { // with a batch of 1, the op may use cuBLAS, which needs work memory
         struct ggml_tensor column = *x, one = *op;
         column.ne[2] = column.ne[3] = 1;
         one.src[1] = &column;
@@ -309,8 +314,8 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
         return run_floats(r, op);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);
-    const bool as_they_are = c.plain && c.columns_size == 0;
-    char *columns = as_they_are ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
+    const bool is_unconverted = c.plain && c.columns_size == 0;
+    char *columns = is_unconverted ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
     if (columns == NULL) {
         return GGML_STATUS_FAILED;
     }

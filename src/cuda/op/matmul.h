@@ -8,9 +8,13 @@
 #include "cuda/kernel/mv_args.h"
 #include "cuda/op/op.h"
 
-// Kernels by type of weights; NULL: no such kernel. mv computes one column. mvb does the same for dense rows at multiples of 16
-// bytes. mmv and mmv_wide compute up to 8 columns per block; if they differ, mmv also multiplies the rounding residuals of the
-// columns. The kernels with _8 use 8 warps per block instead of 16. mma_N uses tiles of N columns.
+// Names of the kernels for one type of weights; NULL: no such kernel. mmv and mma read columns that were rounded to f16 or bf16.
+// The rounding residual of a column is the difference of the column and its rounded values.
+//   mv              one column
+//   mvb             one column, for f32, f16 and bf16 rows that begin and end at multiples of 16 bytes
+//   mmv, mmv_wide   up to 8 columns per block; if the names differ, mmv also multiplies the rounding residuals of the columns
+//   mmv_8, ...      the same with 8 warps per block instead of 16
+//   mma_N           tiles of N columns
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
@@ -24,12 +28,13 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: products 
 
 // Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
-    int nt;                    // columns per tile; 0: flat, the columns are contiguous and not in tiles
-    bool plain;                // in the layout that cuBLAS reads; nt is 1
-    bool rest;                 // only if flat: the residuals (values minus their rounded values) follow the columns
-    int64_t n;                 // number of columns, rounded up to whole tiles
-    int64_t nz;                // number of products in the batch
-    size_t columns_size, size; // bytes of the converted columns; bytes with scales or with the work memory of cuBLAS
+    int nt;              // columns per tile; 0: flat, the columns are contiguous and not in tiles
+    bool plain;          // in the layout that cuBLAS reads; nt is 1
+    bool rest;           // only if nt is 0: the rounding residuals follow the columns
+    int64_t n;           // number of columns, rounded up to whole tiles
+    int64_t nz;          // number of products in the batch
+    size_t columns_size; // bytes of the converted columns
+    size_t size;         // bytes of the converted columns and of their scales, or of the work memory of cuBLAS
 };
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Returns the columns per tile for n columns; 0: mmv computes the product.

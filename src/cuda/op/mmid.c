@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mmid.c: MUL_MAT_ID. With few tokens, each (token, slot) pair is a product of one column (kernel/mv.cuh). With many, the columns
-// are sorted by expert into tiles that have one expert each, and one launch computes all tiles (kernel/mmid.cu, mma90.cuh).
+// mmid.c: MUL_MAT_ID. A token uses several experts; the slot is the index of an expert in the token's list. If there are few
+// (token, slot) pairs, each pair is a product of one column (kernel/mv.cuh). Otherwise, the columns are sorted by expert into
+// tiles, so that each tile needs one expert, and one launch computes all tiles (kernel/mmid.cu, mma90.cuh).
 
 #include "cuda/op/matmul.h"
 
@@ -8,11 +9,12 @@
 
 // Layout of the arena: [columns][scales][lists: expert of each tile, source and destination of each column].
 struct plan {
-    bool vectors;
-    int nt;
+    bool vectors; // products of one column; the other fields except n_pairs are then unused
+    int nt;       // columns per tile
     int64_t n_pairs, n_tiles;
     struct cuda_columns c;
-    size_t lists, size;
+    size_t lists; // byte offset of the lists in the arena
+    size_t size;  // bytes of the arena
 };
 
 static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tensor *op) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mv.c: products of one column (kernel/mv.cuh). A fusion computes the surrounding ops of models in the same launch: the norm of
-// the column, up to three products of the column, and the addition of the residual or the gate (GLU) after the products.
-// graph_optimize moves products of the same column next to each other (cuda_mv_gather).
+// mv.c: products of one column (kernel/mv.cuh). A fusion computes a chain of nodes in one launch: the norm of the column, up to
+// three products of the column, and after the products the addition of the residual or the gate (GLU). graph_optimize moves
+// products of the same column next to each other (cuda_mv_gather).
 
 #include "cuda/op/matmul.h"
 
@@ -51,7 +51,7 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
     const int64_t grid = min_i64(n_turns, max_blocks);
     a->n_full = a->n_turns = (int) n_turns;
     a->n_last = (int) rows_per_turn;
-    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the remaining rows evenly over all blocks
+    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the rows of the last turns evenly over all blocks
         const int64_t n_full = a->m[0] / (grid * rows_per_turn) * grid, rows_left = a->m[0] - n_full * rows_per_turn;
         a->n_full = (int) n_full;
         a->n_last = (int) (rows_left > 0 ? (rows_left + grid - 1) / grid : rows_per_turn);
@@ -71,8 +71,8 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
         n_turns += (a->m[i] + 1) / 2;
     }
     const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = (int64_t) r->traits->n_sm;
-    // One block per multiprocessor uses all of the shared memory. Two blocks of half the size would let the copies of the
-    // next kernel overlap with this one, but took a fifth longer because their rings are too short.
+    // One block per multiprocessor uses all of the shared memory. With two blocks of half the size, the copies of the next kernel
+    // could overlap with this one, but this took a fifth longer, because the rings were too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   max_stages = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages = (int) min_i64(max_stages, 7);
@@ -83,12 +83,13 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
 bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const bool sixteens = (t->type != GGML_TYPE_Q4_K && t->type != GGML_TYPE_Q5_K) ||
-                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // both are read in 16-byte words
+                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // q4_K, q5_K: read in 16-byte words
     return x->ne[1] == 1 && x->type == GGML_TYPE_F32 && sixteens && cuda_mv_fits(dev, t, x->ne[0]);
 }
 
 // ---- fusion with the surrounding ops ----
 
+// Nodes that one launch computes: [RMS_NORM MUL] MUL_MAT ... [GLU or ADD].
 struct chain {
     const struct ggml_tensor *norm, *scale; // RMS_NORM and the weights that multiply its result; NULL: no norm
     const struct ggml_tensor *x;            // the column, before the norm
@@ -158,7 +159,8 @@ static const struct ggml_tensor *first_result(const struct chain *c) {
     return c->sum != NULL ? c->sum : c->mm[0];
 }
 
-// Returns whether no result overlaps memory that another thread may still read.
+// Returns whether the launch may write its results: no result overlaps another result, or memory that another thread may still
+// read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *out[MV_PARTS] = {first_result(c), c->mm[1], c->mm[2]};
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
@@ -242,13 +244,13 @@ const struct cuda_fusion cuda_fusion_mv = {
 // ---- order ----
 
 void cuda_mv_gather(struct ggml_cgraph *graph) {
-    enum { AHEAD = 16 };
+    enum { AHEAD = 16 }; // nodes that are searched for products of the same column
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *first = graph->nodes[i];
         if (first->op != GGML_OP_MUL_MAT) {
             continue;
         }
-        int at = i + 1; // position of the next product of the same column
+        int at = i + 1; // position to which the next product of the same column moves
         for (int j = i + 1; j < graph->n_nodes && j <= i + AHEAD; j++) {
             struct ggml_tensor *node = graph->nodes[j];
             if (cuda_writes_into(node, first->src[1])) {

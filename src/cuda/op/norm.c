@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion computes a norm together
-// with the ADD before it and the MUL by weights and ADD of a bias after it.
+// with an ADD before the norm, and with the MUL by weights and the ADD of a bias after the norm.
 
 #include "cuda/kernel/norm.h"
 
@@ -49,8 +49,8 @@ static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- fusions: [ADD] NORM [MUL [ADD]] ----
 
-// Returns the other source of node i, which must be an `op` that reads `from`. Returns NULL unless node i is the only reader of
-// `from`, all tensors are f32, and the other source repeats to the shape of the node.
+// If node i is an `op` with the sources `from` and another tensor, returns the other tensor. Returns NULL unless node i is the
+// only reader of `from`, all tensors are f32, and the other tensor repeats to the shape of the node.
 static const struct ggml_tensor *other_of(
     const struct ggml_cgraph *graph, int i, enum ggml_op op, const struct ggml_tensor *from) {
     if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {
@@ -65,9 +65,11 @@ static const struct ggml_tensor *other_of(
 }
 
 struct chain {
-    const struct ggml_tensor *sum; // the ADD before the norm; NULL: none
-    const struct ggml_tensor *norm, *mul, *add, *out;
-    int n; // number of nodes of the chain
+    const struct ggml_tensor *sum;       // the ADD before the norm; NULL: none
+    const struct ggml_tensor *norm;      // NORM or RMS_NORM
+    const struct ggml_tensor *mul, *add; // weights and bias, not the nodes; NULL: none
+    const struct ggml_tensor *out;       // last node of the chain
+    int n;                               // number of nodes of the chain
 };
 
 // Returns the chain of at most `most` nodes that starts at node i; n is 0 if there is no chain of at least two nodes.
@@ -104,8 +106,9 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     return c;
 }
 
-// norm_fours reads all elements of a row before it writes one. norm_any reads an element just before it writes the element, in
-// its last pass. The result may therefore overlap a source with the same layout, but not a source that several rows read.
+// Returns whether the launch may write its results. The kernel norm_fours reads a complete row before it writes. The kernel
+// norm_any reads each element just before it writes that element, in its last pass. A result may therefore overlap a source with
+// the same layout, but not a source that several rows read, such as the weights.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *x = c->sum != NULL ? c->sum : c->norm->src[0];
     if ((c->mul != NULL && cuda_overlap(c->out, c->mul)) || (c->add != NULL && !cuda_may_write_over(c->out, c->add))) {

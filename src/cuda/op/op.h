@@ -27,9 +27,9 @@ static inline struct cuda_div cuda_div_of(int64_t d) {
     return (struct cuda_div){.mul = (uint32_t) mul, .shift = shift, .d = (uint32_t) d};
 }
 
-#define CUDA_INDEX_MAX \
-    (INT64_C(1) << 31) // cuda_index can split the index of an element of a tensor with fewer elements than this
+#define CUDA_INDEX_MAX (INT64_C(1) << 31) // cuda_index works for tensors with fewer elements than this
 
+// Returns the divisors for the elements of t. If t has too many elements, d0.d is 0, and kernels divide by its extents instead.
 static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
     if (ggml_nelements(t) >= CUDA_INDEX_MAX) {
         return (struct cuda_index){.d0 = {.d = 0}};
@@ -81,7 +81,7 @@ static inline enum ggml_status cuda_elementwise_run(struct cuda_run *r, struct g
 static inline bool cuda_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }
-// Returns whether the elements of a row are contiguous. The stride of a single element has no meaning.
+// Returns whether the elements of a row are contiguous. For a row of one element, nb[0] does not matter.
 static inline bool cuda_rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// rearrange.c: ops that move elements unchanged: REPEAT, CONCAT, DIAG, PAD, PAD_REFLECT_1D, ROLL, WIN_PART, WIN_UNPART,
-// GET_REL_POS; ops that set or add to a part of a tensor: SET, ACC, ADD1, ADD_ID; triangles: DIAG_MASK_*, TRI; ops that compute
-// values from parameters: ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS.
+// rearrange.c: ops in five groups, with the kernel of each group:
+//   place_any      moves elements unchanged: REPEAT, CONCAT, DIAG, PAD, PAD_REFLECT_1D, ROLL, WIN_PART, WIN_UNPART, GET_REL_POS
+//   place_band     keeps a triangle: DIAG_MASK_*, TRI
+//   place_part     sets or adds to a part of a tensor: SET, ACC
+//   place_add_id   adds selected rows or one number: ADD_ID, ADD1
+//   place_made     computes each element from its index: ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS
 
 #include "cuda/kernel/rearrange.h"
 
@@ -11,12 +14,14 @@
 
 #define BLOCK 256
 
-// Returns whether elements can be moved unchanged. Quantised blocks move as one element; they must be contiguous.
+// Returns whether elements can be moved unchanged. A quantised block moves as one element, and the blocks of a row must be
+// contiguous.
 static bool is_movable(const struct ggml_tensor *t) {
     return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
 }
 
-static struct cuda_view cells_of(const struct ggml_tensor *t) {
+// Returns a view of t in which each quantised block counts as one element.
+static struct cuda_view view_in_blocks(const struct ggml_tensor *t) {
     struct cuda_view v = cuda_view_of(t);
     v.ne[0] /= ggml_blck_size(t->type);
     return v;
@@ -25,15 +30,15 @@ static struct cuda_view cells_of(const struct ggml_tensor *t) {
 static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op, enum ggml_op what, const int32_t p[4]) {
     struct ggml_tensor shape = *op;
     shape.ne[0] = op->ne[0] / ggml_blck_size(op->type);
-    struct cuda_rearrange_args args = {.dst = cells_of(op),
-        .a = cells_of(op->src[0]),
+    struct cuda_rearrange_args args = {.dst = view_in_blocks(op),
+        .a = view_in_blocks(op->src[0]),
         .index = cuda_index_of(&shape),
         .n = ggml_nelements(op) / ggml_blck_size(op->type),
         .what = (int32_t) what,
         .size = (int32_t) ggml_type_size(op->type)};
     memcpy(args.p, p, sizeof args.p);
     if (op->src[1] != NULL) {
-        args.b = cells_of(op->src[1]);
+        args.b = view_in_blocks(op->src[1]);
     }
     return cuda_launch_one(r, "place_any", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
@@ -43,7 +48,8 @@ static enum ggml_status place_run(struct cuda_run *r, struct ggml_tensor *op) {
     return place_launch(r, op, op->op, op->op_params);
 }
 
-static bool same_cells(const struct ggml_tensor *op) {
+// Returns whether the source has the type of the result, and the type is not quantised.
+static bool has_same_plain_type(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
 }
@@ -71,14 +77,14 @@ static bool concat_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static bool diag_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    return same_cells(op) && a->ne[1] == 1 && op->ne[0] == a->ne[0] && op->ne[1] == a->ne[0] && op->ne[2] == a->ne[2] &&
+    return has_same_plain_type(op) && a->ne[1] == 1 && op->ne[0] == a->ne[0] && op->ne[1] == a->ne[0] && op->ne[2] == a->ne[2] &&
            op->ne[3] == a->ne[3];
 }
 
 // ---- PAD, PAD_REFLECT_1D, ROLL, windows ----
 
 static bool pad_supports(CUDA_DEV, const struct ggml_tensor *op) {
-    bool fits = same_cells(op);
+    bool fits = has_same_plain_type(op);
     for (int i = 0; i < 4 && fits; i++) {
         fits = op->ne[i] == op->src[0]->ne[i] + param_i32(op, 2 * i) + param_i32(op, 2 * i + 1);
     }
@@ -93,24 +99,24 @@ static enum ggml_status pad_run(struct cuda_run *r, struct ggml_tensor *op) {
 static bool reflect_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t left = param_i32(op, 0), right = param_i32(op, 1);
-    return same_cells(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
+    return has_same_plain_type(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
            op->ne[0] == a->ne[0] + left + right && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] && op->ne[3] == a->ne[3];
 }
 
 static bool roll_supports(CUDA_DEV, const struct ggml_tensor *op) {
-    return same_cells(op) && ggml_are_same_shape(op->src[0], op);
+    return has_same_plain_type(op) && ggml_are_same_shape(op->src[0], op);
 }
 
 static bool win_part_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const int64_t n_x = param_i32(op, 0), n_y = param_i32(op, 1), w = param_i32(op, 2);
-    return same_cells(op) && w > 0 && n_x > 0 && op->ne[0] == op->src[0]->ne[0] && op->ne[1] == w && op->ne[2] == w &&
+    return has_same_plain_type(op) && w > 0 && n_x > 0 && op->ne[0] == op->src[0]->ne[0] && op->ne[1] == w && op->ne[2] == w &&
            op->ne[3] == n_x * n_y;
 }
 
 static bool win_unpart_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t w = param_i32(op, 0);
-    return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1 && w <= a->ne[1] && w <= a->ne[2] &&
+    return has_same_plain_type(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1 && w <= a->ne[1] && w <= a->ne[2] &&
            ((op->ne[1] + w - 1) / w) * ((op->ne[2] + w - 1) / w) <= a->ne[3];
 }
 
@@ -128,14 +134,15 @@ static bool rel_pos_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 // ---- triangles ----
 
-#define FAR (INT64_C(1) << 40) // beyond every row, and small enough that additions do not overflow
+#define FAR (INT64_C(1) << 40) // beyond the end of every row; small enough that additions do not overflow
 
 static bool same_f32(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
 }
 
-static enum ggml_status band_launch(struct cuda_run *r, struct ggml_tensor *op, int64_t first, int64_t end, float value) {
+// Keeps elements i1 + first to i1 + end - 1 of each row i1. All other elements become `value`.
+static enum ggml_status keep_band_launch(struct cuda_run *r, struct ggml_tensor *op, int64_t first, int64_t end, float value) {
     const struct cuda_band_args args = {.dst = cuda_view_of(op),
         .a = cuda_view_of(op->src[0]),
         .index = cuda_index_of(op),
@@ -147,7 +154,7 @@ static enum ggml_status band_launch(struct cuda_run *r, struct ggml_tensor *op, 
 }
 
 static enum ggml_status mask_run(struct cuda_run *r, struct ggml_tensor *op) {
-    return band_launch(r, op, -FAR, (int64_t) param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
+    return keep_band_launch(r, op, -FAR, (int64_t) param_i32(op, 0) + 1, op->op == GGML_OP_DIAG_MASK_INF ? -INFINITY : 0.0f);
 }
 
 static bool tri_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
@@ -156,17 +163,17 @@ static bool tri_supports(const struct cuda_device *dev, const struct ggml_tensor
 
 static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
     switch ((enum ggml_tri_type) param_i32(op, 0)) {
-        case GGML_TRI_TYPE_UPPER_DIAG: return band_launch(r, op, 0, FAR, 0.0f);
-        case GGML_TRI_TYPE_UPPER: return band_launch(r, op, 1, FAR, 0.0f);
-        case GGML_TRI_TYPE_LOWER_DIAG: return band_launch(r, op, -FAR, 1, 0.0f);
-        default: return band_launch(r, op, -FAR, 0, 0.0f);
+        case GGML_TRI_TYPE_UPPER_DIAG: return keep_band_launch(r, op, 0, FAR, 0.0f);
+        case GGML_TRI_TYPE_UPPER: return keep_band_launch(r, op, 1, FAR, 0.0f);
+        case GGML_TRI_TYPE_LOWER_DIAG: return keep_band_launch(r, op, -FAR, 1, 0.0f);
+        default: return keep_band_launch(r, op, -FAR, 0, 0.0f);
     }
 }
 
 // ---- SET, ACC ----
 
-// Sets *part to the part of the result that b is written to, which has b's shape. Returns false if the part is not at element
-// boundaries within the result, or if its rows overlap.
+// Sets *part to a view of the part of the result to which source 1 is written. The part has the shape of source 1. Returns false
+// if the part is not within the result, if its strides are not multiples of an element, or if its rows overlap.
 static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
     const struct ggml_tensor *b = op->src[1];
     const int64_t off = param_i32(op, 3);

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-#define D_MAX 256 // largest row of a state that a warp holds, 8 elements per lane
-#define LINES 4   // warps per block; each computes one row of a state
+#define D_MAX 256         // largest row of a state; a warp holds one row, 8 elements per lane
+#define WARPS_PER_BLOCK 4 // each warp computes one row of a state
 
 static bool sources_f32(const struct ggml_tensor *op, int n) {
     for (int i = 0; i < n; i++) {
@@ -23,8 +23,9 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
 // ---- states of d x d matrices, one per head ----
 
 static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur_args *g) {
-    const struct cuda_dims dims = {.grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + LINES - 1) / LINES)},
-        .block = {32, LINES},
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + WARPS_PER_BLOCK - 1) / WARPS_PER_BLOCK)},
+        .block = {32, WARPS_PER_BLOCK},
         .overlap = true};
     return cuda_launch_one(r, "recur", dims, g);
 }
@@ -120,7 +121,7 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN ----
 
-// Number of states to keep; graphs built by ggml before 0.25 have 0 there and keep 1.
+// Returns the number of states to keep: op parameter 0. Graphs built by ggml before 0.25 have 0 as this parameter and keep 1.
 static int64_t scan_kept(const struct ggml_tensor *op) {
     return param_i32(op, 0) == 0 ? 1 : param_i32(op, 0);
 }
@@ -153,8 +154,9 @@ static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
         .y = op->data,
         .states = (float *) op->data + ggml_nelements(x),
         .n_kept = scan_kept(op)};
-    const struct cuda_dims dims = {.grid = {(unsigned) (x->ne[1] * x->ne[3]), (unsigned) ((x->ne[0] + LINES - 1) / LINES)},
-        .block = {32, LINES},
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) (x->ne[1] * x->ne[3]), (unsigned) ((x->ne[0] + WARPS_PER_BLOCK - 1) / WARPS_PER_BLOCK)},
+        .block = {32, WARPS_PER_BLOCK},
         .overlap = true};
     return cuda_launch_one(r, "ssm_scan", dims, &g);
 }
@@ -223,9 +225,9 @@ static bool index_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
-    struct cuda_dims dims = cuda_dims_1d(r, g.n * 32, 32 * LINES);
+    struct cuda_dims dims = cuda_dims_1d(r, g.n * 32, 32 * WARPS_PER_BLOCK);
     dims.block[0] = 32;
-    dims.block[1] = LINES;
+    dims.block[1] = WARPS_PER_BLOCK;
     return cuda_launch_one(r, "lightning_indexer", dims, &g);
 }
 

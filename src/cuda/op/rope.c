@@ -102,10 +102,10 @@ static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
     return rope_launch(r, &jobs, 1);
 }
 
-// ---- fusion of ROPE, views of it, SET_ROWS: the rotated rows are written directly into the cache ----
+// ---- fusion of ROPE, views of its result, and SET_ROWS: the rotated rows are written directly into the cache ----
 
-// Returns the SET_ROWS that reads the whole result of the rope at node i, flattened to one row per token. Returns NULL if any
-// node except views is between them.
+// Returns the SET_ROWS that reads the complete result of the ROPE at node i, through views that flatten it to one row per token.
+// Stores in *n the number of nodes from the ROPE to the SET_ROWS. Returns NULL if a node other than these views is between them.
 static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph, int i, int *n) {
     const struct ggml_tensor *from = graph->nodes[i];
     for (int at = i + 1; at < graph->n_nodes && at < i + 4; at++) {
@@ -171,7 +171,7 @@ static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *gr
 
 const struct cuda_fusion cuda_fusion_rope_set = {.name = "rope into the cache", .match = set_match, .run = set_run};
 
-// ---- fusion of ROPE of queries, ROPE of keys into the cache, and values into the cache: one launch ----
+// ---- fusion in one launch: ROPE of queries; ROPE of keys and SET_ROWS into the cache; SET_ROWS of values into the cache ----
 
 struct rope_qkv {
     const struct ggml_tensor *query, *key, *key_set, *value_set;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS, which access rows by index. An index out of range reads as zeros and writes nothing: kernels
-// cannot report an error, and no memory outside the tensors is accessed. DUP, CPY, CONT: copies of elements, in order, between
-// layouts and types. Their shapes may differ, but not the number of elements.
+// rows.c: GET_ROWS and SET_ROWS, which access rows by index, and DUP, CPY, CONT, which copy elements, in order, between layouts
+// and types. For an index out of range, GET_ROWS returns zeros and SET_ROWS writes nothing, because kernels cannot report an
+// error and must not access memory outside the tensors. The source and result of a copy may differ in shape, but have the same
+// number of elements.
 
 #include "cuda/kernel/rows.h"
 
@@ -93,7 +94,7 @@ static bool copy_supports(CUDA_DEV, const struct ggml_tensor *op) {
            (is_plain(op->type) || op->ne[0] % 32 == 0);
 }
 
-// Returns the tensor with blocks counted as elements.
+// Returns a copy of t in which each quantised block counts as one element.
 static struct ggml_tensor in_blocks(const struct ggml_tensor *t) {
     struct ggml_tensor b = *t;
     b.ne[0] /= ggml_blck_size(t->type);
