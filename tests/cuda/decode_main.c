@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// decode_main.c: measures where the time of one token goes on a GPU. The model is synthetic, with the layers of an 8B llama
-// (width 4,096, 32 layers). It runs one token at a time, completely and with one part left out at a time.
+// decode_main.c: measures how much time each part of a decode step takes on a GPU. The model is synthetic, with the layers of an
+// 8B llama (width 4,096, 32 layers). The program measures a step of one token with all parts, with one or several parts left out,
+// and with few parts alone (variants[]).
 //
 //     cuda-decode FOLDER [TYPE [KEYS [DEVICE]]]
 //
-// FOLDER holds the backends. "queued": computes are enqueued without waiting, which gives the time of the device alone.
-// "synchronised": the program waits after each compute, like programs that choose a token from its result. Exit code: 0; 1: a
-// compute failed or its result is not finite; 2: wrong usage; 77: no device.
+// FOLDER holds the backends. "queued": computes are enqueued without waiting in between, which gives the time of the device alone.
+// "synchronised": the program waits after each compute, like a program that must choose a token before the next step. Exit code:
+// 0: all computes succeeded; 1: a compute failed or its result is not finite; 2: wrong usage; 77: no device.
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -34,7 +35,7 @@ static const struct {
     {"without o", ALL & ~O},
     {"without gate and up", ALL & ~GATE},
     {"without down", ALL & ~DOWN},
-    {"without the vocabulary", ALL & ~HEAD_OUT},
+    {"without the output product", ALL & ~HEAD_OUT},
     {"q, k, v alone", QKV},
     {"gate and up alone", GATE},
     {"gate, up and down alone", GATE | DOWN},
@@ -56,13 +57,15 @@ static double now(void) {
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
+// Builds one layer with the given parts. A part that is left out is replaced by a view or by an existing tensor of its shape.
 static struct ggml_tensor *layer(
     const struct rig *r, struct ggml_context *c, struct ggml_cgraph *g, int i, int parts, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = r->w[i];
     struct ggml_tensor *y = parts & (QKV | O) ? ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]) : x;
-    struct ggml_tensor *few = ggml_view_1d(c, y, HEAD * HEADS_KV, 0);
-    struct ggml_tensor *q = parts & QKV ? ggml_mul_mat(c, w[W_Q], y) : y, *k = parts & QKV ? ggml_mul_mat(c, w[W_K], y) : few;
-    struct ggml_tensor *v = parts & QKV ? ggml_mul_mat(c, w[W_V], y) : few;
+    struct ggml_tensor *stand_in = ggml_view_1d(c, y, HEAD * HEADS_KV, 0);
+    struct ggml_tensor *q = parts & QKV ? ggml_mul_mat(c, w[W_Q], y) : y,
+                       *k = parts & QKV ? ggml_mul_mat(c, w[W_K], y) : stand_in;
+    struct ggml_tensor *v = parts & QKV ? ggml_mul_mat(c, w[W_V], y) : stand_in;
     q = ggml_reshape_3d(c, q, HEAD, HEADS, 1);
     if (parts & ROPE) {
         q = ggml_rope(c, q, r->pos, HEAD, 0);
@@ -139,7 +142,7 @@ static bool measure(const struct rig *r, const char *name, int parts) {
     return ok;
 }
 
-// Fills a tensor with 64 different rows: the device reads random numbers, and the host need not compute all of them.
+// Fills a tensor with 64 different random rows, repeated: computing random numbers for all rows would take the host too long.
 static void fill(struct ggml_tensor *t) {
     enum { N = 64 };
     const size_t row = ggml_row_size(t->type, t->ne[0]), n_rows = (size_t) ggml_nrows(t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fused.h: a family of the op suite that runs only on devices.
+// fused.h: cases of the op suite (tests/op) for fusions, which only cuda-ops (ops_main.c) runs.
 #pragma once
 
 #include "op.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// images.c: replaces the kernel images of a build with nvcc. The simulated driver (standin.h) accepts any bytes as kernels.
+// images.c: defines cuda_images[] for builds without nvcc, which have no compiled kernels. The simulated driver (standin.h)
+// accepts any bytes as kernels.
 
 #include "cuda/backend.h"
 #include "cuda/device.h"

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// no_alloc_main.c: checks that after a graph is reserved on a GPU, computing it or a smaller one of its form allocates no memory
-// there:
+// no_alloc_main.c: checks that computing a graph allocates no GPU memory, if this graph or a larger one with the same ops was
+// reserved before:
 //
-//     cuda-promise FOLDER steps [DEVICE]   1,000 steps over a dozen shapes; counts the driver's allocations, and compares the free
-//                                          memory before and after
-//     cuda-promise FOLDER fill [DEVICE]    fills the GPU first, to every level between "fits" and "does not fit", in a process
-//                                          that has computed nothing yet: only the reserve may fail
-// FOLDER holds the backends. Exit code: 0: passed; 1: failed; 2: wrong usage; 77: no such device. tools/cuda-machine.sh runs it.
+//     cuda-promise FOLDER steps [DEVICE]   computes 1,000 steps over a dozen shapes; counts the backend's allocations, and prints
+//                                          the free memory before and after
+//     cuda-promise FOLDER fill [DEVICE]    repeats reserve and compute with less and less free memory, from "fits" to "does not
+//                                          fit": the reserve may fail, but no compute after a successful reserve
+//
+// FOLDER holds the backends. Exit code: 0: passed; 1: failed; 2: wrong usage; 77: no such device. tools/cuda-machine.sh runs this
+// program.
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -86,7 +88,7 @@ static bool rig_init(struct rig *r, const char *folder, const char *device) {
     struct ggml_context *c = r->ctx = ggml_init(params);
     static const int sizes[N_WEIGHTS][2] = {{WIDTH, 1}, {WIDTH, HEAD * HEADS}, {WIDTH, HEAD * HEADS_KV}, {WIDTH, HEAD * HEADS_KV},
         {HEAD * HEADS, WIDTH}, {WIDTH, HIDDEN}, {WIDTH, HIDDEN}, {HIDDEN, WIDTH}};
-    for (int i = 0; i < N_WEIGHTS; i++) { // W_O is f16: cuBLAS multiplies it if it is installed
+    for (int i = 0; i < N_WEIGHTS; i++) { // W_O is f16, so that cuBLAS is tested too if it is installed
         const enum ggml_type type = i == W_NORM ? GGML_TYPE_F32 : i == W_O ? GGML_TYPE_F16 : GGML_TYPE_Q4_K;
         r->w[i] = ggml_new_tensor_2d(c, type, sizes[i][0], sizes[i][1]);
     }
@@ -180,7 +182,7 @@ static int fill(struct rig *r) {
             continue;
         }
         ggml_backend_t backends[] = {gpu, r->backends[1]};
-        shapes_make(r); // new ones: tensors keep the memory that a scheduler allocated for them
+        shapes_make(r); // new tensors for each scheduler, because tensors keep the memory that a scheduler allocated for them
         ggml_backend_sched_t sched = sched_new(backends);
         if (ggml_backend_sched_reserve(sched, r->shapes[0].graph)) {
             n_fit++;

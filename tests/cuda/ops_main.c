@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// ops_main.c: runs the cases of the op suite (tests/op) on a device and compares them with Berth's CPU backend: cuda-ops FOLDER
-// [-d DEVICE] [-v] [-k OP] [--part I/N] [--seed N] [--list]. FOLDER holds the backends. It prints one line per op: passed,
-// failed, unsupported, and the largest error. Every tensor of a case is between guard bytes that must not change. Exit code: 0:
-// no case failed; 1: some failed; 2: wrong usage; 3: the device was lost; 77: no such device.
+// ops_main.c: runs the cases of the op suite (tests/op) on a device and compares the results with those of Berth's CPU backend:
+//
+//     cuda-ops FOLDER [-d DEVICE] [-v] [-k OP] [--part I/N] [--seed N] [--list]
+//
+// FOLDER holds the backends. The program prints one line per op: passed, failed, unsupported, and the largest error. Every tensor
+// of a case is placed between guard bytes that must not change. Exit code: 0: no case failed; 1: some failed; 2: wrong usage;
+// 3: the device was lost; 77: no such device.
 
 #include "fused.h"
 #include "runner.h"
@@ -28,20 +31,21 @@ struct device_suite {
 
 // ---- tolerances ----
 
-// Two devices differ in the order of sums and in their math libraries, and products may use f16 or 8-bit integers.
+// Returns the largest error (NMSE) that a case may have. Devices differ in the order of sums and in their math libraries, and
+// products may use f16 or 8-bit integers. n: elements of the result.
 static double tolerance(const char *op, enum ggml_type type, double max_nmse, int64_t n) {
     static const char *const product[] = {"MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT", "LIGHTNING_INDEXER", "FUSED_MV"};
     for (size_t i = 0; i < sizeof product / sizeof product[0]; i++) {
         if (strcmp(op, product[i]) == 0) {
-            return n < 64 ? 1e-2 : 5e-4; // few numbers may cancel out, and the CPU's columns have 8 bits
+            return n < 64 ? 1e-2 : 5e-4; // in a small result, cancellation makes the relative error large
         }
     }
-    // The CPU computes these functions in f16, and single numbers may cancel out.
+    // The CPU computes these functions in f16.
     if (strstr(op, "GELU") != NULL || strcmp(op, "GLU") == 0) {
         return 2e-4;
     }
     const bool is_copy = strcmp(op, "CPY") == 0 || strcmp(op, "DUP") == 0 || strcmp(op, "SET_ROWS") == 0;
-    if (ggml_is_quantized(type) && !is_copy) { // the last bit of an arithmetic op may decide between two levels
+    if (ggml_is_quantized(type) && !is_copy) { // a difference in the last bit may round to another quantised level
         return fmax(max_nmse, 1e-7);
     }
     return max_nmse == OP_EXACT ? OP_EXACT : fmax(max_nmse, 1e-6);
@@ -51,8 +55,9 @@ static bool is_sum(const struct ggml_tensor *t) {
     return t->op == GGML_OP_SUM || t->op == GGML_OP_SUM_ROWS || t->op == GGML_OP_MEAN;
 }
 
-// Ignores results with zero weights times values that are not finite: products on tensor cores cannot omit them. All other
-// results must equal those of the CPU.
+// For attention: sets got[e] to want[e] if got[e] is not finite and a value that contributes to it is not finite. The CPU omits
+// values whose weight is zero; tensor cores cannot omit them, and zero times such a value is NaN. All other results must equal
+// those of the CPU.
 static void forgive_hidden(const struct op_case *c, const double *values, double *got, const double *want) {
     const struct ggml_tensor *v = c->t->src[2];
     for (int64_t e = 0; e < ggml_nelements(c->t); e++) {
@@ -64,7 +69,8 @@ static void forgive_hidden(const struct op_case *c, const double *values, double
     }
 }
 
-// Ignores differences of sums that their order alone can cause, if one summand is much larger than the result.
+// For sums: sets got[i] to want[i] if the order of the additions alone can cause the difference. Such differences are relatively
+// large if a summand is much larger than the result.
 static void forgive_order(const struct op_case *c, const double *values, double *got, const double *want) {
     const struct ggml_tensor *from = c->t->src[0];
     double most = 0;
@@ -82,7 +88,8 @@ static char *align(char *p, size_t to) {
     return (char *) (((uintptr_t) p + to - 1) / to * to);
 }
 
-// Places every tensor on the device between guard bytes, and copies its bytes. Returns false if the tensors do not fit.
+// Places every tensor of ctx on the device between guard bytes, and copies the tensor's data there. Returns false if the tensors
+// do not fit.
 static bool place(struct device_suite *s, struct ggml_context *ctx) {
     char *base = ggml_backend_buffer_get_base(s->memory), *at = base;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -184,7 +191,7 @@ static bool is_supported(struct device_suite *s, const struct op_case *c) {
 static void case_compare(struct op_suite *suite, struct op_tally *tally, const struct op_case *c) {
     struct device_suite *s = (struct device_suite *) suite;
     double *want = cpu_values(s, c);
-    if (want == NULL) { // the CPU has no result either
+    if (want == NULL) { // without a result of the CPU, there is nothing to compare
         return;
     }
     op_case_restore(&s->suite, c);
@@ -262,7 +269,7 @@ static int print_tallies(const struct device_suite *s) {
 static bool open_devices(struct device_suite *s, const char *folder, const char *device) {
     ggml_backend_load_all_from_path(folder);
     s->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    // Use the portable kernels of the CPU backend, which sum in double and write the reference's bytes.
+    // Use the portable kernels of the CPU backend, which sum in double and quantise to the same bytes as the reference.
     void (*use_ref)(ggml_backend_t, bool) = NULL;
     void *address = s->cpu != NULL
                         ? ggml_backend_reg_get_proc_address(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// standin.c: the simulated driver of standin.h. All work is done at once, in the caller's thread. A stream in capture only counts
-// its work. A call that frees an object frees it even if it returns an error, as the real driver does.
+// standin.c: the simulated driver of standin.h. Copies and sets are done immediately, in the caller's thread; launches are only
+// counted. A stream in capture only counts its work. A call that frees an object frees it even if the call returns an error, as
+// the real driver does.
 
 #include "standin.h"
 
@@ -118,7 +119,8 @@ EXPORT void standin_drop(void) {
     pthread_mutex_unlock(&lock);
 }
 
-// Starts every call: takes the lock and returns the status that the call must return. device -1: the current one.
+// Every function of the driver calls this first: takes the lock and returns the status that the function must return. device: -1
+// for the current device.
 static CUresult call_begin(int device) {
     pthread_mutex_lock(&lock);
     state.n_calls++;

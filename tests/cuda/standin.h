@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // standin.h: a simulated libcuda.so.1 for machines without a GPU. It keeps device memory on the host, counts launches, and can
-// make any call fail. Tests set BERTH_CUDA_DRIVER to its path, open it too, and change these settings.
+// make any call fail. Tests set BERTH_CUDA_DRIVER to its path, so that the backend loads it. They also load it themselves and
+// change the settings of struct standin.
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@ struct standin {
     size_t memory;                 // bytes per device: 1 GiB
     int major;                     // major number of the compute capability: 9
     int shared;                    // largest shared memory of a block in bytes: 232,448; a launch with more fails
-    long fail_at;                  // the n-th call from now on fails; 0: no call fails
+    long fail_at;                  // n: the n-th call from now on fails; 0: no call fails
     int fail_with;                 // error that the call at fail_at returns
     bool no_peers;                 // no device can access the memory of another
     int lost[STANDIN_MAX_DEVICES]; // error that all calls of a device return; 0: the device works

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_cuda.c: tests the host side of the CUDA backend on a simulated driver (standin.h): buffers, streams, events, plans and
-// captures, copies between four devices; and the same with each call of the driver, and each allocation, failing in turn. Every
-// failure must be reported, no object may be left, and other devices must keep working.
+// captures, and copies between four devices. Two tests repeat a sequence of all functions, each time with another driver call or
+// another allocation failing. Every failure must be reported, no object may be left, and other devices must keep working.
 
 #include "standin.h"
 
@@ -58,7 +58,7 @@ static int tear_down(void **unused) {
     return 0;
 }
 
-// ---- a graph of a few ops: a fusion, a step that uses the arena, one that uses extra bytes after its result ----
+// ---- a small graph with a fusion, an op that uses the arena, and an op that uses extra bytes after its result ----
 
 struct small {
     struct ggml_context *ctx;
@@ -188,7 +188,7 @@ static void graphs_are_captured(void **unused) {
     assert_int_equal(st->n_instantiated, 1);
     assert_int_equal(st->n_launches, n_steps);
     assert_true(st->n_overlaps > 0);
-    // A graph with another parameter is another graph.
+    // A graph with another op parameter does not match the plan, so its steps are launched separately.
     memcpy(s.order->op_params, &(int32_t){GGML_SORT_ORDER_DESC}, sizeof(int32_t));
     assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
     assert_int_equal(st->n_launches, 2 * n_steps);
@@ -210,7 +210,7 @@ static void oldest_plans_are_replaced(void **unused) {
         }
     }
     assert_int_equal(st->n_execs, CUDA_MAX_PLANS);
-    assert_int_equal(st->n_updates, 4); // plans that replaced another one
+    assert_int_equal(st->n_updates, 4); // a plan that replaces another one updates its executable graph
     for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
         small_free(&s[i]);
     }
@@ -235,7 +235,7 @@ static void without_graphs_and_fusions(void **unused) {
     ggml_backend_free(backend);
 }
 
-// The allocator has placed a result over memory that a fusion still reads: shorter fusions are tried, then none.
+// If the allocator has placed a result over memory that a fusion still reads, a shorter fusion is tried, or none is used.
 static void placement_may_prevent_a_fusion(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -247,20 +247,21 @@ static void placement_may_prevent_a_fusion(void **unused) {
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
     char text[128];
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(st->n_launches, 1); // one fusion
+    assert_int_equal(st->n_launches, 1); // sum, norm and product in one launch
     out->data = sum->data;
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(st->n_launches, 3); // sum and norm, product
+    assert_int_equal(st->n_launches, 3); // two more launches: sum and norm; product
     norm->data = sum->data;
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(st->n_launches, 5); // sum, norm and product
+    assert_int_equal(st->n_launches, 5); // two more launches: sum; norm and product
     assert_true(cuda_backend_explain(backend, text, sizeof text) > 0);
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
     ggml_backend_free(backend);
 }
 
-// Products of one column that are apart in the graph become one launch with their norm; so do products with a gate or a sum.
+// Products of the same column that are not adjacent in the graph are computed in one launch with the norm of the column. Two
+// products and their gate, and a product and its sum, are also computed in one launch.
 static void products_of_a_column_are_one_launch(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -286,7 +287,7 @@ static void products_of_a_column_are_one_launch(void **unused) {
     assert_int_equal(
         st->n_launches, 1 + 4 + 1 + 1); // norm and three products; neg, abs, two MUL; two products with a gate; one with a sum
     const long before = st->n_launches;
-    c->data = b->data; // the sum would overwrite the column that others still read
+    c->data = b->data; // the sum would overwrite the column that other threads still read
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
     assert_int_equal(st->n_launches - before, 1 + 4 + 1 + 2);
     ggml_backend_buffer_free(buffer);
@@ -294,7 +295,8 @@ static void products_of_a_column_are_one_launch(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Weights that the same graph copies into are not read early, and products with them stay after the copy.
+// If the graph itself writes a weight, kernels do not read the weight before the previous kernel ends, and products with it stay
+// after the write.
 static void written_weights_are_not_read_early(void **unused) {
     (void) unused;
     ggml_backend_t b = ggml_backend_cuda_init(0);
@@ -319,8 +321,8 @@ static void written_weights_are_not_read_early(void **unused) {
     ggml_backend_free(b);
 }
 
-// ROPE of queries, ROPE of keys into their cache, and values into theirs are one launch, unless one of them writes memory that
-// another reads, or another op reads the keys.
+// ROPE of queries, ROPE of keys into the cache of keys, and the copy of values into the cache of values are one launch, unless one
+// of the three writes memory that another reads, or another op reads the rotated keys.
 static void rope_and_cache_are_one_launch(void **unused) {
     (void) unused;
     enum { HEAD = 64, HEADS = 2, TOKENS = 3, WIDTH = HEAD * HEADS };
@@ -346,7 +348,7 @@ static void rope_and_cache_are_one_launch(void **unused) {
         ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, b);
         assert_non_null(buffer);
         if (how == 2) {
-            queries->data = v->data; // no allocator would do this: values are read after it
+            queries->data = v->data; // overwrites the values before they are read; no allocator would do this
         } else if (how == 3) {
             queries->data = pos->data;
         }
@@ -410,8 +412,8 @@ static void devices_copy_to_each_other(void **unused) {
     ggml_free(ctx);
 }
 
-// A sum over four devices: checks the launches and copies. The simulated driver cannot check their order, and only a GPU computes
-// the numbers.
+// A sum over four devices: checks the launches and copies. The simulated driver cannot check their order, and does not compute the
+// sums.
 static void devices_sum_a_tensor(void **unused) {
     (void) unused;
     st->n_devices = 4;
@@ -437,7 +439,7 @@ static void devices_sum_a_tensor(void **unused) {
     assert_int_equal(st->n_allocs, n_allocs);
     struct ggml_tensor *odd[4] = {t[0], t[1], t[2], ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32)};
     assert_false(cuda_comm_allreduce(comm, odd));
-    for (long n = 1; n < 60; n++) { // a failing call is reported, and the sum is not done
+    for (long n = 1; n < 60; n++) { // if the n-th driver call fails, the sum fails
         st->fail_at = n;
         st->fail_with = 1;
         const bool ok = cuda_comm_allreduce(comm, t);
@@ -469,7 +471,8 @@ static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, v
     return state;
 }
 
-// A composite device of four: each holds a quarter of the weights, computes its part, and adds with the backend's sum.
+// A composite device of four devices: each device holds a quarter of the weights and computes its part, and the parts are added
+// by cuda_comm_allreduce.
 static void devices_form_a_composite(void **unused) {
     (void) unused;
     st->n_devices = 4;
@@ -502,7 +505,8 @@ static void devices_form_a_composite(void **unused) {
     for (int round = 1; round <= 3; round++) {
         const long n_launches = st->n_launches + st->n_graph_launches;
         assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
-        assert_true(st->n_launches + st->n_graph_launches >= n_launches + 4 * 3); // two runs of nodes and a sum per device
+        // Each of the four devices has three launches: the nodes before the sum, the sum, the nodes after it.
+        assert_true(st->n_launches + st->n_graph_launches >= n_launches + 4 * 3);
         assert_true(berth_meta_stats(backend, &stats));
         assert_int_equal(stats.n_sums, round);
         assert_int_equal(stats.sum_bytes, round * (int64_t) ggml_nbytes(y));
@@ -542,7 +546,7 @@ static void place_all(ggml_backend_sched_t sched, struct ggml_cgraph *g, ggml_ba
     }
 }
 
-// Either the reserve fails, or nothing fails after it. Checked with every amount of memory from too little to enough.
+// Either the reserve fails, or no later call fails. The test runs with many amounts of device memory, from too little to enough.
 static void nothing_fails_after_a_reserve(void **unused) {
     (void) unused;
     int n_refused = 0, n_done = 0;
@@ -591,7 +595,7 @@ static void a_lost_device_leaves_others_working(void **unused) {
     assert_int_not_equal(ggml_backend_graph_compute(first, a.graph), GGML_STATUS_SUCCESS);
     assert_non_null(strstr(berth_last_error(), "lost"));
     float v = 1;
-    ggml_backend_tensor_set(a.w, &v, 0, sizeof v); // reports the error and does nothing
+    ggml_backend_tensor_set(a.w, &v, 0, sizeof v); // must not crash on the lost device
     size_t n_free = 1, n_total = 1;
     ggml_backend_dev_memory(ggml_backend_get_device(first), &n_free, &n_total);
     assert_int_equal(n_free, 0);
@@ -613,7 +617,7 @@ static void a_failed_set_fails_the_compute(void **unused) {
     struct small s;
     float v = 1;
     assert_true(small_init(&s, backend, 64));
-    st->fail_at = 2; // the copy, after the context
+    st->fail_at = 2; // the copy; the first call makes the context current
     st->fail_with = 1;
     ggml_backend_tensor_set(s.w, &v, 0, sizeof v);
     assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_FAILED);
@@ -622,7 +626,7 @@ static void a_failed_set_fails_the_compute(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Uses all functions that a program uses; returns whether everything worked.
+// Calls the functions that a program calls, on two devices. Returns whether everything worked.
 static bool use_all_functions(void) {
     bool ok = true;
     float v[4] = {1, 2, 3, 4}, w[4] = {0};
@@ -658,7 +662,8 @@ static bool use_all_functions(void) {
     return ok;
 }
 
-// The n-th call of the driver fails, for every n: with a temporary error, with no memory, and with a lost device.
+// The n-th driver call fails, for all n up to 400 and for every seventh n after that. Errors: 1, an ordinary error; 2, out of
+// memory; 719, after which the device is lost; 12345, an error without a name.
 static void every_call_may_fail(void **unused) {
     (void) unused;
     static const int errors[] = {1, 2, 719, 12345};
@@ -670,7 +675,7 @@ static void every_call_may_fail(void **unused) {
             st->fail_at = n;
             st->fail_with = errors[e];
             const bool ok = use_all_functions();
-            const bool is_over = st->fail_at > 0;
+            const bool is_over = st->fail_at > 0; // there were fewer than n calls
             st->fail_at = 0;
             n_failed += !ok;
             if (errors[e] == 719) { // the driver frees the objects of a lost device
@@ -706,7 +711,8 @@ static void every_allocation_may_fail(void **unused) {
     }
 }
 
-// After a reserve, graphs of that form and smaller ones are computed without allocations, whether their plan exists or is new.
+// After a reserve, the reserved graph and smaller graphs with the same ops are computed without allocations, also if their plan is
+// new and replaces another one.
 static void reserved_graphs_need_no_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -726,7 +732,7 @@ static void reserved_graphs_need_no_memory(void **unused) {
     }
     berth_alloc_fail_at(0);
     assert_int_equal(st->n_allocs, n_allocs);
-    assert_true(st->n_graph_launches > 600); // each was captured the second time
+    assert_true(st->n_graph_launches > 600); // of three computes of a graph, the second and third launch a captured graph
     for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
         small_free(&s[i]);
     }
@@ -747,7 +753,7 @@ static size_t work_of(struct cuda_backend *b, enum ggml_type type, int64_t n, bo
     return size;
 }
 
-// The memory reserved for a graph is enough for a smaller one, whichever kernels that uses.
+// The work memory of a graph is enough for every smaller graph, even if the smaller graph uses other kernels.
 static void smaller_graphs_need_no_more_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -770,7 +776,8 @@ static void smaller_graphs_need_no_more_memory(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Computes a product with a long column, or attention. It must fit into the shared memory of the GPU.
+// Computes a product with n columns (d = 0), or attention with n queries and head dimension d. Fails if a launch asks for more
+// shared memory than the GPU has.
 static void compute_one(ggml_backend_t backend, enum ggml_type type, int64_t n, int64_t d) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_cgraph *g = ggml_new_graph(ctx);
@@ -815,7 +822,7 @@ static void kernels_fit_every_gpu(void **unused) {
     }
 }
 
-// A reserve that fails keeps the earlier reservation.
+// If the arena cannot be enlarged, it keeps its earlier size.
 static void a_failed_reserve_keeps_the_earlier_one(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -864,7 +871,7 @@ static void threads_share_devices(void **unused) {
     }
 }
 
-// ---- other drivers, each in a separate process ----
+// ---- drivers that cannot be used, each in a separate process ----
 
 static char logged[256];
 static void log_keep(enum ggml_log_level level, const char *text, void *user_data) {

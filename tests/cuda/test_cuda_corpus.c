@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // test_cuda_corpus.c: checks that the CUDA backend supports every op of the graphs captured from language models, stable
-// diffusion and whisper, so that no op falls back to the CPU. It runs the host side on a simulated driver (standin.h). The
-// captured graphs have shapes, types and strides but no parameters; parameters that do not follow from a shape are set to usual
-// values. The folder `graphs` is searched in $BERTH_DATA, ../shared and build/data (tools/graphs.sh); without it the test is
-// skipped.
+// diffusion and whisper, so that no op falls back to the CPU. The test runs the host side on a simulated driver (standin.h). The
+// captured graphs have shapes, types and strides but no op parameters. set_params computes parameters from the shapes, or sets
+// usual values. The test searches the folder `graphs` in $BERTH_DATA, ../shared and build/data (tools/graphs.sh), and is skipped
+// if there is none.
 
 #include "standin.h"
 
@@ -31,7 +31,7 @@ static bool find_folder(void) {
     return false;
 }
 
-// Sets parameters for which no program uses 0: from the shapes, otherwise to usual values.
+// Sets the op parameters for which 0 would be invalid: from the shapes, or to usual values.
 static void set_params(struct ggml_tensor *node) {
     int32_t *p = node->op_params;
     switch (node->op) {
@@ -72,9 +72,9 @@ static void set_params(struct ggml_tensor *node) {
 }
 
 static int n_nodes, n_unsupported;
-static enum ggml_op last; // last refused op
+static enum ggml_op last_refused;
 
-static void one_graph(const char *path) {
+static void check_graph(const char *path) {
     struct ggraph g;
     if (ggraph_read(&g, path) != GGML_STATUS_SUCCESS) {
         fail_msg("%s: %s", path, berth_last_error());
@@ -84,8 +84,8 @@ static void one_graph(const char *path) {
         set_params(node);
         n_nodes++;
         if (!ggml_backend_dev_supports_op(dev, node)) {
-            if (n_unsupported++ < 40 || node->op != last) {
-                last = node->op;
+            if (n_unsupported++ < 40 || node->op != last_refused) {
+                last_refused = node->op;
                 printf("%s: node %d, %s of %s [%lld %lld %lld %lld]", path, i, ggml_op_name(node->op), ggml_type_name(node->type),
                     (long long) node->ne[0], (long long) node->ne[1], (long long) node->ne[2], (long long) node->ne[3]);
                 for (int s = 0; s < GGML_MAX_SRC && node->src[s] != NULL; s++) {
@@ -117,7 +117,7 @@ static void every_op_is_supported(void **state) {
         for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
             if (strstr(e->d_name, ".ggraph") != NULL) {
                 snprintf(path, sizeof path, "%s/%s/%s", folder, groups[i], e->d_name);
-                one_graph(path);
+                check_graph(path);
             }
         }
         closedir(d);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: tests the attention kernels alone on a GPU: compares them with sums in double, and measures their times.
-//     attn [time|quick]
+// attn.cu: tests the attention kernels on a GPU, without the backend: compares their results with sums in double.
+//     attn [time|quick]        time: also measure times; quick: only the small shapes
 #include "attn_args.h"
 #include "gpu.cuh"
 
@@ -33,8 +33,8 @@ struct shape {
     int d, n_head, n_head_kv, n_q, n_kv, type; // 1 f16, 8 q8_0, 2 q4_0, 0 f32
     int mask;                                  // 0 none, 1 zeros, 2 causal
     float softcap, max_bias;
-    bool sinks, wg;
-    bool apart; // the heads of a token are adjacent, as in a cache
+    bool sinks, wg; // wg: test attn90, which uses warp groups
+    bool apart;     // all heads of a token are adjacent, as in a cache, so the keys of one head are apart
 };
 
 static size_t row_size(int type, int d) {

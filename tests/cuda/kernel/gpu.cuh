@@ -53,7 +53,7 @@ static void gpu_open() {
     OK(cudaStreamCreate(&stream));
 }
 
-// Returns the microseconds per call of n calls, which are captured and replayed.
+// Captures n calls of f in a CUDA graph and replays the graph nine times. Returns the median time per call, in microseconds.
 template <class F> static double timed(F f, int n) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mm.cu: tests the product kernels alone on a GPU: compares every type with sums in double, and measures their times.
-//     mm [quick | time [few]]        built by tests/cuda/kernel/build.sh
+// mm.cu: tests the product kernels on a GPU, without the backend: compares the results of every type with sums in double. Built by
+// tests/cuda/kernel/build.sh.
+//     mm [quick | time [few]]        quick: fewer shapes; time: also measure times; few: only products of few columns
 #include "gpu.cuh"
 #include "mm_types.h"
 #include "mma_args.h"

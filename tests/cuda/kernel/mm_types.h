@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mm_types.h: the types of weights for mm.cu: their blocks, their kernels, and functions that make a valid block from random
-// bytes by setting its scales.
+// mm_types.h: the types of weights for mm.cu. Each row has the block size of a type, its kernels, and a function (tame) that turns
+// a block of random bytes into a valid block by setting its scales. Hot types are common: they have more kernels and more tests.
 #pragma once
 
 #include <cuda_bf16.h>
