@@ -10,10 +10,10 @@
 // 3. assign_rest: each remaining op goes to the backend that can use most of its source bytes without a copy. Tensors that no op
 //    computes get the backend of the first op that reads them.
 //
-//
-// Invariant: the backend that owns the memory runs every op that writes into it. A root (the tensor whose memory views share)
-// without memory decides for all its views. It gets a backend only if that backend can run every op that writes into the root. The
-// cost is O(edges * backends); each backend is asked at most once per op.
+// Invariant: the backend that owns the memory runs every op that writes into it. If the caller has not given memory to a base, the
+// base is assigned together with all its views, to a backend that can run every op that writes into the base. The row that is
+// assigned for row r is called the decider of r: sched_decider(r). The cost is O(edges * backends); each backend is asked at most
+// once per op whether it supports the op.
 
 #include "sched/sched.h"
 
@@ -27,12 +27,12 @@
 struct assign {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
-    uint8_t *support;     // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
-    int32_t *next_writer; // [n_rows] list per root of the nodes that write into it; -1: end; NULL: no node writes through a view
-    int last;             // index of the host backend
-    int32_t n_free;       // upper bound of the number of nodes to which spreading can still give a backend
-    uint64_t *change;     // [n_nodes + 2] scratch of border_find: change of the crossing bytes from one border to the next
-    bool has_unread;      // a tensor that no op computes has no backend yet
+    uint8_t *support;         // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
+    int32_t *next_writer;     // [n_rows] list per decider of the nodes that write its memory; -1: end; NULL: no such node
+    int host;                 // index of the host backend
+    int32_t n_spreadable;     // upper bound of the number of nodes that have no backend yet
+    uint64_t *change;         // [n_nodes + 2] scratch of border_find: change of the crossing bytes from one border to the next
+    bool has_unassigned_leaf; // some tensor that no op computes has no backend yet
 };
 
 static inline bool assign_supports(struct assign *a, int b, int32_t node) {
@@ -69,37 +69,37 @@ static bool assign_uses_buft(const struct ggml_backend_sched *sched, int b, ggml
                ggml_backend_supports_buft(sched->backends[b], buft);
 }
 
-static inline bool assign_is_set(const struct assign *a, int32_t r) {
-    return a->cached->rows[sched_root(a->cached, r)].backend >= 0;
+static inline bool assign_has_backend(const struct assign *a, int32_t r) {
+    return a->cached->rows[sched_decider(a->cached, r)].backend >= 0;
 }
 
 static inline int assign_backend_of(const struct assign *a, int32_t r) {
-    return a->cached->rows[sched_root(a->cached, r)].backend;
+    return a->cached->rows[sched_decider(a->cached, r)].backend;
 }
 
 static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
-    struct sched_row *row = &a->cached->rows[sched_root(a->cached, r)];
+    struct sched_row *row = &a->cached->rows[sched_decider(a->cached, r)];
     row->backend = (int16_t) b;
     row->reason = (uint8_t) reason;
 }
 
-// Records that backend b cannot run the op. Only one backend is recorded: the owner of the weight, otherwise the one with the
-// lowest index.
-static void assign_refuse(struct assign *a, int32_t root, int b) {
-    struct sched_row *row = &a->cached->rows[root];
+// Records in row.refused that backend b cannot run the op. The row has space for one backend: the owner of the weight if it
+// refused, otherwise the refusing backend with the lowest index.
+static void assign_refuse(struct assign *a, int32_t decider, int b) {
+    struct sched_row *row = &a->cached->rows[decider];
     if (!row->is_weight_owner_refused && (row->refused < 0 || b < row->refused)) {
         row->refused = (int16_t) b;
     }
 }
 
 static bool assign_set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
-    const int32_t root = sched_root(a->cached, r);
-    if (assign_can_run(a, b, root)) {
-        assign_set(a, root, b, reason);
-        a->n_free--;
+    const int32_t decider = sched_decider(a->cached, r);
+    if (assign_can_run(a, b, decider)) {
+        assign_set(a, decider, b, reason);
+        a->n_spreadable--;
         return true;
     }
-    assign_refuse(a, root, b);
+    assign_refuse(a, decider, b);
     return false;
 }
 
@@ -124,12 +124,12 @@ static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int
     return -1;
 }
 
-static enum ggml_status fix_placed(struct assign *a, int32_t r) {
+static enum ggml_status assign_by_memory(struct assign *a, int32_t r) {
     struct sched_cached *cached = a->cached;
     const ggml_backend_buffer_type_t buft = cached->rec.rows[sched_base(cached, r)].buft;
     struct sched_row *row = &cached->rows[r];
     const bool is_chosen =
-        assign_is_node(a, r) && row->caller_backend >= 0; // the memory does not move, whichever backend the caller chose
+        assign_is_node(a, r) && row->caller_backend >= 0; // the caller's choice applies to the op, not to its memory
     const int b = is_chosen ? row->caller_backend : first_for_buft(a, buft, r);
     const struct ggml_tensor *t = cached->rec.tensors[r];
     row->backend = (int16_t) b;
@@ -159,12 +159,12 @@ static bool can_offload(struct assign *a, int b, int32_t node) {
            ggml_backend_offload_op(a->sched->backends[b], t);
 }
 
-// Assigns the node to the backend that owns the weight, or to a device that offloads the op. Returns false if none of them can run
-// it.
-static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
-    struct sched_row *root = &a->cached->rows[sched_root(a->cached, node)];
+// Assigns the node to a device that offloads the op, or else to the backend that owns the weight. Returns false if none of them can
+// run it.
+static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
+    struct sched_row *decider = &a->cached->rows[sched_decider(a->cached, node)];
     const int b = first_for_buft(a, buft, node);
-    if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
+    if (a->sched->op_offload && b == a->host && ggml_backend_buft_is_host(buft)) {
         for (int d = 0; d < b; d++) {
             if (can_offload(a, d, node) && assign_set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
                 return true;
@@ -174,20 +174,20 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
     if (b >= 0 && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
         return true;
     }
-    for (int d = 0; b < 0 && d < a->sched->n_backends && !root->is_weight_owner_refused;
-         d++) { // the owner of the weight cannot run the op
+    for (int d = 0; b < 0 && d < a->sched->n_backends && !decider->is_weight_owner_refused;
+         d++) { // no backend can use the weight and run the op: the first one that can use the weight has refused
         if (assign_uses_buft(a->sched, d, buft)) {
-            root->refused = (int16_t) d;
-            root->is_weight_owner_refused = true;
+            decider->refused = (int16_t) d;
+            decider->is_weight_owner_refused = true;
         }
     }
-    root->is_weight_owner_refused = root->is_weight_owner_refused || b >= 0;
+    decider->is_weight_owner_refused = decider->is_weight_owner_refused || b >= 0;
     return false;
 }
 
-// The largest weight decides the backend; of equally large weights, the first. If its backend cannot run the op, the backends of
-// the other weights are tried.
-static bool fix_by_weight(struct assign *a, int32_t node) {
+// Assigns the node to the backend of its largest weight; of equally large weights, the first counts. If that backend cannot run the
+// op, the backends of the other weights are tried.
+static bool assign_by_largest_weight(struct assign *a, int32_t node) {
     struct sched_cached *cached = a->cached;
     const struct record_row *row = &cached->rec.rows[node];
     if (row->op == GGML_OP_ROPE) {
@@ -200,12 +200,13 @@ static bool fix_by_weight(struct assign *a, int32_t node) {
             largest = s;
         }
     }
-    if (largest < 0 || follow_weight(a, node, cached->rec.rows[sched_base(cached, largest)].buft)) {
+    if (largest < 0 || assign_by_weight(a, node, cached->rec.rows[sched_base(cached, largest)].buft)) {
         return largest >= 0;
     }
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = cached->rec.srcs[k];
-        if (s != largest && sched_is_weight(cached, s) && follow_weight(a, node, cached->rec.rows[sched_base(cached, s)].buft)) {
+        if (s != largest && sched_is_weight(cached, s) &&
+            assign_by_weight(a, node, cached->rec.rows[sched_base(cached, s)].buft)) {
             return true;
         }
     }
@@ -221,55 +222,57 @@ static inline bool reads_weight(const struct sched_cached *cached, const struct 
     return false;
 }
 
-static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
+static inline enum ggml_status assign_fixed_row(struct assign *a, int32_t r) {
     struct sched_cached *cached = a->cached;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     const struct sched_row *row = &cached->rows[r];
     if (row->is_placed) {
-        status = fix_placed(a, r);
-    } else if (!assign_is_set(a, r) && cached->rows[sched_root(cached, r)].is_input) {
-        a->n_free += assign_set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // undoes its decrement: inputs are not counted
+        status = assign_by_memory(a, r);
+    } else if (!assign_has_backend(a, r) && cached->rows[sched_decider(cached, r)].is_input) {
+        a->n_spreadable += assign_set_if_able(a, r, a->host, BERTH_SCHED_INPUT); // not counted: undoes the decrement
     }
-    if (assign_is_set(a, r)) {
+    if (assign_has_backend(a, r)) {
         return status;
     }
     if (!assign_is_node(a, r)) {
-        a->has_unread = a->has_unread || sched_root(cached, r) == r; // a view follows its root
+        a->has_unassigned_leaf =
+            a->has_unassigned_leaf || sched_decider(cached, r) == r; // a view gets the backend of its decider
         return status;
     }
-    a->n_free++;
+    a->n_spreadable++;
     if (row->reads_weight) {
-        (void) fix_by_weight(a, r);
+        (void) assign_by_largest_weight(a, r);
     }
     return status;
 }
 
 static enum ggml_status assign_fixed(struct assign *a) {
     struct sched_cached *cached = a->cached;
-    // The caller's choices for roots and for writing ops come first.
+    // The caller's choices for bases and for ops come first.
     for (int32_t r = 0; cached->has_choices && r < cached->rec.n_rows; r++) {
         if (cached->rows[r].caller_backend >= 0 && (sched_base(cached, r) == r || assign_is_node(a, r))) {
             assign_set(a, r, cached->rows[r].caller_backend, BERTH_SCHED_CALLER);
         }
     }
-    a->n_free = 0;
+    a->n_spreadable = 0;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows && status == GGML_STATUS_SUCCESS;
-         r++) { // memory before the ops that use it
-        status = fix_row(a, r);
+         r++) { // leafs and other sources first: nodes depend on their backends
+        status = assign_fixed_row(a, r);
     }
     for (int32_t r = 0; r < cached->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
         cached->rows[r].reads_weight = reads_weight(cached, &cached->rec.rows[r]);
-        status = fix_row(a, r);
+        status = assign_fixed_row(a, r);
     }
     return status;
 }
 
 // ---- spreading backends to the ops between assigned ops ----
 
-#define BORDER_AHEAD 64 // number of nodes after a gap that border_find searches for readers
+#define BORDER_AHEAD 64 // number of nodes after the unassigned ones that border_find searches for readers
 
-// Returns true if exactly one of the two backends can use source row s without a copy; *is_left then says whether it is left.
+// Returns true if exactly one of the backends left and right can use source row s without a copy. *is_left is then true if left
+// can.
 static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, bool *is_left) {
     if (sched_is_unassigned(a->cached, s)) {
         return false;
@@ -278,19 +281,20 @@ static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, b
     return *is_left != sched_reaches(a->sched, a->cached, right, s);
 }
 
-// The nodes [g0, g1) are unassigned; `left` runs before them and `right` after them. Returns the number of nodes that go to left so
-// that the fewest bytes cross the border; among equal borders, the one with the most nodes. Sources that neither or both backends
-// can use cost the same for every border and are not counted. With a border after c nodes, a source of left crosses if its last
-// reader is not among the first c nodes. A source of right crosses if its first reader is among them. rows[].slots marks sources
-// that are already counted. No other pass uses that field before addresses are assigned.
+// The nodes [g0, g1) (the gap) are unassigned; `left` runs before them and `right` after them. Returns the number c of nodes of the
+// gap that go to left: the others go to right, and as few bytes as possible cross the border. Of equally good borders, the one with
+// the largest c is returned. Sources that neither or both backends can use cost the same for every border and are not counted. A
+// source of left crosses the border if its last reader is not among the first c nodes. A source of right crosses if its first
+// reader is among them. rows[].slots marks sources that are already counted. No other pass uses that field before addresses are
+// assigned.
 static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_cached *cached = a->cached;
     const int32_t n = g1 - g0;
     memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
     bool has_right = false;
-    int32_t end = g1 + 1; // readers after the gap count as long as right runs them
-    while (
-        end < cached->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
+    int32_t end = g1 + 1; // readers after the gap count until a node of another backend than right
+    while (end < cached->rec.n_nodes && end < g1 + BORDER_AHEAD &&
+           (!assign_has_backend(a, end) || assign_backend_of(a, end) == right)) {
         end++;
     }
     for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader is met first
@@ -343,51 +347,51 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
     return best;
 }
 
-static void spread_down(struct assign *a, bool with_last) {
-    int cur = -1;
-    for (int32_t i = 0; a->n_free > 0 && i < a->cached->rec.n_nodes; i++) {
+static void spread_down(struct assign *a, bool with_host) {
+    int neighbour = -1;
+    for (int32_t i = 0; a->n_spreadable > 0 && i < a->cached->rec.n_nodes; i++) {
         if (!assign_is_node(a, i)) {
             continue;
         }
-        if (assign_is_set(a, i)) {
-            cur = assign_backend_of(a, i);
-            if (cur == a->last && !with_last) {
-                cur = -1;
+        if (assign_has_backend(a, i)) {
+            neighbour = assign_backend_of(a, i);
+            if (neighbour == a->host && !with_host) {
+                neighbour = -1;
             }
             continue;
         }
-        if (cur < 0) {
+        if (neighbour < 0) {
             continue;
         }
         int32_t end = i;
-        while (end < a->cached->rec.n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
+        while (end < a->cached->rec.n_nodes && (!assign_is_node(a, end) || !assign_has_backend(a, end))) {
             end++;
         }
         const int right = end < a->cached->rec.n_nodes ? assign_backend_of(a, end) : -1;
-        const bool has_border = right >= 0 && right != cur && (right != a->last || with_last);
-        const int32_t stop = has_border ? i + border_find(a, i, end, cur, right) : end;
+        const bool has_border = right >= 0 && right != neighbour && (right != a->host || with_host);
+        const int32_t stop = has_border ? i + border_find(a, i, end, neighbour, right) : end;
         for (; i < end; i++) {
-            if (i < stop && assign_is_node(a, i) && !assign_is_set(a, i)) {
-                (void) assign_set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
+            if (i < stop && assign_is_node(a, i) && !assign_has_backend(a, i)) {
+                (void) assign_set_if_able(a, i, neighbour, BERTH_SCHED_EXPANSION);
             }
         }
         i = end - 1;
     }
 }
 
-static void spread_up(struct assign *a, bool with_last) {
-    int cur = -1;
-    for (int32_t i = a->cached->rec.n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
+static void spread_up(struct assign *a, bool with_host) {
+    int neighbour = -1;
+    for (int32_t i = a->cached->rec.n_nodes - 1; a->n_spreadable > 0 && i >= 0; i--) {
         if (!assign_is_node(a, i)) {
             continue;
         }
-        if (assign_is_set(a, i)) {
-            cur = assign_backend_of(a, i);
-            if (cur == a->last && !with_last) {
-                cur = -1;
+        if (assign_has_backend(a, i)) {
+            neighbour = assign_backend_of(a, i);
+            if (neighbour == a->host && !with_host) {
+                neighbour = -1;
             }
-        } else if (cur >= 0) {
-            (void) assign_set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
+        } else if (neighbour >= 0) {
+            (void) assign_set_if_able(a, i, neighbour, BERTH_SCHED_EXPANSION);
         }
     }
 }
@@ -406,12 +410,12 @@ static uint64_t bytes_reachable(struct assign *a, int b, int32_t node) {
 }
 
 static enum ggml_status node_pick(struct assign *a, int32_t node) {
-    const int32_t root = sched_root(a->cached, node);
+    const int32_t decider = sched_decider(a->cached, node);
     int best = -1;
     uint64_t most = 0;
     for (int b = 0; b < a->sched->n_backends; b++) {
-        if (!assign_can_run(a, b, root)) {
-            assign_refuse(a, root, b);
+        if (!assign_can_run(a, b, decider)) {
+            assign_refuse(a, decider, b);
             continue;
         }
         const uint64_t bytes = bytes_reachable(a, b, node);
@@ -423,20 +427,21 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
     if (best < 0) {
         const struct ggml_tensor *t = a->cached->rec.tensors[node];
         return berth_fail(GGML_STATUS_FAILED, "scheduler: no backend can run %s (%s, %s%s)", berth_name_of(t), ggml_op_desc(t),
-            ggml_type_name(t->type), assign_writer_after(a, root) >= 0 ? ", with the ops that share its memory" : "");
+            ggml_type_name(t->type), assign_writer_after(a, decider) >= 0 ? ", with the ops that share its memory" : "");
     }
     assign_set(a, node, best, BERTH_SCHED_PRIORITY);
     return GGML_STATUS_SUCCESS;
 }
 
-// Moves the op to a backend with the same buffer type and a higher priority that supports it. This costs no copy.
+// Moves the op to a backend that supports it, has a higher priority and has the same buffer type. The equal buffer type means that
+// no copy is added.
 static void node_upgrade(struct assign *a, int32_t node) {
-    struct sched_row *row = &a->cached->rows[sched_root(a->cached, node)];
+    struct sched_row *row = &a->cached->rows[sched_decider(a->cached, node)];
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
         return;
     }
     for (int b = a->sched->first_same_buft[row->backend]; b < row->backend; b++) {
-        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_root(a->cached, node))) {
+        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_decider(a->cached, node))) {
             continue;
         }
         const struct record_row *n = &a->cached->rec.rows[node];
@@ -454,12 +459,12 @@ static void node_upgrade(struct assign *a, int32_t node) {
 
 static enum ggml_status assign_rest(struct assign *a) {
     struct sched_cached *cached = a->cached;
-    const bool is_done = a->n_free == 0 && !a->sched->has_same_bufts; // the common case
+    const bool is_done = a->n_spreadable == 0 && !a->sched->has_same_bufts; // usually true
     for (int32_t r = 0; !is_done && r < cached->rec.n_nodes; r++) {
         if (!assign_is_node(a, r)) {
             continue;
         }
-        if (!assign_is_set(a, r)) {
+        if (!assign_has_backend(a, r)) {
             const enum ggml_status status = node_pick(a, r);
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
@@ -470,29 +475,30 @@ static enum ggml_status assign_rest(struct assign *a) {
             node_upgrade(a, r);
         }
     }
-    for (int32_t r = 0; a->has_unread && r < cached->rec.n_nodes; r++) { // tensors that no op computes follow their first reader
+    for (int32_t r = 0; a->has_unassigned_leaf && r < cached->rec.n_nodes;
+         r++) { // tensors that no op computes get the backend of their first reader
         const struct record_row *row = &cached->rec.rows[r];
         for (int32_t k = row->src; !cached->rows[r].is_empty && k < row->src + row->n_src; k++) {
-            if (!cached->rows[cached->rec.srcs[k]].is_placed && !assign_is_set(a, cached->rec.srcs[k])) {
+            if (!cached->rows[cached->rec.srcs[k]].is_placed && !assign_has_backend(a, cached->rec.srcs[k])) {
                 assign_set(a, cached->rec.srcs[k], assign_backend_of(a, r), BERTH_SCHED_READER);
             }
         }
     }
-    for (int32_t r = 0; a->has_unread && r < cached->rec.n_rows; r++) {
-        const int32_t root = sched_root(cached, r);
-        if (root == r && !cached->rows[r].is_placed && cached->rows[r].backend < 0) {
-            assign_set(a, r, a->last, BERTH_SCHED_READER); // no op reads it
+    for (int32_t r = 0; a->has_unassigned_leaf && r < cached->rec.n_rows; r++) {
+        const int32_t decider = sched_decider(cached, r);
+        if (decider == r && !cached->rows[r].is_placed && cached->rows[r].backend < 0) {
+            assign_set(a, r, a->host, BERTH_SCHED_READER); // no op reads it
         }
     }
-    for (int32_t r = 0; cached->has_views && r < cached->rec.n_rows; r++) { // views take over the decision of their root
-        const struct sched_row *root = &cached->rows[sched_root(cached, r)];
+    for (int32_t r = 0; cached->has_views && r < cached->rec.n_rows; r++) { // views copy the assignment of their decider
+        const struct sched_row *decider = &cached->rows[sched_decider(cached, r)];
         struct sched_row *row = &cached->rows[r];
-        if (root == row) {
+        if (decider == row) {
             continue;
         }
-        row->backend = root->backend;
-        row->reason = root->reason;
-        row->refused = root->refused;
+        row->backend = decider->backend;
+        row->reason = decider->reason;
+        row->refused = decider->refused;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -501,7 +507,7 @@ static bool assign_init(struct assign *a) {
     const size_t n_nodes = (size_t) a->cached->rec.n_nodes, n_rows = (size_t) a->cached->rec.n_rows;
     const size_t n_support = n_nodes * (size_t) a->sched->n_backends;
     const size_t n_writers = a->cached->n_writers > 0 ? n_rows : 0;
-    a->last = a->sched->n_backends - 1;
+    a->host = a->sched->n_backends - 1;
     a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_support);
     if (a->change == NULL) {
         return false;
@@ -515,10 +521,10 @@ static bool assign_init(struct assign *a) {
     a->next_writer = after_change;
     memset(a->next_writer, -1, n_rows * sizeof a->next_writer[0]);
     for (int32_t r = a->cached->rec.n_nodes - 1; r >= 0; r--) {
-        const int32_t root = sched_root(a->cached, r);
-        if (root != r && assign_is_node(a, r)) {
-            a->next_writer[r] = a->next_writer[root];
-            a->next_writer[root] = r;
+        const int32_t decider = sched_decider(a->cached, r);
+        if (decider != r && assign_is_node(a, r)) {
+            a->next_writer[r] = a->next_writer[decider];
+            a->next_writer[decider] = r;
         }
     }
     return true;
@@ -534,7 +540,7 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_cac
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (sched->n_backends > 1) { // devices spread before the host
+    if (sched->n_backends > 1) { // the backends of devices are spread before the host's
         spread_down(&a, false);
         spread_up(&a, false);
     }

@@ -31,7 +31,7 @@ const char *berth_sched_reason_name(enum berth_sched_reason reason) {
 
 // ---- fallbacks ----
 
-// Returns true if the backend supports the op with all its tensors converted to F32: then the types caused the fallback.
+// Returns true if the backend would support the op with all its tensors in F32. In that case the types caused the fallback.
 static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t) {
     struct ggml_tensor node = *t, srcs[GGML_MAX_SRC];
     bool differs = node.type != GGML_TYPE_F32;
@@ -70,7 +70,7 @@ enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sc
     ggml_backend_t preferred = sched->backends[row->refused];
     const struct ggml_tensor *t = cached->rec.tensors[r];
     if (ggml_backend_supports_op(preferred, t)) {
-        return BERTH_SCHED_FALLBACK_BUFFER; // supports the op, but not with the memory that its tensors share
+        return BERTH_SCHED_FALLBACK_BUFFER; // the backend supports this op, but not every op that writes into the same memory
     }
     return supports_as_f32(preferred, t) ? BERTH_SCHED_FALLBACK_TYPE : BERTH_SCHED_FALLBACK_OP;
 }

@@ -40,10 +40,10 @@ enum ggml_status sched_cached_build(
     sched_cached_drop(cached);
     cached->rec.is_full_match = true;
     cached->rec.column_size = sizeof cached->rows[0];
-    // Reserves rows for copies too. Otherwise sched_plan would have to reallocate the record to append them.
+    // Reserves rows for copies too. Otherwise sched_plan would have to reallocate the record when it appends their rows.
     const size_t n_listed = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
     if (sched->n_backends > 1 && !berth_record_reserve(&cached->rec, n_listed + n_listed / 8 + 16, n_listed * 2)) {
-        goto no_room;
+        goto out_of_memory;
     }
     const enum ggml_status status = berth_record_build(&cached->rec, graph, &rules);
     if (status != GGML_STATUS_SUCCESS) {
@@ -52,11 +52,11 @@ enum ggml_status sched_cached_build(
     }
     cached->rows = cached->rec.columns;
     if (!BERTH_GROW(&cached->places, &cached->places_cap, (size_t) cached->rec.n_rows + 1)) {
-        goto no_room;
+        goto out_of_memory;
     }
     columns_fill(sched, cached);
     return GGML_STATUS_SUCCESS;
-no_room:
+out_of_memory:
     sched_cached_drop(cached);
     return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the record of a graph of %d nodes", graph->n_nodes);
 }
@@ -72,7 +72,7 @@ static bool same_choices(const struct ggml_backend_sched *sched, const struct sc
     return true;
 }
 
-// An equal graph with other tensors has been matched: its tensors replace the old ones in the node list.
+// After a match with an equal graph that consists of other tensors: writes the new tensors to the node list.
 static void nodes_renew(struct sched_cached *cached) {
     for (int32_t i = 0; cached->is_reordered && i < cached->rec.n_nodes; i++) {
         cached->nodes[i] = cached->rec.tensors[cached->order[i]];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // optimize.c: lets backends change the order of the nodes within their splits (graph_optimize) and request longer lifetimes.
 //
-//
-// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because it runs
-// both at the same time. The backends see the sources as they are at run time: copies replace the tensors that cross backends. All
-// splits are optimized before memory is planned (plan.c). The planner extends the lifetime of a tensor for each request.
+// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because the backend
+// runs that node concurrently with a reader of the tensor. The backends see the sources as they are at run time: copies replace the
+// tensors of other backends. All splits are optimized before memory is planned. The plan extends the lifetime of a tensor for each
+// request (plan.c).
 
 #include "sched/sched.h"
 
 #include <string.h>
 
-// Creates the execution order. Afterwards it may differ from the order of the rows.
+// Creates the arrays nodes and order, so that the execution order can differ from the order of the rows.
 static bool reorder_init(struct sched_cached *cached) {
     const size_t n = (size_t) cached->rec.n_nodes;
     if (cached->is_reordered) {
@@ -33,7 +33,7 @@ struct requester {
     struct sched_cached *cached;
     const struct sched_split *split;
     const char *backend;
-    enum ggml_status status; // of the first request that is invalid
+    enum ggml_status status; // failure of the first invalid request
 };
 
 static int32_t copy_of(const struct sched_cached *cached, const struct ggml_tensor *t) {
@@ -71,29 +71,29 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
 
 // ---- orders ----
 
-// Returns the row of node t in the split that is not marked in is_met; -1: none. A node that the graph lists twice has two rows.
-static int32_t row_find_unmet(
-    struct sched_cached *cached, const struct sched_split *split, const struct ggml_tensor *t, const bool *is_met) {
+// Returns a row of node t in the split that is not marked in is_listed; -1: none. A node that the graph lists twice has two rows.
+static int32_t row_find_unlisted(
+    struct sched_cached *cached, const struct sched_split *split, const struct ggml_tensor *t, const bool *is_listed) {
     int32_t r = berth_record_find(&cached->rec, t);
     const bool is_second =
-        cached->rec.n_duplicates > 0 && r >= 0 && r < split->i_end && (r < split->i_start || is_met[r - split->i_start]);
+        cached->rec.n_duplicates > 0 && r >= 0 && r < split->i_end && (r < split->i_start || is_listed[r - split->i_start]);
     for (int32_t i = split->i_start; is_second && i < split->i_end; i++) {
-        if (cached->rec.tensors[i] == t && !is_met[i - split->i_start]) {
+        if (cached->rec.tensors[i] == t && !is_listed[i - split->i_start]) {
             r = i;
         }
     }
-    return r >= split->i_start && r < split->i_end && !is_met[r - split->i_start] ? r : -1;
+    return r >= split->i_start && r < split->i_end && !is_listed[r - split->i_start] ? r : -1;
 }
 
 // Converts the node order of the backend to rows. Returns false unless every node of the split occurs exactly once.
-static bool order_take(struct sched_cached *cached, const struct sched_split *split, bool *is_met) {
-    memset(is_met, 0, (size_t) (split->i_end - split->i_start) * sizeof is_met[0]);
+static bool order_read(struct sched_cached *cached, const struct sched_split *split, bool *is_listed) {
+    memset(is_listed, 0, (size_t) (split->i_end - split->i_start) * sizeof is_listed[0]);
     for (int32_t i = split->i_start; i < split->i_end; i++) {
-        const int32_t r = row_find_unmet(cached, split, cached->nodes[i], is_met);
+        const int32_t r = row_find_unlisted(cached, split, cached->nodes[i], is_listed);
         if (r < 0) {
             return false;
         }
-        is_met[r - split->i_start] = true;
+        is_listed[r - split->i_start] = true;
         cached->order[i] = r;
     }
     return true;
@@ -105,8 +105,8 @@ static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct 
     if (backend->iface.graph_optimize == NULL || n == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    bool *is_met = sched_scratch(sched, (size_t) n * sizeof *is_met);
-    if (is_met == NULL || !reorder_init(cached)) {
+    bool *is_listed = sched_scratch(sched, (size_t) n * sizeof *is_listed);
+    if (is_listed == NULL || !reorder_init(cached)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", cached->rec.n_nodes);
     }
     struct ggml_cgraph view = sched_part(sched, cached, split->i_start, split->i_end);
@@ -118,7 +118,7 @@ static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct 
     if (req.status != GGML_STATUS_SUCCESS) {
         return req.status;
     }
-    if (view.n_nodes != n || !order_take(cached, split, is_met)) {
+    if (view.n_nodes != n || !order_read(cached, split, is_listed)) {
         return berth_fail(
             GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes", req.backend, n);
     }

@@ -7,7 +7,7 @@
 // ---- sizes ----
 
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes) {
-    const enum ggml_status status = sched_plan(sched, cached, SCHED_PLAN_OWN);
+    const enum ggml_status status = sched_plan(sched, cached, SCHED_PLAN_MEASURE);
     if (status == GGML_STATUS_SUCCESS) {
         berth_galloc_plan_sizes(sched->galloc, sched->plan, sizes);
     }
@@ -20,7 +20,7 @@ static enum ggml_status check_limits(struct ggml_backend_sched *sched) {
         if (sched->limits[b] == 0 || sched->sizes[b] <= sched->limits[b]) {
             continue;
         }
-        if (sched->n_copies > 1) { // no log line: fewer graphs in flight may fit
+        if (sched->n_slots > 1) { // no log line: fewer graphs in flight may fit
             return GGML_STATUS_ALLOC_FAILED;
         }
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
@@ -56,7 +56,7 @@ enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sche
             berth_last_error()); // message of the device, with the requested and the free bytes
     }
     const size_t after = buffers_size(sched);
-    if (sched->was_reserved && after > before) {
+    if (sched->logs_growth && after > before) {
         berth_log(GGML_LOG_LEVEL_INFO,
             "scheduler: a graph of %d nodes needs more memory than was reserved: %zu instead of %zu bytes\n", cached->rec.n_nodes,
             after, before);
@@ -79,7 +79,7 @@ static inline enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_
     return berth_fail(GGML_STATUS_FAILED, "scheduler: the buffer rejects tensor %s (init_tensor failed)", berth_name_of(t));
 }
 
-// Stores the planned address of a row, and those of its other slots.
+// Stores the planned addresses of a row in all its slots.
 static void row_store_place(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     cached->places[r] = berth_galloc_place(sched->galloc, sched->plan, r);
@@ -161,7 +161,7 @@ static enum ggml_status early_views_place(struct sched_cached *cached) {
     return status;
 }
 
-// Copies belong to the scheduler. init_tensor is called once per copy, when its address is assigned.
+// Calls init_tensor for each copy. Copies are tensors of the scheduler and keep their addresses, so one call per plan suffices.
 static enum ggml_status copies_init_tensors(struct sched_cached *cached) {
     for (size_t i = 0; i < (size_t) cached->n_copies * (size_t) cached->n_slots; i++) {
         struct ggml_tensor *t = &cached->tensors[i];
@@ -190,7 +190,7 @@ static enum ggml_status graph_place_tensors(struct ggml_backend_sched *sched, st
     enum ggml_status status;
     if (is_new) {
         cached->uid_slot = -1;
-        status = sched_get_buffers(sched, cached, SCHED_PLAN_ANY);
+        status = sched_get_buffers(sched, cached, SCHED_PLAN_PLACE);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
@@ -210,6 +210,6 @@ static enum ggml_status graph_place_tensors(struct ggml_backend_sched *sched, st
 
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     const enum ggml_status status = graph_place_tensors(sched, cached);
-    cached->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the next attempt starts anew
+    cached->epoch = status == GGML_STATUS_SUCCESS ? berth_galloc_epoch(sched->galloc) : 0; // 0: the stored places are invalid
     return status;
 }

@@ -4,12 +4,12 @@
 //
 // The plan works on the record of the cached graph. sched_plan appends temporary rows to the record and removes them afterwards:
 // - one row per additional slot of an input. It is alive from the first step on.
-// - one row per copy and slot. A copy is a step before the split that reads it, so the source lives until that step and the copy
-//   starts there. With several graphs in flight, copies and inputs share their memory with no other tensor.
+// - one row per copy and slot. Making the copy is a step before the split that reads it. The lifetime of the source lasts at least
+//   until that step, and the lifetime of the copy begins there. With several graphs in flight, copies and inputs share their memory
+//   with no other tensor.
 // - one reader per lifetime request of a backend (optimize.c), after the node that the request names.
 //
-//
-// While the plan is made, edges between backends lead to the copies. No tensor is read, and no edge is visited twice.
+// While the plan is made, the record's edges between backends lead to the copies. The tensors are not read, only the record.
 
 #include "sched/sched.h"
 
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#define KEPT_MAX 8 // largest number of kept plans, as in the graph allocator
+#define KEPT_MAX 8 // largest number of kept plans; equal to PLANS_MAX of the graph allocator
 
 struct planner {
     struct sched_cached *cached;
@@ -37,7 +37,7 @@ static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, i
     return row;
 }
 
-// Appends the slots of inputs in the order of their rows, which sched_slot_row relies on.
+// Appends the additional slots of inputs. sched_slot_row relies on the order of the inputs' rows.
 static void slots_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t r = 0; cached->n_inputs > 0 && r < cached->rec.n_rows; r++) {
@@ -84,8 +84,8 @@ static void deps_link(struct planner *p) {
     memset(p->is_computed + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_computed[0]);
 }
 
-// Appends a reader after node `until` for each request. A tensor that is computed later, or that has memory of the caller, needs
-// none.
+// Appends a reader after node `until` for each request that names this node. No reader is appended for a tensor that is computed
+// later or that has memory of the caller.
 static void deps_append(struct planner *p, int32_t until, int backend) {
     struct sched_cached *cached = p->cached;
     for (int32_t d = p->first_dep[until]; d >= 0; d = cached->deps[d].next) {
@@ -154,7 +154,7 @@ void sched_plans_free(struct ggml_backend_sched *sched) {
     berth_free(sched->kept);
 }
 
-// Keeps the spare plan. A new plan with the same capacities becomes the spare one.
+// Keeps the spare plan. A new plan with the same capacities becomes the spare plan.
 bool sched_plan_keep(struct ggml_backend_sched *sched) {
     struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
     if (spare == NULL || !BERTH_GROW(&sched->kept, &sched->kept_cap, sched->n_kept + 1)) {
@@ -213,7 +213,7 @@ static bool planner_reserve(struct ggml_backend_sched *sched, struct planner *p,
 static enum ggml_status plan_get(
     struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
     struct record *rec = &p->cached->rec;
-    struct galloc_plan *kept = use == SCHED_PLAN_ANY ? kept_find(sched, rec, p->cols.rows, order) : NULL;
+    struct galloc_plan *kept = use == SCHED_PLAN_PLACE ? kept_find(sched, rec, p->cols.rows, order) : NULL;
     if (kept != NULL) {
         sched->plan = kept;
         return GGML_STATUS_SUCCESS;
@@ -222,7 +222,7 @@ static enum ggml_status plan_get(
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (use == SCHED_PLAN_KEPT && !berth_galloc_plan_remember(sched->plan, rec)) {
+    if (use == SCHED_PLAN_RESERVE && !berth_galloc_plan_remember(sched->plan, rec)) {
         return berth_fail(
             GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to keep the plan of a reserved graph of %d nodes", rec->n_nodes);
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// preserve_inputs.c: keeps the contents of inputs when a graph is placed a second time.
+// preserve_inputs.input: keeps the contents of inputs when a graph is placed a second time.
 //
-//
-// A program may change a graph after its memory was assigned. The graph then gets new addresses when it is computed. Bytes that the
-// program has written into inputs are saved on the host and written to the new addresses. The cost is O(graph) plus the bytes of
-// the inputs. Graphs whose addresses do not change are not affected.
+// A program may change a graph after its memory was assigned. When such a graph is computed, it gets new addresses. The bytes that
+// the program has written into its inputs are first saved on the host and then written to the new addresses. The cost is O(graph)
+// plus the bytes of the inputs. A graph whose addresses do not change has no such cost.
 
 #include "sched/sched.h"
 
@@ -30,8 +29,8 @@ bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sche
     return preserved_reserve(&sched->preserved, n, n_bytes);
 }
 
-// Saves the bytes of a tensor that no op computes and clears its address, which also marks it as saved. Returns false if out of
-// memory.
+// Saves the bytes of t, or of the tensor that t is a view of, if no op computes it and the scheduler placed it. Clears its address,
+// so that a second call for the same tensor does nothing. Returns false if out of memory.
 static bool input_save(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     struct sched_preserved *preserved = &sched->preserved;
     if (t != NULL && t->view_src != NULL) {
@@ -55,10 +54,10 @@ static bool input_save(struct ggml_backend_sched *sched, struct ggml_tensor *t) 
 
 enum ggml_status sched_preserved_save(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     bool ok = true;
-    if (sched->preserved.is_taken) {
+    if (sched->preserved.is_saved) {
         return GGML_STATUS_SUCCESS;
     }
-    sched->preserved.is_taken = true;
+    sched->preserved.is_saved = true;
     sched_drain(sched);
     for (int i = 0; i < graph->n_leafs && ok; i++) {
         ok = input_save(sched, graph->leafs[i]);
@@ -80,14 +79,14 @@ enum ggml_status sched_preserved_save(struct ggml_backend_sched *sched, const st
 void sched_preserved_restore(struct ggml_backend_sched *sched) {
     struct sched_preserved *preserved = &sched->preserved;
     for (size_t i = 0; i < preserved->n; i++) {
-        const struct preserved_input *c = &preserved->list[i];
-        if (c->tensor->buffer == NULL) { // it got no new address
-            c->tensor->buffer = c->buffer;
-            c->tensor->data = c->data;
-        } else if (c->tensor->buffer != c->buffer || c->tensor->data != c->data) {
-            ggml_backend_tensor_set(c->tensor, preserved->bytes + c->bytes_off, 0, ggml_nbytes(c->tensor));
+        const struct preserved_input *input = &preserved->list[i];
+        if (input->tensor->buffer == NULL) { // the graph was not placed: the old address is valid
+            input->tensor->buffer = input->buffer;
+            input->tensor->data = input->data;
+        } else if (input->tensor->buffer != input->buffer || input->tensor->data != input->data) {
+            ggml_backend_tensor_set(input->tensor, preserved->bytes + input->bytes_off, 0, ggml_nbytes(input->tensor));
         }
     }
-    preserved->is_taken = false;
+    preserved->is_saved = false;
     preserved->n = preserved->n_bytes = 0;
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
 // reserve.c: reserves all memory that computing a graph requires.
 //
-//
 // Afterwards this graph can be computed any number of times without another allocation. The same holds for every graph with the
-// same nodes and edges in which no extent is larger. Four things are reserved:
-// 1. The plan is kept. A graph that fits into it uses its offsets, and no other plan is made (plan.c).
-// 2. Every cached graph has capacity for the reserved graph, since a smaller graph takes another cache entry. The scratch of the
-//    passes and the buffer for saved inputs (preserve_inputs.c) are large enough too.
+// same nodes and edges in which no extent is larger. sched_reserve ensures four things:
+// 1. The plan is kept. A later graph that fits into the plan uses its offsets and needs no other plan (plan.c).
+// 2. Every entry of the graph cache has capacity for the reserved graph, because a smaller graph may use any entry. The scratch of
+//    the passes and the buffer for saved inputs (preserve_inputs.c) are large enough too.
 // 3. Staging memory on the host exists for copies between devices that cannot access each other's memory.
 // 4. Backends that can reserve have done so for each split: work memory, threads.
 //
-//
-// A backend may choose other ops for smaller extents, for example when it offloads by batch size. A program then reserves one graph
-// of each kind.
+// A backend may run other ops for smaller extents, for example if it offloads ops from a certain batch size on. In that case a
+// program has to reserve one graph of each kind.
 
 #include "sched/sched.h"
 
@@ -75,7 +73,7 @@ static size_t staging_size(const struct ggml_backend_sched *sched, const struct 
 
 // ---- backends ----
 
-// Returns a split as a graph whose sources are the copies that the backend reads at run time. The caller ends with
+// Returns a split as a graph in which copies replace the sources on other backends, as at run time. The caller then calls
 // sched_edges_to_graph.
 static struct ggml_cgraph split_begin(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split) {
@@ -113,7 +111,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
     if (places == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the addresses of %d rows", cached->rec.n_rows);
     }
-    cached->epoch = 0; // the addresses of its copies are no longer valid
+    cached->epoch = 0; // sched_place_copies changes the addresses of its copies
     cached->uid_slot = -1;
     sched_place_copies(sched, cached);
     places_find(sched, cached, places);
@@ -143,7 +141,7 @@ void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cac
 }
 
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) {
-    const enum ggml_status status = sched_get_buffers(sched, cached, SCHED_PLAN_KEPT);
+    const enum ggml_status status = sched_get_buffers(sched, cached, SCHED_PLAN_RESERVE);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }

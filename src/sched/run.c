@@ -3,17 +3,18 @@
 //
 //
 // These rules keep the order between backends:
-// 1. A copy starts after the backend that computed its source has finished, and it ends before the split runs. The backends ensure
-//    this themselves (cpy_tensor_async), or the host waits.
-// 2. With one graph in flight, a backend may still use the memory of a copy, so the host waits for that backend too. With several
-//    graphs in flight, copies have separate memory. A slot is used only after the slot's previous graph has finished.
+// 1. A copy starts after the backend that computed its source has finished, and it ends before the split that reads it runs. Either
+//    cpy_tensor_async makes the backends keep this order, or the host waits.
+// 2. With one graph in flight, the backend that reads a copy may still use the copy's memory for an earlier split. So the host
+//    waits for that backend before it copies. With several graphs in flight, copies share memory with no other tensor, and a slot
+//    is used only after the slot's previous graph has finished.
 // 3. The bytes of the caller's inputs are copied before compute returns, because the caller may overwrite them afterwards.
-// 4. Backends that access each other's memory without a copy wait for each other before each split. A split without copies that
-//    runs on another backend than the split before it waits for that split, because tensors of the caller may share bytes
-//    unnoticed.
+// 4. Backends that access each other's memory without a copy wait for each other before each split. A split without copies waits
+//    for the split before it if that one ran on another backend: tensors of the caller may share bytes without being views, which
+//    the scheduler cannot see.
 //
-//
-// A backend reads the tensors of a graph during graph_compute only. Edges lead to the copies during that call only.
+// A backend reads the tensors of a graph during graph_compute only. So the sources of nodes are replaced by copies during that call
+// only.
 
 #include "sched/sched.h"
 
@@ -43,7 +44,7 @@ void sched_drain(struct ggml_backend_sched *sched) {
         sched->in_flight[b] = false;
     }
     if (sched->recorded != NULL) {
-        memset(sched->recorded, 0, (size_t) sched->n_backends * (size_t) sched->n_events * sizeof sched->recorded[0]);
+        memset(sched->recorded, 0, (size_t) sched->n_backends * (size_t) sched->n_event_slots * sizeof sched->recorded[0]);
     }
 }
 
@@ -66,7 +67,7 @@ enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
 
 void sched_wait_slot(struct ggml_backend_sched *sched, int slot) {
     for (int b = 0; sched->recorded != NULL && b < sched->n_backends; b++) {
-        const size_t i = (size_t) b * (size_t) sched->n_events + (size_t) slot;
+        const size_t i = (size_t) b * (size_t) sched->n_event_slots + (size_t) slot;
         if (!sched->recorded[i]) {
             continue;
         }
@@ -82,39 +83,39 @@ void sched_wait_slot(struct ggml_backend_sched *sched, int slot) {
 // ---- events ----
 
 enum ggml_status sched_events_init(struct ggml_backend_sched *sched) {
-    if (sched->n_copies <= 1 || sched->n_events >= sched->n_copies) {
+    if (sched->n_slots <= 1 || sched->n_event_slots >= sched->n_slots) {
         return GGML_STATUS_SUCCESS;
     }
     sched_drain(sched);
     sched_events_fini(sched);
-    const size_t n = (size_t) sched->n_backends * (size_t) sched->n_copies;
+    const size_t n = (size_t) sched->n_backends * (size_t) sched->n_slots;
     sched->events = berth_calloc(n, sizeof sched->events[0]);
     sched->recorded = berth_calloc(n, sizeof sched->recorded[0]);
     if (sched->events == NULL || sched->recorded == NULL) {
         sched_events_fini(sched);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %zu events", n);
     }
-    sched->n_events = sched->n_copies;
-    for (size_t i = 0; i < n; i++) { // a slot without an event waits for all work of the backend
-        ggml_backend_t backend = sched->backends[i / (size_t) sched->n_events];
+    sched->n_event_slots = sched->n_slots;
+    for (size_t i = 0; i < n; i++) { // NULL: sched_wait_slot waits for all work of the backend instead
+        ggml_backend_t backend = sched->backends[i / (size_t) sched->n_event_slots];
         sched->events[i] = backend->iface.event_record != NULL ? ggml_backend_event_new(backend->device) : NULL;
     }
     return GGML_STATUS_SUCCESS;
 }
 
 void sched_events_fini(struct ggml_backend_sched *sched) {
-    for (size_t i = 0; sched->events != NULL && i < (size_t) sched->n_backends * (size_t) sched->n_events; i++) {
+    for (size_t i = 0; sched->events != NULL && i < (size_t) sched->n_backends * (size_t) sched->n_event_slots; i++) {
         ggml_backend_event_free(sched->events[i]);
     }
     berth_free(sched->events);
     berth_free(sched->recorded);
     sched->events = NULL;
     sched->recorded = NULL;
-    sched->n_events = 0;
+    sched->n_event_slots = 0;
 }
 
 static void event_record(struct ggml_backend_sched *sched, int b) {
-    const size_t i = (size_t) b * (size_t) sched->n_events + (size_t) sched->slot;
+    const size_t i = (size_t) b * (size_t) sched->n_event_slots + (size_t) sched->slot;
     if (sched->recorded == NULL || !sched->in_flight[b]) {
         return;
     }
@@ -132,7 +133,7 @@ static void events_record(struct ggml_backend_sched *sched) {
 
 // Makes backend b wait until the other backend has finished its work.
 static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) {
-    const size_t i = (size_t) other * (size_t) sched->n_events + (size_t) sched->slot;
+    const size_t i = (size_t) other * (size_t) sched->n_event_slots + (size_t) sched->slot;
     if (sched->recorded != NULL && sched->recorded[i] && sched->events[i] != NULL && sched->in_flight[other] &&
         sched->backends[b]->iface.event_wait != NULL) {
         ggml_backend_event_wait(sched->backends[b], sched->events[i]);
@@ -144,7 +145,7 @@ static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) 
 
 // ---- copies ----
 
-// Copies from a host address without a buffer, or from a view of one.
+// Copies from a tensor that has a host address but no buffer, or from a view of one.
 static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, src);
     if (fault > BERTH_SPAN_EMPTY) {
@@ -157,7 +158,7 @@ static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *d
     return true;
 }
 
-// Returns true if the copy is done, or if both backends will perform it in order.
+// Returns true if the copy is done, or if the backends have queued it and keep the order.
 static bool copy_between(struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
     ggml_backend_t to = sched->backends[copy->backend];
@@ -183,7 +184,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     struct ggml_tensor *src = cached->rec.tensors[copy->row], *dst = sched_copy_tensor(cached, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     const bool is_copied = copy_between(sched, cached, copy, src, dst);
-    // Both backends may have stored the failure of a function that returns void.
+    // A function that returns void stores its failure in the backend.
     if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s for split %d of %d failed: %s",
             berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, cached->n_splits, berth_last_error());
@@ -203,7 +204,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 
 // ---- splits ----
 
-// Computes the split in parts that end at the nodes that the callback selects. *go_on becomes false when the callback stops the
+// Computes the split in parts. Each part ends at a node that the callback selects. *go_on becomes false when the callback stops the
 // graph.
 static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split, bool *go_on) {
@@ -247,8 +248,8 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
     }
 }
 
-// Returns true if the split consists of one move (a copy op of the recompute and spill solver) whose copy has the same address as
-// the move. Nothing is left to compute.
+// Returns true if the split consists of one move (a copy op that the recompute and spill solver added) and the scheduler's copy of
+// its source has the same address as the result. Then copying has already done the work of the split.
 static bool split_is_copied_move(
     const struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
     bool is_done = split->n_copies == 1;
@@ -324,13 +325,13 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         status = split_run(sched, cached, s, &go_on);
     }
     sched->is_running = false;
-    if (status != GGML_STATUS_SUCCESS) { // no work of this graph may overlap the next one
+    if (status != GGML_STATUS_SUCCESS) { // the next graph may start only after all work of this graph has ended
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());
         sched_drain(sched);
         for (int b = 0; b < sched->n_backends; b++) {
             const enum ggml_status known = berth_backend_report(sched->backends[b]);
-            (void) known; // a consequence of the first failure
+            (void) known; // dropped: a consequence of the failure in text
         }
         berth_set_error("%s", text);
     } else if (cached->n_slots > 1) {

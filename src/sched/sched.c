@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIPELINE_COPIES 4 // graphs in flight with parallel = true, as in ggml
+#define PIPELINE_SLOTS 4 // graphs in flight if parallel is true, as in ggml
 
 // ---- new, free, reset ----
 
@@ -74,7 +74,7 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
         sched->offload_min_batch = env_number("GGML_OP_OFFLOAD_MIN_BATCH");
         sched->debug = env_number("GGML_SCHED_DEBUG");
         sched->is_strict = env_number("BERTH_SCHED_STRICT") != 0;
-        sched->n_copies = parallel ? PIPELINE_COPIES : 1;
+        sched->n_slots = parallel ? PIPELINE_SLOTS : 1;
         sched->galloc = ggml_gallocr_new_n(sched->bufts, n_backends);
     }
     if (sched == NULL || sched->galloc == NULL || sched_events_init(sched) != GGML_STATUS_SUCCESS) {
@@ -89,7 +89,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
-    sched_finish(sched); // idle backends are not touched: programs may have freed them already
+    sched_finish(sched); // it does not access idle backends, which the program may have freed already
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
@@ -117,7 +117,7 @@ void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
     sched->chosen.n = 0;
     sched->cur = NULL;
     sched->graph = NULL;
-    sched->is_alloc = false;
+    sched->is_graph_allocated = false;
 }
 
 // ---- from a graph to splits ----
@@ -152,12 +152,12 @@ static struct sched_cached *cached_find(struct ggml_backend_sched *sched, const 
                 cached = &sched->cached_graphs[m];
             }
         }
-        if (cached == NULL || !cached->is_split || cached->n_slots != sched->n_copies) {
+        if (cached == NULL || !cached->is_split || cached->n_slots != sched->n_slots) {
             continue;
         }
         const enum sched_match match = sched_cached_match(sched, cached, graph, with_places && cached->n_slots == 1);
         if (match != SCHED_OTHER) {
-            sched->is_cur_placed = match == SCHED_SAME_PLACED;
+            sched->is_placed_by_match = match == SCHED_SAME_PLACED;
             return cached;
         }
     }
@@ -207,8 +207,8 @@ fail:
 }
 
 static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool with_places) {
-    sched->is_alloc = false;
-    sched->is_cur_placed = false;
+    sched->is_graph_allocated = false;
+    sched->is_placed_by_match = false;
     sched->cur = NULL;
     struct sched_cached *cached = cached_find(sched, graph, with_places);
     if (cached == NULL) {
@@ -232,8 +232,8 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     return GGML_STATUS_SUCCESS;
 }
 
-// sched_cached_match took the graph for an equal one, but one of its tensors is listed twice where the cached graph lists two
-// different tensors. The cache entry is built anew.
+// Rebuilds a cache entry that sched_cached_match has wrongly found equal to the graph. This happens if the graph lists one tensor
+// twice where the cached graph lists two different tensors.
 static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     const enum ggml_status status = cached_make(sched, cached, sched->graph);
     if (status != GGML_STATUS_SUCCESS) {
@@ -276,37 +276,37 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
         sched->slot = 0;
     }
     sched->last_run = cached;
-    if (!sched->is_cur_placed) {
+    if (!sched->is_placed_by_match) {
         status = tensors_place(sched, cached);
     }
     uids_renew(cached, sched->slot);
     return status;
 }
 
-// Runs graph_prepare and then step. If memory does not suffice, it retries with fewer graphs in flight.
+// Runs graph_prepare, then pass (graph_place or sched_reserve). If memory does not suffice, it retries with fewer graphs in flight.
 static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
-    enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_cached *)) {
-    const int n_copies = sched->n_copies;
+    enum ggml_status (*pass)(struct ggml_backend_sched *, struct sched_cached *)) {
+    const int n_slots = sched->n_slots;
     for (;;) {
-        enum ggml_status status = graph_prepare(sched, graph, step == graph_place);
+        enum ggml_status status = graph_prepare(sched, graph, pass == graph_place);
         if (status == GGML_STATUS_SUCCESS) {
-            status = step(sched, sched->cur);
+            status = pass(sched, sched->cur);
         }
         if (status == GGML_STATUS_SUCCESS) {
-            if (sched->n_copies < n_copies) {
+            if (sched->n_slots < n_slots) {
                 berth_log(GGML_LOG_LEVEL_WARN, "scheduler: memory does not suffice for %d graphs in flight; continuing with %d\n",
-                    n_copies, sched->n_copies);
+                    n_slots, sched->n_slots);
             }
             return status;
         }
         sched->cur = NULL;
         sched->graph = NULL;
-        if (status != GGML_STATUS_ALLOC_FAILED || sched->n_copies == 1) {
-            sched->n_copies = n_copies; // the graphs in flight were not the cause
+        if (status != GGML_STATUS_ALLOC_FAILED || sched->n_slots == 1) {
+            sched->n_slots = n_slots; // the graphs in flight were not the cause
             return status;
         }
         sched_drain(sched);
-        sched->n_copies--;
+        sched->n_slots--;
         sched->slot = sched->next_slot = 0;
     }
 }
@@ -357,9 +357,9 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
     }
-    sched->was_reserved = false; // growth is expected in this call
+    sched->logs_growth = false; // growth is expected in this call
     const enum ggml_status status = prepare_with_retry(sched, measure_graph, sched_reserve);
-    sched->was_reserved = true;
+    sched->logs_growth = true;
     if (status == GGML_STATUS_SUCCESS) {
         report_planned(sched, measure_graph, NULL);
     }
@@ -397,7 +397,7 @@ enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_
 
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     const enum ggml_status status = prepare_with_retry(sched, graph, graph_place);
-    sched->is_alloc = status == GGML_STATUS_SUCCESS;
+    sched->is_graph_allocated = status == GGML_STATUS_SUCCESS;
     return status;
 }
 
@@ -410,15 +410,15 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 // Returns true if the graph still has its memory, and nothing that decides results or addresses has changed.
 static bool is_still_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     struct sched_cached *cached = sched->cur;
-    if (!sched->is_alloc || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {
+    if (!sched->is_graph_allocated || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {
         return false;
     }
     uids_renew(cached, sched->slot);
     return true;
 }
 
-// Places the graph if necessary. A program may change a graph until it is computed and between computations; inputs keep their
-// contents.
+// Places the graph unless it has valid addresses. A program may change a graph before each computation, so the graph may get new
+// addresses. Inputs keep their contents.
 static enum ggml_status graph_make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     if (sched->graph == graph && is_still_allocated(sched, graph)) {
         return GGML_STATUS_SUCCESS;
@@ -451,8 +451,8 @@ enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_synchronize: the scheduler is NULL");
     }
     const enum ggml_status status = sched_wait_all(sched);
-    if (!sched->is_alloc) {
-        sched->next_slot = 0; // a program with one graph at a time gets the same addresses every time
+    if (!sched->is_graph_allocated) {
+        sched->next_slot = 0; // with one graph at a time, every graph uses slot 0 and so the same addresses
     }
     return status;
 }

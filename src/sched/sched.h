@@ -7,15 +7,16 @@
 //
 //
 // A cached graph (struct sched_cached) holds a complete record of one graph (src/record), the scheduler's columns per row, and the
-// results of all passes. The scheduler keeps the last SCHED_N_CACHED of them. A graph that matches one needs only its addresses.
+// results of all passes. The scheduler keeps the last SCHED_N_CACHED of them. For a graph that matches a cached graph, only the
+// addresses have to be set.
 //
 //
 // The caller's graph is not changed except for the addresses of its tensors. Sources on other backends are replaced by their copies
 // only while a plan is made or a backend computes a split.
 //
-//
-// A slot is the separate memory of one graph in flight. A root is the tensor whose memory views share. Row, base and form are
-// explained in src/record/record.h.
+// A slot is the separate memory of one graph in flight. A row is the entry of one tensor in the record. The base of a row is the
+// row that owns its memory: for a view, the row of the viewed tensor; otherwise the row itself. A form is the set of properties
+// that equal rows share (src/record/record.h).
 #pragma once
 
 #include "alloc/alloc.h"
@@ -43,16 +44,17 @@ static inline int sched_choice(const struct sched_choices *choices, const struct
 
 // ---- one graph ----
 
-// The scheduler's columns of a row. backend, reason and refused of a root without memory apply to all its views, because the
-// backend that owns the memory runs every op that writes into it. A second listing of a tensor counts as a view of its first row.
+// The scheduler's columns of a row. If the caller has not given memory to a base, the fields backend, reason and refused of the
+// base apply to all its views too: one backend will own the memory and run every op that writes into it. If a graph lists a tensor
+// twice, the second row counts as a view of the first.
 struct sched_row {
     int32_t base;           // record_base() of the row
-    int32_t slots;          // first of its places in cached.slot_places, -1: it has only one place
+    int32_t slots;          // input with one address per slot: index of its first address in cached.slot_places; -1: other rows
     int16_t caller_backend; // backend that the caller chose, -1: none
     int16_t backend;        // assigned backend, -1: none
     int16_t refused;        // first backend that was preferred but does not support the op, -1: none
     uint8_t reason;
-    bool is_placed; // its base has memory of the caller
+    bool is_placed; // the caller has given memory to its base
     bool is_empty;  // nothing to compute
     bool is_input;  // has the flag of an input
     bool reads_weight;
@@ -62,13 +64,13 @@ struct sched_row {
 // A copy of a tensor on another backend. There is one per version of the bytes.
 struct sched_copy {
     int32_t row;
-    int32_t version;          // of the root's bytes: number of nodes that wrote to the root before
+    int32_t version;          // of the base's bytes: number of earlier nodes that write to the base through a view
     int32_t next;             // next copy of the same row, -1: last
     int16_t backend;          // backend that reads the copy
     int16_t from;             // backend of the source memory, -1: memory of no backend of the scheduler
     int16_t writer;           // backend that computed these bytes, -1: written before the first node
     bool copies_caller_bytes; // the source holds bytes of the caller: they are copied before compute returns
-    size_t tensor;            // first of its n_slots tensors in cached.tensors
+    size_t tensor;            // index of its first tensor in cached.tensors; it has n_slots tensors
 };
 
 // An edge between backends. While a backend computes the split, the node's source is the copy.
@@ -95,7 +97,7 @@ struct sched_split {
 
 struct sched_cached {
     struct record rec;
-    struct sched_row *rows;      // rec.columns
+    struct sched_row *rows;      // [n_rows] rec.columns
     struct record_place *places; // [n_rows] addresses from the scheduler, valid while the buffers have the same epoch
     size_t places_cap;
     int32_t n_writers; // nodes that write through a view
@@ -115,9 +117,9 @@ struct sched_cached {
     struct record_place *slot_places; // [n_inputs * n_slots] places of the inputs
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
     size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
-    int n_slots;    // number of graphs in flight when it was split
+    int n_slots;    // n_slots of the scheduler when the graph was split
     int uid_slot;   // slot for which the uids of the splits are valid, -1: they must be renewed
-    bool *conflict; // [n_backends * n_backends] one accesses the other's memory without a copy; valid if has_conflict
+    bool *conflict; // [n_backends * n_backends] [a][b]: a or b accesses memory of the other without a copy; valid if has_conflict
     bool has_conflict;
 
     bool is_split;  // all passes up to sched_optimize have succeeded
@@ -127,7 +129,7 @@ struct sched_cached {
 
 // Saved contents of inputs while a graph gets new addresses (preserve_inputs.c). The memory is kept for the next use.
 struct sched_preserved {
-    bool is_taken;
+    bool is_saved;                // sched_preserved_save has run since the last sched_preserved_restore
     struct preserved_input *list; // [n]
     char *bytes;                  // [n_bytes] contents, one input after the other
     size_t n, cap, n_bytes, bytes_cap;
@@ -156,7 +158,7 @@ struct ggml_backend_sched {
     ggml_backend_t *backends;        // [n_backends] NULL: the program has freed the backend
     struct berth_backend_list watch; // clears entries of backends when the program frees them
     ggml_backend_buffer_type_t *bufts;
-    bool *reaches;        // [n_backends * n_backends] row b: b can use memory of the other's buffer type
+    bool *reaches;        // [n_backends * n_backends] [a][b]: backend a can use memory of backend b's buffer type
     size_t *limits;       // [n_backends] memory limits in bytes, 0: none
     size_t *sizes;        // [n_backends] scratch: sizes that a plan requires
     bool has_same_bufts;  // some backends have the same buffer type
@@ -171,7 +173,7 @@ struct ggml_backend_sched {
     void *scratch; // used by one pass at a time
     size_t scratch_size;
     ggml_gallocr_t galloc;
-    struct galloc_plan *plan;     // plan of the last planned graph: spare, or one of kept; NULL: none yet
+    struct galloc_plan *plan;     // plan of the last planned graph: equal to spare or to an entry of kept; NULL: none yet
     struct galloc_plan *spare;    // plan for the next graph, NULL: none yet
     struct galloc_plan **kept;    // [n_kept] plans of reserved graphs, the newest last
     struct sched_cached *planned; // owner of plan, NULL: its cache entry has been reused
@@ -183,20 +185,21 @@ struct ggml_backend_sched {
     struct sched_cached *cur;      // the last split graph, NULL after reset
     struct sched_cached *last_run; // the last placed graph
     struct ggml_cgraph *graph;     // graph of cur
-    bool is_alloc;
-    bool is_cur_placed; // all tensors of cur have their addresses
-    bool is_running;    // inside sched_run: callbacks and ops must not change cur
+    bool is_graph_allocated;       // graph has been planned and all its tensors have addresses
+    bool is_placed_by_match;       // sched_cached_match has set the addresses of all tensors of cur
+    bool is_running;               // inside sched_run: callbacks and ops must not change cur
     struct sched_preserved preserved;
     bool preserves_inputs; // a graph is being placed for a computation: its inputs keep their contents
-    bool was_reserved;     // growth of the buffers is logged
+    bool logs_growth;      // a graph has been reserved: later growth of the buffers is logged
     int64_t clock;
 
-    int n_copies; // graphs in flight
-    int slot;     // of the current graph, < n_copies
+    int n_slots; // graphs in flight: a slot is the separate memory of one of them
+    int slot;    // slot of the current graph, < n_slots
     int next_slot;
-    ggml_backend_event_t *events; // [n_backends * n_copies] end of the backend's work on the slot's last graph, NULL: no events
-    bool *recorded;               // [n_backends * n_copies] the slot must wait for the event before it is used
-    int n_events;                 // number of slots in events and recorded
+    ggml_backend_event_t
+        *events;       // [n_backends * n_event_slots] end of the backend's work on the slot's last graph, NULL: no events
+    bool *recorded;    // [n_backends * n_event_slots] the slot may be used only after this event
+    int n_event_slots; // number of slots for which events and recorded have entries
 
     ggml_backend_sched_eval_callback callback;
     void *callback_data;
@@ -214,7 +217,7 @@ struct ggml_backend_sched {
 };
 
 // Returns true if the scheduler may be changed. Ops and the eval callback run in the middle of a graph; calls from there that
-// change the scheduler fail with an error that names the function. NULL is idle.
+// change the scheduler fail with an error that names the function. A scheduler of NULL counts as idle.
 static inline bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched) {
     if (sched == NULL || !sched->is_running) {
         return true;
@@ -230,8 +233,9 @@ static inline bool sched_is_idle(const char *func, const struct ggml_backend_sch
 // Builds the record and the columns of the graph.
 enum ggml_status sched_cached_build(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Compares the graph with the cached one. If they are equal, the rows refer to the tensors of `graph`. with_places: the tensors
-// also get their addresses, so that a cache hit needs only one pass over the graph.
+// Compares the graph with the cached one. If they are equal, the rows refer to the tensors of `graph` afterwards. with_places: the
+// comparison also sets the addresses of the tensors, so that a cache hit needs only one pass over the graph. The result is then
+// SCHED_SAME_PLACED.
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_cached_match(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool with_places);
@@ -252,8 +256,9 @@ static inline int32_t sched_base(const struct sched_cached *cached, int32_t i) {
     return cached->rows[i].base;
 }
 
-// Returns the row that decides the backend of row i: its root if the root has no memory of the caller, otherwise row i.
-static inline int32_t sched_root(const struct sched_cached *cached, int32_t i) {
+// Returns the row that decides the backend of row i. This is row i itself if the caller has given memory to its base. Otherwise it
+// is the base, which decides for all its views.
+static inline int32_t sched_decider(const struct sched_cached *cached, int32_t i) {
     return cached->rows[i].is_placed ? i : cached->rows[i].base;
 }
 
@@ -267,14 +272,15 @@ static inline bool sched_is_in_weights(const struct sched_cached *cached, int32_
     return cached->rows[i].is_placed && cached->rec.rows[cached->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
-// Returns true if row i attracts the ops that read it to its backend. The result of an op on a weight, such as a view of some of
-// its rows, does not: it is often smaller than the values that would have to be copied to it (tests/prop/prop_sched_rival.c).
+// Returns true if the ops that read row i should run on the backend that owns the row. A weight itself is such a row. A view of a
+// weight is not: it is often smaller than the other sources of the op, which would have to be copied to its backend
+// (tests/prop/prop_sched_rival.c).
 static inline bool sched_is_weight(const struct sched_cached *cached, int32_t i) {
     return cached->rec.rows[i].op == GGML_OP_NONE && sched_is_in_weights(cached, i);
 }
 
-// Returns true for an input that the scheduler places and that the program writes while other graphs are in flight. It shares its
-// memory with no other tensor.
+// Returns true for an input that needs one address per slot: the scheduler places it, and the program writes it while other graphs
+// are in flight. Such an input shares its memory with no other tensor.
 static inline bool sched_is_per_slot_input(const struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     return cached->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
@@ -297,7 +303,7 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_ca
 
 // ---- split.c ----
 
-// Cuts the graph into splits. sched_optimize follows; then the cached graph is_split.
+// Cuts the graph into splits. After sched_optimize, the caller sets cached->is_split.
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Redirect the edges of a split to the copies of a slot, and back to the tensors of the graph.
 void sched_edges_to_copies(struct sched_cached *cached, const struct sched_split *split, int slot);
@@ -312,7 +318,7 @@ static inline struct ggml_tensor *sched_copy_tensor(const struct sched_cached *c
     return &cached->tensors[cached->copies[copy].tensor + (size_t) slot];
 }
 
-// Returns the tensor of an input's slot. Slot 0 is the input itself.
+// Returns the tensor that stands for an input in a slot > 0. In slot 0 it is the input itself.
 static inline struct ggml_tensor *sched_slot_tensor(const struct sched_cached *cached, const struct sched_row *row, int slot) {
     const size_t n = (size_t) cached->n_slots;
     return &cached->tensors[(size_t) cached->n_copies * n + (size_t) row->slots / n * (n - 1) + (size_t) slot - 1];
@@ -328,9 +334,10 @@ static inline int32_t sched_copy_row(const struct sched_cached *cached, int32_t 
     return cached->rec.n_rows + cached->n_inputs * (cached->n_slots - 1) + copy * cached->n_slots + slot;
 }
 
-// Purpose of a plan. OWN: sizes only. KEPT: the plan of a reserved graph, which is kept. ANY: a graph that is placed, by its own
-// plan or by the plan of a reserved graph with the same rows and edges in which no tensor is smaller.
-enum sched_plan_use { SCHED_PLAN_OWN, SCHED_PLAN_KEPT, SCHED_PLAN_ANY };
+// Purpose of a plan. MEASURE: only its sizes are read. RESERVE: the graph is reserved, and the plan is kept. PLACE: the tensors of
+// the graph get addresses. For PLACE, the kept plan of a reserved graph is used if that graph has the same rows and edges and no
+// tensor of it is smaller.
+enum sched_plan_use { SCHED_PLAN_MEASURE, SCHED_PLAN_RESERVE, SCHED_PLAN_PLACE };
 
 // Makes the memory plan of a split graph in sched->plan. It allocates no buffer.
 enum ggml_status sched_plan(
@@ -370,9 +377,10 @@ bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sche
 
 // ---- reserve.c ----
 
-// Reserves everything that computing this graph requires, or a graph with the same rows and edges in which no tensor is larger.
+// Reserves all memory that computing this graph requires. It also suffices for graphs with the same rows and edges in which no
+// tensor is larger.
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
-// Computes the memory in addition to buffers that reserving the graph requires of each backend and of the host.
+// Computes how many bytes sched_reserve allocates besides buffers: work memory per backend, and staging memory on the host.
 void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes);
 
 // ---- run.c ----
@@ -392,7 +400,7 @@ static inline struct ggml_cgraph sched_part(
 enum ggml_status sched_run(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 // Waits for the backends that have work of this scheduler.
 void sched_finish(struct ggml_backend_sched *sched);
-// Waits for all backends. Failures that they have stored stay stored.
+// Waits for all backends. A failure that a backend has stored remains stored for the next report.
 void sched_drain(struct ggml_backend_sched *sched);
 // Waits for all backends. Returns the first failure, with the name of the backend in the last error.
 enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) BERTH_MUST_USE;
@@ -406,8 +414,8 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 void sched_explain_log(struct ggml_backend_sched *sched);
 // Returns the reason of a row's assignment. For a fallback it determines the cause.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t row);
-// Adds an event that ends now. name is the copied or computed tensor; NULL: the event is a split. Returns NULL if memory runs out;
-// the lost event is counted.
+// Adds an event that ends now. name is the name of the copied or computed tensor; NULL: the event is a split. If memory runs out,
+// it counts the event as lost and returns NULL.
 struct sched_trace_event *sched_trace_add(
     struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns);
 // sched_trace_now returns nanoseconds. sched_trace_memory computes the bytes in use at each step of the next graph; false: out of

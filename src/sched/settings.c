@@ -30,7 +30,7 @@ int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched) {
 }
 
 int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched) {
-    return sched != NULL ? sched->n_copies : 0;
+    return sched != NULL ? sched->n_slots : 0;
 }
 
 ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched, ggml_backend_t backend) {
@@ -73,7 +73,7 @@ void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct gg
     if (!choice_add(&sched->chosen, node, b)) {
         berth_backend_fail(backend, "ggml_backend_sched_set_tensor_backend: out of memory for the choice of %s", node->name);
     }
-    sched->is_alloc = false;
+    sched->is_graph_allocated = false;
 }
 
 ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node) {
@@ -97,14 +97,14 @@ void berth_sched_set_moves(
     }
 }
 
-// The cached graphs were made under the old setting.
+// Drops all cached graphs after a setting has changed.
 static void cached_forget_all(struct ggml_backend_sched *sched) {
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_drop(&sched->cached_graphs[m]);
     }
     sched->cur = NULL;
     sched->graph = NULL;
-    sched->is_alloc = false;
+    sched->is_graph_allocated = false;
 }
 
 void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
@@ -137,7 +137,7 @@ void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
         return;
     }
     sched_drain(sched);
-    sched->n_copies = n_copies;
+    sched->n_slots = n_copies;
     sched->slot = sched->next_slot = 0;
     cached_forget_all(sched);
 }

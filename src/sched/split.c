@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // split.c: cuts the graph into splits (sequences of nodes on one backend) and finds the tensors that must be copied to each.
 //
-//
 // A tensor is copied to a backend once per version of its bytes. A node that writes into a tensor's memory through a view starts a
-// new version, so that later readers get the new bytes. Copies are made before the first node of a split. This is late enough,
-// because a node on another backend that writes the memory ends the split. The cost is O(edges).
+// new version, so that later readers get the new bytes. All copies for a split are made before its first node. At that time their
+// sources are complete: a copy is needed only for memory that another backend writes, and the nodes of another backend are in
+// another split. The cost is O(edges).
 
 #include "sched/sched.h"
 
@@ -14,8 +14,8 @@ struct splitter {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
     int32_t *first_copy; // [n_rows] first copy of the row, -1: none
-    int32_t *version;    // [n_rows] version of a root's bytes
-    int16_t *writer;     // [n_rows] backend that wrote a root last in this graph, -1: none
+    int32_t *version;    // [n_rows] of a base: version of its bytes
+    int16_t *writer;     // [n_rows] of a base: backend that wrote it last in this graph, -1: none
 };
 
 static bool split_push(struct splitter *c, int32_t i_start, int backend) {
@@ -78,7 +78,7 @@ static bool edge_push(struct splitter *c, int32_t node, int32_t src, int32_t cop
     return true;
 }
 
-// Marks that two backends access the same memory: while one has work in flight, the other must wait.
+// Marks that backends a and b access the same memory: while one of them has work in flight, the other must wait.
 static bool conflict_set(struct splitter *c, int a, int b) {
     struct sched_cached *cached = c->cached;
     const size_t n = (size_t) c->sched->n_backends;
@@ -127,12 +127,12 @@ static bool node_add(struct splitter *c, int32_t node) {
             }
             continue;
         }
-        // Earlier copies of a moved tensor are gone: their memory has been reused since.
+        // A move (spill copy) needs a new copy: the memory of earlier copies of the tensor may have been reused.
         int32_t copy = is_move ? -1 : copy_find(c, s, b);
         if (copy < 0) {
             copy = copy_push(c, s, b);
         }
-        // Only this move uses the copy: it is at the address of the move, and the plan sets its lifetime.
+        // Only this move uses the copy, which gets the address of the move. So copy_find must not return it to other readers.
         if (copy >= 0 && is_move) {
             c->first_copy[s] = cached->copies[copy].next;
         }
@@ -142,7 +142,7 @@ static bool node_add(struct splitter *c, int32_t node) {
     }
     const int32_t base = sched_base(cached, node);
     const int before = c->writer[base];
-    if (base != node) { // writes into memory that other nodes may have read
+    if (base != node) { // the node writes into memory that other nodes may have read
         c->version[base]++;
         const int owner = cached->rows[base].backend;
         if ((before >= 0 && before != b && !conflict_set(c, b, before)) ||
@@ -162,8 +162,8 @@ static bool graph_cut(struct splitter *c) {
         if (row->is_empty) {
             continue;
         }
-        // An offloaded weight starts a new split, so that the memory of the previous weight's copy can be reused. A move starts one
-        // too, because its position in the order decides when memory becomes free.
+        // A node that reads an offloaded weight starts a new split, so that the memory of the previous weight's copy can be reused.
+        // A move starts a new split too, because its position in the order decides when memory becomes free.
         if (row->backend != cur || record_move(&cached->rec, i) != BERTH_MOVE_NONE ||
             (row->reads_weight && cached->splits[cached->n_splits - 1].n_copies > 0 && needs_new_weight(c, i, cur))) {
             cur = row->backend;
@@ -215,8 +215,8 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_cached *cac
     name_slot(name_add(at, t->name, 32), slot);
 }
 
-// Initialises the tensors of an input's further slots. An input that ops read has one place per graph in flight; the tensor of the
-// graph uses the place of the current slot.
+// Initialises the tensors that stand for an input in the slots from 1 on. An input that ops read has one address per slot; the
+// tensor of the graph has the address of the current slot.
 static void input_init(struct sched_cached *cached, int32_t r, int32_t i_input) {
     const struct ggml_tensor *t = cached->rec.tensors[r];
     const size_t first = (size_t) cached->n_copies * (size_t) cached->n_slots;
@@ -235,7 +235,7 @@ static void input_mark(struct sched_cached *cached, int32_t r) {
     }
 }
 
-// Marks the inputs that an op reads or writes. Only the program accesses the other inputs, so they need no place per slot.
+// Marks the inputs that an op reads or writes. All other inputs are accessed by the program only and need one address.
 static void inputs_mark(struct sched_cached *cached) {
     cached->n_inputs = 0;
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
@@ -302,7 +302,7 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cach
     const size_t n_rows = (size_t) cached->rec.n_rows + 1;
 
     cached->n_splits = cached->n_copies = cached->n_edges = 0;
-    cached->n_slots = sched->n_copies;
+    cached->n_slots = sched->n_slots;
     cached->uid_slot = -1;
     cached->has_conflict = false;
     c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));

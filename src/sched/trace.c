@@ -60,7 +60,7 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
 }
 
 struct lifetime {
-    int32_t first, last; // steps; first is -1: not used by any node
+    int32_t first, last; // steps; first -1: no node uses the memory
 };
 
 static bool is_ours(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t base) {
@@ -81,7 +81,7 @@ static void lifetimes_find(const struct sched_cached *cached, struct lifetime *l
             if (base == own && rec->rows[r].names_self) {
                 continue;
             }
-            if (lifetime->first < 0) { // an input
+            if (lifetime->first < 0) { // not computed by an earlier node: an input
                 lifetime->first = 0;
             }
             lifetime->last = i;
@@ -91,7 +91,8 @@ static void lifetimes_find(const struct sched_cached *cached, struct lifetime *l
         }
         lifetimes[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
     }
-    // Counts memory that a result took over from its source only once.
+    // If a result took over the memory of its source, the lifetime of the source ends one step earlier, so that the bytes count
+    // once.
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
@@ -145,7 +146,8 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
         sched->has_in_use ? sched->in_use + (size_t) split->backend * ((size_t) cached->rec.n_nodes + 1) : NULL;
     for (int32_t i = split->i_start, end; i < split->i_end; i = end) {
         end = i + 1;
-        while (end < split->i_end && cached->rows[sched_order(cached, end - 1)].is_empty) { // runs with the op after it
+        while (end < split->i_end &&
+               cached->rows[sched_order(cached, end - 1)].is_empty) { // an empty op runs together with the next op
             end++;
         }
         const int64_t start_ns = sched_trace_now(), cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
