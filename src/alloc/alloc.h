@@ -8,24 +8,25 @@
 
 struct galloc_plan;
 
-// has_places: the plan stores the addresses of all rows, as plans that the allocator applies to graphs do.
+// has_places: the plan stores the addresses of all rows. The allocator requires this of plans that it applies to graphs itself.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// Reserves the columns that a plan stores for a record of the caller: n_rows rows and n_steps steps, which the caller fills. rows
-// is NULL if out of memory.
+// Reserves n_rows rows and n_steps steps in a plan for a record of the caller. The caller fills them. The field rows is NULL if out
+// of memory.
 struct galloc_columns {
     struct lifetime_row *rows;
     int32_t *steps;
 };
 struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t n_rows, size_t n_steps) BERTH_MUST_USE;
-// Computes lifetimes and offsets for a complete record, including appended rows, whose columns are filled. The record may change
-// afterwards, but its tensors must be alive when the plan is saved. It allocates no buffer.
+// Computes lifetimes and offsets for a record, including appended rows. The columns must be filled. The record may change
+// afterwards, but its tensors must exist until the plan is saved. It allocates no buffer.
 enum ggml_status berth_galloc_plan_make(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) BERTH_MUST_USE;
 // Stores the rows and edges of the record, including appended ones, in a plan that was just made.
 bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) BERTH_MUST_USE;
-// Returns true if the plan is valid for the record with these columns and this order: the graph has the rows and edges that the
-// plan stores, and no tensor is larger. The plan then refers to the tensors of this record. It allocates no memory.
+// Returns true if the plan is valid for the record with these columns and this order: the record has the rows and edges that the
+// plan stores, and none of its tensors is larger than the planned one. The plan then refers to the tensors of this record. It
+// allocates no memory.
 bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order);
 // Returns true if this plan accepts every graph that the other plan accepts. Both must store their rows and edges
@@ -33,17 +34,17 @@ bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *
 bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
 // Returns a new plan with columns for the same number of rows and steps.
 struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan);
-// Computes the bytes that each buffer requires. Buffers of one type share a pool; the first of them gets its size, the others get
-// 0.
+// Computes the bytes that each buffer requires. Buffers of one type share a pool: the size of the pool counts for the first of
+// these buffers, and the others get 0.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
 // Returns the report of a buffer. NULL: the plan has no offsets.
 const struct berth_plan_report *berth_galloc_plan_report(
     const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int buf);
-// Writes the plan as JSON (galloc_json.c). The tensors of the graph must be alive.
+// Writes the plan as JSON (galloc_json.c). The tensors of the graph must still exist.
 enum ggml_status berth_galloc_plan_save(
     const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) BERTH_MUST_USE;
 
-// Allocates buffers large enough for the plan. On failure the allocator keeps its buffers, or has new ones of the same size.
+// Allocates buffers large enough for the plan. On failure the allocator keeps its buffers, or has new buffers of the same sizes.
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Counts the changes of buffers, starting at 1. Addresses are valid while the value does not change.
 uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc);
@@ -52,5 +53,5 @@ uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc);
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row);
 
 bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
-// Rules for records: memory in buffers of the allocator belongs to no caller.
+// Returns the rule for records that memory in buffers of the allocator is not memory of the caller.
 struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc);

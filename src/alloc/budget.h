@@ -8,7 +8,7 @@
 #include "ggml-backend-impl.h"
 #include "record/record.h"
 
-#define BUDGET_FLOPS_PER_NODE 4096 // fixed cost per node
+#define BUDGET_FLOPS_PER_NODE 4096 // multiply-adds: fixed cost of a node
 
 struct graph_sizes {
     ggml_backend_buffer_type_t buft; // buffer type of tensors without memory
@@ -19,11 +19,11 @@ struct graph_ops {
     struct record_list list; // every tensor of the graph, the nodes first
     int32_t n_nodes;
     struct berth_arrays mem; // owns the arrays below
-    int32_t *op_of;          // [list.n] -1: a view, or a tensor with memory of the caller
-    bool *is_mutable;        // [list.n] memory that a node other than its producer writes
+    int32_t *op_of;          // [list.n] index of the tensor's op; -1: a view, or a tensor with memory of the caller
+    bool *is_mutable;        // [list.n] a node other than its producer writes the tensor's memory
     int32_t *writer;         // [list.n] first op that writes the memory, if is_mutable
-    bool is_one_group;       // all ops that run once belong to one group
-    int32_t *group;          // [list.n] union-find parent of is_mutable memory
+    bool is_one_group;       // all ops that run once keep their order, as one group
+    int32_t *group;          // [list.n] union-find parent, for is_mutable tensors
     struct berth_budget_op *ops;
     struct ggml_tensor **tensors; // [n] tensor of each op
     int32_t *srcs;

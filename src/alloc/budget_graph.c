@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. The nodes run in the order of the
-// schedule. Recomputed ops and spills are additional nodes, and readers read the copy that exists at their step. The allocator
-// decides the final size: if it needs more than the solver computed, the solver runs with a lower limit.
+// schedule. Recomputed ops and spills are additional nodes. A reader reads the copy of the value that exists at its step. The
+// allocator decides the final size: if it needs more memory than the limit, the solver runs another time with a lower limit.
 
 #include "alloc/alloc.h"
 #include "alloc/budget.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define N_TRIES 12
-#define FLOPS_PER_BYTE 4 // default cost of spilling, for a copy by the CPU, which reads and writes
+#define SPILL_FLOPS_PER_BYTE 4 // default spill_cost: a copy by the CPU reads and writes each byte
 
-// A source of a tensor before the rewrite.
+// An entry of the undo list: tensor->src[slot] was src before the rewrite.
 struct undo {
     struct ggml_tensor *tensor;
     struct ggml_tensor *src;
@@ -26,16 +26,16 @@ struct rewrite {
     struct ggml_cgraph *graph;
     struct berth_arrays mem;                          // owns the arrays below except undos
     struct ggml_tensor **current;                     // [n] tensor that holds the op's value at this point of the schedule
-    struct ggml_tensor **out;                         // [n] copy of the value in the other pool
+    struct ggml_tensor **out;                         // [n] copy of the value in the spill pool
     bool *has_run;                                    // [n]
     struct ggml_tensor **view_copies, **view_copy_of; // [list.n] copy of a view, and the tensor that the copy is a view of
     struct undo *undos;
     size_t n_undos, undos_cap;
 };
 
-// Returns a tensor without memory that has the same layout and computes the same value. Its name ends with `word`; a long name is
-// cut for it.
-static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor *t, const char *word) {
+// Returns a tensor without memory that has the same layout and the same op as t, without sources. Its name is that of t and
+// `suffix`; a long name is cut.
+static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor *t, const char *suffix) {
     struct ggml_tensor *clone = ggml_new_tensor(w->ctx, t->type, GGML_MAX_DIMS, t->ne);
     if (berth_is_poison(clone)) {
         return clone;
@@ -45,11 +45,12 @@ static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor
     clone->op = t->op;
     clone->flags =
         t->flags & ~(GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT | GGML_TENSOR_FLAG_PARAM | GGML_TENSOR_FLAG_LOSS);
-    snprintf(clone->name, sizeof clone->name, "%.*s%s", (int) (sizeof clone->name - 1 - strlen(word)), t->name, word);
+    snprintf(clone->name, sizeof clone->name, "%.*s%s", (int) (sizeof clone->name - 1 - strlen(suffix)), t->name, suffix);
     return clone;
 }
 
-// Returns a copy of the value in the other pool, or back. `own` is the caller's tensor.
+// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). `own` is the caller's tensor with
+// this value.
 static struct ggml_tensor *move_new(
     struct rewrite *w, const struct ggml_tensor *own, struct ggml_tensor *from, enum berth_move kind) {
     struct ggml_tensor *move = clone_new(w, own, kind == BERTH_MOVE_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN);
@@ -122,7 +123,7 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
     } else {
         struct ggml_tensor *clone = clone_new(w, own, BERTH_BUDGET_RECOMPUTE);
         for (int32_t k = 0; k < GGML_MAX_SRC; k++) {
-            clone->src[k] = own->src[k]; // the sources at the first run; replaced by those of the caller's graph below
+            clone->src[k] = own->src[k]; // the sources at the first run, which src_set may have replaced
         }
         for (size_t k = 0; k < w->n_undos; k++) {
             if (w->undos[k].tensor == own) {
@@ -236,7 +237,7 @@ static enum ggml_status pools_measure(const struct task *t, struct ggml_cgraph *
 // rewrite that it rejects.
 static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
-    const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : FLOPS_PER_BYTE;
+    const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : SPILL_FLOPS_PER_BYTE;
     const struct berth_budget_pool pools[] = {{.bytes = limits[0],
                                                   .may_spill = t->n_pools > 1,
                                                   .spill_to = 1,

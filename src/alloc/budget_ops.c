@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // budget_ops.c: translates a graph to ops of the solver: one op per node that computes and per tensor that exists before the graph
-// runs. A view is not an op; its readers read the viewed op. A node that writes into memory of another tensor, and every node that
-// reads the memory afterwards, runs once and in the original order. A node that only reads such memory may be recomputed until the
-// memory is written.
+// runs. A view is not an op; its readers read the viewed op. Mutable memory is memory that a node other than its producer writes. A
+// node that writes mutable memory, and every node that reads it after the first write, runs once and in the original order. A node
+// that reads mutable memory before the first write may be recomputed until that write.
 
 #include "alloc/budget.h"
 #include "base/min.h"
@@ -49,7 +49,7 @@ static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
 
 // ---- memory that changes while the graph runs ----
 
-// An optimiser step writes the weights and its moments, but not the gradient.
+// Returns true if t is an optimiser step that writes its source k. It writes the weights and the moments, but not the gradient.
 static bool step_writes(const struct ggml_tensor *t, int k) {
     return t->op == GGML_OP_OPT_STEP_ADAMW ? k == 0 || k == 2 || k == 3 : t->op == GGML_OP_OPT_STEP_SGD && k == 0;
 }
@@ -91,12 +91,12 @@ static int32_t group_find(struct graph_ops *o, int32_t i) {
     return i;
 }
 
-// Returns a group of mutable memory that the node reads or writes, -1: none. All groups that the node accesses are merged.
-static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
+// Merges all groups of mutable memory that the node reads or writes, and returns the merged group; -1: none.
+static int32_t groups_merge(struct graph_ops *o, const struct ggml_tensor *t) {
     int32_t found = -1;
     for (int k = -1; k < GGML_MAX_SRC; k++) {
-        const struct ggml_tensor *at = k < 0 ? t : t->src[k];
-        const int32_t i = at == NULL ? -1 : record_list_find(&o->list, root_of(at));
+        const struct ggml_tensor *accessed = k < 0 ? t : t->src[k];
+        const int32_t i = accessed == NULL ? -1 : record_list_find(&o->list, root_of(accessed));
         if (i < 0 || !o->is_mutable[i]) {
             continue;
         }
@@ -109,8 +109,9 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
     return found;
 }
 
-// Returns the first op that writes memory which the node reads: the node may be recomputed before it. 0: the node runs once.
-static int32_t writer_after(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
+// The node is op `at`. Returns the index of the first op that overwrites memory which the node reads: until that op, the node may
+// be recomputed. Returns 0 if the node must run once, because it writes mutable memory or reads it after a write.
+static int32_t recompute_limit(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
     int32_t until = 0;
     if (o->is_mutable[record_list_find(&o->list, root_of(t))]) {
         return 0;
@@ -142,9 +143,10 @@ static bool has_custom(const struct graph_ops *o) {
 
 // ---- costs ----
 
-// Estimates the cost of a node on a CPU in multiply-adds. It compares nodes of one graph and does not predict seconds.
+// berth_node_cost estimates the cost of a node on a CPU in multiply-adds. The estimate serves to compare nodes of one graph. It
+// does not predict seconds.
 
-#define FLOPS_PER_BYTE 2      // multiply-adds that a core performs while it reads one byte
+#define CPU_FLOPS_PER_BYTE 2  // multiply-adds that a core performs while it reads or writes one byte
 #define FLOPS_PER_ELEMENT 8   // per element of a simple op
 #define FLOPS_PER_FUNCTION 24 // per element of exp, tanh, sqrt
 
@@ -160,9 +162,10 @@ uint64_t berth_node_cost(const struct ggml_tensor *node) {
     const enum berth_op_family family = info->family;
     const bool has_function =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
-    // More than one operation per element means a product, whose multiply-adds run at full speed.
+    // If berth_op_cost counts more than one operation per element, as for matrix products, these operations are the work. Otherwise
+    // each element counts as several multiply-adds.
     const double each = has_function ? FLOPS_PER_FUNCTION : FLOPS_PER_ELEMENT, work = c.flops > n ? c.flops : n * each;
-    const double cost = work + (c.bytes_read + c.bytes_written) * FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
+    const double cost = work + (c.bytes_read + c.bytes_written) * CPU_FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
 }
 
@@ -174,7 +177,7 @@ static bool is_op(const struct graph_ops *o, int32_t i) {
     return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !has_memory(t);
 }
 
-// Returns the op that produced the source's bytes, following views to the last writer; -1: memory of the caller.
+// Returns the op that wrote the bytes of t last: t's own op, or for a view op that of the viewed node; -1: memory of the caller.
 static int32_t producer_of(const struct graph_ops *o, const struct ggml_tensor *t) {
     while (is_empty(t) && t->view_src != NULL && t->src[0] != NULL) {
         t = t->src[0];
@@ -228,26 +231,27 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     struct ggml_tensor *t = o->tensors[at];
     struct berth_budget_op *op = &o->ops[at];
     int32_t *srcs = &o->srcs[(size_t) at * 2 * (GGML_MAX_SRC + 1)];
-    const bool is_run = !is_empty(t) && record_list_find(&o->list, t) < o->n_nodes;
+    const bool computes = !is_empty(t) && record_list_find(&o->list, t) < o->n_nodes;
     *op = (struct berth_budget_op){.srcs = srcs, .align = sizes->align};
     if (t->view_src == NULL && !has_memory(t)) {
         op->size = (ggml_backend_buft_get_alloc_size(sizes->buft, t) + sizes->align - 1) / sizes->align * sizes->align;
     }
-    if (!is_run) {
+    if (!computes) {
         op->flags = BERTH_BUDGET_INPUT;
         return;
     }
     op->cost = berth_node_cost(t);
     op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_BUDGET_OUTPUT : 0;
-    // Merges the groups of all writers of its sources, so the first writer is the first of the group.
-    const bool is_bound = mutable_of(o, t) >= 0;
-    op->until = is_bound && !o->is_one_group ? writer_after(o, t, at) : 0;
-    op->flags |= is_custom(t->op) || (is_bound && op->until == 0) ? BERTH_BUDGET_ONCE : 0;
+    // The merge must precede the loop in graph_ops_init that reads the groups.
+    const bool has_mutable = groups_merge(o, t) >= 0;
+    op->until = has_mutable && !o->is_one_group ? recompute_limit(o, t, at) : 0;
+    op->flags |= is_custom(t->op) || (has_mutable && op->until == 0) ? BERTH_BUDGET_ONCE : 0;
     srcs_fill(o, at, t, srcs);
 }
 
-// Marks values that must stay. A view that no node reads, or that is an output, keeps its source alive as an output. Values that
-// the program reads later, and memory that nodes write into, are not spilled. is_read: [list.n] false on entry.
+// Sets BERTH_BUDGET_OUTPUT for values that must exist at the end because of their views: a view that no node reads, or that is an
+// output. Sets BERTH_BUDGET_STAYS for values that may not be spilled: values that the program reads later, and mutable memory.
+// is_read: [list.n] scratch, false on entry.
 static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -301,8 +305,8 @@ enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, 
     for (int32_t at = 0; at < o->n; at++) {
         op_fill(o, at, sizes);
     }
-    for (int32_t at = 0; at < o->n; at++) { // all groups are known only after the first loop
-        const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? mutable_of(o, o->tensors[at]) : -1;
+    for (int32_t at = 0; at < o->n; at++) { // op_fill has merged all groups
+        const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? groups_merge(o, o->tensors[at]) : -1;
         o->ops[at].group = group >= 0 && !o->is_one_group ? 1 + group : 0;
     }
     views_keep(o, is_read);

@@ -21,12 +21,12 @@ struct writer {
     const struct galloc_plan *plan;
     const struct record *rec;
     int32_t *ids;      // [n_all] id per row, -1: another row represents the tensor
-    int32_t early_end; // end of the rows after the nodes that are leafs
+    int32_t early_end; // rows [n_nodes, early_end) are leafs
     int32_t n_leafs;
     FILE *file;
 };
 
-// Numbers the rows in the order of the lines: steps, leafs that are listed once, other rows.
+// Numbers the rows in the order of the lines of the file: the steps, then all other rows that represent their tensor.
 static bool make_ids(struct writer *w) {
     const struct lifetime_order *order = &w->plan->lives.order;
     const struct record *rec = w->rec;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocator, which applies plans to buffers. A cache hit, at the same or at other tensor addresses, costs one
-// linear comparison and the assignment of addresses. Every other graph is planned, and the buffers grow if necessary. After a
-// failure, plans and buffers are unchanged or replaced by buffers of the same size, and the next graph can be tried.
+// galloc.c: the graph allocator, which applies plans to buffers. For a graph that equals a planned one, it makes one linear
+// comparison and sets the addresses. Every other graph is planned, and the buffers grow if necessary. After a failure the plans are
+// unchanged, the buffers are unchanged or replaced by buffers of the same size, and the allocator can be used further.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -45,7 +45,7 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
         galloc->pools[galloc->n_pools++] = (struct galloc_pool){
             .buft = buft,
             .align = align > 0 ? align : 1,
-            .max_chunk = max < (size_t) 1 << 62 ? max : 0, // such a large value means no limit
+            .max_chunk = max < (size_t) 1 << 62 ? max : 0, // a value of 2^62 or more means no limit
             .composite = composite != NULL && composite->is_composite(buft) ? composite : NULL,
         };
     }
@@ -53,8 +53,8 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
     galloc->aligns[i] = galloc->pools[p].align;
 }
 
-// Returns true if two buffer types are memory of the same device, or host memory on which no device works concurrently with the
-// program.
+// Returns true if two buffer types have the same home: both are memory of one device, or both are host memory of devices that do
+// not compute asynchronously.
 static bool is_same_home(ggml_backend_buffer_type_t a, ggml_backend_buffer_type_t b) {
     const ggml_backend_dev_t x = ggml_backend_buft_get_device(a), y = ggml_backend_buft_get_device(b);
     const bool is_host = ggml_backend_buft_is_host(a);
@@ -154,7 +154,7 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
     return plan != NULL ? plan : plan_find(galloc, graph, (struct galloc_ids){0}, true, NULL);
 }
 
-// The list is in order of use; drops plans from its end.
+// Drops the least recently used plans, so that a new plan of n_rows rows keeps within both limits.
 static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
     size_t n_plans = 0;
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL;) {
@@ -184,8 +184,8 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
     return true;
 }
 
-// Returns true if the plan has the given buffer ids. Without ids, all rows must be in buffer 0.
-static bool has_ids_of(const struct galloc_plan *plan, struct galloc_ids ids) {
+// Checks the buffer ids of nodes or leafs for which the caller gave no ids: they must be 0. plan_find has compared the given ids.
+static bool missing_ids_are_zero(const struct galloc_plan *plan, struct galloc_ids ids) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
         if ((i < rec->n_nodes ? ids.nodes : ids.leafs) == NULL && lifetime_rows(rec)[i].id != 0) {
@@ -199,7 +199,7 @@ static bool has_ids_of(const struct galloc_plan *plan, struct galloc_ids ids) {
 static enum ggml_status plan_get(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, struct galloc_plan **out) {
     *out = plan_find(galloc, graph, ids, true, NULL);
-    if (*out != NULL && has_ids_of(*out, ids)) {
+    if (*out != NULL && missing_ids_are_zero(*out, ids)) {
         return GGML_STATUS_SUCCESS;
     }
     struct galloc_plan *plan = berth_galloc_plan_new(galloc, true);
@@ -220,8 +220,8 @@ static enum ggml_status plan_get(
     return GGML_STATUS_SUCCESS;
 }
 
-// Plans the graph and allocates buffers. It also reserves the memory that placing an equal graph may require: one form per row, and
-// an index if one is needed.
+// Plans the graph and allocates buffers. It also reserves the memory that recognising an equal graph may require later: one form
+// per row, and an index if one is needed.
 static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids) {
     struct galloc_plan *plan;
     const enum ggml_status status = plan_get(galloc, graph, ids, &plan);
@@ -298,7 +298,7 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
 
 // ---- addresses ----
 
-// Address of tensors of 0 bytes in a buffer of 0 bytes.
+// The address of tensors without bytes in a buffer without memory.
 static _Alignas(64) char empty_memory[64];
 
 static enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
@@ -345,7 +345,8 @@ static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *p
     plan->places_epoch = galloc->epoch;
 }
 
-// Places a view of the caller's memory. In an arena it already has its address; in a buffer it may have been placed already.
+// Places a view of the caller's memory, unless it has its address already: a view of memory in an arena (buffer NULL) always has
+// it.
 static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src->buffer;
     return buffer == NULL || t->buffer != NULL ? GGML_STATUS_SUCCESS
@@ -357,15 +358,15 @@ static void *address_of(const struct galloc_plan *plan, int32_t i) {
     return plan->places[i].data + (t->view_src != NULL ? t->view_offs : 0);
 }
 
-// Assigns all addresses. The sizes are known to fit. A tensor that already has its address is not touched. With init_tensor, views
-// are placed in a second pass, because init_tensor may read the source of a view.
+// Assigns all addresses. A tensor that already has its address is left unchanged. If the buffer has init_tensor, views are placed
+// in a second pass, because init_tensor may read the tensor that a view refers to.
 static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    bool has_late = false;
+    bool has_postponed_views = false;
     if (plan->places_epoch != galloc->epoch) {
         places_fill(galloc, plan);
     }
-    for (int pass = 0; pass == 0 || (pass == 1 && has_late); pass++) {
+    for (int pass = 0; pass == 0 || (pass == 1 && has_postponed_views); pass++) {
         for (int32_t i = 0; i < plan->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
             ggml_backend_buffer_t buffer = plan->places[i].buffer;
             struct ggml_tensor *t = plan->rec.tensors[i];
@@ -374,7 +375,7 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
             } else if (buffer == t->buffer && t->data == address_of(plan, i)) {
                 continue;
             } else if (pass == 0 && t->view_src != NULL && buffer->iface.init_tensor != NULL) {
-                has_late = true;
+                has_postponed_views = true;
             } else {
                 status = tensor_place(t, buffer, address_of(plan, i));
             }
@@ -383,8 +384,8 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
     return status;
 }
 
-// Returns true if every tensor has its address. A tensor that the graph lists at two rows, and the record does not, cannot have
-// both addresses.
+// Returns true if every tensor has the address of its row. This is false if the graph lists one tensor at two rows for which the
+// plan has different addresses.
 static bool is_all_in_place(const struct galloc_plan *plan) {
     for (int32_t i = 0; i < plan->rec.n_rows; i++) {
         const struct ggml_tensor *t = plan->rec.tensors[i];
@@ -395,7 +396,7 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
     return true;
 }
 
-// Recognises a known graph and places it during the comparison. If its tensors have other addresses, they are placed separately.
+// Finds a plan for an equal graph and places the graph, if possible during the comparison. *plan is NULL if there is no such plan.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
     *plan = plan_find(galloc, graph, (struct galloc_ids){0}, false, &in_place);
@@ -410,7 +411,7 @@ static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgr
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    // init_tensor may have changed addresses.
+    // The plan does not apply if one tensor belongs to two rows. Addresses may also differ because init_tensor has changed them.
     if (!is_all_in_place(*plan) && ((*plan)->has_no_init_tensor || berth_record_has_unknown_duplicates(&(*plan)->rec))) {
         *plan = NULL;
     }
@@ -453,7 +454,8 @@ enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, stru
     return GGML_STATUS_SUCCESS;
 }
 
-// Finds the row that occupies each item at a step: the last row that took the item over, or the last overwritten late leaf.
+// Finds the row that occupies each item at a step: the last row up to that step that took the item over. A late leaf occupies its
+// item from the node that overwrites it.
 static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
     const struct record *rec = &plan->rec;
     for (size_t i = 0; i < plan->lives.n_items; i++) {

@@ -13,36 +13,36 @@
 // The position of an item.
 struct galloc_spot {
     int32_t pool;
-    int32_t chunk; // GALLOC_PARTS: in the buffer of a composite device (parts)
+    int32_t chunk; // index in pool.chunks; GALLOC_PARTS: in pool.parts, the buffer of a composite device
     size_t off;    // byte offset in the chunk
 };
 #define GALLOC_PARTS (-1)
 
-// Memory that a plan requires of a pool.
+// The memory that a plan requires in one pool.
 struct galloc_need {
-    size_t *sizes; // [n] bytes per chunk; points to one (n == 1, the common case) or to many
+    size_t *sizes; // [n] bytes per chunk; points to the field one (n == 1, the common case) or to the array many
     size_t n, one, *many, many_cap;
-    size_t max_chunk; // largest chunk of the pool, or more if one item is larger; 0: one chunk holds all
+    size_t max_chunk; // size limit of a chunk: that of the pool, or the largest item if it is larger; 0: no limit, one chunk
     struct berth_plan_report report;
     struct berth_layout *layout; // composite device: memory that each of its devices requires; NULL: chunks are used
 };
 
 struct galloc_plan {
-    struct record rec;            // of the graph, unless the record belongs to the caller
-    struct lifetimes lives;       // its items
+    struct record rec;            // the graph; for a plan of a caller's record: its rows and edges, if it is a kept plan
+    struct lifetimes lives;       // the items of the graph
     struct ggml_tensor **tensors; // [n_rows] of the record for which the plan was made
     int32_t n_rows;
-    void *block; // columns for a record of the caller: tensors, rows of lives, steps
+    void *block; // owns the columns of a caller's record: tensors, rows of lives, steps
     size_t block_size;
     struct record_place *places; // [n_rows] addresses, valid for places_epoch; followed by scratch of the same size
     struct galloc_spot *spots;   // [n_items]
-    uint64_t *offsets;           // [n_items] from the planner: chunk k begins at k * max_chunk
+    uint64_t *offsets;           // [n_items] of the planner, over all chunks: chunk k begins at k * max_chunk
     uint64_t places_epoch;       // epoch of the buffers in places, 0: never filled
     bool has_no_init_tensor;     // no buffer in places has init_tensor
-    struct galloc_plan *next;    // the plan that was used before this one
+    struct galloc_plan *next;    // next plan in the list, which is sorted by last use
     bool is_ready;               // all fields above are consistent
-    bool is_reshaped;            // the record describes a graph that is smaller than the items somewhere
-    bool is_backed;              // its buffers have been allocated before
+    bool is_reshaped;            // rec now describes a graph in which some tensor is smaller than its item
+    bool is_backed;              // buffers have been allocated for this plan at least once
     struct galloc_need needs[];  // [n_pools]
 };
 _Static_assert(sizeof(struct record_undo) <= sizeof(struct record_place), "the scratch after places holds one undo per row");
@@ -56,8 +56,8 @@ struct galloc_chunk {
 struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
-    size_t max_chunk;            // largest size that the type prefers, 0: one chunk holds all
-    struct galloc_chunk *chunks; // [n_chunks] points to one (the common case) or to many
+    size_t max_chunk;            // largest buffer of the type, 0: no limit, one chunk
+    struct galloc_chunk *chunks; // [n_chunks] points to the field one (the common case) or to the array many
     size_t n_chunks;
     struct galloc_chunk one, *many;
     size_t many_cap;
@@ -70,15 +70,15 @@ struct ggml_gallocr {
     int n_pools;
     struct berth_arrays mem; // owns pools, pool_of, homes, aligns
     int32_t *pool_of;        // [n_bufs] pool of each buffer
-    int32_t *homes;          // [n_bufs] a node may keep the memory of a source in another buffer with the same home
-    size_t *aligns;          // [n_bufs]
+    int32_t *homes; // [n_bufs] number of the device: a node may take over the memory of a source in another buffer of equal home
+    size_t *aligns; // [n_bufs]
     int n_bufs;
     struct berth_gallocr_options options;
     bool has_capture;          // graphs are written to files (capture.c)
     struct galloc_plan *plans; // all is_ready, in order of last use
-    // Every buffer that this allocator has allocated, sorted by address. It identifies tensors that were placed before the buffers
-    // grew. Of a replaced buffer only the struct remains, without memory.
-    ggml_backend_buffer_t *owned; // [n_owned] points to few or to many
+    // Every buffer that this allocator has allocated, sorted by address. With this list the allocator recognises tensors that it
+    // placed before the buffers grew. Of a replaced buffer only the struct remains, without memory.
+    ggml_backend_buffer_t *owned; // [n_owned] points to the array few or many
     size_t n_owned;
     ggml_backend_buffer_t few[4], *many;
     size_t many_cap;
@@ -94,8 +94,8 @@ struct galloc_ids {
 // Builds the record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph, struct galloc_ids ids) BERTH_MUST_USE;
-// Sets up the arrays for offsets, whose memory was allocated with the items, and the largest chunk of each pool: that of the buffer
-// type, but not less than the largest item.
+// Sets the pointers places, spots and offsets, whose memory was allocated with the items. Sets max_chunk of each pool: the limit of
+// the buffer type, but not less than the largest item.
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Computes offsets for the items of the record, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(
@@ -103,8 +103,8 @@ enum ggml_status berth_galloc_plan_solve(
 // Computes spots and needs from known offsets. The plan is_ready afterwards.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Returns true if this is the graph of the plan or, unless is_exact, an equal graph in which no tensor is larger. The rows then
-// refer to the tensors of the graph. ids NULL: the recorded ones. in_place not NULL: the tensors may be placed during the
-// comparison; *in_place receives whether all of them are.
+// refer to the tensors of the graph. If an array of ids is NULL, the recorded ids apply. If in_place is not NULL, the comparison
+// may also set the addresses of the tensors; *in_place is true if all tensors have their addresses.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     struct galloc_ids ids, bool is_exact, bool *in_place);
 
@@ -120,7 +120,8 @@ size_t berth_galloc_parts_size(const struct galloc_pool *pool); // bytes on all 
 // ---- galloc.c ----
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
-// Returns the plan with buffers of an equal graph in which no tensor is smaller, or that of exactly this graph, or NULL.
+// Returns a plan with buffers whose graph is equal except that tensors may be larger; otherwise the plan of exactly this graph,
+// even without buffers; otherwise NULL.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
 // Takes ownership of the plan and moves it to the front of the list. The least recently used plans are dropped if there are too
 // many.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // galloc_buffers.c: the buffers of a graph allocator. If a pool is too small for a new plan, it becomes exactly as large as that
-// plan requires. If an older plan no longer fits, the pool only grows, so that alternating plans reach a stable size. A larger
-// buffer is allocated before the old one is freed. If both do not fit, the old one is freed first; if the larger one still fails, a
-// buffer of the old size is allocated.
+// plan requires, so chunks may also shrink. If a pool is too small for an older plan, it only grows, so that alternating plans
+// reach a stable size. A larger buffer is allocated before the old one is freed. If memory does not suffice for both, the old one
+// is freed first; if the allocation still fails, a buffer of the old size is allocated.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -85,9 +85,9 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
 
 // ---- composite devices (src/meta) ----
 
-// A composite device plans the memory of each of its devices separately (a layout). Its addresses are assigned consecutively and
-// cannot be dereferenced. All layouts of an allocator share one buffer, which has on each device the memory of the largest layout
-// there.
+// A composite device plans the memory of each of its devices separately. The result is called a layout. Addresses in a layout only
+// identify tensors and cannot be dereferenced. All layouts of an allocator share one buffer. On each device, this buffer has as
+// much memory as the largest layout requires there.
 
 void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
     if (plan->needs[p].layout != NULL) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // galloc_check.c: checks the placement of a graph independently of its plan. It reads the addresses of the tensors and derives
-// lifetimes by a simpler rule than the planner: from the node that computes a tensor to the last node that reads it or a view of
-// it. berth_gallocr_compute_checked also computes the graph and detects nodes that write into memory of other tensors.
+// lifetimes by a simpler rule than lifetime.c: a tensor lives from the node that computes it to the last node that reads it or a
+// view of it. berth_gallocr_compute_checked also computes the graph and detects nodes that write into memory of other tensors.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -10,10 +10,10 @@
 
 #include <string.h>
 
-// A tensor that is not a view, in a buffer of the allocator.
+// The memory and lifetime of one row. Only rows with is_ours are checked.
 struct span {
-    int32_t group;  // span whose memory it took over; its own row: none
-    int64_t first;  // node that computes it, or overwrites it (late leaf); 0: input or other leaf
+    int32_t group;  // row whose memory it took over; its own row: none
+    int64_t first;  // node that computes it, or node that overwrites the late leaf; 0 for inputs and other leafs
     int64_t last;   // last node that reads it
     uint64_t begin; // address
     uint64_t size;
@@ -75,7 +75,7 @@ static void find_lifetimes(struct check *c) {
     for (int32_t r = 0; r < rec->n_rows; r++) {
         const bool is_early = r >= rec->n_nodes;
         const bool is_read = c->spans[r].last > (is_early ? -1 : r);
-        // A view that no node reads keeps memory alive only if the graph computes it.
+        // A view that no node reads keeps its memory alive only if it is a node with an op.
         const bool counts = rec->rows[r].view_src < 0 || (r < rec->n_nodes && rec->rows[r].op != GGML_OP_NONE);
         if (rec->rows[r].same_as == r && is_kept(c, r, is_read || !counts)) {
             c->spans[root_of(rec, r)].last = end;
@@ -133,7 +133,8 @@ static bool may_take_over(const struct check *c, int32_t node, int k) {
            (o->in_place != NULL && o->in_place(c->rec.tensors[node], i_src, o->in_place_user));
 }
 
-// Joins a result with a source at the same address whose lifetime ends at this node: both are one piece of memory.
+// Joins a result with a source that it took over: the source has the same address, and its lifetime ends at this node. Both then
+// count as one piece of memory.
 static void join_in_place(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_nodes; r++) {
         const struct record_row *row = &c->rec.rows[r];

@@ -19,25 +19,26 @@ struct chains {
     int32_t *step; // step at which the row runs, -1: never
 };
 
-// Steps that read a row: steps[first[r]] to steps[first[r + 1] - 1].
+// The steps that read row r are steps[first[r]] to steps[first[r + 1] - 1].
 struct uses {
     int32_t *first, *steps;
 };
 
-struct found {
+struct tensor_row {
     const struct ggml_tensor *tensor;
     int32_t row;
 };
 
 static int by_tensor(const void *a, const void *b) {
-    const struct found *x = a, *y = b;
+    const struct tensor_row *x = a, *y = b;
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
 // Returns the row whose memory a source reads, -1: not in the plan.
-static int32_t row_of(const struct found *found, int32_t n, const struct ggml_tensor *src) {
-    const struct found key = {.tensor = src != NULL && src->view_src != NULL ? src->view_src : src};
-    const struct found *at = key.tensor != NULL ? bsearch(&key, found, (size_t) n, sizeof *found, by_tensor) : NULL;
+static int32_t row_of(const struct tensor_row *rows_by_tensor, int32_t n, const struct ggml_tensor *src) {
+    const struct tensor_row key = {.tensor = src != NULL && src->view_src != NULL ? src->view_src : src};
+    const struct tensor_row *at =
+        key.tensor != NULL ? bsearch(&key, rows_by_tensor, (size_t) n, sizeof *rows_by_tensor, by_tensor) : NULL;
     return at != NULL ? at->row : -1;
 }
 
@@ -45,12 +46,14 @@ static bool is_view(const struct ggml_tensor *t) {
     return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
 }
 
-// First call (is_count): counts the uses of each row in first[row + 2]. Second call: stores the steps.
-static void uses_walk(const struct galloc_plan *plan, const struct found *found, struct uses *uses, bool is_count) {
+// The first call (is_count) counts the uses of each row in first[row + 2]. The second call stores the steps, with first[row + 1] as
+// the write position of the row. Afterwards first[row] is the start of the row.
+static void uses_walk(const struct galloc_plan *plan, const struct tensor_row *rows_by_tensor, struct uses *uses, bool is_count) {
     for (int32_t i = 0; i < plan->lives.order.n_steps; i++) {
         const struct ggml_tensor *t = plan->tensors[lifetime_step(&plan->lives.order, i)];
         for (int k = 0; k < GGML_MAX_SRC && !is_view(t); k++) {
-            const int32_t row = t->src[k] != t ? row_of(found, plan->n_rows, t->src[k]) : -1; // a cast lists itself as a source
+            const int32_t row =
+                t->src[k] != t ? row_of(rows_by_tensor, plan->n_rows, t->src[k]) : -1; // a cast lists itself as a source
             if (row >= 0 && is_count) {
                 uses->first[row + 2]++;
             } else if (row >= 0) {
@@ -64,23 +67,23 @@ static void uses_walk(const struct galloc_plan *plan, const struct found *found,
 static bool uses_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct uses *uses) {
     const size_t n = (size_t) plan->n_rows;
     const size_t n_most = (size_t) plan->lives.order.n_steps * GGML_MAX_SRC;
-    struct found *found = berth_arrays_new(mem, n, sizeof *found);
+    struct tensor_row *rows_by_tensor = berth_arrays_new(mem, n, sizeof *rows_by_tensor);
     uses->first = berth_arrays_new(mem, n + 3, sizeof *uses->first);
     uses->steps = berth_arrays_new(mem, n_most, sizeof *uses->steps);
     if (mem->has_failed) {
         return false;
     }
     for (int32_t r = 0; r < plan->n_rows; r++) {
-        found[r] = (struct found){plan->tensors[r], r};
+        rows_by_tensor[r] = (struct tensor_row){plan->tensors[r], r};
     }
     if (n > 0) {
-        qsort(found, n, sizeof *found, by_tensor);
+        qsort(rows_by_tensor, n, sizeof *rows_by_tensor, by_tensor);
     }
-    uses_walk(plan, found, uses, true);
+    uses_walk(plan, rows_by_tensor, uses, true);
     for (size_t r = 2; r < n + 2; r++) {
         uses->first[r] += uses->first[r - 1];
     }
-    uses_walk(plan, found, uses, false);
+    uses_walk(plan, rows_by_tensor, uses, false);
     return true;
 }
 
@@ -90,7 +93,7 @@ static void write_uses(struct berth_json_writer *w, const struct uses *uses, int
     }
     berth_json_put_key(w, "uses");
     for (int32_t i = uses->first[r], last = -1; i < uses->first[r + 1]; i++) {
-        if (uses->steps[i] != last) { // a step may read it twice
+        if (uses->steps[i] != last) { // a step may read a row twice
             fprintf(w->file, "%c%d", last < 0 ? '"' : ' ', uses->steps[i]);
             last = uses->steps[i];
         }
@@ -136,7 +139,7 @@ static bool chains_find(const struct galloc_plan *plan, struct berth_arrays *mem
         tail[i] = plan->lives.owners[i];
     }
     for (int32_t r = 0; r < plan->n_rows && plan->lives.n_late > 0; r++) {
-        if (plan->lives.rows[r].is_late) { // late leafs share memory
+        if (plan->lives.rows[r].is_late) { // several late leafs may share one item
             chain_append(plan, next, tail, r);
         }
     }
@@ -289,7 +292,8 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
     return status;
 }
 
-// The layout of a composite device is computed from the graph; the saved offsets are only one of many possible plans for it.
+// Replaces the saved offsets in pools of composite devices. The layout of a composite device is computed from the graph, and its
+// offsets may differ from the saved ones.
 static enum ggml_status parts_resolve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {

@@ -58,7 +58,7 @@ const struct berth_plan_report *berth_galloc_plan_report(
 // ---- rules for records and lifetimes ----
 
 static bool is_ours(void *user, const struct ggml_tensor *t) {
-    // Buffers of the allocator have usage COMPUTE, so only those are looked up.
+    // All buffers of the allocator have usage COMPUTE, so that buffers with another usage need no search.
     return t->buffer != NULL && t->buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE && berth_galloc_owns(user, t->buffer);
 }
 
@@ -90,9 +90,9 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
         .user = o->in_place_user};
 }
 
-// Returns true if decisions that depend on properties outside the record still hold. The in_place callback may depend on op
-// parameters, so it is called again for each result that it placed. A late leaf is valid only while the node that overwrites it
-// runs.
+// Returns true if the plan's decisions hold for this graph, as far as they depend on properties that the record does not compare.
+// The in_place callback may depend on op parameters, so it is called for each result that took over memory because of it. A late
+// leaf must still be overwritten by its node.
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_options *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
@@ -104,8 +104,8 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
     return berth_lifetimes_still_late(&plan->lives, rec);
 }
 
-// Returns true if a tensor that the plan treats as unlisted is a node of the graph. Unlisted tensors have memory only from their
-// first reader on, which is too late for a node.
+// Returns true if a tensor that the plan treats as unlisted (neither node nor leaf) may be listed in this graph. An unlisted tensor
+// has memory only from its first reader on, which is too late for a node.
 static bool has_unlisted_node(struct galloc_plan *plan) {
     return plan->lives.n_loose > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }
@@ -145,7 +145,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
         return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
-        // The items keep their sizes, so a graph as large as the first one still fits.
+        // The record changes to the smaller graph. The items keep their sizes, so that the plan still fits the larger graph later.
         plan->is_ready = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
         return plan->is_ready;
@@ -199,7 +199,7 @@ bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *r
 bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order) {
     if (galloc->has_capture) {
-        return false; // while capturing, every graph has its own plan and file
+        return false; // while graphs are captured, each graph needs its own plan, because planning writes the file
     }
     if (!plan->is_ready || !same_order(&plan->lives.order, order) || !same_graph(&plan->rec, plan->lives.rows, rec, rows) ||
         !still_valid(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
@@ -287,8 +287,9 @@ enum ggml_status berth_galloc_plan_make(
 
 // ---- offsets ----
 
-// An item that is larger than the type's largest chunk gets a chunk of its size, as in ggml; the type may reject it.
-static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+// Sets max_chunk of each pool. If an item is larger than the largest buffer of the type, chunks become as large as the item, as in
+// ggml; the type may reject such a buffer.
+static void set_max_chunks(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
         plan->needs[p].max_chunk = galloc->pools[p].max_chunk;
@@ -308,7 +309,7 @@ void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_
         plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
         plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
     }
-    set_limits(galloc, plan);
+    set_max_chunks(galloc, plan);
 }
 
 // Solves one pool, because each pool may have a different largest chunk. The items of the pool are copied to the front of the
@@ -390,7 +391,7 @@ static bool need_grow(struct galloc_need *need, size_t n) {
     return true;
 }
 
-// The size of a chunk is the end of its last item.
+// Computes spots from offsets. The size of a chunk is the highest end of its items.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
     for (int p = 0; p < galloc->n_pools; p++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// graph_copy.c: copies a graph to another backend (tensors, data, edges), and compares the results of both. Every tensor that the
-// graph reaches through sources and views gets one copy, in order of discovery. Tensors with their own memory are in ctx_allocated,
-// views in ctx_unallocated. There is no recursion, so graphs may have any depth.
+// graph_copy.c: copies a graph to another backend (tensors, data, edges), and compares the results of two backends. Every tensor
+// that the graph reaches through sources and views gets one copy, in order of discovery. Copies with their own memory are in
+// ctx_allocated, copies that are views in ctx_unallocated. There is no recursion, so graphs may have any depth.
 
 #include "backend/backend.h"
 #include "core/graph.h"
@@ -155,8 +155,8 @@ void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy) {
 
 // ---- comparison of two backends ----
 
-// The callback receives the results node by node. backend1 computes the graph itself, backend2 a copy. Without selected nodes, each
-// node is computed separately, so that each backend continues with its own results and every difference is reported.
+// The callback receives the results of both backends node by node. backend1 computes the graph itself, backend2 a copy of it. If
+// the caller selects no nodes, each node is computed and reported separately; each backend continues with its own results.
 
 static bool is_selected(const struct ggml_tensor *node, const struct ggml_tensor *const *selected, size_t n_selected) {
     for (size_t i = 0; i < n_selected; i++) {
@@ -193,8 +193,8 @@ static bool compare_nodes(ggml_backend_t backend1, ggml_backend_t backend2, stru
     return true;
 }
 
-// Returns true if both computed, also if the callback stopped early by returning false. Returns false if a copy or a computation
-// failed.
+// Returns false if copying the graph or a computation failed. If the callback stops the comparison by returning false, the result
+// is still true.
 bool ggml_backend_compare_graph_backend(ggml_backend_t backend1, ggml_backend_t backend2, struct ggml_cgraph *graph,
     ggml_backend_eval_callback callback, void *user_data, const struct ggml_tensor *const *test_nodes, size_t num_test_nodes) {
     if (callback == NULL || (test_nodes == NULL && num_test_nodes > 0)) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // lifetime.c: simulates the execution of a graph to find when each piece of memory is allocated and freed, by ggml's rules. Inputs
-// and leafs are allocated before the first node, a node's memory when it runs. Memory is freed after the last node that reads it or
-// a view of it. Outputs, the sources of output views, and results that no node reads stay allocated. A node takes over the memory
-// of a source if its op allows it, the source has the same layout, and the source is not needed afterwards. Leafs that a node
-// overwrites before any node reads them are an exception (late.c). The cost is O(rows + edges).
+// and leafs are allocated before the first node, a node's memory when it runs. The memory of a tensor is freed after the last node
+// that reads the tensor or a view of it. Outputs, the tensors that output views refer to, and results that no node reads stay
+// allocated. A node takes over the memory of a source if its op allows it, the source has the same layout, and the source is not
+// needed afterwards. Leafs that a node overwrites before any node reads them are an exception (late.c). The cost is O(rows +
+// edges).
 
 #include "alloc/lifetime.h"
 
@@ -11,12 +12,12 @@
 
 #include <string.h>
 
-// Fields that the simulation reads often. A record row is four times as large.
+// The fields of a row that the simulation reads often, in a struct of a quarter of the size of a record row.
 struct live_row {
-    int32_t n_children; // edges from it to steps that have not run yet
-    int32_t n_views;    // views of it that are still needed
-    int32_t view_src;   // as in the row
-    bool is_taken;      // holds an item now
+    int32_t n_children; // number of its uses as a source by steps that have not run yet
+    int32_t n_views;    // number of views of it that are still needed
+    int32_t view_src;   // as in record_row
+    bool is_taken;      // occupies its item at the current step
     bool is_settled;    // has received its item, or needs none
     bool is_input;
     bool is_output; // output, or is_kept
@@ -26,14 +27,14 @@ struct replay {
     struct lifetimes *out;
     struct record *rec;
     struct lifetime_row *rows; // [n_all]
-    int32_t early_end;         // end of the rows after the nodes that exist before the first step
+    int32_t early_end;         // rows [n_nodes, early_end) are leafs, which have memory before the first step
     struct live_row *live;
     const struct lifetime_sizes *sizes;
     const struct lifetime_rules *rules;
     const size_t *aligns;
     const int32_t *pools;
     int64_t step;
-    bool is_running;  // the rows that exist before the first node have their memory
+    bool is_running;  // true: nodes run; false: leafs and inputs get their memory
     bool may_be_late; // a node overwrites a leaf: there may be late leafs
     int32_t *late;    // [n_all] from berth_lifetimes_late; NULL: no leaf is late
 };
@@ -66,26 +67,29 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     }
     const int32_t v = live->view_src;
     const struct live_row *view_of = &r->live[v];
-    const bool is_last_look = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
-    const bool may_take = is_last_look && !view_of->is_output && record_same_layout(r->rec->tensors[node], r->rec->tensors[p]) &&
+    const bool is_last_use = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
+    const bool may_take = is_last_use && !view_of->is_output && record_same_layout(r->rec->tensors[node], r->rec->tensors[p]) &&
                           view_covers(r->rec->tensors[p], r->rec->tensors[v]);
     return may_take ? v : -1;
 }
 
-// Returns true if a node in buffer b may use memory of buffer a. ggml does not take memory over through a view. With a view
-// (is_direct false), a node stays in its own pool, because memory of another pool may be scarcer.
+// Returns true if a node in buffer b may use memory of buffer a. is_direct: it takes the memory over from its source itself, as in
+// ggml; then a buffer of the same home suffices. Otherwise it takes over through a view, which ggml does not do; then the node
+// stays in its pool, because memory of another pool may be scarcer.
 static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
     return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }
 
-// A buffer may require more bytes for the result of one op than for that of another.
+// Returns true if the result of the node fits into the item of row `from`. A buffer may require more bytes for the results of some
+// ops than the layout has.
 static bool fits_item(const struct replay *r, int32_t from, int32_t node) {
     const struct lifetime_row *row = &r->rows[from];
     return r->sizes->is_by_layout ||
            r->sizes->alloc_size(r->sizes->user, r->rec->tensors[node], row->buf) <= r->out->items[row->item].size;
 }
 
-// From now on the layout of source p decides an offset, so the record must compare it. The form of a view is not recorded before.
+// Ensures that the record has the form of source p. From now on the layout of p decides an offset, so a comparison with another
+// graph must include it. Forms of views are otherwise not recorded.
 static bool form_ensure(struct record *rec, int32_t p) {
     if (rec->rows[p].form < 0) {
         rec->rows[p].form = berth_record_form(rec, rec->tensors[p]);
@@ -93,7 +97,7 @@ static bool form_ensure(struct record *rec, int32_t p) {
     return rec->rows[p].form >= 0;
 }
 
-static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool is_direct) {
+static bool take_over_src(struct replay *r, int32_t i_row, bool is_ggml_inplace, bool is_direct) {
     const struct record_row *node = &r->rec->rows[i_row];
     struct lifetime_row *row = &r->rows[i_row];
     for (int32_t k = node->src; k < node->src + node->n_src; k++) {
@@ -104,13 +108,13 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
             continue;
         }
         const int i_src = r->rec->slots[k];
-        const bool may_run = is_listed ? i_src == 0 || !in_place_first_only(node->op)
-                                       : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
+        const bool may_run = is_ggml_inplace ? i_src == 0 || !in_place_first_only(node->op)
+                                             : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
         if (may_run && form_ensure(r->rec, p)) {
             row->item = r->rows[from].item;
             row->took = k;
-            row->is_asked = !is_listed;
-            r->out->n_asked += !is_listed;
+            row->is_asked = !is_ggml_inplace;
+            r->out->n_asked += !is_ggml_inplace;
             row->buf = r->rows[from].buf;
             r->live[from].is_taken = false;
             return true;
@@ -119,23 +123,25 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
     return false;
 }
 
-// A move (spill copy) takes over its source's memory once the source is in the same pool.
+// A move (spill copy) takes over its source's memory if both are in the same pool.
 static bool take_over_moved(struct replay *r, int32_t i_row) {
     const int32_t p = r->rec->srcs[r->rec->rows[i_row].src];
     return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
 }
 
-// A source is preferred over the tensor that it is a view of, so that ggml's choice is made wherever ggml has one.
+// Takes over the memory of a source directly if possible, otherwise through a view. ggml takes over only directly, so this order
+// makes ggml's choice wherever ggml has one.
 static inline bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
-    const bool is_listed = info != NULL && info->in_place;
-    if (!is_listed && record_move(r->rec, i_row) != BERTH_MOVE_NONE) {
+    const bool is_ggml_inplace = info != NULL && info->in_place;
+    if (!is_ggml_inplace && record_move(r->rec, i_row) != BERTH_MOVE_NONE) {
         return take_over_moved(r, i_row);
     }
-    if (!is_listed && r->rules->in_place == NULL) {
+    if (!is_ggml_inplace && r->rules->in_place == NULL) {
         return false;
     }
-    return take_over_src(r, i_row, is_listed, true) || (r->rules->via_views && take_over_src(r, i_row, is_listed, false));
+    return take_over_src(r, i_row, is_ggml_inplace, true) ||
+           (r->rules->via_views && take_over_src(r, i_row, is_ggml_inplace, false));
 }
 
 // ---- allocate and free ----
@@ -157,7 +163,7 @@ static bool item_new(struct replay *r, int32_t i_row) {
     out->returned[out->n_items] = false;
     out->items[out->n_items++] = (struct berth_plan_item){
         .first = r->step,
-        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until give_back
+        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until give_back sets it
         .size = padded,
         .align = align,
         .pool = r->pools[row->buf],
@@ -171,7 +177,7 @@ static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
     if (row->buf < 0) {
         row->buf = buf;
     }
-    // A row that exists before the first node cannot take over memory of a node.
+    // Rows that get memory before the first node runs cannot take over memory.
     const bool is_step = r->is_running && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
     return (is_step && take_over(r, i_row)) || item_new(r, i_row);
@@ -190,7 +196,7 @@ static void give_back(struct replay *r, int32_t i_row) {
     }
 }
 
-// The view is no longer needed.
+// Counts a view that is no longer needed, and frees the viewed memory after the last use.
 static inline void drop_view(struct replay *r, const struct live_row *view) {
     struct live_row *source = &r->live[view->view_src];
     if (!view->is_output && --source->n_views == 0 && source->n_children == 0) {
@@ -212,7 +218,7 @@ static inline void drop_edge(struct replay *r, int32_t p) {
 
 // ---- simulation ----
 
-// The sources of nodes are first in the list of sources, those of appended rows last.
+// Counts the uses of each row. The list of sources holds those of the nodes first and those of appended rows last.
 static void count_children(struct replay *r) {
     const struct record *rec = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
@@ -231,7 +237,8 @@ static void count_children(struct replay *r) {
     }
 }
 
-// A cheap test that few graphs pass. Only these are searched for late leafs.
+// Returns true if node i may overwrite a leaf. This test is cheap. Only graphs in which it is true for some node are searched for
+// late leafs.
 static bool overwrites_leaf(const struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (i >= r->rec->n_nodes || row->view_src < r->rec->n_nodes || row->view_src >= r->early_end ||
@@ -242,8 +249,8 @@ static bool overwrites_leaf(const struct replay *r, int32_t i) {
     return info != NULL && info->overwrites > 0;
 }
 
-// Initialises the live rows after the children were counted. A view counts while a reader of it follows; a view node that no node
-// reads counts until the end. Returns the number of rows that may need their own memory.
+// Initialises the live rows after the children were counted. n_views counts a view as long as a reader of the view follows. A view
+// node that no node reads counts until the end. Returns the number of rows that may need their own memory.
 static size_t live_rows_init(struct replay *r, bool *has_inputs) {
     const struct record *rec = r->rec;
     size_t n_own = 0;
@@ -364,7 +371,7 @@ static bool run_steps(struct replay *r) {
     const struct lifetime_order order = r->out->order;
     struct record *rec = r->rec;
     const struct live_row *live = r->live;
-    int32_t n_dropped = 0; // steps before this one have released their sources
+    int32_t n_dropped = 0; // the steps before this one have freed the memory that they needed last
     r->is_running = true;
     for (int32_t step = 0; step < order.n_steps; step++) {
         const int32_t i = lifetime_step(&order, step);
@@ -387,7 +394,7 @@ static bool run_steps(struct replay *r) {
     return true;
 }
 
-// Reserves n items; earlier items are lost.
+// Reserves memory for n items. The contents of earlier items are lost.
 static bool items_reserve(struct lifetimes *l, size_t n, size_t n_rows) {
     const size_t per_item = sizeof l->items[0] + l->per_item + sizeof l->owners[0] + sizeof l->returned[0];
     size_t items_size, rows_size, size;

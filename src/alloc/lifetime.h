@@ -5,8 +5,8 @@
 #include "berth-plan.h"
 #include "record/record.h"
 
-// Returns true if the node's result may take over the memory of its source i_src, which has the same layout. It is called for ops
-// that ggml does not run in place.
+// Callback: returns true if the node's result may take over the memory of its source i_src, which has the same layout. It is called
+// for ops that ggml does not run in place.
 typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, void *user);
 
 // Columns of a record whose memory is planned.
@@ -29,11 +29,12 @@ static inline struct lifetime_row lifetime_row_in(int32_t buf) {
     return (struct lifetime_row){.id = buf, .buf = buf, .item = -1, .took = -1};
 }
 
-// The rows of a record that run, in order. The n_early rows after its nodes exist before the first step.
+// The execution order: the rows of a record that run. The n_early rows after the nodes (the leafs) have memory before the first
+// step.
 struct lifetime_order {
     const int32_t *steps; // [n_steps] rows, NULL: the nodes in their order
     int32_t n_steps;
-    int32_t n_early; // number of rows after the nodes; other rows that do not run are allocated at their first reader
+    int32_t n_early; // number of these leafs; all other rows that do not run get their memory at their first reader
 };
 
 static inline int32_t lifetime_step(const struct lifetime_order *order, int32_t i) {
@@ -48,13 +49,13 @@ struct lifetime_sizes {
 };
 
 struct lifetime_rules {
-    bool via_views;              // in place also through a view that covers its source
-    bool free_unread;            // inputs and results that no node reads free their memory
+    bool via_views;              // a node may also take over memory through a view that covers its source
+    bool free_unread;            // the memory of inputs and results that no node reads is freed
     const int32_t *homes;        // [n_bufs] a node may take over memory of a buffer with the same home; NULL: of its pool only
     lifetime_inplace_t in_place; // for ops that ggml does not run in place, may be NULL
     void *user;
     const bool *barriers; // [n_steps] memory is freed only after steps with a barrier, NULL: after every step
-    bool late_leafs;      // late leafs have memory only from the node that overwrites them; false: they share memory
+    bool late_leafs;      // late leafs have memory from their overwriting node on; false: from the first step on, but shared
 };
 
 struct lifetimes {
@@ -62,13 +63,13 @@ struct lifetimes {
     struct lifetime_order order;   // of the record or of the caller
     struct berth_plan_item *items; // first and last are steps; room, owners and returned follow in the same block
     int32_t *owners;               // [n_items] row that received the memory first
-    bool *returned;                // [n_items] freed before the end
-    char *room;                    // memory for the caller: per_row bytes per row, then per_item for each of max_items
-    size_t per_row, per_item;      // set by the caller before, multiples of 8
+    bool *returned;                // [n_items] freed before the last step ends
+    char *room; // memory for the caller: per_row bytes for each row, then per_item bytes for each of max_items items
+    size_t per_row, per_item; // bytes; set by the caller before berth_lifetimes, multiples of 8
     size_t n_items, max_items;
     size_t size;     // bytes of the block
     int32_t n_asked; // number of rows with is_asked
-    int32_t n_loose; // number of rows with memory that the graph does not list
+    int32_t n_loose; // number of rows that need memory but are neither nodes nor leafs of the graph
     int32_t n_late;  // number of late leafs
 };
 
@@ -89,12 +90,12 @@ bool berth_lifetimes_still_fit(
 
 // ---- late.c ----
 
-// Finds late leafs and the steps that overwrite them: late[r] is 1 + the step; 0 or less: row r is not a late leaf. late has an
-// entry per row.
+// Finds late leafs and the steps that overwrite them. late has one entry per row: 1 + the step that overwrites the late leaf r; 0
+// or less: row r is not a late leaf.
 void berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late);
-// Makes late leafs of the same size share memory if one is dead before the other is overwritten. The memory is theirs from the
-// first step on, so a host that writes all leafs before the graph runs overwrites no leaf that is read. Returns false if out of
-// memory.
+// Makes late leafs of the same size share memory if one is dead before the other is overwritten. This memory is used by late leafs
+// only, from the first step on. So a host may write all leafs before the graph runs and overwrites no leaf whose bytes are read.
+// Returns false if out of memory.
 bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, const int32_t *late) BERTH_MUST_USE;
 // Checks an old plan: returns true if each late leaf is still overwritten by its node.
 bool berth_lifetimes_still_late(const struct lifetimes *l, const struct record *rec);

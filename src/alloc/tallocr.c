@@ -8,7 +8,7 @@
 
 // ---- tensor by tensor ----
 
-// Returns the bytes from offset to the next aligned address.
+// Returns the number of bytes from base + offset to the next aligned address.
 static size_t align_gap(const void *base, size_t offset, size_t align) {
     return (align - ((uintptr_t) base + offset) % align) % align;
 }
@@ -49,7 +49,7 @@ enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_ten
 
 // ---- all tensors of a context ----
 
-// Tensors from first to before end that share one buffer of `size` bytes.
+// The tensors of a context from `first` up to `end` (exclusive). They share one buffer of `size` bytes.
 struct chunk {
     struct ggml_tensor *first, *end;
     size_t size;
@@ -59,8 +59,8 @@ static bool needs_memory(const struct ggml_tensor *t) {
     return t->data == NULL && t->view_src == NULL;
 }
 
-// Finds the chunk that starts with first: as many tensors as the type's largest size allows, at least one. Returns false on
-// overflow.
+// Finds the chunk that starts with `first`: as many tensors as fit into the largest buffer of the type, but at least one. Returns
+// false on overflow.
 static bool chunk_from(
     struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct ggml_tensor *first, struct chunk *chunk) {
     const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
@@ -112,10 +112,10 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, g
     return total;
 }
 
-// A placed tensor, and its state before.
+// A tensor that has been placed, and its address before.
 struct placed {
     struct ggml_tensor *tensor;
-    void *data_was; // a view of a placed tensor has its address before it has its buffer
+    void *data_was; // NULL, except for a view that had its address but not its buffer
 };
 
 // The work done so far, so that a failure can be undone.
