@@ -83,7 +83,7 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size
         return NULL;
     }
     const enum berth_span_fault fault =
-        n_bytes > 0 ? berth_span_part(&(struct berth_span_reserve){0}, tensor, n_bytes) : BERTH_SPAN_OK;
+        n_bytes > 0 ? berth_span_check_bytes(&(struct berth_span_base){0}, tensor, n_bytes) : BERTH_SPAN_OK;
     if (fault != BERTH_SPAN_OK) {
         berth_span_report(fault, tensor, reason, size);
         return NULL;
@@ -118,7 +118,7 @@ static ggml_backend_buffer_t access_check(
     const size_t have = ggml_nbytes(tensor), end = pieces_end(s);
     char reason[320];
     ggml_backend_buffer_t buffer =
-        berth_tensor_memory(tensor, end < have && have != BERTH_SPAN_NONE ? end : have, reason, sizeof reason);
+        berth_tensor_memory(tensor, end < have && have != BERTH_SPAN_INVALID ? end : have, reason, sizeof reason);
     if (buffer == NULL) {
         berth_backend_fail(backend, "%s: %s", func, reason);
         return NULL;

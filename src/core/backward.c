@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // backward.c: ggml_build_backward_expand builds the backward pass from the losses of a graph to its parameters.
 // 1. A forward walk marks the tensors that need a gradient: parameters of a float type, and the results of ops on them that pass a
-// gradient on (optable.h: is_flat, grad_srcs).
+// gradient on (optable.h: is_flat, grad_src_mask).
 // 2. Each loss gets an accumulator of one element, which ggml_graph_reset sets to 1. Other nodes get the accumulators that the
 // caller passes.
 // 3. A walk over the forward nodes in reverse order passes the gradient of each node to the gradient rule of its op. All users of a
-// node come before it in this walk, so that its gradient is complete when the rule runs.
-// A contribution is added in place only into accumulators, because any other gradient tensor may also be the gradient of a second
-// tensor. The graph allocator runs the addition in place anyway if it is the last reader of the first contribution.
+//    node come before it in this walk, so that its gradient is complete when the rule runs. A contribution is added in place only
+//    if the gradient is an accumulator. Any other gradient tensor may be the gradient of two tensors (for example of both sources
+//    of an ADD), so it must not be overwritten. If nothing else reads it later, the graph allocator runs the addition in place.
 
 #include "base/base.h"
 #include "core/grad.h"
@@ -39,7 +39,7 @@ static unsigned srcs_with_grad(const struct ggml_tensor *node) {
     if (info == NULL || berth_op_is_flat(node)) {
         return 0;
     }
-    return info->grad != NULL ? info->grad_srcs : ~0u; // an op without a rule is refused later, when a gradient reaches it
+    return info->grad != NULL ? info->grad_src_mask : ~0u; // an op without a rule is refused later, when a gradient reaches it
 }
 
 bool berth_grad_needed(const struct berth_grad *g, int i) {
@@ -62,10 +62,10 @@ static void grad_put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, 
 typedef struct ggml_tensor *(*binary_t)(struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *);
 
 struct combine_ops {
-    binary_t apart, inplace; // how a contribution is combined with the present gradient
+    binary_t apart, inplace; // constructors that combine the present gradient with a contribution; inplace: for accumulators
 };
 
-// Combines the present gradient of source i with t. Returns false if there is none yet.
+// Combines the present gradient of source i with t. Returns false if the source has no gradient yet.
 static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct combine_ops *combine_ops) {
     const size_t slot = slot_of(g->graph, g->node->src[i]);
     struct ggml_tensor *present = g->graph->grads[slot];
@@ -120,7 +120,7 @@ void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggm
 static void graph_refuse(struct ggml_context *ctx, struct ggml_cgraph *graph, const char *text) {
     struct ggml_tensor *poison = berth_poison(ctx, func, "%s", text);
     if (poison != NULL) {
-        ggml_build_forward_expand(graph, poison); // so that no one computes an incomplete backward pass
+        ggml_build_forward_expand(graph, poison); // so that the incomplete backward pass is not computed
     }
 }
 
@@ -142,14 +142,14 @@ static bool *mark_needed(const struct ggml_cgraph *graph) {
     for (int i = 0; needed != NULL && i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
         const size_t slot = slot_of(graph, node);
-        const unsigned open = srcs_with_grad(node);
+        const unsigned grad_mask = srcs_with_grad(node);
         if (slot == BERTH_HASH_NONE || !is_float(node->type)) {
             continue;
         }
         bool need = (node->flags & GGML_TENSOR_FLAG_PARAM) != 0;
         for (int k = 0; k < GGML_MAX_SRC && !need; k++) {
             const size_t from = node->src[k] != NULL ? slot_of(graph, node->src[k]) : BERTH_HASH_NONE;
-            need = (open >> k & 1) != 0 && from != BERTH_HASH_NONE && needed[from];
+            need = (grad_mask >> k & 1) != 0 && from != BERTH_HASH_NONE && needed[from];
         }
         needed[slot] = need;
     }
@@ -185,7 +185,7 @@ static bool any_src_needed(const struct berth_grad *g) {
     return false;
 }
 
-// Whether the op overwrote the memory of its source, which the rules of other ops may need.
+// Returns true if the op overwrites its source. The gradient rules of other ops may need the old values.
 static bool is_inplace(const struct ggml_tensor *node) {
     return node->view_src != NULL && !berth_op_info(node->op)->is_view && node->op != GGML_OP_CPY && node->op != GGML_OP_SET_ROWS;
 }

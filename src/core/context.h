@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct ggml_object) == 32, "ggml_tensor_overhead() is part
 struct ggml_context {
     size_t mem_size;       // bytes of the arena
     char *mem_buffer;      // start of the arena, aligned to GGML_MEM_ALIGN
-    void *mem_given;       // the memory before alignment: to be freed if owned, else the caller's pointer
+    void *mem_given;       // the pointer from the allocator or from the caller, before alignment
     bool mem_buffer_owned; // ggml_init allocated mem_given
     bool no_alloc;
     int n_objects;

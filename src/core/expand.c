@@ -82,21 +82,21 @@ enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
 
 struct frame {
     struct ggml_tensor *node;
-    size_t slot; // index in the hash set
-    int n_done;  // sources already visited
-    bool mark;   // node is in the graph already: only pass the compute flag on
+    size_t slot;     // index in the hash set
+    int n_done;      // sources already visited
+    bool flags_only; // node is in the graph already: its sources are visited only to set their compute flags
 };
 
 struct walk {
     struct ggml_cgraph *g;
     bool compute;
-    struct frame *frames; // few, or heap memory if the graph is deep
+    struct frame *frames; // the array few, or heap memory if the graph is deep
     size_t n_frames;
     size_t n_cap;
     struct frame few[64];
 };
 
-static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, bool mark) {
+static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, bool flags_only) {
     if (BERTH_UNLIKELY(w->n_frames == w->n_cap)) {
         const bool first = w->frames == w->few;
         struct frame *grown = berth_realloc(first ? NULL : w->frames, w->n_cap * 2 * sizeof *grown);
@@ -109,7 +109,7 @@ static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, boo
         w->frames = grown;
         w->n_cap *= 2;
     }
-    w->frames[w->n_frames++] = (struct frame){.node = node, .slot = slot, .mark = mark};
+    w->frames[w->n_frames++] = (struct frame){.node = node, .slot = slot, .flags_only = flags_only};
     return true;
 }
 
@@ -123,7 +123,7 @@ static bool name_claim(struct ggml_tensor *t) {
     }
     if (!__atomic_compare_exchange_n(claim, &free_claim, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         for (int i = 0; i < 10000 && __atomic_load_n(first, __ATOMIC_ACQUIRE) == '\0';
-             i++) { // the other thread is about to write it
+             i++) { // the other thread will write the name soon
             sched_yield();
         }
         return false;
@@ -180,8 +180,8 @@ static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
 
 enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 
-// Visits t, a source of from, and adds n_uses to its use count. A new tensor is pushed onto the stack. A known tensor is pushed
-// only to pass the compute flag on to its sources.
+// Visits t, a source of from, and adds n_uses to its use count. A tensor that is new to the graph is pushed onto the stack. A
+// tensor that is in the graph is pushed only if it needs the compute flag, which its sources then get too.
 static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
     const size_t slot = berth_hash_find(set, t);
@@ -231,14 +231,14 @@ static bool walk_from(struct walk *w, struct ggml_tensor *root) {
             src = f->node->src[backward ? GGML_MAX_SRC - 1 - k : k];
         }
         if (src != NULL) {
-            v = tensor_visit(w, src, f->node, f->mark ? 0 : 1);
+            v = tensor_visit(w, src, f->node, f->flags_only ? 0 : 1);
             continue;
         }
         w->n_frames--;
-        if (!f->mark) {
+        if (!f->flags_only) {
             w->g->use_counts[f->slot] &= ~USES_OPEN;
         }
-        if (!f->mark && BERTH_UNLIKELY(!node_emit(w->g, f->node))) {
+        if (!f->flags_only && BERTH_UNLIKELY(!node_emit(w->g, f->node))) {
             berth_graph_fail(w->g, BERTH_GRAPH_FULL, (int64_t) w->g->size + 1);
             v = VISIT_FAILED;
         }

@@ -28,7 +28,8 @@ bool berth_grad_needed(const struct berth_grad *g, int i);
 // berth_grad_needed before building an expensive t.
 void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t);
 void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t);
-// Adds t, which is one element or one element per row, to all elements of the gradient of source i.
+// Adds t to the gradient of source i. t has one element, which is added to all elements, or one element per row, which is added to
+// all elements of that row.
 void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t);
 // Adds t to a part of the gradient of `to`, which is a source or the tensor of which a source is a view. The part starts at offset
 // and has strides nb[1..3], for f32 elements.
@@ -43,7 +44,7 @@ void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) BERTH_PRINTF(
 static inline struct ggml_tensor *berth_grad_dense(struct berth_grad *g, struct ggml_tensor *t) {
     return t == NULL || ggml_is_contiguous(t) ? t : ggml_cont(g->ctx, t);
 }
-// Returns t summed over the repetitions of a tensor with the shape of `like`.
+// t has the shape of a repeated `like`. Returns the sum of t over the repetitions, in the shape of `like`.
 static inline struct ggml_tensor *berth_grad_fold(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *like) {
     return t == NULL || ggml_are_same_shape(t, like) ? t : ggml_repeat_back(g->ctx, t, like);
 }
@@ -57,8 +58,10 @@ static inline struct ggml_tensor *berth_grad_one_minus(struct berth_grad *g, str
 }
 // Returns the part of the gradient that the op_params of ACC and SET describe, in the shape of source 1 (ops_view.c).
 struct ggml_tensor *berth_grad_part(struct berth_grad *g);
-// For a product that repeats the batches of a: sums t, [m, n, batches of b], to a's batches (ops_matmul.c).
+// For a product whose batches of a are used for several batches of b: returns the sum of t, which has b's batches, over the batches
+// that share one of a (ops_matmul.c).
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a);
-// Returns the negative gradient of the sinks of a softmax. A sink has the weight 1 - sum(y) in each row of its head (ops_rows.c).
+// Returns the negative gradient of the sinks of a softmax with result y. A sink is an additional term of the sum in the
+// denominator. Its weight is 1 - sum(y) in each row of its head (ops_rows.c).
 struct ggml_tensor *berth_grad_of_sinks(
     struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks);

@@ -306,8 +306,8 @@ static int uses_after(const struct ggml_cgraph *g, const int *idxs, int i, int c
     return n;
 }
 
-// Whether the nodes node_idxs[], which must have the ops ops[], can run as one kernel. No other node may read a result that is
-// not in outputs[].
+// Returns true if the nodes node_idxs[] have the ops ops[] and can run as one kernel: nodes outside the list read only the results
+// in outputs[].
 bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *node_idxs, int count, const enum ggml_op *ops,
     const int *outputs, int num_outputs) {
     if (cgraph == NULL || node_idxs == NULL || ops == NULL || outputs == NULL || num_outputs <= 0) {

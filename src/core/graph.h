@@ -84,7 +84,8 @@ enum berth_graph_failure {
     BERTH_GRAPH_N_FAILURES,
 };
 
-// Makes g a failed graph: its last slot holds poison, and nothing can be added to it. n_want: lower bound of the slots needed.
+// Makes g a failed graph: its last slot holds poison, and nothing can be added to it. n_want, for BERTH_GRAPH_FULL: lower bound of
+// the number of slots that the graph needs.
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want);
 
 // Sets t, an f32 scalar in any memory, to 1.0.

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 // op.h: the building blocks of op constructors. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
 // lines, and a result that BERTH_OP completes:
-//
-//     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
-//         BERTH_SOURCES(ctx, a, b);
-//         BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
-//         return BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b);
-//     }
-//
-// If a source is poison, the constructor returns poison. A broken rule makes poison with a message that contains the function's
+//  struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) { BERTH_SOURCES(ctx,
+// a, b); BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b)); return
+// BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b); } Poison is a tensor that stands for an error. If a source is poison,
+// the constructor returns poison. If a rule is broken, the constructor returns poison with a message that contains the function's
 // name and the numbers.
 #pragma once
 
@@ -40,15 +36,15 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 #define BERTH_STRIDE "[%zu, %zu, %zu, %zu]"
 #define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
 
-// A required source, for a context that is not NULL. If the source is poison or NULL, the constructor returns poison. Helpers that
-// several constructors share use the _AS forms: func is the public name that messages contain.
+// Checks a required source: if it is poison or NULL, the constructor returns poison. ctx must not be NULL. Helpers that several
+// constructors share use the _AS forms, whose argument func is the public name for messages.
 #define BERTH_SOURCE_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) == NULL || berth_poisoned(t))) { \
             return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
-// An optional source: it may be NULL but not poison.
+// Checks an optional source, which may be NULL but not poison.
 #define BERTH_SOURCE_OPT_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) != NULL && berth_poisoned(t))) { \
@@ -88,7 +84,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     (ctx, func, __VA_ARGS__)
 #define BERTH_SOURCES(ctx, ...) BERTH_SOURCES_AS(ctx, __func__, __VA_ARGS__)
 
-// A rule of the op. If cond is false, the constructor returns poison with this message.
+// Checks a rule of the op: if cond is false, the constructor returns poison with this message.
 #define BERTH_REQUIRE_AS(ctx, func, cond, ...) \
     do { \
         if (BERTH_UNLIKELY(!(cond))) { \
@@ -119,8 +115,8 @@ static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum 
 #define BERTH_OP(result, op, ...) berth_op_set(result, op, NULL, 0, BERTH_SRCS(__VA_ARGS__))
 #define BERTH_OP_WITH(result, op, params, ...) berth_op_set(result, op, &(params), sizeof(params), BERTH_SRCS(__VA_ARGS__))
 
-// For setters, which have no context. After a refused setting, the op would compute something else than requested, so the op
-// becomes poison itself. text must stay valid as long as the program runs. The log has the numbers.
+// Makes the tensor `a` itself poison. Setters that change a finished op use it when they refuse a setting, because they have no
+// context, and because the op would compute something else than requested. text must stay valid as long as the program runs.
 static inline void berth_poison_self(struct ggml_tensor *a, char *text) {
     a->flags |= BERTH_FLAG_POISON;
     a->extra = text;
@@ -147,8 +143,8 @@ static inline struct ggml_tensor *berth_like_or_view(
     return inplace ? ggml_view_tensor(ctx, a) : berth_like(ctx, func, a);
 }
 
-// A part of a tensor: it starts at offset bytes and has strides nb[1..3]. If inplace, the result of the op is a view of the tensor,
-// else a copy.
+// A part of a tensor to which an op writes. The part starts at offset bytes and has strides nb[1..3]. If inplace, the result of the
+// op is a view of the tensor, else a copy of it with the changed part.
 struct berth_part {
     const size_t *nb; // [GGML_MAX_DIMS]
     size_t offset;

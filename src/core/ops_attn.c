@@ -98,7 +98,7 @@ void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *si
     a->src[4] = sinks;
 }
 
-// The function is part of the ABI, but the reference refuses every call.
+// The function is part of the ABI, but it is not implemented in ggml either: every call fails.
 struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *d, bool masked) {
     BERTH_SOURCES(ctx, q, k, v, d);
@@ -152,7 +152,7 @@ static struct ggml_tensor *as_f32(struct berth_grad *g, struct ggml_tensor *t) {
 struct scores {
     struct ggml_tensor *capped; // tanh(scale s / cap); NULL without a cap
     struct ggml_tensor *p;
-    float scale, cap; // factor of s before the cap; softcap, 0: none
+    float scale, cap; // scale: factor of s before the cap; cap: softcap, 0: none
 };
 
 static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, struct ggml_tensor *k) {
@@ -175,7 +175,7 @@ static struct ggml_tensor *scores_back(struct berth_grad *g, const struct scores
     if (s->capped == NULL) {
         return ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
     }
-    // The scale of the softmax and the slope of the cap combine to one factor: cap (1 - capped^2) scale / cap.
+    // The softmax input is cap * capped. Its derivative with respect to s is cap (1 - capped^2) scale / cap, so cap cancels.
     struct ggml_tensor *by_capped = ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
     return ggml_mul(g->ctx, by_capped, berth_grad_one_minus(g, ggml_sqr(g->ctx, s->capped)));
 }
@@ -215,7 +215,7 @@ static void cost_lightning_indexer(const struct ggml_tensor *node, struct berth_
     c->flops = 2 * (double) ggml_nelements(node->src[0]) * (double) node->src[1]->ne[2];
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 SAMPLE(flash_attn_ext, ggml_flash_attn_ext(c, sample_shaped(c, F32, N, 4, 2, 1), sample_shaped(c, a, N, 8, 2, 1),
                            sample_shaped(c, b, N, 8, 2, 1), sample_shaped(c, GGML_TYPE_F16, 8, 4, 1, 1), 1.0f, 0.0f, 0.0f))
@@ -224,7 +224,7 @@ SAMPLE(lightning_indexer, ggml_lightning_indexer(c, sample_shaped(c, F32, N, 2, 
 
 // clang-format off
 const struct berth_op_entry berth_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .split = BERTH_SPLIT_FLASH_ATTN, .n_needed = 3, .shape = shape_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = grad_flash_attn_ext, .grad_srcs = 23}},
+    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .cost = cost_flash_attn_ext, .split = BERTH_SPLIT_FLASH_ATTN, .n_needed = 3, .shape = shape_flash_attn_ext, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = grad_flash_attn_ext, .grad_src_mask = 23}},
     {GGML_OP_LIGHTNING_INDEXER, {"LIGHTNING_INDEXER", "lightning_indexer(q, k, weights, mask)", .n_src = 4, .family = BERTH_OP_ATTENTION, .cost = cost_lightning_indexer, .sample = sample_lightning_indexer}},
     BERTH_OPS_END,
 };

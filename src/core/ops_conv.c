@@ -16,9 +16,9 @@ struct conv_axis {
     int dilation;
 };
 
-// Computes how many windows of k elements fit into n. Returns false if the stride is 0 or a number overflows. 2 * pad must fit an
-// int, as in the kernels. The quotient rounds toward 0, so that a window that is too large can still give 0 or 1; callers check the
-// result.
+// Computes how many windows of k elements fit into n elements with padding. Returns false if the stride is 0 or a number overflows.
+// 2 * pad must fit an int, as in the kernels. The quotient rounds toward 0, so that even for a window that is too large the result
+// can be 1; callers check for results of 0 or less.
 static bool axis_extent(int64_t n, int64_t k, struct conv_axis w, int64_t *out) {
     int64_t span, room;
     if (w.stride == 0 || w.pad > INT_MAX / 2 || w.pad < INT_MIN / 2 || !berth_add_i64_ok(k, -1, &span) ||
@@ -26,7 +26,7 @@ static bool axis_extent(int64_t n, int64_t k, struct conv_axis w, int64_t *out) 
         __builtin_sub_overflow(room, span, &room) || !berth_add_i64_ok(room, -1, &room)) {
         return false;
     }
-    // This is the only quotient that overflows.
+    // INT64_MIN / -1 is the only quotient that overflows.
     if (room == INT64_MIN && w.stride == -1) {
         return false;
     }
@@ -47,7 +47,7 @@ struct columns {
     struct conv_axis w[3];
     bool is_2D;
     enum ggml_type type;
-    int64_t n_channel; // 3D only, where channels and batch share ne[3]
+    int64_t n_channel; // for 3D only: ne[3] of 3D data is channels * batches
 };
 
 // The common part of ggml_im2col and the composite constructors. func is the public name for error messages.
@@ -145,7 +145,8 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
 // ---- composite constructors: im2col, then mul_mat ----
 // Poison from one step passes through the following steps.
 
-// The product of the extents of an empty tensor can exceed 63 bits. Then it wraps, and reshape refuses it.
+// Multiplies extents with wraparound. A product can exceed 63 bits only for an empty tensor. ggml_reshape then refuses the wrapped
+// extent.
 static int64_t extent_mul(int64_t x, int64_t y) {
     return (int64_t) ((uint64_t) x * (uint64_t) y);
 }
@@ -235,7 +236,7 @@ struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_ten
     return conv_2d_new(ctx, __func__, a, b, (struct conv_axis){1, p0, 1}, (struct conv_axis){1, p1, 1});
 }
 
-// Each channel has its own kernel. Each channel becomes a batch with one channel.
+// Each channel has its own kernel, so each channel is treated as a batch with one channel.
 struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
     BERTH_SOURCES(ctx, a, b);
@@ -435,8 +436,8 @@ static void grad_conv_2d_dw(struct berth_grad *g) {
 
 // ---- gradients of transposed convolutions ----
 
-// The gradient with respect to the data is the convolution of the gradient with the same kernel. The gradient with respect to the
-// kernel is that of a convolution whose data is the gradient and whose result is the data.
+// The gradient with respect to the data x is the convolution of the gradient d with the same kernel. The gradient with respect to
+// the kernel is the kernel gradient of a convolution with data d whose result has the gradient x.
 static void transposed_back(
     struct berth_grad *g, struct ggml_tensor *w, struct ggml_tensor *x, struct ggml_tensor *d, int stride) {
     struct ggml_context *ctx = g->ctx;
@@ -497,7 +498,7 @@ static void cost_conv_transpose_2d(const struct ggml_tensor *node, struct berth_
     c->flops = 2 * (double) ggml_nelements(node->src[0]) * (double) (ne[0] * ne[1]) * (double) ne[3];
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 SAMPLE(conv_transpose_1d, ggml_conv_transpose_1d(c, sample_shaped(c, a, N, 4, 2, 1), sample_shaped(c, b, N, 2, 1, 1), 1, 0, 1))
 SAMPLE(im2col, ggml_im2col(c, sample_shaped(c, F32, 3, 3, 2, 4), sample_shaped(c, a, N, 8, 2, 1), 1, 1, 0, 0, 1, 1, true, b))
@@ -518,15 +519,15 @@ SAMPLE(conv_transpose_2d, ggml_conv_transpose_2d_p0(c, sample_shaped(c, a, N, 2,
 
 // clang-format off
 const struct berth_op_entry berth_ops_conv[] = {
-    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_1d, .sample = sample_conv_transpose_1d, .relation = "on", .grad = grad_conv_transpose_1d, .grad_srcs = 3}},
-    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col, .relation = "to", .grad = grad_im2col, .grad_srcs = 2}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_1d, .sample = sample_conv_transpose_1d, .relation = "on", .grad = grad_conv_transpose_1d, .grad_src_mask = 3}},
+    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col, .relation = "to", .grad = grad_im2col, .grad_src_mask = 2}},
     {GGML_OP_IM2COL_BACK, {"IM2COL_BACK", "im2col_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_im2col_back}},
     {GGML_OP_IM2COL_3D, {"IM2COL_3D", "im2col_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = berth_cost_move, .sample = sample_im2col_3d, .relation = "to"}},
     {GGML_OP_COL2IM_1D, {"COL2IM_1D", "col2im_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_col2im_1d}},
-    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d, .sample = sample_conv_2d, .relation = "on", .grad = grad_conv_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d, .sample = sample_conv_2d, .relation = "on", .grad = grad_conv_2d, .grad_src_mask = 3}},
     {GGML_OP_CONV_3D, {"CONV_3D", "conv_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_3d, .sample = sample_conv_3d, .relation = "on"}},
-    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d_dw, .sample = sample_conv_2d_dw, .relation = "on", .grad = grad_conv_2d_dw, .grad_srcs = 3}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_2d, .sample = sample_conv_transpose_2d, .relation = "on", .grad = grad_conv_transpose_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_2d_dw, .sample = sample_conv_2d_dw, .relation = "on", .grad = grad_conv_2d_dw, .grad_src_mask = 3}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .cost = cost_conv_transpose_2d, .sample = sample_conv_transpose_2d, .relation = "on", .grad = grad_conv_transpose_2d, .grad_src_mask = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

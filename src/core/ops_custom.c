@@ -30,7 +30,7 @@ static void custom_put(struct ggml_tensor *result, const struct custom *custom) 
     }
 }
 
-// srcs has three entries. The first must be set. The function gets NULL for those of the others that are NULL.
+// srcs has three entries. The first must be set, the others may be NULL.
 static struct ggml_tensor *map_custom(struct ggml_context *ctx, const char *func, enum ggml_op op,
     struct ggml_tensor *const *srcs, const struct custom *custom, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, srcs[0]);
@@ -129,7 +129,7 @@ struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_te
     return custom_set(ggml_view_tensor(ctx, a), a, args, n_args, CUSTOM);
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 static void custom_skip1(struct ggml_tensor *dst, const struct ggml_tensor *x, int ith, int nth, void *data) {
     (void) dst, (void) x, (void) ith, (void) nth, (void) data;

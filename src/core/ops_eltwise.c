@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ops_eltwise.c: constructors of elementwise ops: copies, sums and products of two tensors, scaling, clamping, filling. Functions
-// that apply one formula are in ops_unary.c.
-// op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind], xielu
-// [XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the others have none.
+// ops_eltwise.c: constructors of elementwise ops that have their own GGML_OP: copies, sums and products of two tensors, scaling,
+// clamping, filling, square, root, logarithm, sine. The functions of GGML_OP_UNARY are in ops_unary.c, except xielu. op_params: acc
+// [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind], xielu
+// [GGML_UNARY_OP_XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the other ops have none.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <math.h>
 
-// Whether the rows are dense and evenly spaced. There may be padding between rows.
+// Returns true if each row is dense and all rows are evenly spaced, possibly with padding between them.
 static bool is_padded_1d(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[2] == t->nb[1] * (size_t) t->ne[1] &&
            t->nb[3] == t->nb[2] * (size_t) t->ne[2];
@@ -348,7 +348,7 @@ static void grad_tri(struct berth_grad *g) {
 
 // ---- costs ----
 
-// An op in place reads and writes only the part.
+// An in-place ACC reads and writes only the part to which it adds.
 static void cost_acc(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
         c->flops = (double) ggml_nelements(node->src[1]);
@@ -357,7 +357,7 @@ static void cost_acc(const struct ggml_tensor *node, struct berth_op_cost *c) {
     }
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 ONE(dup)
 TWO(add)
@@ -381,23 +381,23 @@ ONE_WITH(fill, 1.0f)
 
 // clang-format off
 const struct berth_op_entry berth_ops_eltwise[] = {
-    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONT, .sum = BERTH_SUM_ALONE, .shape = berth_shape_as_many, .sample = sample_dup, .grad = grad_dup, .grad_srcs = 1}},
-    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_ALL, .shape = shape_broadcast, .sample = sample_add, .relation = "+", .grad = grad_add, .grad_srcs = 3}},
-    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_ADD_ID, .shape = shape_add_id, .sample = sample_add_id, .relation = "+", .grad = grad_add_id, .grad_srcs = 3}},
-    {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = grad_add1, .grad_srcs = 3}},
-    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .cost = cost_acc, .sample = sample_acc, .grad = grad_acc, .grad_srcs = 3}},
-    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_ALL, .shape = shape_broadcast, .sample = sample_sub, .relation = "-", .grad = grad_sub, .grad_srcs = 3}},
-    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_FIRST, .shape = shape_broadcast, .sample = sample_mul, .relation = "x", .grad = grad_mul, .grad_srcs = 3}},
-    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_FIRST, .shape = shape_broadcast, .sample = sample_div, .relation = "/", .grad = grad_div, .grad_srcs = 3}},
-    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sqr, .grad = grad_sqr, .grad_srcs = 1}},
-    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sqrt, .grad = grad_sqrt, .grad_srcs = 1}},
-    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_log, .grad = grad_log, .grad_srcs = 1}},
-    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sin, .grad = grad_sin, .grad_srcs = 1}},
-    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_cos, .grad = grad_cos, .grad_srcs = 1}},
-    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .sum = BERTH_SUM_SCALE, .shape = berth_shape_as_source, .sample = sample_scale, .grad = grad_scale, .grad_srcs = 1}},
-    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_clamp, .grad = grad_clamp, .grad_srcs = 1}},
-    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_leaky_relu, .grad = grad_leaky_relu, .grad_srcs = 1}},
-    {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = grad_tri, .grad_srcs = 1}},
+    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONT, .partial_rule = BERTH_PARTIAL_LINEAR, .shape = berth_shape_as_many, .sample = sample_dup, .grad = grad_dup, .grad_src_mask = 1}},
+    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .partial_rule = BERTH_PARTIAL_ADD, .shape = shape_broadcast, .sample = sample_add, .relation = "+", .grad = grad_add, .grad_src_mask = 3}},
+    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_ADD_ID, .shape = shape_add_id, .sample = sample_add_id, .relation = "+", .grad = grad_add_id, .grad_src_mask = 3}},
+    {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = grad_add1, .grad_src_mask = 3}},
+    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .cost = cost_acc, .sample = sample_acc, .grad = grad_acc, .grad_src_mask = 3}},
+    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .partial_rule = BERTH_PARTIAL_ADD, .shape = shape_broadcast, .sample = sample_sub, .relation = "-", .grad = grad_sub, .grad_src_mask = 3}},
+    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .partial_rule = BERTH_PARTIAL_MUL_FIRST, .shape = shape_broadcast, .sample = sample_mul, .relation = "x", .grad = grad_mul, .grad_src_mask = 3}},
+    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .partial_rule = BERTH_PARTIAL_MUL_FIRST, .shape = shape_broadcast, .sample = sample_div, .relation = "/", .grad = grad_div, .grad_src_mask = 3}},
+    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sqr, .grad = grad_sqr, .grad_src_mask = 1}},
+    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sqrt, .grad = grad_sqrt, .grad_src_mask = 1}},
+    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_log, .grad = grad_log, .grad_src_mask = 1}},
+    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_sin, .grad = grad_sin, .grad_src_mask = 1}},
+    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_cos, .grad = grad_cos, .grad_src_mask = 1}},
+    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .partial_rule = BERTH_PARTIAL_SCALE, .shape = berth_shape_as_source, .sample = sample_scale, .grad = grad_scale, .grad_src_mask = 1}},
+    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_clamp, .grad = grad_clamp, .grad_src_mask = 1}},
+    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_leaky_relu, .grad = grad_leaky_relu, .grad_src_mask = 1}},
+    {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = grad_tri, .grad_src_mask = 1}},
     {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .overwrites = 1, .is_flat = true, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_EACH, .sample = sample_fill}},
     BERTH_OPS_END,
 };

@@ -40,7 +40,7 @@ static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
     return true;
 }
 
-// ---- precision: set_slot stores it in a slot of op_params; slot -1: the op has none ----
+// ---- precision settings: set_slot stores one in op_params[slot]; slot -1: the op has no such setting ----
 
 static bool is_product(const struct ggml_tensor *a) {
     return a->op == GGML_OP_MUL_MAT || a->op == GGML_OP_MUL_MAT_ID;
@@ -157,8 +157,9 @@ static struct ggml_tensor *make_straight(struct berth_grad *g, struct ggml_tenso
     return ggml_is_transposed(t) || t->nb[0] != ggml_type_size(t->type) ? ggml_cont(g->ctx, t) : t;
 }
 
-// Batches i2 and i3 of t belong to batches i2 / r2 and i3 / r3 of a. This function sums each group of r2 adjacent batches, then
-// each group of r3. REPEAT_BACK sums along an outer dimension, so the members of a group first become the last dimension.
+// Batch (i2, i3) of t belongs to batch (i2 / r2, i3 / r3) of a. This function sums each group of r2 adjacent batches along i2, then
+// each group of r3 along i3. REPEAT_BACK sums over repetitions of a complete dimension, so a view first makes the members of a
+// group the last dimension.
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a) {
     if (ggml_are_same_shape(t, a)) {
         return t;
@@ -264,7 +265,7 @@ static void cost_out_prod(const struct ggml_tensor *node, struct berth_op_cost *
     c->flops = 2 * (double) ggml_nelements(node) * (double) node->src[0]->ne[1];
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 TWO(mul_mat)
 SAMPLE(mul_mat_id,
@@ -274,9 +275,9 @@ SAMPLE(solve_tri, ggml_solve_tri(c, sample_shaped(c, a, N, N, 1, 1), sample_shap
 
 // clang-format off
 const struct berth_op_entry berth_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat, .split = BERTH_SPLIT_MUL_MAT, .shape = shape_mul_mat, .sample = sample_mul_mat, .relation = "x", .grad = grad_mul_mat, .grad_srcs = 3}},
-    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat_id, .split = BERTH_SPLIT_MUL_MAT_ID, .shape = shape_mul_mat_id, .sample = sample_mul_mat_id, .relation = "x", .grad = grad_mul_mat_id, .grad_srcs = 3}},
-    {GGML_OP_OUT_PROD, {"OUT_PROD", "X*Y", .n_src = 2, .family = BERTH_OP_MATMUL, .cost = cost_out_prod, .sample = sample_out_prod, .relation = "x", .grad = grad_out_prod, .grad_srcs = 3}},
+    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat, .split = BERTH_SPLIT_MUL_MAT, .shape = shape_mul_mat, .sample = sample_mul_mat, .relation = "x", .grad = grad_mul_mat, .grad_src_mask = 3}},
+    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .cost = cost_mul_mat_id, .split = BERTH_SPLIT_MUL_MAT_ID, .shape = shape_mul_mat_id, .sample = sample_mul_mat_id, .relation = "x", .grad = grad_mul_mat_id, .grad_src_mask = 3}},
+    {GGML_OP_OUT_PROD, {"OUT_PROD", "X*Y", .n_src = 2, .family = BERTH_OP_MATMUL, .cost = cost_out_prod, .sample = sample_out_prod, .relation = "x", .grad = grad_out_prod, .grad_src_mask = 3}},
     {GGML_OP_SOLVE_TRI, {"SOLVE_TRI", "A X = B, A triangular, solve X", .n_src = 2, .family = BERTH_OP_STATE, .sample = sample_solve_tri}},
     BERTH_OPS_END,
 };

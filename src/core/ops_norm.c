@@ -84,8 +84,8 @@ static void grad_group_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, param_f32(g->node, 1)), x));
 }
 
-// A row whose length is below eps is divided by eps instead of its length, so that its gradient is the gradient of a division by a
-// constant.
+// A row whose length is below eps is divided by eps instead of its length. The gradient of such a row is the gradient of a division
+// by a constant.
 static void grad_l2_norm(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *x = g->node->src[0];
@@ -100,7 +100,7 @@ static void grad_l2_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, grad_x);
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 ONE_WITH(norm, 1e-5f)
 ONE_WITH(rms_norm, 1e-5f)
@@ -110,11 +110,11 @@ ONE_WITH(l2_norm, 1e-5f)
 
 // clang-format off
 const struct berth_op_entry berth_ops_norm[] = {
-    {GGML_OP_NORM, {"NORM", "norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .split = BERTH_SPLIT_ROWS, .shape = berth_shape_as_source, .sample = sample_norm, .grad = grad_norm, .grad_srcs = 1}},
-    {GGML_OP_RMS_NORM, {"RMS_NORM", "rms_norm(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_NORM, .split = BERTH_SPLIT_ROWS, .shape = berth_shape_as_source, .sample = sample_rms_norm, .grad = grad_rms_norm, .grad_srcs = 1}},
+    {GGML_OP_NORM, {"NORM", "norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .split = BERTH_SPLIT_ROWS, .shape = berth_shape_as_source, .sample = sample_norm, .grad = grad_norm, .grad_src_mask = 1}},
+    {GGML_OP_RMS_NORM, {"RMS_NORM", "rms_norm(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_NORM, .split = BERTH_SPLIT_ROWS, .shape = berth_shape_as_source, .sample = sample_rms_norm, .grad = grad_rms_norm, .grad_src_mask = 1}},
     {GGML_OP_RMS_NORM_BACK, {"RMS_NORM_BACK", "rms_norm_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_ROWS, .sample = sample_rms_norm_back}},
-    {GGML_OP_GROUP_NORM, {"GROUP_NORM", "group_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_group_norm, .grad = grad_group_norm, .grad_srcs = 1}},
-    {GGML_OP_L2_NORM, {"L2_NORM", "l2_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .split = BERTH_SPLIT_ROWS, .shape = berth_shape_as_source, .sample = sample_l2_norm, .grad = grad_l2_norm, .grad_srcs = 1}},
+    {GGML_OP_GROUP_NORM, {"GROUP_NORM", "group_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .sample = sample_group_norm, .grad = grad_group_norm, .grad_src_mask = 1}},
+    {GGML_OP_L2_NORM, {"L2_NORM", "l2_norm(x)", .n_src = 1, .family = BERTH_OP_NORM, .split = BERTH_SPLIT_ROWS, .shape = berth_shape_as_source, .sample = sample_l2_norm, .grad = grad_l2_norm, .grad_src_mask = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

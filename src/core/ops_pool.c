@@ -9,8 +9,9 @@
 
 // ---- pooling ----
 
-// Computes how many windows of k fit into n padded by pad. Uses float arithmetic, because pad may have a fraction. Extents above
-// 2^24 are rounded, which is part of the ABI. Returns false if no window fits or the number exceeds int64.
+// Computes how many windows of k fit into n padded by pad. Uses float arithmetic, because pad may have a fraction. Float arithmetic
+// rounds extents above 2^24; ggml does the same, so this is part of the ABI. Returns false if no window fits or the number exceeds
+// int64.
 static bool pool_extent(int64_t n, int k, int stride, float pad, int64_t *out) {
     const float windows = ((float) n + 2 * pad - (float) k) / (float) stride + 1;
     if (!(windows >= 1.0f && windows < 0x1p63f)) {
@@ -152,7 +153,7 @@ static void grad_pool_1d(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_pool_2d_back(ctx, grad, x, (enum ggml_op_pool) p[0], p[1], 1, p[2], 1, (float) p[3], 0.0f));
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 ONE_WITH(pool_1d, GGML_OP_POOL_MAX, 2, 2, 0)
 ONE_WITH(pool_2d, GGML_OP_POOL_MAX, 2, 2, 2, 2, 0.0f, 0.0f)
@@ -166,8 +167,8 @@ SAMPLE(add_rel_pos,
 
 // clang-format off
 const struct berth_op_entry berth_ops_pool[] = {
-    {GGML_OP_POOL_1D, {"POOL_1D", "pool_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_1d, .grad = grad_pool_1d, .grad_srcs = 1}},
-    {GGML_OP_POOL_2D, {"POOL_2D", "pool_2d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_2d, .grad = grad_pool_2d, .grad_srcs = 1}},
+    {GGML_OP_POOL_1D, {"POOL_1D", "pool_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_1d, .grad = grad_pool_1d, .grad_src_mask = 1}},
+    {GGML_OP_POOL_2D, {"POOL_2D", "pool_2d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_2d, .grad = grad_pool_2d, .grad_src_mask = 1}},
     {GGML_OP_POOL_2D_BACK, {"POOL_2D_BACK", "pool_2d_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_pool_2d_back}},
     {GGML_OP_WIN_PART, {"WIN_PART", "win_part(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_win_part}},
     {GGML_OP_WIN_UNPART, {"WIN_UNPART", "win_unpart(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_win_unpart}},

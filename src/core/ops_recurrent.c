@@ -28,11 +28,11 @@ static bool rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
 }
 
-#define SCAN_LIKELY_STATES 256 // a larger K is implausible; clients keep a few states to undo the last tokens
+#define SCAN_LIKELY_STATES 256 // largest plausible K; programs keep a few states to undo the last tokens
 
-// Returns the valid number of states. Callers built for ggml before 0.25 pass no K, so that its register or stack slot holds an
-// arbitrary value. If the release of the caller is unknown, an implausible K counts as 1. A wrong K only costs memory, because the
-// final states have the same offset for every K.
+// Returns the number of states that the caller requests. Programs that were built for ggml before 0.25 do not pass the argument K,
+// so K is an arbitrary value then. If the release that the program was built for is unknown, an implausible K counts as 1. A K that
+// is too large only costs memory, because the final states have the same offset for every K.
 static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
     const int minor = berth_client_minor();
     if (minor != 0) {
@@ -282,7 +282,7 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
     return BERTH_OP(result, GGML_OP_DSV4_HC_POST, x, residual, post, comb);
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 // Samples of recurrent ops have 2 heads of 64, 4 tokens and 1 sequence.
 #define HEADS(t) sample_shaped(c, t, 64, 2, 4, 1)

@@ -225,7 +225,7 @@ static void grad_concat(struct berth_grad *g) {
     }
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 ONE(sum)
 ONE(sum_rows)
@@ -243,15 +243,15 @@ ONE_WITH(top_k, 2)
 
 // clang-format off
 const struct berth_op_entry berth_ops_reduce[] = {
-    {GGML_OP_SUM, {"SUM", "Σx", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum, .grad = grad_sum, .grad_srcs = 1}},
-    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sum = BERTH_SUM_ALONE, .shape = shape_sum_rows, .sample = sample_sum_rows, .grad = grad_sum_rows, .grad_srcs = 1}},
-    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sum = BERTH_SUM_ALONE, .sample = sample_cumsum, .grad = grad_cumsum, .grad_srcs = 1}},
-    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .sum = BERTH_SUM_ALONE, .shape = shape_sum_rows, .sample = sample_mean, .grad = grad_mean, .grad_srcs = 1}},
+    {GGML_OP_SUM, {"SUM", "Σx", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum, .grad = grad_sum, .grad_src_mask = 1}},
+    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .partial_rule = BERTH_PARTIAL_LINEAR, .shape = shape_sum_rows, .sample = sample_sum_rows, .grad = grad_sum_rows, .grad_src_mask = 1}},
+    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .partial_rule = BERTH_PARTIAL_LINEAR, .sample = sample_cumsum, .grad = grad_cumsum, .grad_src_mask = 1}},
+    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .partial_rule = BERTH_PARTIAL_LINEAR, .shape = shape_sum_rows, .sample = sample_mean, .grad = grad_mean, .grad_src_mask = 1}},
     {GGML_OP_ARGMAX, {"ARGMAX", "argmax(x)", .n_src = 1, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argmax}},
     {GGML_OP_COUNT_EQUAL, {"COUNT_EQUAL", "count_equal(x)", .n_src = 2, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_count_equal}},
-    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_EACH, .shape = shape_repeat, .sample = sample_repeat, .grad = grad_repeat, .grad_srcs = 1}},
-    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_KEEP, .sample = sample_repeat_back, .grad = grad_repeat_back, .grad_srcs = 1}},
-    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONCAT, .shape = shape_concat, .sample = sample_concat, .grad = grad_concat, .grad_srcs = 3}},
+    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_EACH, .shape = shape_repeat, .sample = sample_repeat, .grad = grad_repeat, .grad_src_mask = 1}},
+    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_KEEP, .sample = sample_repeat_back, .grad = grad_repeat_back, .grad_src_mask = 1}},
+    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONCAT, .shape = shape_concat, .sample = sample_concat, .grad = grad_concat, .grad_src_mask = 3}},
     {GGML_OP_ARANGE, {"ARANGE", "arange(start, stop, step)", .n_src = 0, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_arange}},
     {GGML_OP_TIMESTEP_EMBEDDING, {"TIMESTEP_EMBEDDING", "timestep_embedding(timesteps, dim, max_period)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_timestep_embedding}},
     {GGML_OP_ARGSORT, {"ARGSORT", "argsort(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .split = BERTH_SPLIT_ROWS, .shape = shape_argsort, .sample = sample_argsort}},

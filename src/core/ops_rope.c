@@ -185,7 +185,7 @@ static void grad_rope_back(struct berth_grad *g) {
     rope_inverse(g, GGML_OP_ROPE);
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 SAMPLE(rope, ggml_rope(c, sample_shaped(c, a, N, 2, 4, 1), sample_shaped(c, I32, 4, 1, 1, 1), N, 0))
 SAMPLE(rope_back, ggml_rope_ext_back(c, sample_shaped(c, a, N, 2, 4, 1), sample_shaped(c, I32, 4, 1, 1, 1), NULL, N, 0, 0,
@@ -193,8 +193,8 @@ SAMPLE(rope_back, ggml_rope_ext_back(c, sample_shaped(c, a, N, 2, 4, 1), sample_
 
 // clang-format off
 const struct berth_op_entry berth_ops_rope[] = {
-    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .split = BERTH_SPLIT_ROPE, .n_needed = 2, .shape = shape_rope, .sample = sample_rope, .grad = grad_rope, .grad_srcs = 1}},
-    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_ROPE, .sample = sample_rope_back, .grad = grad_rope_back, .grad_srcs = 1}},
+    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .split = BERTH_SPLIT_ROPE, .n_needed = 2, .shape = shape_rope, .sample = sample_rope, .grad = grad_rope, .grad_src_mask = 1}},
+    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_ROPE, .sample = sample_rope_back, .grad = grad_rope_back, .grad_src_mask = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

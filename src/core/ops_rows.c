@@ -127,7 +127,7 @@ struct ggml_tensor *ggml_soft_max_ext_inplace(
     return soft_max(ctx, __func__, a, mask, (struct soft_max_params){scale, max_bias}, true);
 }
 
-// There is no context to poison here. A tensor whose sinks are refused becomes poison itself, so that no graph computes it.
+// Makes the softmax itself poison, so that no graph computes it without its sinks. There is no context that could be poisoned.
 static void sinks_refuse(struct ggml_tensor *a) {
     static char why[] = "ggml_soft_max_add_sinks: the sinks do not match the softmax";
     a->flags |= BERTH_FLAG_POISON;
@@ -344,8 +344,9 @@ struct ggml_tensor *berth_grad_of_sinks(
     return ggml_reshape(ctx, heads, sinks);
 }
 
-// y = exp(scale x + slope mask) / (sum of these + exp(sink)). A mask, its slopes (ALiBi) and a sink only add terms to the sum, so
-// that the gradient with respect to x is that of a plain softmax. A sink has the weight 1 - sum(y) in each row.
+// y = exp(scale x + slope mask) / (sum over the row of exp(scale x + slope mask) + exp(sink)). With a mask, its slopes (ALiBi) and
+// a sink, the gradient with respect to x is the same function of y as for a plain softmax. The weight of a sink is 1 - sum(y) in
+// each row.
 static void grad_soft_max(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *y = g->node, *mask = y->src[1], *sinks = y->src[2];
@@ -391,7 +392,7 @@ static void grad_pad(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_cont(g->ctx, inside));
 }
 
-// The gradient of a repeated pixel is the sum over its copies: the mean of a pool times the number of copies.
+// The gradient of a repeated pixel is the sum over its copies. The sum is computed as average pooling times the number of copies.
 static void grad_upscale(struct berth_grad *g) {
     const struct ggml_tensor *a = g->node->src[0], *y = g->node;
     const bool whole = a->ne[0] > 0 && a->ne[1] > 0 && y->ne[0] % a->ne[0] == 0 && y->ne[1] % a->ne[1] == 0 &&
@@ -420,7 +421,7 @@ static void cost_set_rows(const struct ggml_tensor *node, struct berth_op_cost *
     c->bytes_written = (double) ggml_row_size(node->type, node->ne[0]) * (double) ggml_nrows(rows);
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 SAMPLE(get_rows, ggml_get_rows(c, sample_rows(c, a), sample_shaped(c, I32, 4, 1, 1, 1)))
 SAMPLE(get_rows_back, ggml_get_rows_back(c, sample_rows(c, a), sample_shaped(c, I32, 4, 1, 1, 1), sample_rows(c, F32)))
@@ -437,18 +438,18 @@ ONE_WITH(roll, 1, 0, 0, 0)
 
 // clang-format off
 const struct berth_op_entry berth_ops_rows[] = {
-    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .split = BERTH_SPLIT_GET_ROWS, .shape = shape_get_rows, .sample = sample_get_rows, .grad = grad_get_rows, .grad_srcs = 1}},
-    {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = grad_get_rows_back, .grad_srcs = 1}},
-    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .split = BERTH_SPLIT_SET_ROWS, .n_needed = 2, .shape = shape_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_srcs = 5}},
-    {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = grad_diag, .grad_srcs = 1}},
-    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_inf, .grad = grad_diag_mask, .grad_srcs = 1}},
-    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_zero, .grad = grad_diag_mask, .grad_srcs = 1}},
-    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .split = BERTH_SPLIT_SOFT_MAX, .n_needed = 1, .shape = shape_soft_max, .sample = sample_soft_max, .relation = "with mask", .grad = grad_soft_max, .grad_srcs = 7}},
+    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .split = BERTH_SPLIT_GET_ROWS, .shape = shape_get_rows, .sample = sample_get_rows, .grad = grad_get_rows, .grad_src_mask = 1}},
+    {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = grad_get_rows_back, .grad_src_mask = 1}},
+    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .split = BERTH_SPLIT_SET_ROWS, .n_needed = 2, .shape = shape_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_src_mask = 5}},
+    {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = grad_diag, .grad_src_mask = 1}},
+    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_inf, .grad = grad_diag_mask, .grad_src_mask = 1}},
+    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_zero, .grad = grad_diag_mask, .grad_src_mask = 1}},
+    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .split = BERTH_SPLIT_SOFT_MAX, .n_needed = 1, .shape = shape_soft_max, .sample = sample_soft_max, .relation = "with mask", .grad = grad_soft_max, .grad_src_mask = 7}},
     {GGML_OP_SOFT_MAX_BACK, {"SOFT_MAX_BACK", "soft_max_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_ROWS, .sample = sample_soft_max_back}},
-    {GGML_OP_UPSCALE, {"UPSCALE", "upscale(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_upscale, .grad = grad_upscale, .grad_srcs = 1}},
-    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_KEEP, .sample = sample_pad, .grad = grad_pad, .grad_srcs = 1}},
+    {GGML_OP_UPSCALE, {"UPSCALE", "upscale(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_upscale, .grad = grad_upscale, .grad_src_mask = 1}},
+    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_KEEP, .sample = sample_pad, .grad = grad_pad, .grad_src_mask = 1}},
     {GGML_OP_PAD_REFLECT_1D, {"PAD_REFLECT_1D", "pad_reflect_1d(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad_reflect_1d}},
-    {GGML_OP_ROLL, {"ROLL", "roll(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_roll, .grad = grad_roll, .grad_srcs = 1}},
+    {GGML_OP_ROLL, {"ROLL", "roll(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_roll, .grad = grad_roll, .grad_src_mask = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

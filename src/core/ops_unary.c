@@ -72,7 +72,7 @@ struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor 
 
 // ---- gated units ----
 
-// Without b, each row of a is divided into two parts. swapped: the gate is the first part.
+// Without b, each row of a is divided into two halves. swapped: the gate is the first half.
 static struct ggml_tensor *glu_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op, bool swapped) {
     BERTH_SOURCES_AS(ctx, func, a);
@@ -154,7 +154,7 @@ static bool shape_glu(const struct ggml_tensor *r) {
 
 typedef struct ggml_tensor T;
 
-// ---- derivatives: each function returns grad times the derivative at x, with y the result of the op ----
+// ---- derivatives: each function returns grad times the derivative at x; y is the result of the op at x ----
 
 static T *of_abs(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
@@ -201,8 +201,8 @@ static T *of_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
 }
 
 // The derivative is P(x) + x p(x), with p and P the density and the distribution function of the normal distribution. There is no
-// op for P, but gelu_erf(x) = x P(x). So P(z) = gelu_erf(z) / z for z = max(|x|, 0.01). From z, the tangent leads to P(|x|) with an
-// error below 1e-6.
+// op for P, but gelu_erf(x) = x P(x). So P(z) = gelu_erf(z) / z for z = max(|x|, 0.01). For |x| < 0.01, P(|x|) is approximated by
+// the tangent at 0, P(z) - p(0) (z - |x|), with an error below 1e-6. P(-|x|) = 1 - P(|x|).
 static T *of_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     struct ggml_context *ctx = g->ctx;
@@ -221,7 +221,7 @@ static T *of_silu(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_silu_back(g->ctx, grad, x);
 }
 
-// Returns 1 between -3 and 3, else 0.
+// Returns a tensor that is 1 where x is between -3 and 3, else 0.
 static T *in_slope(struct berth_grad *g, T *x) {
     T *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, 3.0f));
     return ggml_mul(g->ctx, above, ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, 3.0f)));
@@ -383,7 +383,7 @@ static void grad_glu(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_concat(g->ctx, swap ? s.to_gate : s.to_x, swap ? s.to_x : s.to_gate, 0));
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 TWICE(silu_back)
 static struct ggml_tensor *sample_unary(BERTH_SAMPLE_ARGS) {
@@ -404,8 +404,8 @@ static struct ggml_tensor *sample_glu(BERTH_SAMPLE_ARGS) {
 // clang-format off
 const struct berth_op_entry berth_ops_unary[] = {
     {GGML_OP_SILU_BACK, {"SILU_BACK", "silu_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_EACH, .sample = sample_silu_back}},
-    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_unary, .grad = grad_unary, .grad_srcs = 1}},
-    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_GLU, .n_needed = 1, .shape = shape_glu, .sample = sample_glu, .grad = grad_glu, .grad_srcs = 3}},
+    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_EACH, .shape = berth_shape_as_source, .sample = sample_unary, .grad = grad_unary, .grad_src_mask = 1}},
+    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .split = BERTH_SPLIT_GLU, .n_needed = 1, .shape = shape_glu, .sample = sample_glu, .grad = grad_glu, .grad_src_mask = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -56,17 +56,17 @@ struct ggml_tensor *ggml_reshape_4d(
     return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
-// Whether strides nb[1..3] overflow, so that the view would start before its source. Views that end after the end of their source
-// are detected when the graph is computed.
+// Returns true if the span of a view with strides nb[1..3] overflows. A view whose span does not overflow, but ends after its
+// source, is detected when the graph is computed.
 static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t *ne, const size_t nb[GGML_MAX_DIMS]) {
     if (BERTH_LIKELY((nb[1] | nb[2] | nb[3]) >> 34 == 0)) {
-        return false; // the extents are bounded by those of the source
+        return false; // the source's number of elements bounds the extents, so such small strides cannot overflow
     }
     struct ggml_tensor t = {.type = a->type, .ne = {1, 1, 1, 1}, .nb = {a->nb[0], nb[1], nb[2], nb[3]}};
     for (int i = 0; i < n_dims; i++) {
         t.ne[i] = ne[i] > 0 ? ne[i] : 1;
     }
-    return berth_span(&t) == BERTH_SPAN_NONE;
+    return berth_span(&t) == BERTH_SPAN_INVALID;
 }
 
 static bool is_sound(const struct ggml_tensor *t) {
@@ -240,8 +240,7 @@ static struct ggml_tensor *set_new(
 SET(, false)
 SET(_inplace, true)
 
-// ---- gradients ----
-// The gradients are views of the node's gradient, or parts of it.
+// ---- gradients ---- The gradient of each source is a view of the node's gradient, or of a part of it.
 
 struct ggml_tensor *berth_grad_part(struct berth_grad *g) {
     const struct ggml_tensor *b = g->node->src[1];
@@ -264,8 +263,8 @@ static void grad_reshape(struct berth_grad *g) {
     berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
 }
 
-// Adds the gradient to the first contiguous tensor in the chain of views. A view that is not contiguous has elements of other
-// tensors between its rows.
+// Adds the gradient to the first contiguous tensor in the chain of views: the source, or the tensor that the source is a view of,
+// and so on. The gradient of a view that is not contiguous has another layout than the view, so offsets in it cannot be computed.
 static void grad_view(struct berth_grad *g) {
     const struct ggml_tensor *node = g->node;
     struct ggml_tensor *to = node->src[0];
@@ -296,7 +295,7 @@ static void grad_transpose(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_transpose(g->ctx, g->grad));
 }
 
-// The gradient of the overwritten part belongs to the second source, the rest to the first.
+// The second source gets the gradient of the overwritten part. The first source gets the gradient of all other elements.
 static void grad_set(struct berth_grad *g) {
     struct ggml_tensor *part = berth_grad_part(g);
     const int32_t *p = g->node->op_params;
@@ -312,14 +311,14 @@ static void grad_set(struct berth_grad *g) {
 
 // ---- costs ----
 
-// An op in place writes only the part.
+// An in-place SET reads and writes only the part that it replaces.
 static void cost_set(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
         c->bytes_read = c->bytes_written = berth_elements_size(node->src[1]);
     }
 }
 
-// ---- rows ----
+// ---- rows of the op table, and the samples that they name ----
 
 SAMPLE(set,
     ggml_set(c, sample_rows(c, a), sample_rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
@@ -333,13 +332,13 @@ ONE(transpose)
 // clang-format off
 const struct berth_op_entry berth_ops_view[] = {
     {GGML_OP_NONE, {"NONE", "none", .n_src = 0, .is_empty = true, .is_flat = true, .family = BERTH_OP_INPUT}},
-    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = grad_set, .grad_srcs = 3}},
-    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .overwrites = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CPY, .shape = berth_shape_as_many, .n_needed = 1, .sample = sample_cpy, .relation = "to", .grad = grad_cpy, .grad_srcs = 1}},
-    {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONT, .sum = BERTH_SUM_ALONE, .shape = berth_shape_as_many, .sample = sample_cont, .grad = grad_cont, .grad_srcs = 1}},
-    {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = grad_reshape, .grad_srcs = 1}},
-    {GGML_OP_VIEW, {"VIEW", "view(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_view_1d, .grad = grad_view, .grad_srcs = 1}},
-    {GGML_OP_PERMUTE, {"PERMUTE", "permute(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_permute, .grad = grad_permute, .grad_srcs = 1}},
-    {GGML_OP_TRANSPOSE, {"TRANSPOSE", "transpose(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_transpose, .grad = grad_transpose, .grad_srcs = 1}},
+    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = grad_set, .grad_src_mask = 3}},
+    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .overwrites = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CPY, .shape = berth_shape_as_many, .n_needed = 1, .sample = sample_cpy, .relation = "to", .grad = grad_cpy, .grad_src_mask = 1}},
+    {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONT, .partial_rule = BERTH_PARTIAL_LINEAR, .shape = berth_shape_as_many, .sample = sample_cont, .grad = grad_cont, .grad_src_mask = 1}},
+    {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = grad_reshape, .grad_src_mask = 1}},
+    {GGML_OP_VIEW, {"VIEW", "view(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_view_1d, .grad = grad_view, .grad_src_mask = 1}},
+    {GGML_OP_PERMUTE, {"PERMUTE", "permute(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_permute, .grad = grad_permute, .grad_src_mask = 1}},
+    {GGML_OP_TRANSPOSE, {"TRANSPOSE", "transpose(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_transpose, .grad = grad_transpose, .grad_src_mask = 1}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -30,7 +30,7 @@ FAMILIES(DECLARE)
 
 static const struct berth_op_info *ops[GGML_OP_COUNT];
 
-// Runs before all other constructors of a program that contains Berth, because those may call Berth.
+// Runs before the other ELF constructors of a program that contains Berth, because those may call Berth.
 __attribute__((constructor(101))) static void ops_collect(void) {
 #define LIST(name) berth_ops_##name,
     static const struct berth_op_entry *const lists[] = {FAMILIES(LIST)};

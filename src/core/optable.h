@@ -30,13 +30,14 @@ enum berth_split_rule {
     BERTH_SPLIT_RULES,
 };
 
-// Whether an op may be applied to each term of a sum over devices. If so, the results of the devices also form a sum.
-enum berth_sum_rule {
-    BERTH_SUM_NONE,
-    BERTH_SUM_ALL,   // every source is a sum; the op adds them
-    BERTH_SUM_FIRST, // the first source is a sum, the others are complete on each device; the op multiplies
-    BERTH_SUM_ALONE, // one source, and the op adds no constant
-    BERTH_SUM_SCALE, // as BERTH_SUM_ALONE, if op_params[1] is 0
+// Whether an op may be applied to partial sums: tensors of which each device of a composite device has one term, so that the sum
+// over the devices is the value. If the op may, the results of the devices are partial sums too.
+enum berth_partial_rule {
+    BERTH_PARTIAL_NONE,
+    BERTH_PARTIAL_ADD,       // all sources must be partial sums; the op adds or subtracts them
+    BERTH_PARTIAL_MUL_FIRST, // only the first source may be a partial sum; the op multiplies or divides it by the others
+    BERTH_PARTIAL_LINEAR,    // the op has one source and is linear
+    BERTH_PARTIAL_SCALE,     // as BERTH_PARTIAL_LINEAR if op_params[1], the added constant, is 0
 };
 
 struct berth_op_info {
@@ -52,21 +53,22 @@ struct berth_op_info {
     int overwrites;   // 1 + index of the source whose memory an in-place result overwrites without reading it; 0: none
     unsigned updates; // bit i: the op writes source i in addition to the result
     enum berth_op_family family;
-    // Creates a small tensor of the op for queries to devices and for tests (berth_op_sample). The sources have types a and b, or
-    // the source has type a and the result type b. sub selects the formula of UNARY or GLU. NULL: no sample (GGML_OP_NONE).
+    // Creates a sample: a small node with this op, for queries to devices and for tests (berth_op_sample). Its sources have types a
+    // and b, or its source has type a and its result type b. sub selects the formula of UNARY or GLU. NULL: no sample
+    // (GGML_OP_NONE).
     struct ggml_tensor *(*sample)(struct ggml_context *ctx, enum ggml_type a, enum ggml_type b, int sub);
-    const char *relation; // between the two types, "x" in "q4_0 x f32"; NULL: only the first type varies
+    const char *relation; // text between the types a and b of a sample in reports: "x" in "q4_0 x f32"; NULL: only a is used
     // Corrects the general cost (berth_op_cost) of a node whose first two sources are not NULL. NULL: the general cost is correct.
     void (*cost)(const struct ggml_tensor *node, struct berth_op_cost *c);
-    // Whether the extents of a node and of its sources agree, as its constructor would make them. All required sources must be set.
-    // Types are not checked, backends do that. Used for nodes from other processes (berth_op_shape_holds). NULL: such nodes are
+    // Returns true if the extents of a node and of its sources could come from the op's constructor. All required sources must be
+    // set. Backends check the types. It is used for nodes from other processes (berth_op_shape_holds). NULL: such nodes are
     // refused.
     bool (*shape)(const struct ggml_tensor *node);
     enum berth_split_rule split; // how a composite device splits the op; 0: each device gets complete sources
-    enum berth_sum_rule sum;
-    bool is_flat;                       // the derivative is 0 wherever it exists: no gradient passes through the op
+    enum berth_partial_rule partial_rule;
+    bool is_flat;                       // the derivative is 0 wherever it is defined: no gradient passes through the op
     void (*grad)(struct berth_grad *g); // the gradient rule (grad.h); NULL: a backward pass refuses the op
-    unsigned grad_srcs;                 // bit i: the rule has a gradient for source i; other sources are not trainable
+    unsigned grad_src_mask;             // bit i: the rule computes a gradient for source i; the other sources get none
 };
 
 struct berth_op_entry {
@@ -80,9 +82,9 @@ struct berth_op_entry {
         } \
     }
 
-// A node that spills a value of a graph under a memory limit to another pool of memory, or reads it back: GGML_OP_DUP with this
-// value as its first parameter. The node's source may replace its result, so that the scheduler's copy between the pools is the
-// only copy.
+// A move is a node that spills a value of a graph to another pool of memory (OUT) or reads it back (IN). It is a GGML_OP_DUP with
+// this value as its first parameter. If its source and its result get the same memory, the scheduler's copy between the pools is
+// the only copy.
 enum berth_move { BERTH_MOVE_NONE, BERTH_MOVE_OUT = 0x6d6f7601, BERTH_MOVE_IN = 0x6d6f7602 };
 static inline enum berth_move berth_move_of(const struct ggml_tensor *t) {
     const int32_t kind = t->op == GGML_OP_DUP ? t->op_params[0] : 0;
@@ -91,11 +93,11 @@ static inline enum berth_move berth_move_of(const struct ggml_tensor *t) {
 
 // Returns the bytes of a tensor's elements. These are fewer than its span if its strides leave gaps.
 double berth_elements_size(const struct ggml_tensor *t);
-// A `cost` function for ops that move data only, although their family computes.
+// A `cost` function for ops that only move data and belong to a family whose ops compute.
 void berth_cost_move(const struct ggml_tensor *node, struct berth_op_cost *c);
 
-// `shape` functions of rows. berth_shape_as_source: the result has the shape of the first source. berth_shape_as_many: the result
-// has as many elements as each source.
+// `shape` functions for rows of the op table. berth_shape_as_source: the result has the shape of the first source.
+// berth_shape_as_many: the result has as many elements as each source.
 bool berth_shape_as_source(const struct ggml_tensor *r);
 bool berth_shape_as_many(const struct ggml_tensor *r);
 static inline bool berth_shape_is(const struct ggml_tensor *t, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sample.h: macros for the samples in the rows of ops. Rows of samples have 256 elements, a multiple of the block size of every
-// format. A sample is poison if its constructor refuses the types.
+// sample.h: macros that define samples. A sample is a small node with an op, for queries to devices and for tests; the op's row in
+// the op table names the function that makes it (optable.h). The tensors of samples have 256 elements along ne[0], a multiple of
+// the block size of every format. If the op's constructor refuses the types, the sample is the poison tensor that the constructor
+// returns.
 #pragma once
 
 #include "core/optable.h"
@@ -9,7 +11,7 @@
 #define I32 GGML_TYPE_I32
 #define N 256
 
-// The arguments of every sample. Most samples use only some of them.
+// The arguments of every sample: context, two types, and the formula of UNARY or GLU (sub). Most samples use only some of them.
 #define BERTH_SAMPLE_ARGS struct ggml_context *c, enum ggml_type a, enum ggml_type b, int sub
 #define BERTH_SAMPLE_UNUSED (void) c, (void) a, (void) b, (void) sub
 
@@ -26,7 +28,7 @@ static inline struct ggml_tensor *sample_rows(struct ggml_context *c, enum ggml_
         BERTH_SAMPLE_UNUSED; \
         return (expr); \
     }
-// Samples of ops with one tensor (ONE), one tensor and parameters (ONE_WITH), two tensors of types a and b (TWO), and two tensors
+// Samples of ops with one source (ONE), one source and parameters (ONE_WITH), two sources of types a and b (TWO), and two sources
 // of type a (TWICE).
 #define ONE(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a)))
 #define ONE_WITH(name, ...) SAMPLE(name, ggml_##name(c, sample_rows(c, a), __VA_ARGS__))

@@ -79,8 +79,9 @@ bool ggml_is_permuted(const struct ggml_tensor *tensor) {
     return tensor != NULL && (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
 }
 
-// Whether dimension 0 is dense and dimensions n_free + 1 to n_last follow without holes. Dimensions 1 to n_free may have any
-// stride, those above n_last are ignored. Inlined into its callers, because constructors call these for each source.
+// Returns true if dimension 0 is dense and dimensions n_free + 1 to n_last follow without holes. Dimensions 1 to n_free may have
+// any stride, and dimensions above n_last are ignored. It is inlined for speed: constructors call the functions below for each
+// source.
 static inline __attribute__((always_inline)) bool is_contiguous_between(const struct ggml_tensor *t, int n_free, int n_last) {
     const struct berth_type_row *row = t != NULL ? berth_type_row(t->type) : NULL;
     if (row == NULL) {

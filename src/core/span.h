@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// span.h: computes and checks which bytes belong to a tensor. A span reaches from the first byte of a tensor to the byte after its
-// last, including the holes of strided views. It is computed without wrapping. It is checked against the source of a view and
-// against the buffer that holds both. All code that touches the bytes of a tensor checks here first: set, get, copies and the
-// compute function of each backend. Kernels rely on these checks. All functions are inline, because libggml-cpu can also be loaded
-// with another libggml-base.
+// span.h: computes and checks which bytes belong to a tensor. The span of a tensor is the number of bytes from its first byte to
+// the end of its last element, including the holes of strided views. Its computation detects overflow. The checks ensure that a
+// view is inside its source, and that a tensor is inside its buffer. All code that touches the bytes of a tensor checks here first:
+// set, get, copies and the compute function of each backend. Kernels rely on these checks. All functions are inline, because
+// libggml-cpu can also be loaded with another libggml-base.
 #pragma once
 
 #include "base/base.h"
@@ -13,26 +13,26 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-// The span of a tensor whose type is invalid, whose extents are negative or whose strides lead past 63 bits. This value exceeds any
-// memory, and padding it to any alignment does not wrap.
-#define BERTH_SPAN_NONE ((size_t) 1 << 63)
+// The span of a tensor that has an invalid type, a negative extent, or strides that lead past 63 bits. This value exceeds any
+// memory, and padding it to any alignment does not overflow.
+#define BERTH_SPAN_INVALID ((size_t) 1 << 63)
 
 // Computes the span with overflow checks at each step, for extents and strides of any size.
-static __attribute__((noinline, cold, unused)) size_t berth_span_far(
+static __attribute__((noinline, cold, unused)) size_t berth_span_checked(
     const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
     size_t size = type_size, step;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const bool in_blocks = i == 0 && blck_size != 1;
         if (t->ne[i] < 0 || __builtin_mul_overflow((size_t) t->ne[i] - !in_blocks, t->nb[i], &step)) {
-            return BERTH_SPAN_NONE;
+            return BERTH_SPAN_INVALID;
         }
         if (in_blocks) {
             size = step / (size_t) blck_size;
         } else if (__builtin_add_overflow(size, step, &size)) {
-            return BERTH_SPAN_NONE;
+            return BERTH_SPAN_INVALID;
         }
     }
-    return min_size(size, BERTH_SPAN_NONE);
+    return min_size(size, BERTH_SPAN_INVALID);
 }
 
 static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
@@ -48,10 +48,10 @@ static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size
     if (t->ne[0] == 0 || t->ne[1] == 0 || t->ne[2] == 0 || t->ne[3] == 0) {
         return 0;
     }
-    return blck_size > 0 ? berth_span_far(t, type_size, blck_size) : BERTH_SPAN_NONE;
+    return blck_size > 0 ? berth_span_checked(t, type_size, blck_size) : BERTH_SPAN_INVALID;
 }
 
-// Bytes of the span; 0: empty; BERTH_SPAN_NONE: no memory can hold it.
+// Bytes of the span; 0: empty; BERTH_SPAN_INVALID: no memory can hold it.
 static inline size_t berth_span(const struct ggml_tensor *t) {
     return BERTH_LIKELY(t->type == GGML_TYPE_F32) ? berth_span_of(t, sizeof(float), 1)
                                                   : berth_span_of(t, ggml_type_size(t->type), ggml_blck_size(t->type));
@@ -61,18 +61,19 @@ static inline size_t berth_span(const struct ggml_tensor *t) {
 
 enum berth_span_fault {
     BERTH_SPAN_OK,
-    BERTH_SPAN_EMPTY, // not a fault: the tensor has no bytes
+    BERTH_SPAN_EMPTY, // not a fault: the tensor has no elements
     BERTH_SPAN_NO_MEMORY,
     BERTH_SPAN_NO_TYPE,     // the type is invalid
-    BERTH_SPAN_VAST,        // more than BERTH_SPAN_MOST elements, however few bytes they take
-    BERTH_SPAN_TORN,        // rows that end within a block, or blocks that are not contiguous
-    BERTH_SPAN_TOO_FAR,     // the span is BERTH_SPAN_NONE
-    BERTH_SPAN_PAST_SOURCE, // a view that ends after the end of its source
+    BERTH_SPAN_TOO_MANY,    // more than BERTH_SPAN_MAX_ELEMENTS elements
+    BERTH_SPAN_SPLIT_BLOCK, // a row ends within a block, or the blocks of a row are not contiguous
+    BERTH_SPAN_TOO_LARGE,   // berth_span is BERTH_SPAN_INVALID
+    BERTH_SPAN_PAST_SOURCE, // the view ends after the end of its source
     BERTH_SPAN_PAST_BUFFER,
 };
 
-// The last buffer that was asked for its base address. Tensors of one buffer ask it once. Initially all zero.
-struct berth_span_reserve {
+// The base address of the last checked buffer, so that get_base is called once for consecutive tensors of one buffer. Initially all
+// zero.
+struct berth_span_base {
     struct ggml_backend_buffer *buffer;
     uintptr_t base; // 0: the buffer has no addresses
 };
@@ -81,38 +82,40 @@ static inline struct ggml_backend_buffer *berth_span_buffer(const struct ggml_te
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// With strides of 0, a few bytes can represent any number of elements. No real graph has this many. Products of this limit with
-// element sizes and task counts do not wrap, so that kernels may multiply the extents of one tensor without checks.
-#define BERTH_SPAN_MOST ((int64_t) 1 << 48) // elements
+// The largest number of elements of a tensor. A tensor with strides of 0 has few bytes but any number of elements, so this number
+// is limited separately. Products of the limit with element sizes and task counts do not overflow, so that kernels may multiply the
+// extents of one tensor without checks.
+#define BERTH_SPAN_MAX_ELEMENTS ((int64_t) 1 << 48)
 
-static __attribute__((noinline, cold, unused)) bool berth_span_is_vast_far(const struct ggml_tensor *t) {
+static __attribute__((noinline, cold, unused)) bool berth_span_has_too_many_checked(const struct ggml_tensor *t) {
     int64_t n = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         if (t->ne[i] < 0 || __builtin_mul_overflow(n, t->ne[i], &n)) {
             return t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0;
         }
     }
-    return n > BERTH_SPAN_MOST;
+    return n > BERTH_SPAN_MAX_ELEMENTS;
 }
 
-static inline bool berth_span_is_vast(const struct ggml_tensor *t) {
+static inline bool berth_span_has_too_many(const struct ggml_tensor *t) {
     const uint64_t any = (uint64_t) t->ne[0] | (uint64_t) t->ne[1] | (uint64_t) t->ne[2] | (uint64_t) t->ne[3];
-    return BERTH_UNLIKELY(any >> 12 != 0) && berth_span_is_vast_far(t);
+    return BERTH_UNLIKELY(any >> 12 != 0) && berth_span_has_too_many_checked(t);
 }
 
-// Checks the first size bytes of a tensor's memory. size must be more than 0.
-static inline enum berth_span_fault berth_span_part(struct berth_span_reserve *room, const struct ggml_tensor *t, size_t size) {
+// Checks that the first `size` bytes of a tensor are inside the source of the view and inside the buffer. size must be more than 0.
+static inline enum berth_span_fault berth_span_check_bytes(
+    struct berth_span_base *cached, const struct ggml_tensor *t, size_t size) {
     const struct ggml_tensor *whole = t->view_src;
     struct ggml_backend_buffer *buffer = t->buffer;
-    if (BERTH_UNLIKELY(size >= BERTH_SPAN_NONE)) {
-        return BERTH_SPAN_TOO_FAR;
+    if (BERTH_UNLIKELY(size >= BERTH_SPAN_INVALID)) {
+        return BERTH_SPAN_TOO_LARGE;
     }
     if (BERTH_UNLIKELY(t->data == NULL)) {
         return BERTH_SPAN_NO_MEMORY;
     }
     if (whole != NULL) {
         const size_t have = berth_span(whole);
-        if (have == BERTH_SPAN_NONE || t->view_offs > have || size > have - t->view_offs) {
+        if (have == BERTH_SPAN_INVALID || t->view_offs > have || size > have - t->view_offs) {
             return BERTH_SPAN_PAST_SOURCE;
         }
         buffer = whole->buffer;
@@ -120,17 +123,17 @@ static inline enum berth_span_fault berth_span_part(struct berth_span_reserve *r
     if (buffer == NULL) {
         return BERTH_SPAN_OK; // the memory belongs to the context or the caller, so its end is unknown
     }
-    if (room->buffer != buffer) {
-        room->buffer = buffer;
-        room->base = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
+    if (cached->buffer != buffer) {
+        cached->buffer = buffer;
+        cached->base = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
     }
-    const size_t off = (uintptr_t) t->data - room->base; // an address before the buffer gives an offset larger than any buffer
-    return BERTH_LIKELY(off <= buffer->size && size <= buffer->size - off) || room->base == 0 ? BERTH_SPAN_OK
-                                                                                              : BERTH_SPAN_PAST_BUFFER;
+    const size_t off = (uintptr_t) t->data - cached->base; // an address before the buffer gives an offset larger than any buffer
+    return BERTH_LIKELY(off <= buffer->size && size <= buffer->size - off) || cached->base == 0 ? BERTH_SPAN_OK
+                                                                                                : BERTH_SPAN_PAST_BUFFER;
 }
 
 static inline __attribute__((always_inline)) enum berth_span_fault berth_span_check(
-    struct berth_span_reserve *room, const struct ggml_tensor *t) {
+    struct berth_span_base *cached, const struct ggml_tensor *t) {
     size_t type_size = sizeof(float), blck_size = 1;
     if (t->type != GGML_TYPE_F32) {
         type_size = ggml_type_size(t->type);
@@ -140,17 +143,17 @@ static inline __attribute__((always_inline)) enum berth_span_fault berth_span_ch
         return BERTH_SPAN_NO_TYPE; // kernels use types as table indices even for tensors without elements
     }
     const size_t size = berth_span_of(t, type_size, (int64_t) blck_size);
-    if (size < BERTH_SPAN_NONE && berth_span_is_vast(t)) {
-        return BERTH_SPAN_VAST;
+    if (size < BERTH_SPAN_INVALID && berth_span_has_too_many(t)) {
+        return BERTH_SPAN_TOO_MANY;
     }
     if (blck_size > 1 && BERTH_UNLIKELY(t->nb[0] != type_size || (uint64_t) t->ne[0] % blck_size != 0) &&
         (size != 0 || (t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0))) {
-        return BERTH_SPAN_TORN; // the span of such a row can round to 0 bytes although the row has elements
+        return BERTH_SPAN_SPLIT_BLOCK; // the span of such a row can round to 0 bytes although the row has elements
     }
-    return BERTH_UNLIKELY(size == 0) ? BERTH_SPAN_EMPTY : berth_span_part(room, t, size);
+    return BERTH_UNLIKELY(size == 0) ? BERTH_SPAN_EMPTY : berth_span_check_bytes(cached, t, size);
 }
 
-// Writes the reason of a fault, with the numbers, to text.
+// Writes a description of the fault, with the numbers, to text.
 static inline void berth_span_report(enum berth_span_fault fault, const struct ggml_tensor *t, char *text, size_t text_size) {
     const char *name = t->name[0] != '\0' ? t->name : "(unnamed)";
     switch (fault) {
@@ -158,17 +161,17 @@ static inline void berth_span_report(enum berth_span_fault fault, const struct g
         case BERTH_SPAN_EMPTY: snprintf(text, text_size, "%s is empty", name); break;
         case BERTH_SPAN_NO_MEMORY: snprintf(text, text_size, "%s has no memory", name); break;
         case BERTH_SPAN_NO_TYPE: snprintf(text, text_size, "%s has type %d, which does not exist", name, (int) t->type); break;
-        case BERTH_SPAN_VAST:
+        case BERTH_SPAN_TOO_MANY:
             snprintf(text, text_size,
                 "%s, [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], has more than %" PRId64 " elements", name, t->ne[0],
-                t->ne[1], t->ne[2], t->ne[3], BERTH_SPAN_MOST);
+                t->ne[1], t->ne[2], t->ne[3], BERTH_SPAN_MAX_ELEMENTS);
             break;
-        case BERTH_SPAN_TORN:
+        case BERTH_SPAN_SPLIT_BLOCK:
             snprintf(text, text_size,
                 "%s splits blocks: rows of %" PRId64 " elements of %s, stride %zu bytes, blocks of %" PRId64, name, t->ne[0],
                 ggml_type_name(t->type), t->nb[0], ggml_blck_size(t->type));
             break;
-        case BERTH_SPAN_TOO_FAR:
+        case BERTH_SPAN_TOO_LARGE:
             snprintf(text, text_size,
                 "%s, [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                 "] with strides [%zu, %zu, %zu, %zu], spans more bytes than 63 bits can count",
@@ -187,20 +190,20 @@ static inline void berth_span_report(enum berth_span_fault fault, const struct g
 
 // ---- checks of all tensors of a graph ----
 
-// A cache of tensors that recently passed the checks, indexed by address. Sources are usually results of recent nodes, or leaves
-// that many nodes read.
+// State of the checks of one graph: base addresses of buffers, and tensors that passed the checks. Both are caches that are indexed
+// by address. Sources are usually results of recent nodes, or leafs that many nodes read, so most of them are found there.
 #define BERTH_SPAN_SLOTS 32
 struct berth_span_walk {
-    struct berth_span_reserve rooms[4]; // by address of the buffer
-    const struct ggml_tensor *sound[BERTH_SPAN_SLOTS];
+    struct berth_span_base bases[4]; // index: hash of the buffer's address
+    const struct ggml_tensor *passed[BERTH_SPAN_SLOTS];
 };
 
 static inline const struct ggml_tensor **berth_span_slot(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    return &walk->sound[((uintptr_t) t >> 5) % BERTH_SPAN_SLOTS];
+    return &walk->passed[((uintptr_t) t >> 5) % BERTH_SPAN_SLOTS];
 }
 
-static inline struct berth_span_reserve *berth_span_reserve(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    return &walk->rooms[((uintptr_t) berth_span_buffer(t) >> 6) % 4];
+static inline struct berth_span_base *berth_span_base_for(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    return &walk->bases[((uintptr_t) berth_span_buffer(t) >> 6) % 4];
 }
 
 static inline bool berth_span_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
@@ -209,15 +212,16 @@ static inline bool berth_span_same_layout(const struct ggml_tensor *a, const str
            ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
 }
 
-// Checks a tensor that is not in the cache. A view with the address and layout of its source is valid if the source is.
-static __attribute__((noinline, unused)) enum berth_span_fault berth_span_look(
+// Checks a tensor that is not in the cache of passed tensors. A view with the address and layout of its source is valid if the
+// source is valid.
+static __attribute__((noinline, unused)) enum berth_span_fault berth_span_walk_uncached(
     struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct ggml_tensor *whole = t->view_src;
     const bool in_place = whole != NULL && t->data == whole->data && berth_span_same_layout(t, whole);
     const struct ggml_tensor *at = in_place ? whole : t;
     enum berth_span_fault fault = BERTH_SPAN_OK;
     if (!in_place || *berth_span_slot(walk, whole) != whole) {
-        fault = berth_span_check(berth_span_reserve(walk, at), at);
+        fault = berth_span_check(berth_span_base_for(walk, at), at);
     }
     if (BERTH_LIKELY(fault == BERTH_SPAN_OK)) {
         *berth_span_slot(walk, at) = at;
@@ -227,16 +231,16 @@ static __attribute__((noinline, unused)) enum berth_span_fault berth_span_look(
 }
 
 static inline enum berth_span_fault berth_span_walk(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    return *berth_span_slot(walk, t) == t ? BERTH_SPAN_OK : berth_span_look(walk, t);
+    return *berth_span_slot(walk, t) == t ? BERTH_SPAN_OK : berth_span_walk_uncached(walk, t);
 }
 
-// Checks a node, which is usually not in the cache. The most frequent kind of node is handled without a call: f32, not a view, in
-// the same buffer as the node before.
+// Checks a node, which is usually not in the cache. The most frequent kind of node is handled inline: f32, not a view, in a buffer
+// whose base address is cached.
 static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    const struct berth_span_reserve *room = &walk->rooms[((uintptr_t) t->buffer >> 6) % 4];
-    if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && room->buffer == t->buffer)) {
-        const size_t size = berth_span_of(t, sizeof(float), 1), off = (uintptr_t) t->data - room->base;
-        if (size != 0 && size < BERTH_SPAN_NONE && !berth_span_is_vast(t) &&
+    const struct berth_span_base *cached = &walk->bases[((uintptr_t) t->buffer >> 6) % 4];
+    if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && cached->buffer == t->buffer)) {
+        const size_t size = berth_span_of(t, sizeof(float), 1), off = (uintptr_t) t->data - cached->base;
+        if (size != 0 && size < BERTH_SPAN_INVALID && !berth_span_has_too_many(t) &&
             (t->buffer == NULL || (off <= t->buffer->size && size <= t->buffer->size - off))) {
             *berth_span_slot(walk, t) = t;
             return BERTH_SPAN_OK;
@@ -245,7 +249,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
     return berth_span_walk(walk, t);
 }
 
-// Returns how many entries of node->src have to be read: all sources that are not NULL are among them.
+// Returns a number of leading entries of node->src that includes all sources which are not NULL.
 static inline int berth_span_n_src(const struct ggml_tensor *node) {
     uintptr_t more = 0;
     for (int s = 2; s < GGML_MAX_SRC; s++) {

@@ -16,8 +16,8 @@ struct layout {
     size_t size; // total bytes
 };
 
-// Whether the product of all extents that are not 0 exceeds 63 bits. A tensor with an extent of 0 has no elements, but its number
-// of rows must also fit.
+// Returns true if the product of all extents that are not 0 exceeds 63 bits. Extents of 0 are left out, because the number of rows
+// of an empty tensor must fit too.
 static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
     int64_t n = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -35,14 +35,15 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
     }
     const int64_t blck_size = row->traits.blck_size;
     const int64_t n_blocks =
-        BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // the division would be the slowest step here
+        BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // avoids a division, which would be the slowest step here
     size_t step = row->traits.type_size;
     l->nb[0] = step;
     if (__builtin_mul_overflow(step, (size_t) n_blocks, &step)) {
         return false;
     }
     size_t size = step;
-    if (BERTH_UNLIKELY(n_blocks * blck_size != l->ne[0])) { // a view may cut a block; its bytes count, too
+    if (BERTH_UNLIKELY(
+            n_blocks * blck_size != l->ne[0])) { // the rows of a view may end within a block: the bytes of that part count too
         if (__builtin_mul_overflow(row->traits.type_size, (size_t) l->ne[0], &size)) {
             return false;
         }
@@ -312,7 +313,7 @@ struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
         return tensor;
     }
     const size_t size = ggml_nbytes(tensor);
-    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, tensor);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_base){0}, tensor);
     if (fault > BERTH_SPAN_EMPTY) {
         char text[256];
         berth_span_report(fault, tensor, text, sizeof text);

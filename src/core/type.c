@@ -86,7 +86,8 @@ bool ggml_is_quantized(enum ggml_type type) {
 }
 
 enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype) {
-    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT; i++) { // F32 is the first type; in any other row, ftype 0 means none
+    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT;
+         i++) { // F32 comes first, so ftype 0 finds it and not a row in which 0 means none
         if (berth_type_row((enum ggml_type) i) != NULL && berth_types[i].ftype == (int) ftype) {
             return (enum ggml_type) i;
         }

@@ -24,7 +24,7 @@ void cpu_optable_init(void) {
 
 // Op drivers index tables by type and multiply extents, so types must exist and extents must not overflow.
 static bool is_sound(const struct ggml_tensor *t) {
-    return ggml_blck_size(t->type) > 0 && !berth_span_is_vast(t);
+    return ggml_blck_size(t->type) > 0 && !berth_span_has_too_many(t);
 }
 
 static bool are_sound(const struct ggml_tensor *op) {

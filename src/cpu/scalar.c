@@ -84,7 +84,7 @@ static void span_refuse(const struct ggml_tensor *t, const char *func, enum bert
 }
 
 static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t i[4]) {
-    size_t off = 0, step, end = BERTH_SPAN_NONE;
+    size_t off = 0, step, end = BERTH_SPAN_INVALID;
     bool fits = true;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
         if (i[d] < 0 || i[d] >= t->ne[d]) {
@@ -95,9 +95,9 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
         fits &= berth_mul_ok((size_t) i[d], t->nb[d], &step) && berth_add_ok(off, step, &off);
     }
     if (!fits || !berth_add_ok(off, ggml_type_size(t->type), &end)) {
-        end = BERTH_SPAN_NONE;
+        end = BERTH_SPAN_INVALID;
     }
-    const enum berth_span_fault fault = berth_span_part(&(struct berth_span_reserve){0}, t, end);
+    const enum berth_span_fault fault = berth_span_check_bytes(&(struct berth_span_base){0}, t, end);
     if (fault != BERTH_SPAN_OK) {
         span_refuse(t, func, fault);
         return NULL;
@@ -141,7 +141,7 @@ static struct ggml_tensor *value_fill(struct ggml_tensor *t, const char *func, d
     if (e == NULL) {
         return t;
     }
-    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, t);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_base){0}, t);
     if (fault > BERTH_SPAN_EMPTY) {
         span_refuse(t, func, fault);
         return t;

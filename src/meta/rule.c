@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// rule.c: the split rules that the op table refers to (optable.h, `split` and `sum`). A rule says which states the sources of a
-// node must have so that each device computes its part alone, and which state the result has. An op without a rule gets mirrored
-// sources. A rule does not access memory: the builder converts a source to the required state, by a view of the complete tensor if
-// possible.
+// rule.c: the split rules that the op table refers to (optable.h, `split` and `partial_rule`). A rule says which states the sources
+// of a node must have so that each device computes its part alone, and which state the result has. An op without a rule gets
+// mirrored sources. A rule does not access memory: the builder converts a source to the required state, by a view of the complete
+// tensor if possible.
 
 #include "meta/program.h"
 
@@ -358,7 +358,7 @@ bool meta_rule(struct meta_node *node) {
 
 bool meta_rule_sum(struct meta_node *node) {
     const struct berth_op_info *info = berth_op_info(node->t->op);
-    const enum berth_sum_rule sum = info != NULL ? info->sum : BERTH_SUM_NONE;
+    const enum berth_partial_rule rule = info != NULL ? info->partial_rule : BERTH_PARTIAL_NONE;
     int n_sums = 0, n_srcs = 0;
     bool is_float = node->t->type == GGML_TYPE_F32 && node->t->view_src == NULL;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -370,13 +370,13 @@ bool meta_rule_sum(struct meta_node *node) {
         node->want[k] = s;
     }
     bool ok = false;
-    if (sum == BERTH_SUM_ALL) {
+    if (rule == BERTH_PARTIAL_ADD) {
         ok = n_sums == n_srcs;
-    } else if (sum == BERTH_SUM_FIRST) {
+    } else if (rule == BERTH_PARTIAL_MUL_FIRST) {
         ok = n_sums == 1 && meta_is_partial(have_of(node, 0));
-    } else if (sum == BERTH_SUM_ALONE) {
+    } else if (rule == BERTH_PARTIAL_LINEAR) {
         ok = n_srcs == 1;
-    } else if (sum == BERTH_SUM_SCALE) {
+    } else if (rule == BERTH_PARTIAL_SCALE) {
         ok = n_srcs == 1 && param_f32(node->t, 1) == 0.0f;
     }
     if (!ok || !is_float) {

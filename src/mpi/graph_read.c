@@ -26,7 +26,7 @@ static size_t alignment_of(enum ggml_type type) {
 struct reading {
     const struct mpi_wire_memory *memory;
     struct ggml_tensor **tensors; // tensors read so far
-    struct berth_span_reserve room;
+    struct berth_span_base base;
     char *why;
     size_t why_size, i; // i: index of the current tensor
 };
@@ -74,7 +74,7 @@ static bool memory_check(struct reading *r, const struct mpi_wire_tensor *w, str
     char *base = ggml_backend_buffer_get_base(buffer);
     t->buffer = buffer;
     t->data = base != NULL ? base + w->offset : NULL; // a buffer of 0 bytes may have no address
-    const enum berth_span_fault fault = berth_span_check(&r->room, t);
+    const enum berth_span_fault fault = berth_span_check(&r->base, t);
     return fault <= BERTH_SPAN_EMPTY || reading_reject(r, "its bytes are not inside its buffer", fault);
 }
 

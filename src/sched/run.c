@@ -147,7 +147,7 @@ static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) 
 
 // Copies from a tensor that has a host address but no buffer, or from a view of one.
 static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_reserve){0}, src);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_base){0}, src);
     if (fault > BERTH_SPAN_EMPTY) {
         char text[256];
         berth_span_report(fault, src, text, sizeof text);

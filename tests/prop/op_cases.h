@@ -172,9 +172,9 @@ static inline bool memory_give(struct op_cases *c, struct ggml_context *ctx) {
             t->data = region_take(c, 0);
             continue;
         }
-        t->data = size == BERTH_SPAN_NONE ? NULL : region_take(c, size);
+        t->data = size == BERTH_SPAN_INVALID ? NULL : region_take(c, size);
         if (t->data == NULL) {
-            if (size != BERTH_SPAN_NONE) {
+            if (size != BERTH_SPAN_INVALID) {
                 return false;
             }
             t->data = c->regions[0]; // any address: the backend must refuse the op because of its strides

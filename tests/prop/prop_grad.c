@@ -214,10 +214,10 @@ static void test_all_rules_seen(void **state) {
     (void) state;
     for (int op = 0; op < GGML_OP_COUNT; op++) {
         const struct berth_op_info *info = berth_op_info((enum ggml_op) op);
-        const unsigned missing = info->grad != NULL ? info->grad_srcs & ~seen[op] : 0;
+        const unsigned missing = info->grad != NULL ? info->grad_src_mask & ~seen[op] : 0;
         if (missing != 0) {
-            fail_msg("%s: its rule computes gradients of sources %#x, but the cases have only %#x", info->name, info->grad_srcs,
-                seen[op]);
+            fail_msg("%s: its rule computes gradients of sources %#x, but the cases have only %#x", info->name,
+                info->grad_src_mask, seen[op]);
         }
     }
     for (int op = 0; op < GGML_UNARY_OP_COUNT; op++) {

@@ -290,7 +290,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
     const struct transposed t = transposed_of(op);
     const int64_t *ne = op->ne;
     int64_t n_taps;
-    if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MOST) {
+    if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MAX_ELEMENTS) {
         return false; // each task requires this many floats
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
