@@ -13,8 +13,8 @@
 
 // ---- checks of a graph before a backend computes it ----
 
-// graph_check rejects poison, and computed nodes or sources whose bytes are not completely in memory (core/span.h). It is one pass.
-// berth_backend_has_checked saves the CPU backend a second one.
+// graph_check rejects poison, and computed nodes or sources whose bytes are not completely in memory (core/span.h). The CPU backend
+// has the same checks and skips them for a graph that has passed here (berth_backend_has_checked).
 
 static enum ggml_status node_reject(
     const struct ggml_cgraph *graph, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
@@ -25,7 +25,7 @@ static enum ggml_status node_reject(
         ggml_op_name(node->op), bad == node ? "the result" : "source", text);
 }
 
-// Poisoned leafs and full graphs are reported by berth_graph_check of src/core.
+// Returns true if a leaf is poison. graph_check then calls berth_graph_check, which reports it.
 static bool has_poisoned_leaf(const struct ggml_cgraph *graph) {
     int32_t flags = 0;
     for (int i = 0; i < graph->n_leafs; i++) {
@@ -57,7 +57,7 @@ static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_e
         }
         if (BERTH_UNLIKELY(fault > BERTH_SPAN_EMPTY)) {
             const struct berth_op_info *info = berth_op_info(node->op);
-            if (info == NULL || !info->is_empty) { // views that no node reads are not checked
+            if (info == NULL || !info->is_empty) { // a view op accesses no memory; its readers check it as their source
                 return node_reject(graph, i, bad, fault);
             }
         }
@@ -138,7 +138,7 @@ static enum ggml_status check_backend(const char *func, ggml_backend_t backend, 
     return GGML_STATUS_SUCCESS;
 }
 
-// The graph that this thread has checked and is passing to a backend. The CPU backend does not check it a second time.
+// The graph that this thread has checked and is passing to a backend.
 static _Thread_local const struct ggml_cgraph *checked_graph;
 
 bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
@@ -159,7 +159,7 @@ enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const struct ggml_cgraph *outer = checked_graph; // an op of a graph may compute another graph
+    const struct ggml_cgraph *outer = checked_graph; // the computation may be nested: a custom op may compute another graph
     checked_graph = has_empty ? NULL : cgraph;
     status = backend->iface.graph_compute(backend, cgraph);
     checked_graph = outer;
@@ -231,7 +231,7 @@ static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
     return proc != NULL;
 }
 
-// A composite device has no registry.
+// Returns the hooks if the backend belongs to a composite device, which has no registry; otherwise NULL.
 static const struct berth_composite_hooks *composite_hooks_of(ggml_backend_t backend) {
     const struct berth_composite_hooks *hooks = berth_composite_hooks_get();
     return hooks != NULL && hooks->is_backend(backend) ? hooks : NULL;

@@ -8,10 +8,10 @@
 
 // ---- failures of functions that return void (failure.c) ----
 
-// Logs the text, sets it as the last error and, unless backend is NULL, stores it as that backend's failure if it has none yet. It
-// is for functions that return void. Backends call it too, for example when a device rejects a copy.
+// Reports a failure of a function that returns void: logs the text and sets it as the last error. If backend is not NULL and has no
+// stored failure, the text is also stored as its failure. Backends call it too, for example when a device rejects a copy.
 BERTH_API void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// Makes the stored failure of the backend the last error and removes it. Returns GGML_STATUS_FAILED if there was one.
+// If the backend has a stored failure, removes it, makes it the last error and returns GGML_STATUS_FAILED.
 BERTH_API enum ggml_status berth_backend_report(ggml_backend_t backend) BERTH_MUST_USE;
 // Waits for the backend's work and then reports a stored failure: ggml_backend_synchronize with a status.
 BERTH_API enum ggml_status berth_backend_synchronize(ggml_backend_t backend) BERTH_MUST_USE;
@@ -35,7 +35,8 @@ void berth_backend_is_gone(ggml_backend_t backend);
 
 // ---- buffers in host memory (host.c) ----
 
-extern const struct ggml_backend_buffer_i berth_host_iface; // context: first byte; it does not free the memory
+// Functions of host buffers. The buffer's context is the address of its first byte. The table has no free_buffer.
+extern const struct ggml_backend_buffer_i berth_host_iface;
 
 // ---- memory of tensors ----
 
@@ -44,13 +45,14 @@ static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor
     return tensor->view_src != NULL ? tensor->view_src->buffer : tensor->buffer;
 }
 
-// Returns the buffer if the first n_bytes of the tensor can be read or written. Otherwise returns NULL and writes the reason: the
-// tensor is NULL or poison, has no memory, or its view or buffer ends earlier. size: bytes of reason.
+// Returns the tensor's buffer if the first n_bytes of the tensor can be read or written. Otherwise returns NULL and writes the
+// cause to reason, which has `size` bytes: the tensor is NULL or poison, has no memory, or the source of the view or the buffer
+// ends earlier.
 ggml_backend_buffer_t berth_tensor_memory(
     const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
 
-// Returns true if this thread's current graph has passed the checks of backend.c and has no empty sources. Backends that also check
-// graphs which did not pass this interface can then skip their check.
+// Returns true if this thread is computing the graph through ggml_backend_graph_compute_async, whose checks the graph has passed,
+// and no source is empty. The CPU backend, which also computes graphs that did not pass these checks, then skips its own.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
 // Host memory for copies between two devices that cannot access each other's memory.
@@ -70,9 +72,9 @@ struct record;
 struct lifetimes;
 struct berth_plan_report;
 
-// The memory that each device requires for a plan. src/meta extends this struct.
+// The memory that a plan requires on each device of a composite device. src/meta extends this struct.
 struct berth_layout {
-    size_t base;  // start of its addresses in the buffer
+    size_t base;  // offset of its first address in the buffer
     size_t bytes; // sum over all devices
 };
 
@@ -91,14 +93,14 @@ struct berth_composite_hooks {
     bool (*is_backend)(ggml_backend_t backend);
     enum ggml_status (*reserve)(ggml_backend_t backend, const struct ggml_cgraph *graph); // as berth_backend_reserve
     size_t (*reserve_size)(ggml_backend_t backend, const struct ggml_cgraph *graph);
-    // Plans the memory of a graph per device. It sets different offsets, starting at the layout's base, for all items of the pool.
-    // *out NULL: a device needs more than one buffer, and the common plan is used instead.
+    // Plans the memory of a graph for each device. It sets a different offset, relative to the layout's base, for each item of the
+    // pool. If a device would need more than one buffer, *out is NULL, and the caller uses one plan for all devices instead.
     enum ggml_status (*layout_new)(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
         const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
     void (*layout_free)(struct berth_layout *layout);
     ggml_backend_buffer_t (*layout_buffer)(ggml_backend_buffer_type_t buft); // new buffer for layouts, without memory yet
-    // Ensures that each device has enough memory for this layout. is_exact: if the memory must grow, it becomes exactly that large.
-    // On failure the memory has the same size as before.
+    // Ensures that each device has enough memory for this layout. is_exact: memory that is larger than required shrinks. *is_moved:
+    // some memory was replaced. On failure the memory has the same sizes as before.
     bool (*layout_ensure_memory)(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
     size_t (*layout_bytes)(ggml_backend_buffer_t buffer); // memory of the buffer on all devices
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend_lifetime.c: lists of backends that may be freed before the list. A program may free its backends before an object that
-// uses them, as libllama does with its scheduler. The owner of a list registers it here. The entry of a freed backend becomes NULL.
+// backend_lifetime.c: lists of backends, in which the entry of a freed backend becomes NULL. A program may free its backends before
+// it frees an object that uses them; libllama frees its scheduler last. The object registers its list of backends here.
 
 #include "backend/backend.h"
 #include "base/lock.h"

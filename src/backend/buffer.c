@@ -54,13 +54,14 @@ size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft) {
     return buft->iface.get_max_size != NULL ? buft->iface.get_max_size(buft) : SIZE_MAX;
 }
 
-// ggml's rule for sizes larger than the tensor: results of ops that may expand, quantised types, and tensors that no op computes.
+// Returns true if ggml's rules allow a buffer type to request more bytes than the tensor has: for results of ops that may expand,
+// for quantised types, and for tensors that no op computes.
 static bool may_expand(const struct ggml_tensor *tensor) {
     const struct berth_op_info *info = berth_op_info(tensor->op);
     return info == NULL || info->is_empty || info->may_expand || ggml_is_quantized(tensor->type);
 }
 
-// Logs a larger size only once per process, because every graph would repeat it. The size is used as requested.
+// Logs a size that ggml's rules do not allow. It logs once per process, because every graph would repeat it.
 static void report_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
     static atomic_bool is_reported;
     if (!may_expand(tensor) && !atomic_exchange(&is_reported, true)) {
@@ -96,7 +97,7 @@ ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft)
 
 // ---- buffers ----
 
-// For backends: wraps context. If it returns NULL, the caller still owns the context.
+// For backends: creates a buffer with the given functions and context. If it returns NULL, the caller still owns the context.
 ggml_backend_buffer_t ggml_backend_buffer_init(
     ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size) {
     ggml_backend_buffer_t buffer = berth_malloc(sizeof *buffer);

@@ -36,7 +36,7 @@ void ggml_backend_dev_get_props(ggml_backend_dev_t device, struct ggml_backend_d
     if (props == NULL) {
         return;
     }
-    memset(props, 0, sizeof *props); // libraries of older releases fill fewer fields; the others are 0
+    memset(props, 0, sizeof *props); // libraries of older releases fill fewer fields; the remaining fields are 0
     if (device != NULL && device->iface.get_props != NULL) {
         device->iface.get_props(device, props);
     }

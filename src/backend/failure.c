@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// failure.c: stores the first failure of each backend in a function that returns void (set, get or copy), until the next
-// synchronize or compute reports it. struct ggml_backend is part of the ABI and has no field for it, so the failures are in a
-// separate list. Invariant: n_kept is the length of the list. While it is 0, a report costs one atomic load.
+// failure.c: stores failures of functions that return void (set, get or copy). Per backend, the first failure is kept until the
+// next synchronize or compute reports it. struct ggml_backend is part of the ABI and has no field for a failure, so the failures
+// are in a separate list. Invariant: n_kept is the length of the list. While n_kept is 0, a report costs one atomic load.
 
 #include "backend/backend.h"
 #include "base/lock.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // host.c: buffers in host memory: allocated memory ("CPU"), memory of the caller ("CPU_Mapped"), and mapped files ("File"). They
-// are in the base library, not in the CPU backend, because every backend copies through them. context = first byte.
+// are in the base library, not in the CPU backend, because every backend copies through them. The context of a buffer is the
+// address of its first byte.
 
 #include "backend/backend.h"
 
@@ -122,8 +123,9 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
 // ---- files ----
 
 // A "File" buffer is a mapped file without a name in a folder that the caller chooses. The system may write its pages to disk and
-// read them back, so a value that is spilled there frees main memory. The disk space is allocated before the file is mapped. If the
-// disk is full, allocating the buffer fails, instead of a signal at a later access. context of the type = its folder.
+// read them back, so a value that is spilled there frees main memory. The disk space is allocated before the file is mapped. So a
+// full disk makes the allocation fail and does not cause a signal (SIGBUS) at a later access. The context of the buffer type is its
+// folder.
 
 static void file_free(ggml_backend_buffer_t buffer) {
     munmap(buffer->context, buffer->size > 0 ? buffer->size : 1);

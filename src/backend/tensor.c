@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // tensor.c: the memory of one tensor: its address in a buffer, access from the host, and copies to other tensors. Each function
-// checks its arguments first. It rejects NULL, tensors without memory, and bytes outside the tensor, and then changes nothing. The
-// rejection is the last error. If a backend is given, it is also stored for the next synchronize or compute of that backend.
+// checks its arguments first. It rejects NULL, tensors without memory, and bytes outside the tensor. A rejected call changes
+// nothing and sets the last error. If a backend is given, the error is also stored for the next synchronize or compute of that
+// backend.
 
 #include "backend/backend.h"
 #include "core/op.h"
@@ -9,7 +10,7 @@
 
 #include <stdio.h>
 
-// ---- placement: an address in a buffer, or the address of the source for a view ----
+// ---- placement: a tensor gets an address in a buffer; a view gets its address in the memory of its source ----
 
 static enum ggml_status tensor_place(struct ggml_tensor *tensor, ggml_backend_buffer_t buffer, void *data) {
     tensor->buffer = buffer;
@@ -109,7 +110,8 @@ static size_t pieces_end(const struct pieces *s) {
                : SIZE_MAX;
 }
 
-// Returns the buffer to use; NULL if there is nothing to do or the call is rejected. data is only compared with NULL.
+// Returns the tensor's buffer. Returns NULL if there are no bytes to access or if the call is rejected. data is only compared with
+// NULL.
 static ggml_backend_buffer_t access_check(
     const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct pieces *s) {
     if (tensor != NULL && (s->size == 0 || s->n == 0)) {
@@ -220,7 +222,8 @@ void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_
     buffer->iface.memset_tensor(buffer, tensor, value, offset, size);
 }
 
-// ---- asynchronous access in the order of the backend's work; a backend without async functions waits and uses the buffer ----
+// ---- asynchronous access, in the order of the backend's work; without async functions of the backend: wait, then access the
+// buffer ----
 
 static bool has_backend(const char *func, ggml_backend_t backend) {
     if (backend == NULL) {
@@ -308,7 +311,7 @@ static bool check_copy(const char *func, ggml_backend_t backend, const struct gg
     return true;
 }
 
-// For backends: returns true if the buffer of dst has copied the tensor itself.
+// For backends: tries cpy_tensor of dst's buffer. Returns true if the buffer has copied the tensor.
 bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!check_copy(__func__, NULL, src, dst)) {
         return false;
