@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the backend of a device on another rank. Only synchronize waits, and it reports failures. A new graph is sent as
-// bytes. A graph that the rank already has is named by its number. Graphs are equal if their bytes are, including the addresses of
-// tensors in buffers.
+// backend.c: the backend of a device on another rank. Only synchronize waits for the rank, and it reports failures. A graph is sent
+// as bytes. If the rank already has an equal graph, only its number is sent. Graphs are equal if their bytes are equal, including
+// the offsets of tensors in buffers.
 
 #include "mpi/remote.h"
 
@@ -22,7 +22,7 @@ struct pending {
 
 struct backend {
     struct mpi_device *dev;
-    struct pending *first, **end; // used by the thread that uses the backend
+    struct pending *first, **end; // list of reads; not protected: one thread uses the backend
 };
 
 static struct backend *backend_of(ggml_backend_t backend) {
@@ -138,7 +138,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     if (status != GGML_STATUS_SUCCESS || graph->n_nodes == 0) {
         return status;
     }
-    pthread_mutex_lock(&r->lock); // held until the run is requested: afterwards the number may name another graph
+    pthread_mutex_lock(&r->lock); // held until MPI_RUN is sent, so that the number still names this graph
     status = mpi_wire_write(&r->writing, graph->nodes, graph->n_nodes, place_of, d);
     if (status == GGML_STATUS_SUCCESS) {
         uint32_t number = 0;
@@ -151,7 +151,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     return status;
 }
 
-// ---- events: a rank does all work in order, so only other ranks have to wait ----
+// ---- events: a rank executes all its commands in order, so a wait needs a message only between two ranks ----
 
 struct event {
     struct mpi_remote *recorded; // NULL: not recorded yet
@@ -189,7 +189,8 @@ static void backend_record(ggml_backend_t backend, ggml_backend_event_t event) {
     }
 }
 
-// Waits for the recorded work of the other rank, and for work that it received after the event was recorded.
+// Makes this rank wait for the recorded work of the other rank. It also waits for work that the other rank received after the event
+// was recorded.
 static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct mpi_remote *me = backend_of(backend)->dev->remote;
     if (event->device == NULL || event->device->iface.event_new != mpi_event_new) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: memory of another rank. Its addresses cannot be dereferenced; they only give the offset of a tensor in its buffer. No
-// two buffers share an address. A write copies the data and returns; a read waits.
+// buffer.c: memory of another rank. The addresses of tensors there cannot be dereferenced; they only encode the offset of a tensor
+// in its buffer. No two buffers share an address. A write copies the data and returns without waiting for the rank; a read waits.
 
 #include "mpi/remote.h"
 
@@ -31,8 +31,8 @@ static bool id_take(struct mpi_remote *r, uint32_t *number) {
     return ok;
 }
 
-// Frees the worker's buffer and its number. The worker forgets all graphs with a buffer, so the graph cache here is cleared under
-// the same lock. Otherwise another thread could run one of these graphs in between.
+// Frees the worker's buffer and its number. When a worker frees a buffer, it forgets all graphs. So the graph cache here is cleared
+// while the lock is held. Otherwise another thread could run a forgotten graph in between.
 static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
     if (had_memory && !mpi_queue_is_lost(r->queue, r->rank)) {
@@ -129,9 +129,9 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     mpi_buffer_write(&to, data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
-// Combines pieces that are adjacent at the destination, for example the rows of which each rank has a part. Separate pieces would
-// need one message each and would be too short for the cache.
-#define COMBINED_SIZE ((size_t) 4 << 20) // bytes
+// buffer_set_2d combines pieces that are adjacent at the destination, up to this number of bytes. Such pieces occur if each rank
+// has a part of every row. Separate pieces would need one message each and would be too short for the cache.
+#define COMBINED_SIZE ((size_t) 4 << 20)
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
     size_t n, size_t to_step, size_t from_step) {

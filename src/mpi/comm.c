@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// comm.c: sums of a tensor over devices of several ranks. Each rank receives a command to add its part to those of the others
-// (sum.c). One of the devices may belong to this rank if the host can read its memory; this rank then takes part. Otherwise no data
-// passes through this rank.
+// comm.c: sums of a tensor over devices of several ranks. Each rank receives a command to add its part to the parts of the other
+// ranks (sum.c). One of the devices may belong to this rank, if its memory is host memory; then this rank takes part in the sum.
+// Otherwise no data passes through this rank.
 
 #include "mpi/message_queue.h"
 #include "mpi/remote.h"
 
 struct comm {
-    uint32_t number;              // by which the ranks identify the group
+    uint32_t number;              // number of the group in commands
     struct mpi_group group;       // me -1: none of the devices belongs to this rank
     struct mpi_device *devices[]; // [group.n] NULL: device of this rank
 };
@@ -93,7 +93,7 @@ static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
         return NULL;
     }
     for (int i = 0; i < c->group.n; i++) {
-        c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.queue->t.rank;
+        c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.queue->transport.rank;
         if (c->devices[i] == NULL) {
             c->group.me = i;
         }
@@ -131,8 +131,8 @@ static bool is_zero(const struct ggml_tensor *t) {
     return (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
 }
 
-// Adds this rank's part. If that fails, the others may have changed their data already. A retry with changed data would be wrong,
-// so the next call on each rank fails.
+// Adds this rank's part. If that fails, other ranks may already have replaced their part by the sum, so the caller must not retry.
+// The stored error makes the next compute or synchronize of each rank fail.
 static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     if (is_zero(t)) {
         memset(t->data, 0, ggml_nbytes(t));

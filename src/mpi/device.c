@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device.c: presents a device of another rank as a ggml device. Whatever its type is there, here its memory is separate and
-// accessed by copies. This corresponds to ggml's type GPU, and programs place layers of a model on GPUs. The description names the
-// actual device.
+// device.c: presents a device of another rank as a ggml device. For the program, the memory of the device is separate and accessed
+// by copies, even if the device is a CPU of the other rank. So the device reports ggml's type GPU, and programs place layers of a
+// model on it. Its description names the actual device.
 
 #include "mpi/remote.h"
 
@@ -62,14 +62,13 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
 
 // ---- cache of supports_op answers ----
 
-struct mpi_supports_op_cache {
-    uint64_t key[2]; // hash of the op and its sources without addresses; 0, 0: free
+struct mpi_op_answer {
+    uint64_t key[2]; // hash of the op and its sources without addresses; both 0: the entry is free
     uint64_t size;
     bool is_supported;
 };
 
-static struct mpi_supports_op_cache *supports_op_cache_slot(
-    struct mpi_supports_op_cache *table, size_t n_cap, const uint64_t key[2]) {
+static struct mpi_op_answer *answer_slot(struct mpi_op_answer *table, size_t n_cap, const uint64_t key[2]) {
     size_t at = key[0] & (n_cap - 1);
     while ((table[at].key[0] != 0 || table[at].key[1] != 0) && (table[at].key[0] != key[0] || table[at].key[1] != key[1])) {
         at = (at + 1) & (n_cap - 1);
@@ -77,40 +76,41 @@ static struct mpi_supports_op_cache *supports_op_cache_slot(
     return &table[at];
 }
 
-// A program that runs for a long time asks about ever new shapes. A full table of this size is cleared.
-#define N_ASKED_CAP_MAX ((size_t) 1 << 17)
+// Largest number of entries. A long-running program may query ever new shapes, so a table of this size is cleared when it is half
+// full.
+#define N_ANSWERS_CAP_MAX ((size_t) 1 << 17)
 
-// Returns false if out of memory; every query is then sent to the worker.
-static bool supports_op_cache_grow(struct mpi_device *d) {
-    if (2 * (d->n_asked + 1) <= d->n_asked_cap) {
+// Ensures that the table has space for one more answer. Returns false if out of memory; the query is then sent to the worker.
+static bool answers_grow(struct mpi_device *d) {
+    if (2 * (d->n_answers + 1) <= d->n_answers_cap) {
         return true;
     }
-    if (d->n_asked_cap >= N_ASKED_CAP_MAX) {
-        memset(d->asked, 0, d->n_asked_cap * sizeof d->asked[0]);
-        d->n_asked = 0;
+    if (d->n_answers_cap >= N_ANSWERS_CAP_MAX) {
+        memset(d->answers, 0, d->n_answers_cap * sizeof d->answers[0]);
+        d->n_answers = 0;
         return true;
     }
-    const size_t n_cap = d->n_asked_cap > 0 ? 2 * d->n_asked_cap : 256;
-    struct mpi_supports_op_cache *table = shim_calloc(n_cap, sizeof *table);
+    const size_t n_cap = d->n_answers_cap > 0 ? 2 * d->n_answers_cap : 256;
+    struct mpi_op_answer *table = shim_calloc(n_cap, sizeof *table);
     if (table == NULL) {
         return false;
     }
-    for (size_t i = 0; i < d->n_asked_cap; i++) {
-        if (d->asked[i].key[0] != 0 || d->asked[i].key[1] != 0) {
-            *supports_op_cache_slot(table, n_cap, d->asked[i].key) = d->asked[i];
+    for (size_t i = 0; i < d->n_answers_cap; i++) {
+        if (d->answers[i].key[0] != 0 || d->answers[i].key[1] != 0) {
+            *answer_slot(table, n_cap, d->answers[i].key) = d->answers[i];
         }
     }
-    shim_free(d->asked);
-    d->asked = table;
-    d->n_asked_cap = n_cap;
+    shim_free(d->answers);
+    d->answers = table;
+    d->n_answers_cap = n_cap;
     return true;
 }
 
-static bool device_ask(struct mpi_device *d, struct mpi_supports_op_cache *answer) {
+static bool device_ask(struct mpi_device *d, struct mpi_op_answer *answer) {
     struct mpi_remote *r = d->remote;
     const uint32_t ticket = mpi_remote_ticket(r);
-    struct mpi_queue_item *item = mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK, ticket, d->index, 0, 0},
-        d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0]);
+    struct mpi_queue_item *item = mpi_remote_ask(r, ticket, &(struct mpi_head){MPI_ASK, ticket, d->index, 0, 0}, d->query.tensors,
+        d->query.n * sizeof d->query.tensors[0]);
     if (item != NULL) {
         answer->is_supported = mpi_head_of(item)->a != 0;
         answer->size = mpi_head_of(item)->b;
@@ -120,20 +120,20 @@ static bool device_ask(struct mpi_device *d, struct mpi_supports_op_cache *answe
 }
 
 bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size) {
-    struct mpi_supports_op_cache answer = {0};
+    struct mpi_op_answer answer = {0};
     struct ggml_tensor *node[] = {(struct ggml_tensor *) (uintptr_t) op}; // only read
     pthread_mutex_lock(&d->ask_lock);
-    if (mpi_wire_write(&d->asking, node, 1, NULL, NULL) == GGML_STATUS_SUCCESS) {
+    if (mpi_wire_write(&d->query, node, 1, NULL, NULL) == GGML_STATUS_SUCCESS) {
         uint8_t hash[16];
-        mpi_hash(d->asking.tensors, d->asking.n * sizeof d->asking.tensors[0], hash);
+        mpi_hash(d->query.tensors, d->query.n * sizeof d->query.tensors[0], hash);
         memcpy(answer.key, hash, sizeof hash);
-        const bool is_cached = supports_op_cache_grow(d);
-        struct mpi_supports_op_cache *slot = is_cached ? supports_op_cache_slot(d->asked, d->n_asked_cap, answer.key) : &answer;
-        if (is_cached && (slot->key[0] != 0 || slot->key[1] != 0)) {
+        const bool has_table = answers_grow(d);
+        struct mpi_op_answer *slot = has_table ? answer_slot(d->answers, d->n_answers_cap, answer.key) : &answer;
+        if (has_table && (slot->key[0] != 0 || slot->key[1] != 0)) {
             answer = *slot;
-        } else if (!mpi_queue_is_lost(d->remote->queue, d->remote->rank) && device_ask(d, &answer) && is_cached) {
+        } else if (!mpi_queue_is_lost(d->remote->queue, d->remote->rank) && device_ask(d, &answer) && has_table) {
             *slot = answer;
-            d->n_asked++;
+            d->n_answers++;
         }
     }
     pthread_mutex_unlock(&d->ask_lock);
@@ -143,7 +143,7 @@ bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *
 
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     size_t size;
-    // Without this function (ggml's own base library), only the worker decides.
+    // berth_op_shape_holds is NULL if the program uses ggml's own base library. Then only the worker checks the shapes.
     if (op == NULL || (berth_op_shape_holds != NULL && !berth_op_shape_holds(op))) {
         return false;
     }
@@ -178,7 +178,7 @@ void mpi_device_init(
 }
 
 void mpi_device_fini(struct mpi_device *d) {
-    shim_free(d->asked);
-    mpi_wire_fini(&d->asking);
+    shim_free(d->answers);
+    mpi_wire_fini(&d->query);
     pthread_mutex_destroy(&d->ask_lock);
 }

@@ -78,15 +78,15 @@ static bool memory_check(struct reading *r, const struct mpi_wire_tensor *w, str
     return fault <= BERTH_SPAN_EMPTY || reading_reject(r, "its bytes are not inside its buffer", fault);
 }
 
-// Returns the elements along a dimension; along the first, the blocks.
+// Returns the number of elements along dimension i; for i = 0, the number of blocks.
 static size_t count_of(const struct ggml_tensor *t, int i) {
     return (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
 }
 
-#define SHARED_MAX ((size_t) 1 << 30) // limit of bytes for a source whose elements overlap
+#define SHARED_MAX ((size_t) 1 << 30) // limit of the bytes of all elements of a source whose elements overlap
 
-// Returns true if the tensor spans at least the bytes of its elements, or if these are at most `otherwise`. With overlapping
-// strides, a few bytes can stand for any number of elements.
+// Returns true if the span of the tensor is at least the sum of the bytes of its elements, or if this sum is at most `otherwise`.
+// With overlapping strides, a small span can stand for any number of elements.
 static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise) {
     size_t size = ggml_type_size(t->type);
     bool has_wrapped = false;
@@ -100,8 +100,7 @@ static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise)
     return !has_wrapped && (size <= otherwise || size <= berth_span(t));
 }
 
-// Returns the bytes from the first element on that hold all elements, counted modulo `ring`. Strides that are multiples of `ring`
-// add nothing.
+// Returns the span of the tensor if addresses are counted modulo `ring`: strides that are multiples of `ring` add nothing.
 static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     size_t size = ggml_type_size(t->type);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -110,8 +109,8 @@ static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     return size;
 }
 
-// Returns true if a and b are interleaved without overlap, as columns or heads of one matrix. It compares their addresses modulo
-// each stride of t. Both have elements, and their spans are known to be inside their buffer.
+// Returns true if a and b are interleaved without overlap, as columns or heads of one matrix are. It compares their addresses
+// modulo each stride of t, which is a or b. Both have elements, and their spans are inside their buffer.
 static bool is_interleaved(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
     bool any = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -134,8 +133,9 @@ static bool is_same_layout(const struct ggml_tensor *a, const struct ggml_tensor
     return is_same || (ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
 }
 
-// Returns true if a node and its source overlap in different elements. Kernels assume that both are separate or have the same
-// elements. Only addresses in the same buffer are compared, because a device may use the same addresses in several buffers.
+// Returns true if an element of the node overlaps another element of its source. Kernels assume that node and source share no
+// memory, or that element i of both has the same address. Only addresses in the same buffer are compared, because a device may use
+// the same addresses in several buffers.
 static bool overlaps_source(const struct ggml_tensor *node, const struct ggml_tensor *src) {
     const struct ggml_tensor *a = (uintptr_t) node->data <= (uintptr_t) src->data ? node : src, *b = a == node ? src : node;
     const size_t size = berth_span(a), b_size = berth_span(b), gap = (uintptr_t) b->data - (uintptr_t) a->data;
@@ -145,7 +145,8 @@ static bool overlaps_source(const struct ggml_tensor *node, const struct ggml_te
     return gap == 0 || !(is_interleaved(a, a, b) || is_interleaved(b, a, b));
 }
 
-// A node that is computed must be in memory, as must its sources.
+// Checks a node: it and its sources must have memory, valid shapes, and no forbidden overlap. Ops without computation are not
+// checked.
 static bool node_check(struct reading *r, const struct ggml_tensor *t) {
     if (mpi_op_is_empty(t->op)) {
         return true;
@@ -164,7 +165,7 @@ static bool node_check(struct reading *r, const struct ggml_tensor *t) {
         return reading_reject(r, "its elements overlap", t->op);
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (t->src[i] != NULL && !has_separate_elements(t->src[i], SHARED_MAX)) { // one op would take too long
+        if (t->src[i] != NULL && !has_separate_elements(t->src[i], SHARED_MAX)) { // computing the op would take too long
             return reading_reject(r, "too many elements overlap in source", i);
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// message_queue.c: implements message_queue.h. There is one lock. Every waiting thread polls the transport if no other thread does,
-// so no thread depends on another.
+// message_queue.c: implements message_queue.h. There is one lock. Every waiting thread polls the transport itself unless another
+// thread is polling, so no thread depends on another one for progress.
 
 #include "mpi/message_queue.h"
 
@@ -15,14 +15,14 @@
 
 #define TIMEOUT_DEFAULT 10            // seconds
 #define STALL_DEFAULT 60              // seconds in one op
-#define UNSENT_MAX ((size_t) 1 << 20) // bytes to a rank that are not sent yet; above it, a sender waits
-#define KEPT_SOON ((size_t) 1 << 20)  // bytes of kept messages up to which messages are received although no thread waits
-#define LOOK_EVERY (MPI_SECOND / 20)  // interval between checks whether a process exists
-#define SPIN_FOR (MPI_SECOND / 5000)  // time that a waiting thread spins before it sleeps between polls
-#define SLEEP_FIRST 20000             // nanoseconds; grows up to SLEEP_MAX
+#define UNSENT_MAX ((size_t) 1 << 20) // a sender waits while more bytes to the rank are not sent yet
+#define KEPT_SOON ((size_t) 1 << 20)  // messages are received ahead, before a thread requests them, up to this number of bytes
+#define PID_CHECK_EVERY (MPI_SECOND / 20) // interval between checks whether a process exists
+#define SPIN_FOR (MPI_SECOND / 5000)      // time that a waiting thread spins before it sleeps between polls
+#define SLEEP_FIRST 20000                 // nanoseconds; grows up to SLEEP_MAX
 #define SLEEP_MAX 500000
-#define AWAIT_MAX (MPI_SECOND / 100) // longest single wait for the thread in the transport
-#define NOTED_MAX (MPI_SECOND / 10) // largest part of the time between two checks that counts: this process may have been stopped
+#define AWAIT_MAX (MPI_SECOND / 100)     // longest single wait for the thread in the transport
+#define CHECK_STEP_MAX (MPI_SECOND / 10) // more time between two checks does not count: this process may have been stopped
 
 static int64_t seconds_of(const char *name, int64_t otherwise) {
     const char *text = getenv(name);
@@ -36,7 +36,8 @@ int64_t mpi_queue_timeout(void) {
 }
 
 bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) {
-    *m = (struct mpi_queue){.t = *t, .timeout = mpi_queue_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
+    *m = (struct mpi_queue){
+        .transport = *t, .timeout = mpi_queue_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
@@ -68,21 +69,21 @@ static void peer_lose(struct mpi_queue *m, int rank, const char *fmt, ...) BERTH
 
 // ---- transport: one thread at a time. These functions are called with the lock held ----
 
-// Measures how long a thread has been in the transport. If it exceeds the timeout, all ranks are lost.
+// Measures how long a thread has been in the transport. If the time exceeds the timeout, all ranks are lost.
 static void transport_check(struct mpi_queue *m) {
-    const int64_t now = mpi_now(), passed = now - m->noted;
-    const bool is_same = m->is_in_transport && m->n_noted == m->n_entered;
-    m->inside_for = is_same ? m->inside_for + min_i64(passed, NOTED_MAX) : 0;
-    m->n_noted = m->n_entered;
-    m->noted = now;
-    for (int i = 0; m->inside_for > m->timeout && i < m->t.size; i++) {
-        if (i != m->t.rank) {
-            peer_lose(m, i, "an MPI call has not returned for %.1f s", (double) m->inside_for / 1e9);
+    const int64_t now = mpi_now(), passed = now - m->checked;
+    const bool is_same = m->is_in_transport && m->n_entered_checked == m->n_entered;
+    m->inside_ns = is_same ? m->inside_ns + min_i64(passed, CHECK_STEP_MAX) : 0;
+    m->n_entered_checked = m->n_entered;
+    m->checked = now;
+    for (int i = 0; m->inside_ns > m->timeout && i < m->transport.size; i++) {
+        if (i != m->transport.rank) {
+            peer_lose(m, i, "an MPI call has not returned for %.1f s", (double) m->inside_ns / 1e9);
         }
     }
 }
 
-// Returns true if no thread is in the transport, after a short wait. The wait is long only if an MPI call does not return.
+// Waits up to AWAIT_MAX for the thread in the transport to leave. Returns true if no thread is in the transport.
 static bool transport_is_free(struct mpi_queue *m) {
     if (m->is_in_transport) {
         const int64_t end = mpi_now() + AWAIT_MAX;
@@ -120,15 +121,15 @@ static void transport_leave(struct mpi_queue *m) {
 
 // Waits until no thread is in the transport. Returns false if the thread in it does not return.
 static bool transport_wait(struct mpi_queue *m) {
-    while (!transport_is_free(m) && m->inside_for <= m->timeout) {
+    while (!transport_is_free(m) && m->inside_ns <= m->timeout) {
     }
     return !m->is_in_transport;
 }
 
-int64_t mpi_queue_inside_for(struct mpi_queue *m) {
+int64_t mpi_queue_inside_ns(struct mpi_queue *m) {
     pthread_mutex_lock(&m->lock);
     transport_check(m);
-    const int64_t time = m->inside_for;
+    const int64_t time = m->inside_ns;
     pthread_mutex_unlock(&m->lock);
     return time;
 }
@@ -145,22 +146,22 @@ static void items_drop(struct mpi_queue *m) {
     m->kept_size = 0;
 }
 
-void mpi_queue_close(struct mpi_queue *m, bool all) {
+void mpi_queue_close(struct mpi_queue *m, bool in_order) {
     pthread_mutex_lock(&m->lock);
     items_drop(m);
-    for (int i = 0; i < m->t.size; i++) {
-        if (i != m->t.rank) {
+    for (int i = 0; i < m->transport.size; i++) {
+        if (i != m->transport.rank) {
             peer_lose(m, i, "the ranks have disconnected");
         }
     }
     m->is_closed = true;
     const bool is_out = transport_wait(m);
     pthread_mutex_unlock(&m->lock);
-    m->t.close(&m->t, all && is_out);
+    m->transport.close(&m->transport, in_order && is_out);
 }
 
-void mpi_queue_fini(struct mpi_queue *m, bool all) {
-    mpi_queue_close(m, all);
+void mpi_queue_fini(struct mpi_queue *m, bool in_order) {
+    mpi_queue_close(m, in_order);
     shim_free(m->peers);
     pthread_cond_destroy(&m->transport_left);
     pthread_mutex_destroy(&m->lock);
@@ -183,18 +184,19 @@ static void peer_lose(struct mpi_queue *m, int rank, const char *fmt, ...) {
     va_end(args);
 }
 
-// Two keep-alive messages with the same number of steps mean that the rank did nothing in between.
+// Handles a keep-alive message. If it has the same number of steps as the one before, the rank has done nothing in between.
 static void steps_update(struct mpi_queue *m, struct mpi_peer *p, const struct mpi_head *head) {
-    if (head->b != 0 && head->a == p->n_steps && p->moved != 0) {
-        p->stuck = p->moved;
+    if (head->b != 0 && head->a == p->n_steps && p->steps_changed != 0) {
+        p->stuck_since = p->steps_changed;
     } else {
         p->n_steps = head->a;
-        p->moved = m->polled;
-        p->stuck = 0;
+        p->steps_changed = m->polled;
+        p->stuck_since = 0;
     }
 }
 
-// A message of the rank is lost. Later messages of the rank must not be taken for it, so they are dropped.
+// Handles a message that could not be received. A later message of the rank could be mistaken for it, so all later ones are
+// dropped.
 static void message_lose(struct mpi_queue *m, const struct mpi_message *message, const char *why) {
     m->peers[message->from].has_gap = true;
     if (why != NULL) {
@@ -204,15 +206,16 @@ static void message_lose(struct mpi_queue *m, const struct mpi_message *message,
     }
 }
 
-// Keeps the message in the queue, or handles it at once.
+// Appends the message to the queue. Keep-alive messages, MPI_BYE and broken messages are handled here and not kept.
 static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     struct mpi_head head = {0};
-    if (message->bytes == NULL && message->from >= 0 && message->from < m->t.size) {
-        message_lose(m, message, m->t.why);
+    if (message->bytes == NULL && message->from >= 0 && message->from < m->transport.size) {
+        message_lose(m, message, m->transport.why);
         return;
     }
-    if (message->from < 0 || message->from >= m->t.size || message->size < sizeof head || message->size > MPI_MESSAGE_MAX) {
-        if (message->from >= 0 && message->from < m->t.size) {
+    if (message->from < 0 || message->from >= m->transport.size || message->size < sizeof head ||
+        message->size > MPI_MESSAGE_MAX) {
+        if (message->from >= 0 && message->from < m->transport.size) {
             peer_lose(m, message->from, "it sent %zu bytes, which is not a valid message", message->size);
         }
         shim_free(message->bytes);
@@ -226,7 +229,7 @@ static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     } else if (head.kind == MPI_ALIVE) {
         steps_update(m, p, &head);
     }
-    const bool is_kept = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted && !p->has_gap;
+    const bool is_kept = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_sent_bye && !p->has_gap;
     struct mpi_queue_item *item = is_kept ? shim_malloc(sizeof *item) : NULL;
     if (item == NULL) {
         if (is_kept) {
@@ -247,14 +250,14 @@ static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
 // Resets all timeouts, because this process did not receive messages for a while: it was stopped or busy, or the queue was full.
 // Keep-alive messages may be waiting in the transport.
 static void timeouts_reset(struct mpi_queue *m) {
-    for (int i = 0; i < m->t.size; i++) {
+    for (int i = 0; i < m->transport.size; i++) {
         m->peers[i].last_heard = m->polled;
-        m->peers[i].moved = m->peers[i].stuck = 0;
+        m->peers[i].steps_changed = m->peers[i].stuck_since = 0;
     }
 }
 
-// Receives messages as far as the queue has capacity; if a thread waits for one (is_waited_for), at least one. Returns false if
-// another thread is polling.
+// Receives messages until the queue holds KEPT_SOON bytes. If a thread waits for a message (is_waited_for), it receives at least
+// one, unless the queue holds MPI_KEPT_MAX bytes. Returns false if another thread is in the transport.
 static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (!transport_is_free(m)) {
         return false;
@@ -273,14 +276,14 @@ static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
         if (!transport_enter(m)) { // closed in the meantime
             break;
         }
-        const bool found = m->t.receive(&m->t, &message);
+        const bool found = m->transport.receive(&m->transport, &message);
         transport_leave(m);
         if (!found) {
             m->drained = m->polled;
             break;
         }
         limit = KEPT_SOON;
-        size += message.size; // dropped messages take no memory, but time
+        size += message.size; // also counts dropped messages, to limit the time of this loop
         message_accept(m, &message);
     }
     return true;
@@ -306,26 +309,26 @@ static bool is_lost(struct mpi_queue *m, int rank) {
     if (m->is_in_transport) {
         transport_check(m);
     }
-    if (p->is_lost || rank == m->t.rank) {
+    if (p->is_lost || rank == m->transport.rank) {
         return p->is_lost;
     }
     if (p->has_left) {
         peer_lose(m, rank, "it has ended");
     } else if (m->polled - p->last_heard > m->timeout) {
         peer_lose(m, rank, "it has sent nothing for %.1f s", (double) (m->polled - p->last_heard) / 1e9);
-    } else if (p->stuck != 0 && m->polled - p->stuck > m->stall) {
-        peer_lose(m, rank, "it is alive, but has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
-    } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
+    } else if (p->stuck_since != 0 && m->polled - p->stuck_since > m->stall) {
+        peer_lose(m, rank, "it is alive, but has been in one op for %.1f s", (double) (m->polled - p->stuck_since) / 1e9);
+    } else if (p->pid != 0 && m->polled - p->pid_checked > PID_CHECK_EVERY) {
         if (mpi_pid_is_gone(p->pid)) {
             bool has_polled = true; // receive its last messages first
             do {
                 has_polled = queue_poll(m, true);
             } while (has_polled && m->drained != m->polled && m->kept_size < MPI_KEPT_MAX);
-            if (has_polled) { // otherwise at the next check
+            if (has_polled) { // otherwise the rank is lost at the next check
                 peer_lose(m, rank, "its process %d has ended", p->pid);
             }
         } else {
-            p->asked = m->polled;
+            p->pid_checked = m->polled;
         }
     }
     return p->is_lost;
@@ -342,7 +345,7 @@ static struct mpi_queue_item *unlink_item(struct mpi_queue *m, struct mpi_queue_
     return item;
 }
 
-// kind MPI_COMMAND: finds any command, with any id.
+// Removes the first message of this rank with this kind and id from the queue. kind MPI_COMMAND stands for any command with any id.
 static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) {
     for (struct mpi_queue_item **at = &m->first; *at != NULL; at = &(*at)->next) {
         const struct mpi_head *head = mpi_head_of(*at);
@@ -361,7 +364,7 @@ struct waiting {
     int64_t full_since; // since when the queue has been full; 0: it has capacity
 };
 
-// Polls once for a waiting thread.
+// Polls once for a waiting thread, and records since when the queue has been full.
 static void waiting_poll(struct mpi_queue *m, struct waiting *w) {
     if (m->kept_size < MPI_KEPT_MAX) {
         w->full_since = 0;
@@ -409,7 +412,7 @@ static struct mpi_queue_item *wait_for(struct mpi_queue *m, int from, uint32_t k
             waiting_poll(m, &w);
             item = item_find(m, from, kind, id);
         }
-        if (item == NULL && wait_is_pointless(m, from, &w)) { // wait_is_pointless may have polled
+        if (item == NULL && wait_is_pointless(m, from, &w)) { // wait_is_pointless may have received the message
             item = item_find(m, from, kind, id);
             lost = item == NULL;
         }
@@ -443,8 +446,8 @@ enum sent { SENT, BUSY, FULL, REFUSED };
 // Called inside the transport.
 static enum sent transport_send(
     struct mpi_queue *m, int to, size_t unsent_max, const struct mpi_head *head, const void *body, size_t size) {
-    m->t.why = NULL;
-    if (m->t.unsent(&m->t, to) > unsent_max) {
+    m->transport.why = NULL;
+    if (m->transport.unsent(&m->transport, to) > unsent_max) {
         return FULL;
     }
     char *bytes = shim_malloc(sizeof *head + size);
@@ -455,7 +458,7 @@ static enum sent transport_send(
     if (size > 0) {
         memcpy(bytes + sizeof *head, body, size);
     }
-    if (!m->t.send(&m->t, to, bytes, sizeof *head + size)) {
+    if (!m->transport.send(&m->transport, to, bytes, sizeof *head + size)) {
         shim_free(bytes);
         return REFUSED;
     }
@@ -493,10 +496,10 @@ enum ggml_status mpi_queue_send(struct mpi_queue *m, int to, const struct mpi_he
             sent = try_send(m, to, UNSENT_MAX, head, body, body_size);
         }
         if (sent == FULL) {
-            waiting_poll(m, &w); // the other rank may be waiting for this one to receive
+            waiting_poll(m, &w); // the other rank may wait until this rank receives
             lost = wait_is_pointless(m, to, &w);
-        } else if (sent == REFUSED && m->t.why != NULL) {
-            peer_lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
+        } else if (sent == REFUSED && m->transport.why != NULL) {
+            peer_lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->transport.why);
             lost = true;
         }
         pthread_mutex_unlock(&m->lock);
@@ -519,10 +522,11 @@ void mpi_queue_progress(struct mpi_queue *m) {
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
     const int64_t every = min_i64(m->timeout / 10, MPI_SECOND);
-    for (int i = 0; has_polled && i < m->t.size; i++) {
+    for (int i = 0; has_polled && i < m->transport.size; i++) {
         const bool needs_alive =
-            i != m->t.rank && m->polled - m->peers[i].alive_sent > every && m->peers[i].has_hello && !is_lost(m, i);
-        if (needs_alive && !m->has_parted && try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise at the next call
+            i != m->transport.rank && m->polled - m->peers[i].alive_sent > every && m->peers[i].has_hello && !is_lost(m, i);
+        if (needs_alive && !m->has_sent_bye &&
+            try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise at the next call
             m->peers[i].alive_sent = m->polled;
         }
     }
@@ -532,10 +536,10 @@ void mpi_queue_progress(struct mpi_queue *m) {
 void mpi_queue_bye(struct mpi_queue *m) {
     static const struct mpi_head bye = {.kind = MPI_BYE};
     pthread_mutex_lock(&m->lock);
-    m->has_parted = true;
+    m->has_sent_bye = true;
     items_drop(m);
-    for (int i = 0; i < m->t.size; i++) {
-        if (i != m->t.rank && (!is_lost(m, i) || m->peers[i].has_left)) {
+    for (int i = 0; i < m->transport.size; i++) {
+        if (i != m->transport.rank && (!is_lost(m, i) || m->peers[i].has_left)) {
             while (try_send(m, i, SIZE_MAX, &bye, NULL, 0) == BUSY && transport_wait(m) && !m->is_closed) {
             }
         }

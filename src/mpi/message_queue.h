@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // message_queue.h: messages with a header between ranks, detection of lost ranks, and waits that always end. Any thread of a rank
-// may use it. A rank is lost if it has been silent for too long, its process has ended, it sent a broken message, or it does no
-// steps. A lost rank stays lost, with a reason, and every thread that waits for it gets an error.
-// The lock is never held while a thread is in the transport, because an MPI call may not return. Only one thread is in the
-// transport at a time. If it does not return within the timeout, the other threads treat all ranks as lost. The blocked thread ends
-// only with its process (world.c).
-// Keep-alive messages of a worker contain the number of steps that it has done: ops computed and polls for messages. A worker that
-// is alive but does no steps, in an op that never ends, is lost as well.
+// may use the queue. A rank is lost if it has been silent for too long, its process has ended, it sent a broken message, or it is
+// stuck. A lost rank stays lost, with a reason, and every thread that waits for it gets an error. The lock is never held while a
+// thread is in the transport, because an MPI call may not return. Only one thread is in the transport at a time. If this thread
+// does not return within the timeout, the other threads treat all ranks as lost. The blocked thread itself ends only with its
+// process (world.c). Keep-alive messages of a worker contain the number of steps that it has done: computed ops, and polls for
+// messages while it waits. If the number does not change for too long, the worker is stuck in one op, and it is lost as well.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -29,16 +28,16 @@ static inline int64_t mpi_now(void) {
 #define MPI_WIRE_VERSION 4
 #define MPI_PIECE ((size_t) 256 << 10)       // largest amount of data in one message, bytes
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // largest message, bytes; a graph may be long
-// Largest number of bytes of received messages that no thread has requested yet, while a thread waits for a later message.
+// Limit of the bytes of received messages that no thread has requested yet, while a thread waits for a message.
 #define MPI_KEPT_MAX ((size_t) 256 << 20)
 
 enum mpi_kind {
     MPI_HELLO = 1, // first message of a rank (world.c)
-    MPI_ALIVE,     // a: number of steps done; b: whether steps are counted
+    MPI_ALIVE,     // keep-alive message; a: number of steps done; b: 1 if the sender counts steps
     MPI_BYE,       // the last message of a rank
     MPI_ANSWER,    // worker to program: answer to the command with the same id
-    MPI_PART,      // part of a sum or broadcast (sum.c)
-    MPI_TENSOR,    // piece of a copy between workers; a: bytes that follow it
+    MPI_PART,      // data of a sum, broadcast or barrier (sum.c)
+    MPI_TENSOR,    // piece of a copy between workers; a: number of bytes in later pieces
     MPI_COMMAND,   // this and all larger values: program to worker (wire.h)
 };
 
@@ -59,33 +58,37 @@ struct mpi_peer {
     int pid;        // 0: not on this machine, or unknown
     bool has_hello; // keep-alive messages may be sent to it
     bool is_lost;
-    bool has_left;             // it has sent MPI_BYE
-    bool has_gap;              // one of its messages was lost: the rank is lost, and its later messages are dropped
-    char why[192];             // reason why it is lost
-    int64_t last_heard, asked; // time of its last message; time of the last check of its process
-    int64_t alive_sent;        // time of the last keep-alive message to it
-    uint64_t n_steps;          // number of steps in its last keep-alive message
-    int64_t moved, stuck;      // time when n_steps changed last; the same time once n_steps was repeated, otherwise 0
+    bool has_left;         // it has sent MPI_BYE
+    bool has_gap;          // one of its messages could not be received: the rank is lost, and its later messages are dropped
+    char why[192];         // reason why it is lost
+    int64_t last_heard;    // time of its last message
+    int64_t pid_checked;   // time of the last check whether its process exists
+    int64_t alive_sent;    // time of the last keep-alive message to it
+    uint64_t n_steps;      // number of steps in its last keep-alive message
+    int64_t steps_changed; // time of the keep-alive message in which n_steps changed last; 0: none yet
+    int64_t stuck_since;   // steps_changed, if the last keep-alive message repeated n_steps; otherwise 0
 };
 
 struct mpi_queue {
-    struct mpi_transport t;
+    struct mpi_transport transport;
     pthread_mutex_t lock;
     struct mpi_queue_item *first, **end;
     size_t kept_size;       // bytes of the queued messages
-    struct mpi_peer *peers; // [t.size]
+    struct mpi_peer *peers; // [transport.size]
     int64_t timeout, stall;
-    atomic_uint_fast64_t n_steps;  // done by this rank
-    bool counts_steps;             // this rank is a worker; ops count as steps, and waiting counts them itself
-    int64_t polled;                // time of the last poll
-    int64_t drained;               // time when the transport had no more messages; unread messages do not count as silence
-    bool has_parted;               // this rank has sent MPI_BYE; received messages are dropped, except MPI_BYE
-    bool is_closed;                // the transport is closed, and all other ranks are lost
-    bool is_in_transport;          // a thread is in the transport, without the lock
-    int n_waiting;                 // threads that wait for the transport
-    pthread_cond_t transport_left; // the thread has left the transport
-    uint64_t n_entered, n_noted;   // how often a thread entered the transport; the value at the last check
-    int64_t noted, inside_for;     // time of the last check; how long the current thread has been in the transport
+    atomic_uint_fast64_t n_steps; // number of steps that this rank has done
+    bool counts_steps;            // this rank is a worker: its keep-alive messages report n_steps
+    int64_t polled;               // time of the last poll
+    int64_t drained;      // last time at which no message was unread in the transport; a rank with unread messages is not silent
+    bool has_sent_bye;    // this rank has sent MPI_BYE: it drops all received messages except MPI_BYE
+    bool is_closed;       // the transport is closed, and all other ranks are lost
+    bool is_in_transport; // a thread is in the transport, without the lock
+    int n_waiting;        // threads that wait for the transport
+    pthread_cond_t transport_left; // signalled when the thread leaves the transport
+    uint64_t n_entered;            // how often a thread has entered the transport
+    uint64_t n_entered_checked;    // value of n_entered at the last check of the transport
+    int64_t checked;               // time of the last check of the transport
+    int64_t inside_ns;             // how long the current thread has been in the transport, measured by the checks
     struct berth_mpi_traffic traffic;
 };
 
@@ -93,10 +96,10 @@ struct mpi_queue {
 int64_t mpi_queue_timeout(void);
 // Takes ownership of the transport.
 bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) BERTH_MUST_USE;
-// Closes the transport. all: no rank was lost, so MPI ends in order. Nothing is sent or received afterwards. Queries for lost ranks
-// still work.
-void mpi_queue_close(struct mpi_queue *m, bool all);
-void mpi_queue_fini(struct mpi_queue *m, bool all); // closes and frees
+// Closes the transport. in_order: all ranks have left and none was lost, so MPI can be finalized. Nothing is sent or received
+// afterwards. Functions that ask whether a rank is lost still work.
+void mpi_queue_close(struct mpi_queue *m, bool in_order);
+void mpi_queue_fini(struct mpi_queue *m, bool in_order); // closes and frees
 
 static inline const struct mpi_head *mpi_head_of(const struct mpi_queue_item *item) {
     return item->message.bytes;
@@ -108,10 +111,10 @@ static inline const void *mpi_body_of(const struct mpi_queue_item *item, size_t 
 void mpi_item_free(struct mpi_queue_item *item);
 
 // Copies the bytes and sends them. It waits while too many bytes to that rank are unsent. Returns FAILED if the rank is lost, or
-// ALLOC_FAILED, both with an error.
+// ALLOC_FAILED if out of memory, both with an error.
 enum ggml_status mpi_queue_send(
     struct mpi_queue *m, int to, const struct mpi_head *head, const void *body, size_t body_size) BERTH_MUST_USE;
-// Waits for the first message with this rank, kind and id. Returns NULL with an error if the rank is lost.
+// Waits for the first message of this rank with this kind and id. Returns NULL with an error if the rank is lost.
 struct mpi_queue_item *mpi_queue_take(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) BERTH_MUST_USE;
 // Waits for the next command of that rank. Returns NULL without an error if the rank is lost or has left.
 struct mpi_queue_item *mpi_queue_command(struct mpi_queue *m, int from) BERTH_MUST_USE;
@@ -123,8 +126,8 @@ void mpi_queue_progress(struct mpi_queue *m);
 void mpi_queue_bye(struct mpi_queue *m);
 bool mpi_queue_is_lost(struct mpi_queue *m, int rank);
 bool mpi_queue_has_left(struct mpi_queue *m, int rank); // it has sent MPI_BYE
-int64_t mpi_queue_inside_for(struct mpi_queue *m);      // nanoseconds that a thread has been in the transport
-bool mpi_pid_is_gone(int pid);                          // for a process on this machine
+int64_t mpi_queue_inside_ns(struct mpi_queue *m);       // for how many nanoseconds a thread has been in the transport
+bool mpi_pid_is_gone(int pid);                          // for a process of this machine
 // Marks the rank as lost. The first reason is kept.
 void mpi_queue_lose(struct mpi_queue *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 // Sets the last error to the reason why the rank is lost. `what` names the purpose for which it was needed. Returns
@@ -146,6 +149,6 @@ struct mpi_group {
 
 bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) BERTH_MUST_USE;
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) BERTH_MUST_USE;
-// Replaces a call that this member cannot make. The calls of the other members fail too.
+// For a member that cannot take part in the next call: makes the call of the other members fail instead of waiting.
 void mpi_group_fail(struct mpi_group *g);
 bool mpi_group_barrier(struct mpi_group *g) BERTH_MUST_USE;

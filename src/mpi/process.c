@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // process.c: the world (set of ranks) of a process that mpirun started. The environment shows whether there is one. The process
-// joins it when devices are first queried and leaves it when the process ends.
-// MPI_Init waits until all ranks have called it, so a separate thread calls it. The waiting thread checks the other ranks on this
-// machine meanwhile and gives up if one of them has ended. A worker waits for its program as long as the launcher lives.
-// The same separate thread exchanges the first messages (hello) with the other ranks. If a rank dies while they connect, an MPI
-// call may never return (Open MPI 4.1 loops in its progress engine). The waiting thread gives up in this case too.
+// joins it when devices are first queried and leaves it when the process ends. MPI_Init waits until all ranks have called it, so a
+// separate thread (the joining thread) calls it. Meanwhile the thread that queried devices (the waiting thread) checks the other
+// ranks on this machine and gives up if one of them has ended. A worker waits for its program as long as the launcher exists. The
+// joining thread also exchanges the first messages (hello) with the other ranks. If a rank dies while they connect, an MPI call may
+// never return (Open MPI 4.1 loops in its progress engine). The waiting thread gives up in this case too.
 
 #include "mpi/world.h"
 
@@ -21,7 +21,7 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
-static BERTH_LATE_LOCAL bool is_joining; // this thread is joining the ranks and may be in a log callback meanwhile
+static BERTH_LATE_LOCAL bool is_joining; // this thread is joining; a log callback that it calls may query devices
 
 bool mpi_process_is_joining(void) {
     return is_joining;
@@ -63,8 +63,8 @@ static bool is_same_program(int pid) {
            mine.st_ino == other.st_ino;
 }
 
-// Returns true if this process is a child of the rank's process that runs the same program. Node, for example, starts itself to
-// test whether a library can be loaded. The environment is inherited, but the rank is the parent's.
+// Returns true if this process was started by the process of a rank and runs the same program. Node, for example, starts itself to
+// test whether a library can be loaded. Such a child inherits the environment of the rank, but only its parent is the rank.
 static bool is_helper(void) {
     const int parent = (int) getppid(), rank = rank_of(parent);
     return rank >= 0 && rank == rank_of((int) getpid()) && is_same_program(parent);
@@ -118,14 +118,14 @@ static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     return open(t, why, why_size);
 }
 
-// State of the joining thread. The thread may continue after the waiting thread has given up.
+// State that the joining and the waiting thread share. The joining thread may continue after the waiting thread has given up.
 static struct {
     pthread_mutex_t lock;
     int64_t linked; // time when MPI_Init returned; 0: not yet
     bool is_done, ok;
-    bool is_given_up; // no thread waits any more: the joining thread must not join
+    bool is_given_up; // the waiting thread has given up: the joining thread must not join the world
     char why[256];
-    bool is_worker; // set before the thread starts, as are the fields below
+    bool is_worker; // this field and those below are set before the thread starts
     struct mpi_device_info *devices;
     size_t n_devices;
 } joining = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -172,10 +172,11 @@ static void *join_thread(void *unused) {
 
 #define START_MAX (3 * MPI_SECOND) // time within which a launcher has started all its ranks on this machine
 
-// The processes that our launcher started on this machine. seen[i]: rank i was present at an earlier check.
+// The processes that our launcher started on this machine. here[i]: rank i exists at this check. seen[i]: it existed at an earlier
+// check.
 struct siblings {
     int launcher;
-    int n_started, n_here; // ranks that it will start, 0: unknown; number of its child processes
+    int n_started, n_here; // n_started: number of ranks that it starts here, 0: unknown; n_here: number of its child processes
     bool is_all;           // all ranks run on this machine
     bool seen[SIBLINGS_MAX], here[SIBLINGS_MAX];
 };
@@ -194,7 +195,7 @@ static void siblings_init(struct siblings *s) {
     s->is_all = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
 }
 
-// Returns a rank that was present and is gone; -1: none.
+// Checks which ranks exist. Returns a rank that existed at an earlier check and is gone; -1: none.
 static int sibling_gone(struct siblings *s) {
     char path[64];
     int pid, gone = -1;
@@ -221,8 +222,9 @@ static int sibling_gone(struct siblings *s) {
     return gone;
 }
 
-// Returns true if a rank ended before the first check. The list of the launcher's children must contain this process, and the
-// launcher must not be a rank itself, as a script around this program would be.
+// Returns true if a rank ended before the first check, so that fewer processes exist than the launcher started. This can be known
+// only if the launcher is our parent process: its children include this process, and it is not a rank itself (a script that mpirun
+// started and that started this program would be).
 static bool is_sibling_missing(const struct siblings *s) {
     const int me = rank_of((int) getpid());
     return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started && rank_of(s->launcher) < 0;
@@ -252,12 +254,13 @@ static int sibling_find(int launcher, int rank) {
     return found;
 }
 
-// Ends a worker after the first rank has ended. If a rank dies while they connect, an MPI call in a worker may never return, and no
-// other thread would end the process. This thread calls no MPI function. It works if the first rank is on this machine.
+// Thread that ends a worker some time after rank 0 has ended. If a rank dies while the ranks connect, an MPI call in a worker may
+// never return, and no other thread would end the process. This thread calls no MPI function. It works only if rank 0 is on this
+// machine.
 static void *first_rank_watch(void *unused) {
     const struct timespec pause = {.tv_nsec = 200000000};
     const int launcher = (int) getppid();
-    const int64_t grace = mpi_queue_timeout() + 3 * MPI_SECOND; // time in which the worker ends by itself
+    const int64_t grace = mpi_queue_timeout() + 3 * MPI_SECOND; // the worker normally ends by itself within this time
     int pid = 0;
     int64_t gone = 0;
     (void) unused;
@@ -304,7 +307,7 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
     }
     shim_free(siblings);
     pthread_mutex_lock(&joining.lock);
-    is_done = joining.is_done; // it may have finished just now
+    is_done = joining.is_done; // the joining thread may have finished just now
     joining.is_given_up = !is_done;
     const bool ok = is_done && joining.ok;
     pthread_mutex_unlock(&joining.lock);
@@ -329,7 +332,7 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
 
 static int exit_status;
 
-// Ends the process if MPI_Finalize hangs: it waits for ranks that may die meanwhile.
+// Thread that ends the process if MPI_Finalize hangs. MPI_Finalize waits for ranks that may die meanwhile.
 static void *leave_watch(void *unused) {
     (void) unused;
     const struct timespec pause = {.tv_sec = (time_t) (process_world.queue.timeout / MPI_SECOND) + 1};
@@ -341,21 +344,21 @@ static void world_leave(int status, void *unused) {
     (void) unused;
     pthread_t thread;
     exit_status = status;
-    // Other ranks may still have long work to do, so only the part after their MPI_BYE is limited here. The timeout of
-    // message_queue.c limits the wait for MPI_BYE.
+    // leave_watch starts after all other ranks have sent MPI_BYE or are lost, because they may still have long work to do before.
+    // The timeout of message_queue.c ends the wait for lost ranks.
     if (process_state == JOINED) {
         process_state = NOT_JOINED;
         mpi_world_leave(&process_world);
         if (pthread_create(&thread, NULL, leave_watch, NULL) == 0) {
             pthread_detach(thread);
         }
-        mpi_world_end(&process_world); // exit handlers that were registered earlier run later and may free buffers
+        mpi_world_end(&process_world); // it does not free the world: exit handlers that run later may free buffers
     }
 }
 
 // ---- join ----
 
-// The result of joining is reported after all locks are released, because a log callback may query devices.
+// mpi_process_report reports the result of joining after all locks are released, because a log callback may query devices.
 static char failure_text[sizeof joining.why]; // under process_lock: reason why this rank is alone
 static atomic_bool has_report;
 

@@ -26,10 +26,10 @@ static size_t n_devices;
 
 bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, struct mpi_device **devices_out, size_t *n_out) {
     size_t n = 0;
-    for (int i = 0; i < w->queue.t.size; i++) {
-        n += w->program == w->queue.t.rank && w->members[i].is_worker ? w->members[i].n_devices : 0;
+    for (int i = 0; i < w->queue.transport.size; i++) {
+        n += w->program_rank == w->queue.transport.rank && w->members[i].is_worker ? w->members[i].n_devices : 0;
     }
-    struct mpi_remote *r = n > 0 ? shim_calloc((size_t) w->queue.t.size, sizeof *r) : NULL;
+    struct mpi_remote *r = n > 0 ? shim_calloc((size_t) w->queue.transport.size, sizeof *r) : NULL;
     struct mpi_device *d = n > 0 ? shim_calloc(n, sizeof *d) : NULL;
     *n_out = 0;
     if (n > 0 && (r == NULL || d == NULL)) {
@@ -38,7 +38,7 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
         shim_free(d);
         return false;
     }
-    for (int i = 0; n > 0 && i < w->queue.t.size; i++) {
+    for (int i = 0; n > 0 && i < w->queue.transport.size; i++) {
         const struct mpi_member *m = &w->members[i];
         for (size_t k = 0; mpi_remote_init(&r[i], &w->queue, i) && m->is_worker && k < m->n_devices; k++) {
             mpi_device_init(&d[*n_out], &r[i], &m->devices[k], (uint32_t) k, w->queue.peers[i].host);
@@ -51,7 +51,7 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
 }
 
 static void devices_make(void) {
-    struct mpi_world *w = world_get(); // all ranks join when they query devices, because they wait for each other
+    struct mpi_world *w = world_get(); // joins the world, and waits until all other ranks have joined
     if (w != NULL) {
         (void) !mpi_devices_list(w, &remotes, &devices, &n_devices);
     }
@@ -60,7 +60,7 @@ static void devices_make(void) {
 static size_t reg_device_count(ggml_backend_reg_t reg) {
     (void) reg;
     if (mpi_process_is_joining()) {
-        return 0; // a log callback asks
+        return 0; // called by a log callback during the join: joining a second time would deadlock
     }
     pthread_once(&devices_once, devices_make);
     mpi_process_report();

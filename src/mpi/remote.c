@@ -119,9 +119,8 @@ void mpi_remote_sync(struct mpi_remote *r) {
     mpi_item_free(item);
 }
 
-// ---- cache of the graphs that the rank has, by number ----
-// The cache is limited in bytes; the least recently run graph is dropped first. Steps repeat, so the requested graph is nearly
-// always the one after the last.
+// ---- cache of the graphs that the rank has, by number ---- The cache is limited in bytes; the least recently run graph is dropped
+// first. A program usually runs its graphs in the same order repeatedly, so the search starts at the graph after the last one.
 
 #define CACHED_SIZE ((size_t) 64 << 20) // bytes of all graphs; a single larger graph is allowed
 
@@ -152,7 +151,7 @@ void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache) {
     *graph_cache = (struct mpi_graph_cache){0};
 }
 
-// Returns the number of the graph; n: not cached.
+// Returns the number of the graph; graph_cache->n: not cached.
 static size_t graph_find(
     const struct mpi_graph_cache *graph_cache, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
     for (size_t i = 0; i < graph_cache->n; i++) {
@@ -181,7 +180,7 @@ static void cache_make_room(struct mpi_remote *r, size_t size) {
     }
 }
 
-// Returns an unused number; n: out of memory.
+// Returns an unused number; graph_cache->n: out of memory.
 static size_t number_new(struct mpi_graph_cache *graph_cache) {
     size_t i = 0;
     while (i < graph_cache->n && graph_cache->graphs[i].tensors != NULL) {

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-// Numbers for objects at another rank. The rank's tables are as long as the largest number, so freed numbers are reused, the
-// smallest first.
+// Numbers by which the program names objects at another rank. The rank has a table that is as long as the largest number. So the
+// smallest free number is used first.
 struct mpi_id_pool {
     bool *taken; // [n] number is in use
     size_t n;
@@ -45,14 +45,14 @@ static inline void mpi_id_pool_give_back(struct mpi_id_pool *s, uint32_t number)
 
 struct mpi_cached_graph {
     uint64_t hash, last_run;
-    struct mpi_wire_tensor *tensors; // as sent; NULL: the number is free
+    struct mpi_wire_tensor *tensors; // the tensors as sent; NULL: the number is free
     size_t n;
     uint32_t device;
 };
 
 struct mpi_graph_cache {
     struct mpi_cached_graph *graphs; // [n] by number
-    size_t n, size;                  // bytes of all tensors
+    size_t n, size;                  // length of graphs; bytes of the tensors of all graphs
     size_t next;                     // index after the last run graph
     uint64_t n_runs;
 };
@@ -62,8 +62,8 @@ struct mpi_graph_cache {
 struct mpi_remote {
     struct mpi_queue *queue;
     int rank;
-    _Atomic uint64_t n_sent; // commands for which a sync must wait
-    _Atomic uint64_t n_done; // commands that are known to be done
+    _Atomic uint64_t n_sent; // number of sent commands for which a sync must wait
+    _Atomic uint64_t n_done; // number of these commands that are known to be done
     pthread_mutex_t lock;    // protects the fields below
     uint32_t n_tickets;
     struct mpi_id_pool buffers;
@@ -72,7 +72,7 @@ struct mpi_remote {
     char failure[MPI_FAILURE_SIZE]; // stored failure; "": none
 };
 
-struct mpi_supports_op_cache; // answers to supports_op queries (device.c)
+struct mpi_op_answer; // an answer to a supports_op query (device.c)
 
 struct mpi_device {
     struct ggml_backend_device ggml;
@@ -81,10 +81,10 @@ struct mpi_device {
     uint32_t index; // index at its rank
     struct mpi_device_info info;
     char name[96], description[256];
-    pthread_mutex_t ask_lock;            // protects the fields below: one query about ops at a time
-    struct mpi_supports_op_cache *asked; // hash table, at most half full
-    size_t n_asked, n_asked_cap;
-    struct mpi_wire_graph asking;
+    pthread_mutex_t ask_lock;      // protects the fields below; held during a query
+    struct mpi_op_answer *answers; // hash table of earlier answers, at most half full
+    size_t n_answers, n_answers_cap;
+    struct mpi_wire_graph query;
 };
 
 // ---- ranks (remote.c) ----
@@ -97,7 +97,7 @@ struct mpi_queue_item *mpi_remote_ask(
 // Receives an answer of `size` bytes, which comes in pieces. data NULL: the bytes are dropped. Missing bytes become 0, and the
 // failure is stored.
 void mpi_remote_take(struct mpi_remote *r, uint32_t ticket, void *data, size_t size);
-// Sets the last `left` of `size` bytes, at data, to 0 and stores the failure.
+// For an answer of which the last `left` of `size` bytes did not arrive: sets these bytes, at data, to 0 and stores the failure.
 void mpi_remote_unread(struct mpi_remote *r, void *data, size_t left, size_t size);
 // Stores the text for the next call that can report it. The first failure is kept.
 void mpi_remote_defer_error(struct mpi_remote *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
@@ -149,8 +149,8 @@ bool mpi_backend_is(ggml_backend_t backend);
 void *mpi_comm_init(ggml_backend_t *backends, size_t n);
 void mpi_comm_free(void *comm);
 bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors);
-// The two parts of mpi_comm_allreduce. mpi_comm_ask sends the commands to the other ranks; it returns false, with nothing sent, if
-// the sum is not possible. mpi_comm_join adds this rank's part, for which the others wait.
+// mpi_comm_allreduce in two calls. mpi_comm_ask sends the commands to the other ranks; if the sum is not possible, it sends nothing
+// and returns false. mpi_comm_join adds this rank's part, for which the other ranks wait.
 bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors);
 bool mpi_comm_join(void *comm, struct ggml_tensor **tensors);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// sum.c: sums, broadcasts and barriers without MPI's own collectives, which would wait forever for a dead rank. For a sum, each
-// member adds one share of the vector and sends the result to the others, so each sends and receives 2 (n - 1) / n of the vector. A
-// short vector is sent to all members at once, and each adds all of it. Parts are added in the order of the members, so all members
-// get the same bits in any order of arrival.
+// sum.c: sums, broadcasts and barriers without MPI's own collectives, which would wait forever for a dead rank. For a sum of n
+// members, the vector is divided into n shares. Each member receives one share from all others, adds it, and sends the sum of this
+// share to the others. So each member sends and receives 2 (n - 1) / n times the vector. A short vector is sent completely to all
+// members, and each member adds all of it. The parts are added in the order of the members, so all members get the same bits in any
+// order of arrival.
 
 #include "mpi/message_queue.h"
 
@@ -36,8 +37,9 @@ static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t si
     return item;
 }
 
-// If a member fails, it informs the others by an empty part: they may have all data of the lost member and wait for this one. An
-// empty part is expected only in a barrier, which then ends as well. The group can no longer be used.
+// Ends a call. If this member failed, it sends an empty part to the others. They may have received all data of a lost rank and
+// would wait for this member without noticing the loss. A sum or a broadcast that receives an empty part fails. A barrier expects
+// empty parts, so it ends too. The group cannot be used afterwards.
 static bool call_end(struct mpi_group *g, bool ok) {
     for (int i = 0; !ok && i < g->n; i++) {
         if (i != g->me && !mpi_queue_is_lost(g->queue, g->ranks[i])) {
@@ -78,7 +80,8 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
     return ok;
 }
 
-// Adds the next parts of all other members to data, in the order of the members. n floats, at most one piece.
+// Receives the next part of each other member and adds all parts, with data as this member's part, in the order of the members. All
+// parts have n floats, at most one piece.
 static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     float *sum = shim_calloc(n, sizeof *sum);
     bool ok = sum != NULL;
@@ -144,8 +147,8 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    // All members send before they receive, and the queue keeps a limited number of bytes: in the worst case two blocks from all
-    // other members.
+    // All members send before they receive, so the queue must hold the shares of all other members, in the worst case of two
+    // rounds. The size of a share keeps them below the limit of the queue.
     const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = min_size(kept, SHARE_SIZE);
     const size_t step = share / sizeof *data * (size_t) g->n;
     bool ok = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
@@ -162,7 +165,7 @@ bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root)
         return false;
     }
     if (g->me != root) {
-        return take_pieces(g, root, data, size); // no member waits for this one
+        return take_pieces(g, root, data, size); // no call_end: no member waits for this one
     }
     bool ok = true;
     for (int i = 0; ok && i < g->n; i++) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// transport.h: transfers complete messages between ranks, whatever their content. One transport is MPI (link/link.c, a separate
-// library, so that libmpi is loaded only if mpirun started the program). Tests have another one between threads. No call waits.
-// Messages from one rank to another arrive in order. message_queue.c ensures that only one thread of a rank is in the transport at
-// a time.
+// transport.h: the interface that transfers messages between ranks as bytes. One transport is MPI (link/link.c, a separate library,
+// so that libmpi is loaded only if mpirun started the program). Tests have a transport between threads. No function waits. Messages
+// from one rank to another arrive in order. message_queue.c ensures that only one thread of a rank is in the transport at a time.
 #pragma once
 
 #include <stdbool.h>
@@ -27,8 +26,8 @@ struct mpi_transport {
     size_t (*unsent)(struct mpi_transport *t, int to);
     // Receives the next complete message from any rank; the caller owns its bytes. Returns false if there is none.
     bool (*receive)(struct mpi_transport *t, struct mpi_message *out);
-    // all: every rank is alive and closes too. Otherwise it does not wait.
-    void (*close)(struct mpi_transport *t, bool all);
+    // in_order: all ranks are alive and close too, so it may wait for them. Otherwise it does not wait.
+    void (*close)(struct mpi_transport *t, bool in_order);
 };
 
 // Function of libberth-mpi.so: joins the other ranks. alloc and release are set by the caller. Returns false with the reason in

@@ -7,7 +7,7 @@
 #include "ggml-backend-impl.h"
 #include "mpi/message_queue.h"
 
-#pragma weak berth_op_shape_holds // missing in ggml's own base library; a worker then accepts no graphs
+#pragma weak berth_op_shape_holds // ggml's own base library does not define it; a worker then accepts no graphs
 
 enum mpi_command {
     //                            id        a        b        c         body
@@ -43,8 +43,8 @@ struct mpi_wire_from {
 struct mpi_wire_tensor {
     uint32_t type, op, flags;
     uint32_t is_node;           // 1: computed, in this order; 0: only read or written by nodes
-    uint32_t buffer;            // number + 1; 0: no memory
-    uint32_t src[GGML_MAX_SRC]; // index + 1; 0: none
+    uint32_t buffer;            // buffer number + 1; 0: no memory
+    uint32_t src[GGML_MAX_SRC]; // index of the source in the array + 1; 0: none
     uint32_t padding;
     uint64_t offset; // byte offset in its buffer
     int64_t ne[GGML_MAX_DIMS];
@@ -54,18 +54,19 @@ struct mpi_wire_tensor {
 
 // ---- the program's side (graph_write.c) ----
 
-// Finds the address of a tensor at the rank. Returns false if it is not there.
+// Finds the buffer and offset of a tensor at the rank. Returns false if the tensor is not in memory of the rank.
 typedef bool (*mpi_place_of)(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset);
 
 struct mpi_wire_graph {
     struct mpi_wire_tensor *tensors;
     size_t n, n_cap;
-    const struct ggml_tensor **keys; // hash table from tensors to positions
+    const struct ggml_tensor **keys; // [n_keys] hash table: tensors; NULL: free
     uint32_t *values;
     size_t n_keys;
 };
 
-// place NULL: no tensor has memory, which suffices for queries. The storage is kept for the next graph.
+// Writes the nodes and their sources to g->tensors. If place is NULL, tensors are written without memory, for queries. g keeps its
+// storage for the next graph.
 enum ggml_status mpi_wire_write(
     struct mpi_wire_graph *g, struct ggml_tensor *const *nodes, int n_nodes, mpi_place_of place, const void *user) BERTH_MUST_USE;
 void mpi_wire_fini(struct mpi_wire_graph *g);
@@ -90,11 +91,11 @@ struct mpi_wire_memory {
 struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_memory *memory,
     struct ggml_cgraph **graph, char *why, size_t why_size) BERTH_MUST_USE;
 
-// Nodes without computation, which every device supports.
+// Returns true for ops without computation, which every device supports.
 static inline bool mpi_op_is_empty(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-// Returns a name for contents that a worker may have cached (content_cache.c). It is two SipHash values with known keys, so it does
-// not protect against intentional collisions.
+// Computes the hash that names contents in a worker's cache (content_cache.c). It consists of two SipHash values with known keys,
+// so it does not protect against intentional collisions.
 void mpi_hash(const void *bytes, size_t size, uint8_t hash[16]);

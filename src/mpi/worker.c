@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Largest number of a buffer, graph or group. Programs count from 0 and reuse numbers. A table is as long as the largest number, so
-// the limit keeps one message from allocating too much memory.
+// Limit of the numbers of buffers, graphs and groups. Programs count from 0 and reuse numbers. A table is as long as the largest
+// number, so without a limit one message could allocate any amount of memory.
 #define NUMBER_MAX ((uint32_t) 1 << 20)
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
     // A failure is ignored here: if the program is lost, waiting for the next command ends the service.
-    (void) !mpi_queue_send(w->queue, w->program, &head, text, strlen(text));
+    (void) !mpi_queue_send(w->queue, w->program_rank, &head, text, strlen(text));
 }
 
 // Grows a table to hold entry `number`; new entries are zero.
@@ -86,7 +86,7 @@ static void buffer_free(struct mpi_worker *w, const struct mpi_head *h, const vo
     }
     struct mpi_wire_buffer *b = &w->buffers[h->id];
     graphs_forget(w);
-    w->coming.is_open = false;
+    w->cache_miss.is_open = false;
     w->devices[b->device].used -= ggml_backend_buffer_get_size(b->buffer);
     ggml_backend_buffer_free(b->buffer);
     b->buffer = NULL;
@@ -151,7 +151,7 @@ static void worker_sync(struct mpi_worker *w, const struct mpi_head *h, const vo
     w->failure[0] = '\0';
 }
 
-// Answers whether the last tensor is supported, and the bytes that it requires.
+// Answers whether the device supports the op of the last tensor in the message, and how many bytes that tensor requires.
 static void worker_ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;
@@ -196,7 +196,7 @@ static void group_free(struct mpi_worker *w, const struct mpi_head *h, const voi
 
 static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     const size_t n = size / sizeof(uint32_t);
-    if (n < 1 || n * sizeof(uint32_t) != size || n > (size_t) w->queue->t.size ||
+    if (n < 1 || n * sizeof(uint32_t) != size || n > (size_t) w->queue->transport.size ||
         !table_hold(w, (void **) &w->groups, &w->n_groups, h->id, sizeof w->groups[0])) {
         mpi_worker_fail(w, "cannot create group %u from %zu bytes", h->id, size);
         return;
@@ -208,9 +208,9 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
     for (size_t i = 0; ok && i < n; i++) {
         uint32_t rank;
         memcpy(&rank, (const char *) body + i * sizeof rank, sizeof rank);
-        ok = rank < (uint32_t) w->queue->t.size;
+        ok = rank < (uint32_t) w->queue->transport.size;
         g.ranks[i] = (int) rank;
-        if (g.ranks[i] == w->queue->t.rank) {
+        if (g.ranks[i] == w->queue->transport.rank) {
             g.me = (int) i;
         }
     }
@@ -260,7 +260,7 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item) {
     commands[head.kind - MPI_COMMAND](w, &head, body, size);
 }
 
-// The backend calls it between two ops, so each call means that one op is done.
+// Abort callback of the backend, which calls it between two ops. So each call counts one op as a step. It never aborts.
 static bool op_is_done(void *queue) {
     atomic_fetch_add_explicit(&((struct mpi_queue *) queue)->n_steps, 1, memory_order_relaxed);
     return false;
@@ -294,8 +294,9 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
     return true;
 }
 
-bool mpi_worker_init(struct mpi_worker *w, struct mpi_queue *queue, int program, const struct berth_mpi_serve_params *params) {
-    *w = (struct mpi_worker){.queue = queue, .program = program, .cache = params->cache};
+bool mpi_worker_init(
+    struct mpi_worker *w, struct mpi_queue *queue, int program_rank, const struct berth_mpi_serve_params *params) {
+    *w = (struct mpi_worker){.queue = queue, .program_rank = program_rank, .cache = params->cache};
     w->devices = shim_calloc(params->n_devices, sizeof w->devices[0]);
     w->piece = shim_malloc(MPI_PIECE);
     bool ok = (w->devices != NULL || params->n_devices == 0) && w->piece != NULL;
@@ -361,25 +362,25 @@ struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *par
 
 bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_params *params) {
     struct mpi_worker worker;
-    if (world->program < 0) {
+    if (world->program_rank < 0) {
         int n_lost = 0;
-        for (int i = 0; i < world->queue.t.size; i++) {
+        for (int i = 0; i < world->queue.transport.size; i++) {
             n_lost += mpi_queue_is_lost(&world->queue, i);
         }
         shim_error(GGML_STATUS_FAILED, "MPI: there is no program to serve: %d ranks, of which %d are workers and %d are lost",
-            world->queue.t.size, world->queue.t.size - n_lost, n_lost);
+            world->queue.transport.size, world->queue.transport.size - n_lost, n_lost);
         return false;
     }
-    if (!mpi_worker_init(&worker, &world->queue, world->program, params)) {
+    if (!mpi_worker_init(&worker, &world->queue, world->program_rank, params)) {
         return false;
     }
-    for (struct mpi_queue_item *item; (item = mpi_queue_command(&world->queue, world->program)) != NULL;) {
+    for (struct mpi_queue_item *item; (item = mpi_queue_command(&world->queue, world->program_rank)) != NULL;) {
         mpi_worker_do(&worker, item);
         mpi_item_free(item);
     }
     mpi_worker_fini(&worker);
-    if (!mpi_queue_has_left(&world->queue, world->program)) {
-        mpi_queue_report_lost(&world->queue, world->program, "its commands");
+    if (!mpi_queue_has_left(&world->queue, world->program_rank)) {
+        mpi_queue_report_lost(&world->queue, world->program_rank, "its commands");
         return false;
     }
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// worker.h: a rank that serves its devices. One thread executes commands in the order of arrival. Whatever they contain, no memory
-// outside the buffers that the program allocated is read or written.
+// worker.h: a rank that serves its devices. One thread executes the commands of the program in the order of arrival. Commands are
+// not trusted: an invalid one cannot make the worker read or write memory outside the buffers that the program allocated.
 #pragma once
 
 #include "mpi/wire.h"
@@ -9,7 +9,7 @@
 struct mpi_worker_device {
     ggml_backend_dev_t dev;
     ggml_backend_t backend;
-    size_t used, limit; // bytes of buffers in use; their limit
+    size_t used, limit; // used: bytes of all buffers on the device; limit: largest value of used
 };
 
 struct mpi_worker_graph {
@@ -20,7 +20,7 @@ struct mpi_worker_graph {
 
 struct mpi_worker {
     struct mpi_queue *queue;
-    int program; // the rank that is served
+    int program_rank; // the rank that is served
     struct mpi_worker_device *devices;
     size_t n_devices;
     struct mpi_wire_buffer *buffers; // by number
@@ -30,17 +30,17 @@ struct mpi_worker {
     char failure[256]; // first failure of a command without an answer; "": none
     void *piece;       // MPI_PIECE bytes for transfers
     const char *cache; // folder or NULL
-    struct {           // contents that MPI_SET_CACHED did not find and that the program is sending
+    struct {           // contents that MPI_SET_CACHED did not find in the cache. The program is sending them
         uint8_t hash[16];
         uint32_t buffer;
         uint64_t offset, size;
         bool is_open;
-    } coming;
+    } cache_miss;
 };
 
 // Opens the devices. Returns false with an error.
 bool mpi_worker_init(
-    struct mpi_worker *w, struct mpi_queue *queue, int program, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
+    struct mpi_worker *w, struct mpi_queue *queue, int program_rank, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
 void mpi_worker_fini(struct mpi_worker *w);
 // Executes one message, which may be an invalid command.
 void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item);

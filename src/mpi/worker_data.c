@@ -30,8 +30,8 @@ ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, ui
     return w->buffers[buffer].buffer;
 }
 
-// Describes bytes of a buffer as a tensor, because buffers only access tensors. size must not be 0: an empty buffer may have no
-// address.
+// Describes bytes of a buffer as a tensor, because the functions of buffers take tensors. size must not be 0: an empty buffer may
+// have no address.
 static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
     t.data = (char *) ggml_backend_buffer_get_base(buffer) + offset;
@@ -54,17 +54,17 @@ void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes,
 
 // ---- commands of the program ----
 
-// Called when all contents that the cache lacked have arrived. They are stored in the cache if they have the announced hash.
+// Called when the contents of the last cache miss have arrived. Stores them in the cache if they have the announced hash.
 static void cache_fill(struct mpi_worker *w) {
     uint8_t hash[16];
-    const size_t size = (size_t) w->coming.size;
-    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, w->coming.buffer, w->coming.offset, size);
+    const size_t size = (size_t) w->cache_miss.size;
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, w->cache_miss.buffer, w->cache_miss.offset, size);
     void *bytes = buffer != NULL ? shim_malloc(size) : NULL;
-    w->coming.is_open = false;
+    w->cache_miss.is_open = false;
     if (bytes != NULL) {
-        mpi_worker_read(buffer, w->coming.offset, bytes, size);
+        mpi_worker_read(buffer, w->cache_miss.offset, bytes, size);
         mpi_hash(bytes, size, hash);
-        if (memcmp(hash, w->coming.hash, sizeof hash) == 0) {
+        if (memcmp(hash, w->cache_miss.hash, sizeof hash) == 0) {
             mpi_cache_write(w->cache, hash, bytes, size);
         }
     }
@@ -76,7 +76,7 @@ void mpi_worker_set(struct mpi_worker *w, const struct mpi_head *h, const void *
     if (buffer != NULL) {
         mpi_worker_write(buffer, h->a, body, size);
     }
-    if (h->b != 0 && w->coming.is_open) {
+    if (h->b != 0 && w->cache_miss.is_open) {
         cache_fill(w);
     }
 }
@@ -86,23 +86,23 @@ void mpi_worker_set_cached(struct mpi_worker *w, const struct mpi_head *h, const
     struct mpi_head yes = no;
     yes.a = 1;
     bool is_hit = false;
-    w->coming.is_open = false;
-    ggml_backend_buffer_t buffer = size == sizeof w->coming.hash ? mpi_worker_bytes(w, h->id, h->a, h->b) : NULL;
+    w->cache_miss.is_open = false;
+    ggml_backend_buffer_t buffer = size == sizeof w->cache_miss.hash ? mpi_worker_bytes(w, h->id, h->a, h->b) : NULL;
     void *bytes = buffer != NULL && w->cache != NULL ? shim_malloc((size_t) h->b) : NULL;
     if (bytes != NULL) {
         is_hit = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
         if (is_hit) {
             mpi_worker_write(buffer, h->a, bytes, (size_t) h->b);
         } else {
-            memcpy(w->coming.hash, body, sizeof w->coming.hash);
-            w->coming.buffer = h->id;
-            w->coming.offset = h->a;
-            w->coming.size = h->b;
-            w->coming.is_open = true;
+            memcpy(w->cache_miss.hash, body, sizeof w->cache_miss.hash);
+            w->cache_miss.buffer = h->id;
+            w->cache_miss.offset = h->a;
+            w->cache_miss.size = h->b;
+            w->cache_miss.is_open = true;
         }
     }
     shim_free(bytes);
-    (void) !mpi_queue_send(w->queue, w->program, is_hit ? &yes : &no, NULL, 0);
+    (void) !mpi_queue_send(w->queue, w->program_rank, is_hit ? &yes : &no, NULL, 0);
 }
 
 void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
@@ -122,13 +122,13 @@ void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = (uint32_t) h->c, .a = buffer != NULL};
     if (buffer == NULL || h->b == 0) {
-        (void) !mpi_queue_send(w->queue, w->program, &head, NULL, 0);
+        (void) !mpi_queue_send(w->queue, w->program_rank, &head, NULL, 0);
         return;
     }
     for (uint64_t at = 0; at < h->b; at += MPI_PIECE) {
         const size_t n = (size_t) min_u64(h->b - at, MPI_PIECE);
         mpi_worker_read(buffer, h->a + at, w->piece, n);
-        if (mpi_queue_send(w->queue, w->program, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
+        if (mpi_queue_send(w->queue, w->program_rank, &head, w->piece, n) != GGML_STATUS_SUCCESS) {
             return;
         }
     }
@@ -162,15 +162,15 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
 static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     uint32_t rank = UINT32_MAX;
     memcpy(&rank, body, min_size(size, sizeof rank));
-    if (size != sizeof rank || rank >= (uint32_t) w->queue->t.size || (int) rank == w->queue->t.rank) {
+    if (size != sizeof rank || rank >= (uint32_t) w->queue->transport.size || (int) rank == w->queue->transport.rank) {
         mpi_worker_fail(w, "rank %u does not exist or is this rank", rank);
         return -1;
     }
     return (int) rank;
 }
 
-// Each piece contains the number of bytes that follow, so the receiver recognises the last one. If there is no buffer, an empty
-// piece ends the copy.
+// Each piece contains the number of bytes in later pieces, so that the receiver recognises the last piece. If the range is invalid,
+// an empty piece ends the copy.
 void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int to = other_of(w, body, size);
@@ -194,7 +194,7 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
 void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int from = other_of(w, body, size);
-    uint64_t n_received = 0, n_following = UINT64_MAX; // bytes received so far; bytes that follow
+    uint64_t n_received = 0, n_following = UINT64_MAX; // n_following: bytes in later pieces, from the last piece
     while (from >= 0 && h->b > 0 && n_following > 0) {
         struct mpi_queue_item *item = mpi_queue_take(w->queue, from, MPI_TENSOR, (uint32_t) h->c);
         const uint64_t before = n_following;

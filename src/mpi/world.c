@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // world.c: joins and leaves the world (set of ranks). Every rank sends every other rank a hello message that describes it. A
-// received hello is checked like an untrusted file. A rank of another version is reported and left out.
+// received hello is not trusted: all its fields are checked. A rank of another version is reported and left out.
 
 #include "mpi/world.h"
 
@@ -58,9 +58,9 @@ static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const 
         memcpy(body + sizeof *mine, devices, size - sizeof *mine);
     }
     const struct mpi_head head = {.kind = MPI_HELLO};
-    for (int i = 0; i < w->queue.t.size; i++) {
+    for (int i = 0; i < w->queue.transport.size; i++) {
         // A rank that is already lost is reported when it is needed.
-        ok = (i == w->queue.t.rank || mpi_queue_send(&w->queue, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
+        ok = (i == w->queue.transport.rank || mpi_queue_send(&w->queue, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
     }
     shim_free(body);
     return ok;
@@ -144,8 +144,8 @@ end:
 
 // ---- thread that sends keep-alive messages ----
 
-// Reports a thread that is blocked in an MPI call, since the thread itself cannot. A program is ended by its user, unless
-// BERTH_MPI_HELD says otherwise; a worker has no user and ends itself.
+// Reports that a thread is blocked in an MPI call; the progress thread calls it. A worker then ends its process. A program ends
+// only if BERTH_MPI_HELD=end is set; otherwise its user has to end it.
 static void blocked_report(const struct mpi_world *w) {
     const double seconds = (double) (3 * w->queue.timeout) / 1e9;
     if (w->ends_if_blocked) {
@@ -160,13 +160,13 @@ static void blocked_report(const struct mpi_world *w) {
 
 static void *progress_run(void *world) {
     struct mpi_world *w = world;
-    int64_t alone = 0; // since when, 0: not alone
+    int64_t alone = 0; // time since which the program is lost; 0: it is not lost
     bool was_blocked = false;
     for (bool stop = false; !stop;) {
         const struct timespec pause = {.tv_nsec = PROGRESS_EVERY};
         nanosleep(&pause, NULL);
         mpi_queue_progress(&w->queue);
-        if (w->exit_when_alone && w->program >= 0 && mpi_queue_is_lost(&w->queue, w->program)) {
+        if (w->exit_when_alone && w->program_rank >= 0 && mpi_queue_is_lost(&w->queue, w->program_rank)) {
             if (alone == 0) {
                 alone = mpi_now();
             }
@@ -174,7 +174,7 @@ static void *progress_run(void *world) {
                 _exit(1);
             }
         }
-        const bool is_blocked = mpi_queue_inside_for(&w->queue) > 3 * w->queue.timeout;
+        const bool is_blocked = mpi_queue_inside_ns(&w->queue) > 3 * w->queue.timeout;
         if (is_blocked && !was_blocked) {
             blocked_report(w);
         }
@@ -188,28 +188,28 @@ static void *progress_run(void *world) {
 
 // ---- world ----
 
-static void world_drop(struct mpi_world *w, bool all) {
-    for (int i = 0; w->members != NULL && i < w->queue.t.size; i++) {
+static void world_drop(struct mpi_world *w, bool in_order) {
+    for (int i = 0; w->members != NULL && i < w->queue.transport.size; i++) {
         shim_free(w->members[i].devices);
     }
     shim_free(w->members);
     shim_free(w->programs.ranks);
-    mpi_queue_fini(&w->queue, all);
+    mpi_queue_fini(&w->queue, in_order);
 }
 
 static void programs_list(struct mpi_world *w) {
     w->programs = (struct mpi_group){.queue = &w->queue, .me = -1, .ranks = w->programs.ranks};
-    w->program = -1;
-    for (int i = 0; i < w->queue.t.size; i++) {
-        const bool me = i == w->queue.t.rank;
+    w->program_rank = -1;
+    for (int i = 0; i < w->queue.transport.size; i++) {
+        const bool me = i == w->queue.transport.rank;
         if (me ? w->is_worker : w->members[i].is_worker || w->queue.peers[i].is_lost) {
             continue;
         }
         if (me) {
             w->programs.me = w->programs.n;
         }
-        if (w->program < 0) {
-            w->program = i;
+        if (w->program_rank < 0) {
+            w->program_rank = i;
         }
         w->programs.ranks[w->programs.n++] = i;
     }
@@ -217,7 +217,7 @@ static void programs_list(struct mpi_world *w) {
 
 // Lost ranks are not an error: the program has fewer devices.
 void mpi_world_report_left_out(struct mpi_world *w) {
-    for (int i = 0; i < w->queue.t.size; i++) {
+    for (int i = 0; i < w->queue.transport.size; i++) {
         pthread_mutex_lock(&w->queue.lock);
         const struct mpi_peer p = w->queue.peers[i];
         pthread_mutex_unlock(&w->queue.lock);
@@ -253,7 +253,8 @@ bool mpi_world_init(
         }
     }
     programs_list(w);
-    w->queue.counts_steps = is_worker; // from the first keep-alive message on: it may hang before its first command
+    w->queue.counts_steps =
+        is_worker; // set before the first keep-alive message, because a worker may hang before its first command
     w->has_progress_thread = pthread_create(&w->progress_thread, NULL, progress_run, w) == 0;
     if (!w->has_progress_thread) {
         shim_error(GGML_STATUS_FAILED, "MPI: cannot start a thread");
@@ -267,20 +268,20 @@ fail:
 
 // Waits until every other rank has left or is lost. Returns true if none was lost.
 static bool wait_for_all(struct mpi_world *w) {
-    bool all = true;
-    for (int i = 0; i < w->queue.t.size; i++) {
-        for (bool gone = i == w->queue.t.rank; !gone;) {
+    bool in_order = true;
+    for (int i = 0; i < w->queue.transport.size; i++) {
+        for (bool gone = i == w->queue.transport.rank; !gone;) {
             const struct timespec pause = {.tv_nsec = PROGRESS_EVERY};
             gone = mpi_queue_is_lost(&w->queue, i);
             if (!gone) {
                 nanosleep(&pause, NULL); // the progress thread receives messages
             }
         }
-        if (i != w->queue.t.rank && !mpi_queue_has_left(&w->queue, i)) {
-            all = false;
+        if (i != w->queue.transport.rank && !mpi_queue_has_left(&w->queue, i)) {
+            in_order = false;
         }
     }
-    return all;
+    return in_order;
 }
 
 void mpi_world_leave(struct mpi_world *w) {

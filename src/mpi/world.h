@@ -14,8 +14,8 @@
 struct mpi_device_info {
     char name[64], description[128];
     uint32_t type;               // enum ggml_backend_dev_type at the worker
-    uint32_t has_plain_sizes;    // the size of every tensor there is ggml_nbytes()
-    uint32_t has_cache, padding; // has_cache: the worker may have weights already
+    uint32_t has_plain_sizes;    // every tensor requires ggml_nbytes() bytes on the device
+    uint32_t has_cache, padding; // has_cache: the worker caches weights on disk
     uint64_t memory_free, memory_total, alignment, max_size;
 };
 
@@ -25,7 +25,7 @@ struct mpi_hello {
     int32_t pid;
     char release[32]; // version of Berth
     char host[64];
-    char pid_namespace[96]; // machine and PID namespace: pids of ranks with equal values can be compared
+    char pid_namespace[96]; // identifies machine and PID namespace: this rank can check the process of a rank with the same value
 };
 
 // A rank as the others know it.
@@ -39,17 +39,17 @@ struct mpi_world {
     struct mpi_queue queue;
     bool is_worker;
     bool ends_if_blocked;           // the process ends if an MPI call does not return
-    struct mpi_member *members;     // [queue.t.size] empty for a lost rank
+    struct mpi_member *members;     // [queue.transport.size] empty for a lost rank
     struct mpi_group programs;      // group of the programs; me < 0: this rank is a worker
-    int program;                    // rank that the workers serve; -1: none
+    int program_rank;               // rank that the workers serve; -1: none
     pthread_t progress_thread;      // thread that calls mpi_queue_progress
     bool has_progress_thread, stop; // stop: protected by queue.lock
-    bool all_departed;              // no rank was lost until all left: set by mpi_world_leave
-    atomic_bool exit_when_alone;    // ends the process 3 s after the program is lost
+    bool all_departed;              // all ranks left and none was lost: set by mpi_world_leave
+    atomic_bool exit_when_alone;    // for workers: the process ends 3 s after the program is lost
 };
 
-// Joins over an open transport and takes ownership of it. Returns false with an error. Lost ranks and ranks of another version are
-// left out.
+// Joins the world over an open transport, of which it takes ownership. Returns false with an error. Lost ranks and ranks of another
+// version are left out.
 bool mpi_world_init(struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices,
     size_t n_devices) BERTH_MUST_USE;
 // Logs a warning for each rank that is left out.
@@ -58,7 +58,8 @@ void mpi_world_report_left_out(struct mpi_world *w);
 void mpi_world_leave(struct mpi_world *w);
 // Sends MPI_BYE and does not wait. MPI is not finalized.
 void mpi_world_abandon(struct mpi_world *w);
-// Called after mpi_world_leave: finalizes MPI if all ranks left in order. Objects of other ranks can still be freed afterwards.
+// Called after mpi_world_leave: finalizes MPI if no rank was lost. Objects that refer to other ranks, such as buffers, can still be
+// freed afterwards.
 void mpi_world_end(struct mpi_world *w);
 void mpi_world_fini(struct mpi_world *w); // as mpi_world_end; also frees the world
 
@@ -66,9 +67,10 @@ void mpi_world_fini(struct mpi_world *w); // as mpi_world_end; also frees the wo
 
 bool mpi_process_has_mpirun(void);
 bool mpi_process_is_worker(void);
-// Returns the world of this process and joins it at the first call. NULL: no mpirun, or joining failed, or this thread is joining.
+// Returns the world of this process and joins it at the first call. NULL: mpirun did not start the process, or joining failed, or
+// the call comes from a log callback while this thread is joining.
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices);
-bool mpi_process_is_joining(void); // this thread is joining
+bool mpi_process_is_joining(void); // this thread is joining and is in a log callback
 // Reports the result of joining once: the error, or the ranks that are left out. Call it without holding a lock, after
 // mpi_process_world.
 void mpi_process_report(void);

@@ -59,7 +59,7 @@ static void worker_empty(struct mpi_worker *w) {
     w->buffers = NULL;
     w->n_buffers = w->n_graphs = w->n_groups = 0;
     w->failure[0] = '\0';
-    memset(&w->coming, 0, sizeof w->coming);
+    memset(&w->cache_miss, 0, sizeof w->cache_miss);
 }
 
 static void commands_do(struct mpi_worker *w, const uint8_t *data, size_t size) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// link.c: the transport over MPI, the only file that includes mpi.h. It uses only calls that return at once: a dying rank can keep
-// messages from being completed, but does not block other ranks. Memory that MPI still holds when a rank is lost is never reused.
-// All ranks share MPI_COMM_WORLD and one tag, so a program that uses MPI itself is not disturbed unless it uses this tag.
+// link.c: the transport over MPI, the only file that includes mpi.h. It uses only MPI calls that return immediately. So a dying
+// rank can leave messages incomplete, but does not block other ranks. Memory of such messages is never reused, because MPI may
+// still access it. All messages are sent in MPI_COMM_WORLD with one tag, so a program that uses MPI itself is not disturbed unless
+// it uses this tag.
 
 #include "mpi/transport.h"
 
@@ -14,7 +15,7 @@
 #include <time.h>
 
 #define TAG 21097
-#define SETTLE_MS 5000 // milliseconds for the last messages at the end
+#define SETTLE_MS 5000 // milliseconds that link_close waits for the last messages
 
 struct sending {
     MPI_Request request;
@@ -26,7 +27,7 @@ struct sending {
 struct receiving {
     MPI_Request request;
     struct mpi_message message;
-    int error; // MPI error because of which it has no bytes
+    int error; // MPI error, if message.bytes is NULL because of one
 };
 
 // Both lists are in the order in which their messages began.
@@ -51,8 +52,8 @@ static const char *error_text(struct link *l, int error) {
     return l->why;
 }
 
-// ---- SIGPIPE is blocked during MPI calls: MPI writes to sockets that other ranks may have closed, and the program must not get
-// the signal ----
+// ---- SIGPIPE is blocked during MPI calls. MPI writes to sockets that other ranks may have closed, and the program must not get
+// the resulting signal ----
 
 struct sigpipe_state {
     sigset_t before;
@@ -123,7 +124,7 @@ static bool list_grow(struct mpi_transport *t, void **list, size_t *n_cap, size_
     return true;
 }
 
-// Removes the messages that are sent from the list.
+// Removes messages that have been sent from the list.
 static void sent_reap(struct mpi_transport *t) {
     struct link *l = t->context;
     size_t n = 0;
@@ -174,7 +175,7 @@ static size_t link_unsent(struct mpi_transport *t, int to) {
     return ((struct link *) t->context)->unsent[to];
 }
 
-// Starts to receive an announced message of a rank, or of any rank. Returns false if there is none.
+// Starts to receive the next message of a rank, or of any rank (MPI_ANY_SOURCE). Returns false if there is none.
 static bool receive_begin(struct mpi_transport *t, int from) {
     struct link *l = t->context;
     int found = 0, size = 0;
@@ -188,13 +189,13 @@ static bool receive_begin(struct mpi_transport *t, int from) {
     struct receiving *r = &l->in[l->n_in];
     *r = (struct receiving){.message = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
     r->message.bytes = t->alloc(r->message.size > 0 ? r->message.size : 1);
-    // Out of memory: the message stays with MPI and is passed on without bytes. It is not received into a smaller buffer, because
-    // Open MPI 4.1 would then write out of bounds over TCP.
+    // If memory runs out, the message is not received and is passed on without bytes. It is not received into a smaller buffer,
+    // because Open MPI 4.1 would then write out of bounds over TCP.
     r->error = r->message.bytes != NULL ? MPI_Imrecv(r->message.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
     if (r->message.bytes == NULL || r->error != MPI_SUCCESS) {
         t->release(r->message.bytes);
         r->message.bytes = NULL;
-        r->request = MPI_REQUEST_NULL; // completes at once
+        r->request = MPI_REQUEST_NULL; // MPI_Test reports it as complete
     }
     l->n_in++;
     return true;
@@ -255,7 +256,8 @@ static bool link_receive(struct mpi_transport *t, struct mpi_message *out) {
     return found;
 }
 
-// Completes the messages in both directions. The other ranks stay in MPI until all have finished.
+// Completes the messages in both directions. The other ranks do the same, so their MPI is active until all messages are complete.
+// Returns false after SETTLE_MS.
 static bool link_settle(struct mpi_transport *t) {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct link *l = t->context;
@@ -273,10 +275,10 @@ static bool link_settle(struct mpi_transport *t) {
     return false;
 }
 
-// all: MPI_Finalize may be called; it waits for all ranks.
-static void link_close(struct mpi_transport *t, bool all) {
+// in_order: all ranks close, so MPI_Finalize, which waits for all ranks, may be called.
+static void link_close(struct mpi_transport *t, bool in_order) {
     struct link *l = t->context;
-    if (!all || !link_settle(t)) {
+    if (!in_order || !link_settle(t)) {
         return; // MPI may still write to this memory
     }
     if (l->is_ours) {

@@ -268,7 +268,7 @@ static void gap_found(bool is_transport, const char *why, const char *text) {
     transport_open(loop, 1, &other);
     assert_true(mpi_queue_init(&queue, &mine));
     if (is_transport) {
-        queue.t.why = why;
+        queue.transport.why = why;
         assert_true(other.send(&other, 0, NULL, 1000));
     } else {
         message_send(&other, &answer, 1000);
@@ -356,10 +356,10 @@ static void test_blocked_thread_is_detected(void **state) {
     assert_int_equal(mpi_queue_send(&queue, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
     mpi_queue_bye(&queue);
     assert_true(mpi_queue_is_lost(&queue, 1) && mpi_now() - start < 10 * MPI_SECOND);
-    assert_true(mpi_queue_inside_for(&queue) > MPI_SECOND / 2);
+    assert_true(mpi_queue_inside_ns(&queue) > MPI_SECOND / 2);
     atomic_store(&is_held, false);
     pthread_join(thread, NULL);
-    assert_int_equal(mpi_queue_inside_for(&queue), 0);
+    assert_int_equal(mpi_queue_inside_ns(&queue), 0);
     queue_end(loop, &queue);
 }
 
@@ -462,7 +462,7 @@ struct devices {
 };
 
 static struct devices devices_open(struct mpi_world *w) {
-    struct devices d = {.n_ranks = w->queue.t.size};
+    struct devices d = {.n_ranks = w->queue.transport.size};
     assert_true(mpi_devices_list(w, &d.remotes, &d.list, &d.n));
     return d;
 }
@@ -1059,7 +1059,7 @@ static void test_is_lost(void **state) {
 static void worker_release(struct mpi_world *w) {
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[1].is_lost = false;
-    w->queue.peers[1].moved = w->queue.peers[1].stuck = 0;
+    w->queue.peers[1].steps_changed = w->queue.peers[1].stuck_since = 0;
     pthread_mutex_unlock(&w->queue.lock);
 }
 
