@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // backend.c: the backend of a composite device: the backends of its devices, a team of threads (crew), and the programs of the last
 // graphs. A program is the list of steps by which the devices compute a graph (program.h). A repeated graph is recognised by its
-// record (src/record), and its program is not built again.
+// record (src/record), and its program is reused.
 
 #include "meta/program.h"
 
 #include "berth-backend.h"
 #include "berth-meta.h"
 
-#define N_PROGRAMS 4 // for example the splits of a scheduler, a prefill graph and a decode graph
+#define N_PROGRAMS 4 // number of cached programs: for example for two splits each of a prefill and a decode graph
 
 struct meta_backend {
     int n;
@@ -57,7 +57,7 @@ static void backend_synchronize(ggml_backend_t backend) {
 
 // ---- compute ----
 
-// Returns the entry with the program of the graph, or the entry that was unused longest.
+// Returns the cache entry with the program of the graph. If there is none, returns the entry whose last use is oldest.
 static struct meta_program **program_find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
     struct meta_program **oldest = &m->programs[0];
     for (int i = 0; i < N_PROGRAMS; i++) {
@@ -148,7 +148,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
     return status;
 }
 
-// Computes the size for unsplit nodes, which is an upper bound for each device.
+// Computes the work memory for unsplit nodes, which is an upper bound for the parts on each device.
 size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct meta_backend *m = backend->context;
     size_t size = 0;
@@ -171,7 +171,8 @@ static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
     return ggml_backend_reg_get_proc_address(reg, name);
 }
 
-// The registry of a device may offer functions for sums over backends of its kind, and over others that it supports.
+// The registry of a device may offer functions that sum a tensor over several backends. ggml_backend_comm_init of the registry
+// returns NULL if it does not support these backends.
 static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     void *(*init)(ggml_backend_t *, size_t);
     *(void **) &init = reg_proc(reg, "ggml_backend_comm_init");

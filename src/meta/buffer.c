@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: memory of a composite device. There are two kinds. Tensors with their own memory have parts of different sizes, as the
-// callback decides. Memory of graphs follows layouts, or is the same on every device; the state of a tensor there is that of the
-// last computation.
+// buffer.c: memory of a composite device. There are two kinds of buffers. In a buffer of tensors with their own memory, such as
+// weights, the callback decides the state of each tensor and so the sizes of its parts. A buffer of graph memory follows layouts,
+// or has the same offsets on every device; the last computation decides the state of a tensor there.
 
 #include "meta/meta.h"
 
@@ -13,7 +13,7 @@
 
 static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
     size_t lo = 0, hi = mb->n_entries;
-    while (lo < hi) { // finds the first entry that does not end before off
+    while (lo < hi) { // finds the first entry that starts at off or ends after it
         const size_t mid = lo + (hi - lo) / 2;
         if (mb->entries[mid].off + mb->entries[mid].size <= off && mb->entries[mid].off != off) {
             lo = mid + 1;
@@ -45,7 +45,7 @@ const meta_state *meta_root_state(const struct ggml_tensor *root) {
 
 // ---- states ----
 
-// Returns the index of an equal state or of a new one, with one more use. SIZE_MAX: out of memory.
+// Finds or stores the state and counts one more use of it. Returns its index; SIZE_MAX: out of memory.
 static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
     size_t i = 0, free = mb->n_states;
     for (; i < mb->n_states && (mb->states[i].n_uses == 0 || !meta_same(&mb->states[i].state, state, mb->device->n)); i++) {
@@ -111,7 +111,8 @@ bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) {
     return true;
 }
 
-// Memory that shrank for another graph may end before the slot.
+// Returns true if the slot is inside the memory of device j. This memory may have shrunk for another graph since the slot was
+// planned.
 static bool slot_has_memory(const struct meta_buffer *mb, const struct meta_slot *slot, int j) {
     return slot->separate != NULL || slot->off + slot->size <= ggml_backend_buffer_get_size(mb->parts[j]);
 }
@@ -265,15 +266,15 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     return meta_root_record(t, &state) ? GGML_STATUS_SUCCESS : fail_no_memory(mb, t);
 }
 
-// ---- access from the host ----
-// Complete tensors and any range of their bytes are scattered to and gathered from the devices. For a tensor in state partial, the
-// first device receives all bytes and the others zeros.
+// ---- access from the host ---- The host accesses any range of bytes of the complete tensor. A write scatters the bytes to the
+// parts on the devices, and a read gathers them. If a tensor is partial, a write gives the first device all bytes and the other
+// devices zeros.
 
 enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
 
 struct access {
     enum access_kind kind;
-    char *data;          // the caller's memory of the range
+    char *data;          // the caller's memory, for the range
     size_t offset, size; // range in bytes from the start of the root
     uint8_t value;       // for ACCESS_FILL
     struct ggml_tensor *parts;
@@ -293,7 +294,7 @@ static void piece_access(const struct access *a, const struct meta_piece *p) {
     }
 }
 
-// Accesses the part of piece i that is inside the range.
+// Accesses the bytes of repetition i of the piece that are inside the range.
 static void piece_access_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
     const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
     const size_t from = max_size(at, a->offset), to = min_size(at + p->size, range_end);
@@ -334,7 +335,7 @@ static bool piece_visit(const struct meta_piece *p, void *user) {
 
 // Adds the parts of a partial tensor, which are f32.
 static void get_sum(const struct access *a, const struct ggml_tensor *root, int n) {
-    float sum[1024], one[1024]; // fixed blocks, so that reading allocates no memory
+    float sum[1024], one[1024]; // read in blocks, so that no memory is allocated
     if (a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
         berth_backend_fail(NULL,
             "cannot read bytes %zu to %zu of %s: it is a sum over devices, and the range does not consist of complete elements",

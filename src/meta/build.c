@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// build.c: makes the steps of a graph. It visits the nodes in the order of the graph. The states of a node's sources are known; the
-// rule of its op (rule.c) says which states they must have. Sources in other states are converted, and then each device gets its
-// part of the node. The state of a root can change meanwhile: a partial root that has been added up is mirrored from then on. A
-// complete copy of a split root is used until the root is written again.
+// build.c: makes the steps of a graph. It visits the nodes in the order of the graph. When it reaches a node, the states of its
+// sources are known, and the rule of its op (rule.c) says which states they must have. Sources in other states are converted, and
+// then each device gets its part of the node. The state of a root can change between nodes: once the parts of a partial root have
+// been summed, the root is mirrored. A complete copy of a split root is used until a node writes to the root.
 
 #include "meta/build.h"
 
@@ -54,7 +54,7 @@ static void node_emit(
         if (ggml_nelements(part) == 0) {
             continue;
         }
-        if (has_empty_source(srcs, t, j)) { // this device adds nothing to the sum
+        if (has_empty_source(srcs, t, j)) { // this device has no term of the sum: its part is set to 0
             if (zeros == NULL) {
                 zeros = meta_parts_take(b);
             }
@@ -101,12 +101,13 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
     memcpy(cost->name, t->name, sizeof cost->name);
 }
 
-// Applies the rule of the node to the states of its sources. Returns true if the split is kept, or if no source is split.
+// Applies the rule of the node to the states of its sources. Returns true if the node can be computed on split sources, or if no
+// source is split. Otherwise all sources must be made complete.
 static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
     bool has_sums = false, may_stay_partial = true, ok = true;
     *node = (struct meta_node){.t = t, .n = b->n};
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast lists its destination, itself, as a source
+        const bool is_source = t->src[k] != NULL && t->src[k] != t; // a cast lists itself as its second source
         have[k] = is_source ? meta_state_of(b, t->src[k]) : NULL;
         node->have[k] = have[k];
         if (is_source && have[k] == NULL) {
@@ -126,7 +127,8 @@ static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, con
             node->have[k] = &meta_mirrored;
         }
     }
-    ok = meta_rule(node) && ok && (meta_is_mirrored(&node->out) || ggml_is_contiguous(meta_root(t))); // parts are contiguous
+    ok = meta_rule(node) && ok &&
+         (meta_is_mirrored(&node->out) || ggml_is_contiguous(meta_root(t))); // parts of a split root are contiguous
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
         ok = node->have[k] == NULL || meta_can_convert(b, t->src[k], have[k], node->want[k], t);
     }
@@ -140,8 +142,9 @@ static void want_whole(struct meta_node *node) {
     node->out = meta_mirrored;
 }
 
-// Returns the destination of a node that writes into a view: the root's parts, or (*is_copy) a complete copy of the root, from
-// which the parts are then updated.
+// Returns the destination of a node that writes into a view. If the result has the state of the view, the destination is in the
+// root's parts. Otherwise it is in a complete copy of the root; *is_copy means that the parts must be updated from the copy
+// afterwards.
 static struct meta_version out_in_place(
     struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
     struct meta_row *row = meta_row_of(b, t);
@@ -157,8 +160,8 @@ static struct meta_version out_in_place(
     return meta_whole_view(b, t, whole);
 }
 
-// Returns the destination of a node that is not a view. If its memory has a fixed state that differs from the result's, the
-// destination is a temporary tensor, and the result must be moved afterwards (*is_moved).
+// Returns the destination of a node that is not a view. If the node has its own memory, whose fixed state differs from the state of
+// the result, the destination is a temporary tensor; *is_moved means that the result must be moved to the node's memory afterwards.
 static struct meta_version out_in_own_memory(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
     struct meta_row *row = meta_row_of(b, t);
@@ -174,8 +177,8 @@ static struct meta_version out_in_own_memory(
     return meta_native(b, t);
 }
 
-// Handles sources that the op has updated. If it updated a complete copy, the root's parts are updated from the copy; otherwise an
-// existing copy becomes invalid.
+// Handles sources that the op updates, such as moments. If the op updated the complete copy of a source, the parts of the root are
+// updated from this copy. Otherwise the op updated the parts, and the complete copy becomes invalid.
 static void write_back(struct meta_builder *b, const struct ggml_tensor *t, const struct meta_version *srcs) {
     const struct berth_op_info *info = berth_op_info(t->op);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -261,7 +264,7 @@ static enum ggml_status check_root(const struct ggml_tensor *t) {
 
 static enum ggml_status rows_init(struct meta_builder *b) {
     struct meta_program *p = b->p;
-    b->rows[p->rec.n_rows].state = &meta_mirrored; // used if a row cannot be found
+    b->rows[p->rec.n_rows].state = &meta_mirrored; // stands for a row that cannot be found
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
         b->rows[r].native.temp = b->rows[r].whole.temp = -1;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// build.h: interface between version.c (versions of tensors) and build.c (nodes), which build a program.
+// build.h: interface between version.c (versions of tensors) and build.c (nodes), which build a program. A version of a tensor is
+// the set of its parts in one state.
 #pragma once
 
 #include "core/optable.h"
 #include "meta/program.h"
 
-// The parts of a tensor in one state.
+// A version of a tensor.
 struct meta_version {
     struct ggml_tensor *parts; // [n] one per device; NULL: out of memory
     int32_t temp;              // temporary tensor whose memory it uses, -1: memory of the graph
@@ -13,15 +14,15 @@ struct meta_version {
 
 struct meta_row {
     const meta_state *state;      // of a root: its current state
-    struct meta_version native;   // at the address from the graph's plan
-    struct meta_version whole;    // complete copy of a split root
-    const meta_state *view_state; // of a view: state that follows from its root's state view_state_of; NULL: cannot be expressed
+    struct meta_version native;   // the version in the memory that the graph's plan gives the tensor
+    struct meta_version whole;    // the version that is a complete copy of a split root; valid if has_whole
+    const meta_state *view_state; // of a view: its state if its root has state view_state_of; NULL: no state describes it
     const meta_state *view_state_of;
-    int32_t n_uses; // number of reads of it or of its views
+    int32_t n_uses; // of a root: number of uses of it or its views as a source
     bool has_whole;
 };
 
-#define META_N_KEPT_STATES 16 // states that are compared before a new one is stored: a graph has few different ones
+#define META_N_KEPT_STATES 16 // stored states that a new state is compared with; a graph has few different states
 
 struct meta_builder {
     struct meta_program *p;
@@ -47,24 +48,25 @@ const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s);
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t); // row of its root
 // Marks that the version is read or written at the current step.
 void meta_use(struct meta_builder *b, struct meta_version v);
-// Returns true if the root has its own memory, whose state the callback has fixed.
+// Returns true if the root has its own memory. The callback has fixed its state.
 bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root);
 
 // Returns the current state of a tensor; NULL: it cannot be expressed as a state.
 const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor *t);
-// Returns the version at the address from the graph's plan, in its current state.
+// Returns the native version of t: in the memory from the graph's plan, in its current state.
 struct meta_version meta_native(struct meta_builder *b, const struct ggml_tensor *t);
 // Returns a contiguous temporary tensor of t's shape in a state.
 struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s);
-// meta_whole_root returns the complete root: its own parts if they are or can be made complete, otherwise a copy. meta_whole_view
-// returns a view of it.
+// meta_whole_root returns a complete version of the root: the native version if it is mirrored or can be summed in place, otherwise
+// a copy. meta_whole_view returns the view t of a complete root.
 struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_tensor *root);
 struct meta_version meta_whole_view(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root);
 void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version from, const meta_state *from_state,
     struct meta_version to, const meta_state *to_state);
 // Adds the parts of all devices in place.
 void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct meta_version v);
-// meta_convert converts a source of the node to the state that the rule requires. meta_can_convert: true if that is possible.
+// meta_convert returns the version of a source of the node in the state that the rule requires. meta_can_convert returns true if
+// that is possible.
 bool meta_can_convert(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
     const struct ggml_tensor *node);
 struct meta_version meta_convert(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: composite devices and their buffer types. There is one per list of devices and callback: a second request returns the
-// same device. A composite device exists until the process ends.
+// device.c: composite devices and their buffer types. A request with the same list of devices and the same callback as an earlier
+// one returns the same composite device. A composite device exists until the process ends.
 
 #include "meta/meta.h"
 
@@ -132,7 +132,8 @@ static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     return common;
 }
 
-// Asks the devices without the composite buffers, which they would take for memory of another device.
+// Asks the devices about a copy of the op whose tensors have no buffers. They would take a composite buffer for memory of another
+// device.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct meta_device *device = device_of(dev);
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];

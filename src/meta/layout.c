@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 // layout.c: the memory of a graph, planned for each device separately. The size of an item on a device is that of its part there,
-// and the planner is the same as for a single device. The addresses are common to all devices. They are assigned consecutively and
-// never reused, so an address identifies a layout and an item. Invariants:
-//
-//   base <= starts[i] < starts[i + 1] < end, for every layout; no two layouts of the process overlap
-//   slots[j * n_items + i] of items that are alive at the same time do not overlap, and end at peak[j] or before
-//   a buffer of layouts has at least peak[j] bytes on device j, for each layout that ensured its memory since it changed
-//
-// A layout may outlive its plan. A program may alternate between more graphs than an allocator keeps plans for. A graph that a
-// dropped plan has placed can be computed as long as its layout is kept.
+// and the planner is the same as for a single device. All devices share one range of addresses. Addresses are assigned
+// consecutively and never reused, so an address identifies a layout and an item. Invariants: base <= starts[i] < starts[i + 1] <
+// end, for every layout; no two layouts of the process overlap slots[j * n_items + i] of items that are alive at the same time do
+// not overlap, and end at peak[j] or before after meta_layout_ensure_memory(buffer, l), the buffer has at least peak[j] bytes of l
+// on device j, until it is resized A layout may outlive its plan: a program may alternate between more graphs than an allocator
+// keeps plans for. A graph whose plan was dropped can still be computed as long as its layout is kept.
 
 #include "meta/program.h"
 
@@ -17,7 +14,7 @@
 #include <stdatomic.h>
 
 #define SPACE ((size_t) 1 << 59)         // number of addresses
-#define OLD_SLOTS_MAX ((size_t) 1 << 18) // slots of all layouts without a plan that a buffer keeps
+#define OLD_SLOTS_MAX ((size_t) 1 << 18) // limit of the slots of all old layouts (layouts without a plan) that a buffer keeps
 
 // ---- new ----
 
@@ -62,7 +59,8 @@ static bool is_same(const struct berth_plan_item *a, const struct berth_plan_ite
     return i == n;
 }
 
-// Plans device j. items: [2 * n_items] for the previous device and for this one.
+// Plans the memory of device j. items: [2 * n_items], the items of device j - 1 and of device j. If both are equal, the plan of
+// device j - 1 is copied.
 static enum ggml_status plan_device(
     struct meta_layout *l, const struct meta_sizing *s, int j, struct berth_plan_item *items, uint64_t *offsets) {
     const size_t n = l->n_items, align = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(s->device->parts[j]));
@@ -165,11 +163,11 @@ static struct meta_layout *layout_of(struct berth_layout *layout) {
     return (struct meta_layout *) layout;
 }
 
-// Frees a layout. Its addresses become invalid.
+// Frees a layout. Its addresses become invalid. in: buffer of the layout, or NULL.
 static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
     if (in != NULL) {
         meta_buffer_forget(in, l->head.base, l->end);
-        meta_buffer_renumber(in); // programs of graphs at these addresses become invalid
+        meta_buffer_renumber(in); // invalidates the programs of graphs at these addresses
     }
     for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
         ggml_backend_buffer_free(l->slots[i].separate);
@@ -203,7 +201,7 @@ void meta_layout_free(struct berth_layout *layout) {
         }
         *at = l->next;
     }
-    if (in == NULL || l->n_separate > 0) { // separate device memory is not kept for a graph that may never run again
+    if (in == NULL || l->n_separate > 0) { // a layout with separate memory is not kept: its graph may never be computed again
         layout_free(l, in);
         return;
     }
@@ -215,7 +213,7 @@ void meta_layout_free(struct berth_layout *layout) {
 
 void meta_layouts_leave(struct meta_buffer *mb) {
     for (struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
-        l->in = NULL; // freed by its plan
+        l->in = NULL; // the plan frees the layout
     }
     while (mb->old != NULL) {
         struct meta_layout *l = mb->old;
@@ -240,8 +238,8 @@ static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_
     return part;
 }
 
-// Resizes the memory of device j. If both sizes do not fit together, the old memory is freed first. If the new size still fails,
-// memory of the old size is allocated.
+// Resizes the memory of device j. If the device has no space for old and new memory together, the old memory is freed first. If the
+// allocation still fails, memory of the old size is allocated.
 static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     const size_t before = ggml_backend_buffer_get_size(mb->parts[j]);
     ggml_backend_buffer_t fresh = part_new(mb, j, size);
@@ -284,14 +282,14 @@ bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout
     }
     for (int j = 0; j < l->n && ok && is_exact; j++) {
         if (ggml_backend_buffer_get_size(mb->parts[j]) > l->peak[j]) {
-            part_resize(mb, j, l->peak[j]); // on failure it keeps more
+            part_resize(mb, j, l->peak[j]); // on failure the device keeps more memory than required
         }
     }
     *is_moved = mb->id != id;
     return ok;
 }
 
-// Iterates over the layouts with a plan, then over those without.
+// layout_first and layout_next iterate over the layouts with a plan, then over the old ones.
 static struct meta_layout *layout_first(const struct meta_buffer *mb) {
     return mb->layouts != NULL ? mb->layouts : mb->old;
 }
@@ -346,7 +344,7 @@ struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t
         *(l->starts[mid] <= off ? &lo : &hi) = mid;
     }
     *step = l->n_items;
-    return l->starts[lo] == off ? &l->slots[lo] : NULL; // a root begins where its item does
+    return l->starts[lo] == off ? &l->slots[lo] : NULL; // a root begins at the start of its item
 }
 
 static struct ggml_tensor bytes_at(ggml_backend_buffer_t buffer, size_t off, size_t size) {

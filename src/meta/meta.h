@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
-// meta.h: composite devices: declarations that the files of this folder share.
-//
-//   device.c   devices, buffer types                      state.c    elements that each device has; views of split tensors
-//   buffer.c   memory; access from the host               rule.c     how an op splits
-//   layout.c   memory of graphs: a plan per device        version.c  a tensor in another state
-//   sizing.c   sizes of a graph on each device            build.c    a graph as steps for each device
-//   backend.c  the backend and its cached programs        program.c  programs and their memory
-//   reserve.c  memory for later computations              run.c      a thread per device; sums and moves between devices
-//
-// A tensor of a composite device has an address that cannot be dereferenced: base + offset. The offset determines its address on
-// each device: by the layout, if the graph's memory was planned per device; by its entry, if it was allocated separately; otherwise
-// it is the same offset on all devices. A root (the tensor itself, or the source of a view) has a split state: mirrored (complete
-// on every device), partial (the sum over the devices is the value), or split along an axis. The part of a tensor is its share on
-// one device. States of views follow from their strides.
+// meta.h: composite devices: declarations that the files of this folder share. device.c   devices, buffer types
+// state.c    which elements each device has; views of split tensors buffer.c   memory; access from the host               rule.c
+// how an op splits layout.c   memory of graphs: a plan per device        version.c  a tensor in another state sizing.c   sizes of a
+// graph on each device            build.c    a graph as steps for each device backend.c  the backend and its cached programs
+// program.c  programs (the work of a graph per device), their memory reserve.c  memory for later computations              run.c
+// a thread per device; sums and moves between devices A tensor of a composite device has an address that cannot be dereferenced:
+// META_BASE + offset. The offset determines the memory of the tensor on each device. In the memory of a graph that was planned per
+// device, the layout gives it (layout.c). For a tensor with its own memory, such as a weight, the entry of the buffer gives it
+// (struct meta_entry). Otherwise the offset is the same on all devices. A root is a tensor that is not a view: the tensor itself,
+// or the tensor that a view refers to. Each root has a split state: mirrored (complete on every device), partial (the sum over the
+// devices is the value), or split along an axis. The part of a tensor is its share on one device; the word also names each of the
+// combined devices. The state of a view follows from its strides and the state of its root.
 #pragma once
 
 #include "backend/backend.h"
@@ -31,7 +29,7 @@ typedef struct ggml_backend_meta_split_state meta_state;
 // ---- device.c ----
 
 struct meta_device {
-    struct ggml_backend_device dev; // first field: a device is cast to this struct
+    struct ggml_backend_device dev; // first field: pointers to it are cast to struct meta_device
     struct ggml_backend_buffer_type buft;
     ggml_backend_dev_t *parts; // [n] the combined devices
     int n;
@@ -65,26 +63,27 @@ static inline bool meta_is_partial(const meta_state *s) {
 bool meta_same(const meta_state *a, const meta_state *b, int n);
 // Returns the number of elements along the axis on device j.
 int64_t meta_len(const meta_state *s, int n, int j);
-// Returns true if each device has one contiguous range along the axis, in the order of the devices. A slice is then a view of the
-// complete tensor.
+// Returns true if each device has one contiguous range along the axis, in the order of the devices. The slice of a device is then a
+// view of the complete tensor.
 bool meta_is_plain(const meta_state *s);
 int64_t meta_start(const meta_state *s, int n, int j); // start of that range
 // Returns NULL, or the reason why a state from a callback does not fit the tensor.
 const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, int n);
 // Multiplies every count of s by num / den. Returns false if a result is not an integer.
 bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den, meta_state *out);
-// Adds a segment, or a repetition of the last one. Returns false if the state has no more segments.
+// Appends a segment with ne[j] elements on device j. If the last segment is equal, its number of repetitions grows instead. Returns
+// false if the state already has META_MAX_SEGMENTS segments.
 bool meta_segment_add(meta_state *s, int n, const int64_t *ne);
 
 // Computes the state of t, a view of a root with state s. Returns false if no state describes it.
 bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, int n, meta_state *out);
-// Computes the part of t on device j. t is the root or a view of it with state `as`. Extents and strides are written to part; the
-// offset in the root's part is returned.
+// Computes the part of t on device j. t is the root with state s, or a view of it with state `as`. Writes extents and strides to
+// part. Returns the byte offset of the part in the root's part.
 size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *as,
     int n, int j, struct ggml_tensor *part);
 
-// A repeated range of the root's bytes. Repetition i of n_outer is at whole + i * whole_step in the complete tensor and at part + i
-// * part_step in the part of device j.
+// A range of `size` bytes of a root that is on device j, with n_outer repetitions. Repetition i starts at byte whole + i *
+// whole_step of the complete tensor, and at byte part + i * part_step of the part.
 struct meta_piece {
     int j;
     size_t whole, part, size;
@@ -96,14 +95,14 @@ bool meta_pieces(const struct ggml_tensor *root, const meta_state *s, int n, int
 
 // ---- buffer.c ----
 
-// The tensor at an offset of a buffer.
+// Describes the root at an offset of a buffer.
 struct meta_entry {
-    size_t off, size;           // of the complete tensor, in addresses
+    size_t off, size;           // offset and bytes of the complete tensor
     size_t state;               // index in the buffer's states
-    struct ggml_tensor **parts; // [n] of a tensor with its own memory; NULL: each part is at off
+    struct ggml_tensor **parts; // [n] parts of a tensor with its own memory; NULL: memory of graphs
 };
 
-// A state that equally split entries share.
+// A state, stored once for all entries that have it.
 struct meta_state_used {
     meta_state state;
     size_t n_uses; // 0: free
@@ -111,25 +110,25 @@ struct meta_state_used {
 
 struct meta_buffer {
     struct meta_device *device;
-    uint64_t id;                  // unique among all buffers of the process, past ones included
+    uint64_t id;                  // unique in the process, also among buffers that were freed
     ggml_backend_buffer_t *parts; // [n] NULL: no memory there
-    struct ggml_context **ctxs;   // [n] contexts of parts of tensors with their own memory; NULL: memory of graphs
+    struct ggml_context **ctxs;   // [n] contexts with the parts of tensors with their own memory; NULL: memory of graphs
     struct meta_entry *entries;   // sorted by off; they do not overlap
     size_t n_entries, entries_cap;
     struct meta_state_used *states;
     size_t n_states, states_cap;
-    uint64_t recorded_by; // program whose results the entries describe, 0: several programs
-    bool has_layouts;     // every tensor is in one of its layouts
+    uint64_t recorded_by; // id of the program that recorded all entries; 0: several programs
+    bool has_layouts;     // the buffer was made for layouts: every tensor is in one of them
     struct meta_layout *layouts;
-    struct meta_layout *old; // layouts without a plan, the newest first
+    struct meta_layout *old; // layouts whose plan was dropped, the newest first
 };
 
 struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer); // NULL: another kind of buffer
 static inline size_t meta_offset(const void *data) {
     return (uintptr_t) data - META_BASE;
 }
-// Returns the state of a root's bytes: for its own memory the state from the callback, for graph memory that of the last
-// computation.
+// Returns the current state of a root: the state from the callback if it has its own memory, or the state that the last computation
+// left in graph memory.
 const meta_state *meta_root_state(const struct ggml_tensor *root);
 // Records the state of a root in graph memory and removes entries that overlap it. Returns false if out of memory.
 bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
@@ -139,12 +138,13 @@ bool meta_buffer_reserve(struct meta_buffer *mb, size_t n_entries, size_t n_stat
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
 // Returns NULL, or the reason why the buffer has no memory at the root's address.
 const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size);
-// Returns true if the root's slot on device j is large enough for its part in this state. A slot that was planned for another state
-// may be too small.
+// Returns true if the root's memory on device j is large enough for its part in this state. Memory that was planned for another
+// state may be too small.
 bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j);
-// Returns a buffer with `space` addresses and `size` bytes of memory on each device. NULL: out of memory, without a message.
+// Returns a buffer with a range of `space` addresses, and with `size` bytes of memory on each device. NULL: out of memory; it logs
+// no error.
 ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t space, size_t size);
-// The parts have moved: programs that refer to them become invalid.
+// Gives the buffer a new id after its parts have moved. Programs that refer to the old id become invalid.
 void meta_buffer_renumber(struct meta_buffer *mb);
 // Removes all entries in this range of addresses.
 void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
@@ -154,26 +154,26 @@ void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
 // The memory of an item on one device.
 struct meta_slot {
     uint64_t off, size;
-    ggml_backend_buffer_t separate; // separate memory; NULL: in the buffer's part
+    ggml_backend_buffer_t separate; // memory of this slot only, after it has grown; NULL: the slot is in the buffer's part
 };
 
 struct meta_layout {
-    struct berth_layout head; // first field: a berth_layout is cast to this struct
-    struct meta_buffer *in;   // buffer, NULL: none yet
+    struct berth_layout head; // first field: pointers to it are cast to struct meta_layout
+    struct meta_buffer *in;   // buffer that has memory for this layout, NULL: none yet
     struct meta_layout *next; // next layout of the buffer
-    bool is_old;              // it has no plan
+    bool is_old;              // its plan was dropped
     int n;
-    size_t n_items, end;     // end of its addresses
-    size_t *starts;          // [n_items] addresses, ascending
-    struct meta_slot *slots; // [n * n_items] those of device j start at j * n_items
+    size_t n_items, end;     // end: offset after its last address
+    size_t *starts;          // [n_items] offsets of the items' addresses, ascending
+    struct meta_slot *slots; // [n * n_items] the slots of device j start at index j * n_items
     size_t n_separate;       // number of slots with separate memory
     uint64_t peak[META_MAX];
 };
 
 enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
     const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
-// Called when its plan is dropped. The tensors of the layout can be computed and read until META_OLD_MAX other layouts are dropped,
-// or fewer if they are large.
+// Called when the plan of the layout is dropped. The tensors of the layout can still be computed and read until META_OLD_MAX later
+// plans have been dropped, or fewer if their layouts are large.
 void meta_layout_free(struct berth_layout *layout);
 #define META_OLD_MAX 64
 // Called when the buffer is freed.
@@ -184,7 +184,7 @@ size_t meta_layout_bytes(ggml_backend_buffer_t buffer);
 // Calls a function for all separate memory of the layouts.
 void meta_layouts_each_separate(
     const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t separate, uint8_t value), uint8_t value);
-// Returns the slots of the item at an address; that of device j is at [j * step]. NULL: in no layout.
+// Returns the slots of the item that starts at this offset; the slot of device j is at index j * step. NULL: no item starts there.
 struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step);
-// Gives a root more memory on device j and copies its bytes. Returns false if out of memory.
+// Moves a root on device j to separate memory of `size` bytes and copies its bytes. Returns false if out of memory.
 bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) BERTH_MUST_USE;

@@ -32,8 +32,8 @@ static bool arena_reserve(struct meta_arena *arena, size_t size) {
 
 void *meta_take(struct meta_arena *arena, size_t size) {
     size = (size + 15) & ~(size_t) 15;
-    const bool has_room = arena->last != NULL && arena->last->size - arena->used >= size;
-    if (!has_room && !arena_reserve(arena, max_size(size, 1u << 16))) {
+    const bool has_space = arena->last != NULL && arena->last->size - arena->used >= size;
+    if (!has_space && !arena_reserve(arena, max_size(size, 1u << 16))) {
         return NULL;
     }
     void *p = arena->last->bytes + arena->used;
@@ -214,7 +214,7 @@ static void program_clear(struct meta_program *p) {
     p->last_use = 0;
     memset(p->n_nodes, 0, sizeof p->n_nodes);
     const bool ok = arena_reset(&p->arena, p->arena.taken);
-    (void) ok; // on failure the memory is allocated when it is needed
+    (void) ok; // on failure, meta_take allocates the memory later
 }
 
 static bool rows_reserve(struct meta_program *p, size_t n_rows) {
@@ -244,7 +244,7 @@ enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backe
     enum ggml_status status;
     bool has_grown;
     p->n_grown = 0;
-    do { // memory grows at most once per part of a root
+    do { // ends: the memory of a part of a root grows at most once
         struct meta_builder b = {.backends = backends, .n = n, .p = p};
         status = program_begin(p, n, graph);
         b.rows = p->rows;
@@ -273,15 +273,15 @@ enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgra
     return status;
 }
 
-#define ROOM(p, list, n) berth_grow((void **) &(p)->list, &(p)->list##_cap, (n), sizeof(p)->list[0])
+#define RESERVE(p, list, n) berth_grow((void **) &(p)->list, &(p)->list##_cap, (n), sizeof(p)->list[0])
 
 bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) {
     program_clear(p);
     p->n = like->n;
     p->rec.is_full_match = true;
     bool ok = berth_record_reserve_like(&p->rec, &like->rec) && rows_reserve(p, (size_t) like->rec.n_rows) &&
-              ROOM(p, steps, like->n_steps) && ROOM(p, temps, like->n_temps) && ROOM(p, views, like->n_views) &&
-              ROOM(p, costs, like->n_costs) && temps_reserve(p, like->n_temps, like->stage_size) &&
+              RESERVE(p, steps, like->n_steps) && RESERVE(p, temps, like->n_temps) && RESERVE(p, views, like->n_views) &&
+              RESERVE(p, costs, like->n_costs) && temps_reserve(p, like->n_temps, like->stage_size) &&
               arena_reset(&p->arena, like->arena.taken);
     for (int j = 0; j < p->n && ok; j++) {
         ok = berth_grow((void **) &p->nodes[j], &p->nodes_cap[j], like->n_nodes[j], sizeof p->nodes[j][0]) &&
@@ -353,7 +353,7 @@ static bool row_record_state(const struct meta_program *p, int32_t r) {
     return meta_root_record(t, p->seen[r].after);
 }
 
-// Records states in the order of the writes: rows before the nodes come first.
+// Records states in the order in which the tensors were written: inputs first, then the nodes.
 bool meta_program_record(struct meta_program *p) {
     bool ok = true;
     if (are_states_recorded(p)) {

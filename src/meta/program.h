@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// program.h: a program is a graph as work for each device: sequences of nodes, and between them steps that all devices do together.
-// A node's part is at the address that the graph's plan gives it. Additional tensors (complete copies, slices that are not views,
-// operands of sums) are temporary and planned for each device separately. The scratch buffer of a device is as large as the largest
-// of these plans. All programs of a backend share it, since only one runs at a time. All part tensors and states of a program are
-// in one arena.
+// program.h: a program describes the work of each device for one graph. It is a list of steps: in some steps each device computes a
+// sequence of nodes, in others the devices exchange data. The part of a node is in the memory that the graph's plan gives it.
+// Further tensors (complete copies, slices that are not views, operands of sums) are temporary; their memory is planned for each
+// device separately. Each device has one scratch buffer for them, as large as the largest of these plans. All programs of a backend
+// share it, since only one runs at a time. All tensors and states of a program are in one arena.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -13,61 +13,61 @@ enum meta_step_kind {
     META_COMPUTE, // computes nodes [from, to) of each device
     META_SUM,     // adds the parts of all devices; every device gets the sum
     META_MOVE,    // converts a tensor from one state to another through the host
-    META_ZERO,    // sets parts to 0 on devices that add nothing to a sum
+    META_ZERO,    // sets parts to 0 on devices that have no term of a sum
 };
 
 struct meta_step {
     enum meta_step_kind kind;
-    int32_t *from, *to;            // [n] for META_COMPUTE
-    struct ggml_tensor *src, *dst; // [n] parts; META_ZERO: dst, on devices where op is not NONE
+    int32_t *from, *to;            // [n] META_COMPUTE: range of each device's nodes
+    struct ggml_tensor *src, *dst; // [n] parts; META_ZERO: dst[j] is set to 0 if its op is not NONE
     const meta_state *src_state, *dst_state;
     struct ggml_tensor *shape;    // META_MOVE: the complete tensor, contiguous
-    struct ggml_tensor *shares;   // [n * n] META_SUM: share i of part k at k * n + i
-    struct ggml_tensor *operands; // [n * n] META_SUM: at k * n + i, memory of device k for share k of device i
-    struct ggml_tensor *adds;     // [n * n] META_SUM: nodes that add the operands
+    struct ggml_tensor *shares;   // [n * n] META_SUM: at k * n + i, a view of share i of the part of device k
+    struct ggml_tensor *operands; // [n * n] META_SUM: at k * n + i, memory on device k for a copy of device i's share k
+    struct ggml_tensor *adds;     // [n * n] META_SUM: at k * n + i, the node on device k that adds this copy
     struct ggml_cgraph *graphs;   // [n] graphs of adds
 };
 
 // A temporary tensor; versions may be views of it.
 struct meta_temp {
     struct ggml_tensor *parts; // [n] one per device
-    int64_t first, last;       // lifetime in steps of the builder's clock
+    int64_t first, last;       // first and last time of use, on the builder's clock
 };
 
-// An op that could not be computed on split sources.
+// A node that could not be computed on split sources, for reports.
 struct meta_cost {
     enum ggml_op op;
     char name[GGML_MAX_NAME];
-    int64_t n_bytes; // bytes moved per run to make its sources complete
+    int64_t n_bytes; // bytes that each run moves between devices to make its sources complete
 };
 
 struct meta_arena {
     struct meta_block *last;
     size_t used;  // bytes used in the last block
-    size_t taken; // bytes used in all blocks since it was empty
+    size_t taken; // bytes taken from all blocks since the last reset
 };
 
-// A root when the program was made.
+// The properties of a row's tensor when the program was made.
 struct meta_seen {
     void *data;
     uint64_t buffer_id;
-    const meta_state *before, *after; // states before and after a run
+    const meta_state *before, *after; // of a root: states before and after a run
 };
 
 // Memory of temporary tensors, one buffer per device. A zeroed struct is empty.
 struct meta_scratch {
     ggml_backend_buffer_t parts[META_MAX];
-    uint64_t id; // changes whenever a buffer has moved
+    uint64_t id; // changes whenever a buffer is replaced
 };
 
 void meta_scratch_fini(struct meta_scratch *scratch);
 
 struct meta_program {
     int n;
-    bool is_made; // false: only its capacities are valid
+    bool is_made; // false: the program is empty, with reserved capacities
     struct record rec;
     struct meta_seen *seen; // [rec.n_rows]
-    struct meta_row *rows;  // [rec.n_rows + 1] used while it is made
+    struct meta_row *rows;  // [rec.n_rows + 1] used only while the program is made
     size_t seen_cap, rows_cap;
     struct meta_arena arena;
     struct meta_step *steps;
@@ -79,7 +79,7 @@ struct meta_program {
     uint64_t uid[META_MAX];
     struct meta_temp *temps;
     size_t n_temps, temps_cap;
-    struct ggml_tensor **views; // of temporary tensors, in the order of creation
+    struct ggml_tensor **views; // views of temporary tensors, in the order of creation; they get their addresses after planning
     size_t n_views, views_cap;
     struct berth_plan_item *items; // [n * n_temps] temporary tensors per device
     uint64_t *offsets;             // [n * n_temps]
@@ -104,10 +104,10 @@ struct meta_plan_cache {
     struct meta_cached_plan *list; // the newest first
 };
 
-// Makes p, which is zeroed or belongs to another graph, the program of this graph. It reuses the memory of p.
+// Makes p the program of this graph. p is zeroed or the program of another graph, whose memory is reused.
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
     struct meta_scratch *scratch, const struct meta_plan_cache *plan_cache) BERTH_MUST_USE;
-// Clears p and reserves the capacities of `like`. Returns false if out of memory.
+// Empties p and reserves the capacities that `like` has. Returns false if out of memory.
 bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
 // Returns the nodes of device j in a META_COMPUTE step as a graph.
 struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
@@ -126,7 +126,7 @@ bool meta_plan_cache_add(struct meta_plan_cache *plan_cache, const struct meta_p
 void meta_plan_cache_fini(struct meta_plan_cache *plan_cache);
 // Reserves everything that a run of the program requires of the devices' backends.
 enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_program *p) BERTH_MUST_USE;
-// Reserves the entries that are recorded after a run in the buffers of the program's tensors.
+// Reserves memory for the entries that a run of the program adds to the buffers of its tensors.
 bool meta_entries_reserve(const struct meta_program *p) BERTH_MUST_USE;
 // Returns the bytes of the largest share that is copied between devices in a sum.
 size_t meta_share_size(const struct meta_program *p);
@@ -134,13 +134,13 @@ size_t meta_share_size(const struct meta_program *p);
 // ---- run.c ----
 
 struct meta_crew; // the team of threads of a backend, one per device
-// Functions for sums from the registry of a device; all NULL: none.
+// Functions for sums that the registry of a device offers; all NULL: no registry offers them.
 struct meta_comm {
     void *ctx;
     void (*free)(void *ctx);
     bool (*allreduce)(void *ctx, struct ggml_tensor **tensors);
-    // The same in two parts, if the registry offers them. ask sends the request to the asynchronous devices; it returns false, with
-    // nothing sent, if they cannot do it. join adds the part of the synchronous device.
+    // allreduce as two functions, if the registry offers them. ask sends the request to the asynchronous devices; if they cannot do
+    // the sum, it sends nothing and returns false. join adds the part of the synchronous device.
     bool (*ask)(void *ctx, struct ggml_tensor **tensors);
     bool (*join)(void *ctx, struct ggml_tensor **tensors);
 };
@@ -165,9 +165,10 @@ struct meta_node {
     int n_made;
 };
 
-// All sources are mirrored or split. Returns false if the op requires mirrored sources.
+// For a node whose sources are all mirrored or split: fills want and out. Returns false if no split is possible; want and out are
+// then mirrored.
 bool meta_rule(struct meta_node *node);
-// Some sources are partial. Returns true if the op can be computed on each term of the sum; its result is then partial too.
+// For a node with partial sources: returns true if each device can compute the op on its terms. The result is then partial too.
 bool meta_rule_sum(struct meta_node *node);
 
 // ---- sizes of the items of a plan on each device (sizing.c) ----

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // reserve.c: reserves a graph, so that computing it allocates no memory. The same holds for a graph with the same nodes and edges
-// in which no tensor is larger. The plans of temporary tensors are kept and also used for smaller ones, later programs have
-// reserved capacities (program.c), and the devices' backends have reserved their memory.
+// in which no tensor is larger. For this, the plans of temporary tensors are kept and used for smaller tensors too, the entries of
+// the program cache get the capacities of this program (program.c), and the devices' backends reserve their work memory.
 
 #include "meta/program.h"
 
 #include "base/min.h"
 #include "berth-backend.h"
 
-#define KEPT_MAX 8 // largest number of plans, as in a scheduler
+#define KEPT_MAX 8 // largest number of kept plans; equal to KEPT_MAX of the scheduler
 
 // ---- kept plans ----
 

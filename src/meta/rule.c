@@ -41,7 +41,8 @@ static bool out_set(struct meta_node *node, const meta_state *out) {
     return true;
 }
 
-// Sets the state of source k for a result that is split by s: the same slice, or the complete source if it is broadcast.
+// Sets the required state of source k for a result that is split by s: the same slice, or the complete source if it is broadcast.
+// Returns false if the extents do not match.
 static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     const struct ggml_tensor *src = node->t->src[k];
     if (src == NULL) {
@@ -67,14 +68,16 @@ static bool rule_each(struct meta_node *node) {
     return ok && out_set(node, lead);
 }
 
-// The bias of each expert; the third source selects the rows.
+// The first two sources, the rows and the biases of the experts, are split along axis 0 in the same way. The third source, which
+// selects the expert of each row, is mirrored.
 static bool rule_add_id(struct meta_node *node) {
     const meta_state *lead = first_split_on(node, 0);
     node->want[0] = node->want[1] = lead;
     return lead != NULL && out_set(node, lead);
 }
 
-// If one source holds both factors, each device must have the same share of both: they are two repetitions of one segment.
+// If one source holds both factors in each row, each device must have the same share of both factors. The state of such a source is
+// one segment with two repetitions.
 static bool rule_glu(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     if (node->t->src[1] != NULL) {
@@ -104,7 +107,8 @@ static bool rule_rows(struct meta_node *node) {
     return ok && out_set(node, s);
 }
 
-// The mask is broadcast. A slope per head (max_bias) and a sink per head follow the third axis.
+// The mask is broadcast. The heads are along axis 2. If that axis is split, slopes per head (max_bias) are not supported, and sinks
+// are split too.
 static bool rule_soft_max(struct meta_node *node) {
     const struct ggml_tensor *sinks = node->t->src[2];
     const meta_state *s = have_of(node, 0);
@@ -132,7 +136,7 @@ static bool rule_keep(struct meta_node *node) {
 
 // ---- products ----
 
-// The product sums over the split axis: each device has its terms.
+// The split axis is the one over which the product sums: each device computes its terms, and the result is partial.
 static bool product_sum(struct meta_node *node, const meta_state *s) {
     node->want[0] = node->want[1] = s;
     for (int k = 0; k < 2; k++) {
@@ -144,7 +148,7 @@ static bool product_sum(struct meta_node *node, const meta_state *s) {
     return true;
 }
 
-// Split over matrices: one matrix of the first source is multiplied with several of the second.
+// The batches are split. One matrix of the first source is multiplied with `times` matrices of the second.
 static bool product_batch(struct meta_node *node, int axis) {
     const struct ggml_tensor *a = node->t->src[0], *b = node->t->src[1];
     const bool by_first = is_split_on(node, 0, axis);
@@ -193,7 +197,8 @@ static bool rule_get_rows(struct meta_node *node) {
     return is_split_on(node, 0, 0) && out_set(node, node->have[0]);
 }
 
-// Sources: rows, their indices, destination. The indices are along axis 1.
+// The sources are the rows, their indices and the destination. The indices select positions of axis 1, so this axis must not be
+// split.
 static bool rule_set_rows(struct meta_node *node) {
     const struct ggml_tensor *rows = node->t->src[0], *ids = node->t->src[1];
     const meta_state *s = have_of(node, 2);
@@ -214,7 +219,7 @@ static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     return d;
 }
 
-// Returns the state of the same elements in another shape.
+// Returns the state of a contiguous tensor `from` with state s after it is reshaped to `to`; NULL: no state describes it.
 static const meta_state *state_reshape(
     struct meta_node *node, const meta_state *s, const struct ggml_tensor *from, const struct ggml_tensor *to) {
     const struct ggml_tensor a = dense_of(from), b = dense_of(to);
@@ -230,7 +235,7 @@ static bool rule_cont(struct meta_node *node) {
     return meta_is_split(node->want[0]) && out_set(node, state_reshape(node, node->want[0], node->t->src[0], node->t));
 }
 
-// Sources: the copied tensor, the destination.
+// The sources are the copied tensor and the destination, whose state decides.
 static bool rule_cpy(struct meta_node *node) {
     if (node->t->src[1] == node->t) { // a cast
         return rule_cont(node);
@@ -249,7 +254,7 @@ static bool rule_concat(struct meta_node *node) {
         return (int) a->axis != dim && (int) b->axis != dim && rule_each(node);
     }
     meta_state both = *a;
-    for (int j = 0; j < node->n; j++) { // a device with no elements of one source cannot copy only the other
+    for (int j = 0; j < node->n; j++) { // each device must have elements of both sources or of neither
         if ((meta_len(a, node->n, j) == 0) != (meta_len(b, node->n, j) == 0)) {
             return false;
         }
@@ -268,7 +273,8 @@ static bool rule_concat(struct meta_node *node) {
 
 // ---- attention and recurrent layers ----
 
-// Split over heads. A head of keys and values serves several heads of the queries. The heads of the result are on axis 1.
+// The heads are split. Each head of the keys and values belongs to `times` heads of the queries. The heads are axis 2 of the
+// sources and axis 1 of the result.
 static bool rule_flash_attn(struct meta_node *node) {
     const struct ggml_tensor *q = node->t->src[0], *k = node->t->src[1], *mask = node->t->src[3];
     const int64_t times = q->ne[2] / k->ne[2];
@@ -297,15 +303,16 @@ static bool rule_ssm_conv(struct meta_node *node) {
     return s != NULL && out_set(node, state_scale(node, s, 0, 1, 1));
 }
 
-// ---- optimiser steps: the sources are the weights, their gradients, the moments, and parameters ----
+// ---- optimiser steps: the sources are the weights, their gradients, the moments, and the hyperparameters ----
 
 static bool rule_step(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
-    const int n_params = berth_op_info(node->t->op)->n_src - 1; // the last source holds parameters
+    const int n_params = berth_op_info(node->t->op)->n_src - 1; // index of the last source, which holds the hyperparameters
     bool ok = meta_is_split(s);
     for (int k = 0; k < n_params && ok; k++) {
         node->want[k] = s;
-        ok = k == 1 || meta_same(have_of(node, k), s, node->n); // sources that the op updates must already have the state
+        ok = k == 1 ||
+             meta_same(have_of(node, k), s, node->n); // all sources but the gradient are updated: they must have this state
     }
     return ok && out_set(node, s);
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// run.c: runs a program. A step has one or more phases. All threads meet at a gate before each phase that needs results of other
-// devices. There is one thread per device; the caller's thread serves the first device, and the other threads wait between runs. If
-// at most one device is synchronous (its compute call returns only when the work is done), the caller's thread does everything: it
-// gives the asynchronous devices their work and then runs the synchronous device. If sums can be requested in two parts (ask and
-// join), it issues some steps ahead, so that no device waits for the caller. Rules:
-//
-//   A gate opens when all threads have arrived. A failure before it is then known to all, and all leave.
+// run.c: runs a program. Each step of a program has one or more phases. There is one thread per device (the crew); the caller's
+// thread serves the first device, and the other threads wait between runs. Before a phase that needs results of other devices, all
+// threads meet at a gate (a barrier). If at most one device is synchronous (its compute call returns only when the work is done),
+// the caller's thread does everything: it gives the asynchronous devices their work and then runs the synchronous device. If a
+// registry offers sums as ask and join (program.h), the caller's thread issues some steps ahead, so that no device waits for it.
+// Rules: A gate opens when all threads have arrived. If one of them has failed before, all threads then end the run.
 //   Between two gates a thread writes only to its own device, and reads from other devices only data that no thread writes.
 //   An asynchronous device does its work in order. It is waited for before others access its memory.
 
@@ -15,7 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define N_AHEAD 4 // number of steps issued ahead; an aborted run must still complete them
+#define N_AHEAD 4 // number of steps that are issued ahead; a run that fails must still complete them
 
 struct worker {
     struct meta_crew *crew;
@@ -29,19 +28,19 @@ struct meta_crew {
     struct meta_comm comm;
     bool is_single_threaded;         // the caller's thread does everything
     bool is_async[META_MAX];         // the device returns before its work is done
-    bool has_pending_work[META_MAX]; // it has work and was not waited for; used by its thread only
+    bool has_pending_work[META_MAX]; // the device can_issue still be working; only its thread uses this field
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // Protected by the mutex:
     struct meta_program *program; // program of the current run
-    uint64_t turn;
-    bool is_over;
-    int n_waiting;    // threads at the gate
-    uint64_t n_gates; // gates opened so far
-    int n_busy;       // workers that are still in this run
+    uint64_t run_number;
+    bool is_stopping;
+    int n_waiting;    // number of threads at the gate
+    uint64_t n_gates; // number of gates that have opened so far
+    int n_busy;       // number of workers that are still in this run
     enum ggml_status status, gate_status;
     char error[400];               // error of the first failure
-    bool is_summed;                // the function of the devices' registry has added the parts
+    bool is_summed;                // comm.allreduce has summed the parts in this step
     struct berth_staging *staging; // [n] one per device
     struct worker workers[];
 };
@@ -139,7 +138,7 @@ static bool stage_piece(const struct meta_piece *p, void *user) {
     return true;
 }
 
-// Adds the parts of a partial tensor in its own memory on the host.
+// Sums the parts of a partial tensor on the host, into the staging memory.
 static void stage_sum(const struct meta_step *step, struct meta_program *p) {
     const size_t size = ggml_nbytes(step->shape), count = size / sizeof(float);
     float *sum = (float *) (void *) p->stage, *one = sum + count;
@@ -184,8 +183,8 @@ static bool comm_call(
     return call(crew->comm.ctx, tensors);
 }
 
-// Adds the parts by the function of the devices' registry, if it can. One thread calls it for all devices.
-static void sum_by_parts(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+// Sums the parts with comm.allreduce, if it can. One thread calls it for all devices.
+static void sum_by_registry(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     crew->has_pending_work[j] = crew->has_pending_work[j] || crew->is_async[j];
     if (j == 0) {
@@ -193,8 +192,8 @@ static void sum_by_parts(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Adds the parts without a registry function, in three phases: each device copies its share of all parts, adds them, and copies the
-// other shares from the other devices.
+// The three phases of a sum without a registry function. Each device copies its share of all other parts (shares_take), adds them
+// (shares_add), and copies the summed shares of the other devices (shares_collect).
 static void shares_take(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
     (void) p;
@@ -211,7 +210,7 @@ static void shares_add(struct meta_crew *crew, struct meta_program *p, const str
     part_wait(crew, p, step, j);
 }
 
-static void shares_give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+static void shares_collect(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
     (void) p;
     for (int i = 0; i < n; i++) {
@@ -229,15 +228,14 @@ static void step_skip(struct meta_crew *crew, struct meta_program *p, const stru
     (void) j;
 }
 
-// A phase of a step. has_gate: all threads meet before it. ends_summed: the step ends here if the registry's function has added the
-// parts.
+// A phase of a step. has_gate: all threads meet at a gate before it. ends_summed: the step ends before this phase if is_summed.
 struct phase {
     phase_run run;
     bool has_gate, ends_summed;
 };
 
 #define SUM_BY_SHARES \
-    {shares_take, true, false}, {shares_add, true, false}, {shares_give, true, false}, { \
+    {shares_take, true, false}, {shares_add, true, false}, {shares_collect, true, false}, { \
         step_skip, true, false \
     }
 
@@ -247,11 +245,11 @@ static const struct phase phases[][8] = {
     [META_MOVE] = {{part_wait, false, false}, {move_out, true, false}, {move_in, true, false}},
     [META_SUM] = {{part_wait, false, false}, SUM_BY_SHARES},
 };
-static const struct phase phases_by_parts[] = {
-    {sum_by_parts, true, false}, {part_wait, true, true}, SUM_BY_SHARES, {NULL, false, false}};
+static const struct phase sum_phases_by_registry[] = {
+    {sum_by_registry, true, false}, {part_wait, true, true}, SUM_BY_SHARES, {NULL, false, false}};
 
 static const struct phase *phases_of(const struct meta_crew *crew, const struct meta_step *step) {
-    return step->kind == META_SUM && crew->comm.allreduce != NULL ? phases_by_parts : phases[step->kind];
+    return step->kind == META_SUM && crew->comm.allreduce != NULL ? sum_phases_by_registry : phases[step->kind];
 }
 
 // Runs a thread's part of the program.
@@ -271,7 +269,7 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     part_wait(crew, p, NULL, j);
 }
 
-// Asynchronous devices get their work before the synchronous one.
+// Runs a step on the caller's thread. In each phase, asynchronous devices get their work before the synchronous one.
 static void run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
         if (crew->status != GGML_STATUS_SUCCESS || (phase->ends_summed && crew->is_summed)) {
@@ -294,7 +292,7 @@ static void run_nodes_of(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Issues a step to all asynchronous devices. Returns false, with nothing issued, if the step cannot be issued ahead.
+// Issues a step to all asynchronous devices. If the step cannot be issued ahead, it issues nothing and returns false.
 static bool step_issue(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_COMPUTE) {
         run_nodes_of(crew, p, step, true);
@@ -307,8 +305,8 @@ static bool step_issue(struct meta_crew *crew, struct meta_program *p, const str
     return true;
 }
 
-// Runs the caller's part of a step that was issued to the others. A requested sum is joined even after a failure, because the other
-// devices wait for it.
+// Runs the synchronous device's part of a step that was issued to the asynchronous devices. A sum is joined even after a failure,
+// because the other devices wait for it.
 static void step_run_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_SUM && !comm_call(crew, step, crew->comm.join)) {
         crew_fail(crew, GGML_STATUS_FAILED);
@@ -317,24 +315,24 @@ static void step_run_own(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Runs steps from `at` on as far as they can be issued ahead. Returns the first step that was not done.
+// Runs steps from `at` on as long as they can be issued ahead. Returns the index of the first step that was not run.
 static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t at) {
-    size_t given = at;
-    bool may = true;
+    size_t n_issued = at;
+    bool can_issue = true;
     do {
-        while (may && given < p->n_steps && given - at < N_AHEAD && crew->status == GGML_STATUS_SUCCESS) {
-            may = step_issue(crew, p, &p->steps[given]);
-            given += may;
+        while (can_issue && n_issued < p->n_steps && n_issued - at < N_AHEAD && crew->status == GGML_STATUS_SUCCESS) {
+            can_issue = step_issue(crew, p, &p->steps[n_issued]);
+            n_issued += can_issue;
         }
-        if (at < given) {
+        if (at < n_issued) {
             step_run_own(crew, p, &p->steps[at++]);
         }
-    } while (at < given);
+    } while (at < n_issued);
     return at;
 }
 
 // Runs all steps on the caller's thread.
-static void run_alone(struct meta_crew *crew, struct meta_program *p) {
+static void run_on_caller(struct meta_crew *crew, struct meta_program *p) {
     const bool may_ahead = crew->comm.ask != NULL && crew->comm.join != NULL;
     for (size_t i = 0; i < p->n_steps && crew->status == GGML_STATUS_SUCCESS;) {
         const size_t done = may_ahead ? run_ahead(crew, p, i) : i;
@@ -356,13 +354,13 @@ static void *worker_run(void *arg) {
     uint64_t seen = 0;
     pthread_mutex_lock(&crew->mutex);
     for (;;) {
-        while (crew->turn == seen && !crew->is_over) {
+        while (crew->run_number == seen && !crew->is_stopping) {
             pthread_cond_wait(&crew->changed, &crew->mutex);
         }
-        if (crew->is_over) {
+        if (crew->is_stopping) {
             break;
         }
-        seen = crew->turn;
+        seen = crew->run_number;
         struct meta_program *p = crew->program;
         pthread_mutex_unlock(&crew->mutex);
         run_part(crew, p, w->j);
@@ -378,7 +376,7 @@ static void *worker_run(void *arg) {
 static bool crew_start(struct meta_crew *crew) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are handled by the program's threads
+    pthread_sigmask(SIG_SETMASK, &all, &before); // inherited by the new threads: only the program's threads handle signals
     bool ok = true;
     for (int j = 1; j < crew->n && ok && !crew->is_single_threaded; j++) {
         crew->workers[j] = (struct worker){.crew = crew, .j = j};
@@ -422,7 +420,7 @@ void meta_crew_free(struct meta_crew *crew) {
         return;
     }
     pthread_mutex_lock(&crew->mutex);
-    crew->is_over = true;
+    crew->is_stopping = true;
     pthread_cond_broadcast(&crew->changed);
     pthread_mutex_unlock(&crew->mutex);
     for (int j = 1; j <= crew->n_started; j++) {
@@ -445,11 +443,11 @@ bool meta_crew_reserve(struct meta_crew *crew, size_t size) {
     return ok;
 }
 
-static void run_together(struct meta_crew *crew, struct meta_program *program) {
+static void run_on_threads(struct meta_crew *crew, struct meta_program *program) {
     pthread_mutex_lock(&crew->mutex);
     crew->program = program;
     crew->n_busy = crew->n - 1;
-    crew->turn++;
+    crew->run_number++;
     pthread_cond_broadcast(&crew->changed);
     pthread_mutex_unlock(&crew->mutex);
     run_part(crew, program, 0);
@@ -463,7 +461,7 @@ static void run_together(struct meta_crew *crew, struct meta_program *program) {
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) {
     crew->status = GGML_STATUS_SUCCESS; // no worker is running
     crew->gate_status = GGML_STATUS_SUCCESS;
-    (crew->is_single_threaded ? run_alone : run_together)(crew, program);
+    (crew->is_single_threaded ? run_on_caller : run_on_threads)(crew, program);
     if (crew->status != GGML_STATUS_SUCCESS) {
         berth_set_error("%s", crew->error);
     }

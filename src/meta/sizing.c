@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sizing.c: computes the size of each item of a graph's plan on each device before any memory exists. It makes the steps of the
-// graph (build.c) with tensors without addresses, and every part enlarges its item. Tensors that the composite device does not
-// compute (inputs, copies from other backends) are complete on every device.
+// sizing.c: computes the size of each item of a graph's plan on each device before any memory exists. It builds the steps of the
+// graph (build.c) with tensors that have no addresses. Each part that the steps use enlarges its item, if necessary. Tensors that
+// the composite device does not compute (inputs, copies from other backends) are complete on every device.
 
 #include "meta/program.h"
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// state.c: describes which elements of a tensor each device has, and derives the states of views.
-// Along the split axis there are segments. Each segment is repeated nr times, and each repetition is divided among the devices in
-// order. The part of a device holds its ranges consecutively. The bytes of a split root thus form periods: one period is the axis
-// with all inner dimensions. A view is a set of strides over these periods. Each dimension of the view is inside an undivided
-// position of the axis, or counts complete periods, or runs along the axis. The dimension that runs along the axis is called the
-// carrier, and it is split itself. This covers reshape, permute, transpose and view.
+// state.c: describes which elements of a tensor each device has, and derives the states of views. The split axis consists of
+// segments. Each segment is repeated nr times, and each repetition is divided among the devices in order. The part of a device
+// holds all its ranges one after the other. For example, one segment with two repetitions of 6 elements on two devices gives device
+// 0 the elements 0-2 and 6-8. A position is one index of the axis with all inner dimensions (a block for axis 0); it is never
+// divided. A period is the complete axis with all inner dimensions; the bytes of a root are a sequence of periods. Each dimension
+// of a view must be of one of three kinds: it stays inside a position, it counts complete periods, or it runs along the axis. At
+// most one dimension runs along the axis. It is called the carrier, and the view is split along it. This covers reshape, permute,
+// transpose and view.
 
 #include "meta/meta.h"
 
@@ -105,20 +107,20 @@ bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den,
 
 // ---- views ----
 
-// Returns the extent of dimension d; for the first, in blocks.
+// Returns the extent of dimension d; for dimension 0, in blocks.
 static int64_t units_of(const struct ggml_tensor *t, int d) {
     return d == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[d];
 }
 
 // The position of a view relative to the periods of its root.
 struct layout {
-    size_t unit, period; // bytes of one position of the axis; bytes of all positions
+    size_t unit, period; // unit: bytes of a position; period: bytes of a period
     int64_t n_pos;       // number of positions of the axis
-    int64_t block;       // elements per position, more than 1 only on axis 0
+    int64_t block;       // elements per position: the block size if the axis is 0, otherwise 1
     int carrier;         // dimension of the view that runs along the axis, -1: none
     int64_t pos;         // position of the axis at which the view begins
-    size_t inner, outer; // byte offset in a position; number of periods before the view
-    int64_t step;        // positions between two elements of the carrier; 0: several elements per position
+    size_t inner, outer; // inner: byte offset of the view in its first position; outer: number of periods before the view
+    int64_t step;        // number of positions from one element of the carrier to the next; 0: several elements per position
     int64_t per;         // elements of the carrier per position, if step is 0
     int64_t n_periods;   // number of periods that the carrier runs through
 };
@@ -140,7 +142,7 @@ static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     return carrier;
 }
 
-// Returns the bytes that one element of the carrier spans with the inner dimensions.
+// Returns the bytes that one element of the carrier spans, including the dimensions of the view that stay inside a position.
 static size_t span_within(const struct layout *l, const struct ggml_tensor *t) {
     size_t span = ggml_type_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -170,7 +172,7 @@ static bool read_layout(
     }
     const size_t stride = t->nb[l->carrier];
     const int64_t e = units_of(t, l->carrier);
-    int64_t n_run; // positions that the carrier covers
+    int64_t n_run; // number of positions that the carrier covers
     if (stride >= l->unit) {
         l->step = (int64_t) (stride / l->unit);
         if (stride % l->unit != 0 || l->inner + span_within(l, t) > stride) {
@@ -185,7 +187,7 @@ static bool read_layout(
         n_run = e / l->per;
     }
     l->n_periods = 1;
-    if (l->pos + n_run > l->n_pos) { // several periods: it must start at the first position and end at the last one of a period
+    if (l->pos + n_run > l->n_pos) { // the carrier covers several periods, which must be complete
         if (l->step > 0) {
             n_run = e * l->step;
         }
@@ -197,7 +199,8 @@ static bool read_layout(
     return true;
 }
 
-// Returns the number of carrier elements in positions [from, to); -1: an element is divided.
+// Returns the number of carrier elements in positions [from, to); -1: the border of the range divides an element. end: the last
+// position of the carrier + 1.
 static int64_t layout_count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
     if (l->step == 0) {
         return (to - from) * l->per;

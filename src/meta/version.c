@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// version.c: versions of a tensor: its parts in one state, at the address from the graph's plan, complete, or as slices; and the
-// steps that convert one version to another.
+// version.c: creates versions of tensors, and the steps that convert one version to another. A version is the set of a tensor's
+// parts in one state: in the memory from the graph's plan (native), as a complete copy, or as slices.
 
 #include "meta/build.h"
 
@@ -51,7 +51,7 @@ static int32_t row_of(struct meta_builder *b, const struct ggml_tensor *t) {
 
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t) {
     const int32_t r = row_of(b, meta_root(t));
-    b->has_failed = b->has_failed || r < 0; // out of memory for the index
+    b->has_failed = b->has_failed || r < 0; // every tensor has a row, so the index could not be allocated
     return &b->rows[r >= 0 ? r : b->p->rec.n_rows];
 }
 
@@ -109,7 +109,7 @@ static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggm
 
 // ---- versions ----
 
-// Returns the version of t, a view of a root with known parts, in the state that follows from the root's.
+// Returns the version of view t for a given version of its root. state is the state of t that follows from root_state.
 static struct meta_version view_version(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root,
     const meta_state *root_state, const meta_state *state) {
     struct meta_version v = {.parts = root.parts != NULL ? meta_parts_take(b) : NULL, .temp = root.temp};
@@ -123,7 +123,7 @@ static struct meta_version view_version(struct meta_builder *b, const struct ggm
     return v;
 }
 
-// Describes the root's part on device j. If its memory was planned for another state and is too small, it grows.
+// Describes the root's part on device j. If the memory of the part was planned for another state and is too small, it is enlarged.
 static bool root_part(
     struct meta_builder *b, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
     if (b->sizing != NULL) {
@@ -181,7 +181,7 @@ void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_
     b->whole_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
 }
 
-// Makes a view of the part's elements [from, to).
+// Initialises `view` as a view of the part's elements [from, to).
 static void share_view(
     struct meta_builder *b, struct ggml_tensor *view, struct ggml_tensor *part, int64_t from, int64_t to, bool is_temp) {
     const size_t element = ggml_type_size(part->type);
@@ -191,8 +191,8 @@ static void share_view(
     view_of(b, view, part, (size_t) from * element, is_temp);
 }
 
-// Returns the start of share i of n. Shares are multiples of 32 elements (128 bytes), so that no two devices write to one cache
-// line.
+// A sum divides a tensor of ne elements into n shares. Returns the first element of share i. Shares are multiples of 32 elements
+// (128 bytes), so that no two devices write to one cache line.
 static int64_t share_start(int64_t ne, int n, int i) {
     const int64_t each = ((ne + n - 1) / n + 31) / 32 * 32, at = each * i;
     return min_i64(at, ne);
@@ -250,7 +250,6 @@ bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root) {
     return mb != NULL && mb->ctxs != NULL;
 }
 
-// Afterwards the root's own parts or a copy are complete.
 struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_tensor *root) {
     struct meta_row *row = meta_row_of(b, root);
     if (meta_is_mirrored(row->state)) {
@@ -280,8 +279,8 @@ static struct meta_version whole_of(struct meta_builder *b, const struct ggml_te
     return t->view_src == NULL ? root : view_version(b, t, root, &meta_mirrored, &meta_mirrored);
 }
 
-// Returns true if both roots are in the same item of graph memory. A part of one must then not be read while the other is written,
-// unless both have the same layout.
+// Returns true if the roots of x and y are in the same item of graph memory. Then a slice of one must not be read while the other
+// is written, because their parts may overlap at different elements.
 static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
     const struct ggml_tensor *a = meta_root(x), *c = meta_root(y);
     const int32_t item = b->sizing != NULL ? meta_sizing_item(b->sizing, a) : -1;
@@ -292,7 +291,8 @@ static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor
     return a->buffer == c->buffer && !meta_is_own(b, a) && at < other + ggml_nbytes(c) && other < at + ggml_nbytes(a);
 }
 
-// Returns the slices of a complete source according to a state.
+// Returns the version of a source in split state s, made from its complete version: views if the slices are views and do not share
+// memory with the node, otherwise a temporary copy.
 static struct meta_version source_slice(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s, const struct ggml_tensor *node) {
     const struct meta_version whole = whole_of(b, t);
@@ -301,7 +301,8 @@ static struct meta_version source_slice(
     }
     if (!meta_is_plain(s) || (whole.temp < 0 && shares_memory(b, t, node))) {
         const struct meta_version v = meta_temp_new(b, t, s);
-        meta_move(b, t, whole, &meta_mirrored, v, meta_state_keep(b, s)); // states of a rule exist only as long as its node
+        meta_move(
+            b, t, whole, &meta_mirrored, v, meta_state_keep(b, s)); // keeps a copy: s may exist only while its node is built
         return v;
     }
     struct meta_version v = {.parts = meta_parts_take(b), .temp = whole.temp};
@@ -319,7 +320,6 @@ static struct meta_version source_slice(
     return v;
 }
 
-// Returns the current state of a source; NULL: no state describes it.
 const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor *t) {
     const struct meta_row *root = meta_row_of(b, t);
     meta_state s;

@@ -18,7 +18,7 @@
 
 // ---- capacities ----
 
-#define ROOM(cached, list, n) BERTH_GROW(&(cached)->list, &(cached)->list##_cap, (size_t) (n))
+#define RESERVE(cached, list, n) BERTH_GROW(&(cached)->list, &(cached)->list##_cap, (size_t) (n))
 
 static bool cached_reserve(struct ggml_backend_sched *sched, struct sched_cached *to, const struct sched_cached *from) {
     const size_t n_backends = (size_t) sched->n_backends, n_slots = (size_t) from->n_slots, n_inputs = (size_t) from->n_inputs;
@@ -31,11 +31,11 @@ static bool cached_reserve(struct ggml_backend_sched *sched, struct sched_cached
     }
 
     const bool ok = to->conflict != NULL && berth_record_reserve_like(&to->rec, &from->rec) &&
-                    ROOM(to, places, from->rec.n_rows + 1) && ROOM(to, splits, from->n_splits) &&
-                    ROOM(to, copies, from->n_copies) && ROOM(to, edges, from->n_edges) && ROOM(to, deps, from->n_deps) &&
-                    ROOM(to, slot_places, n_inputs * n_slots) &&
-                    ROOM(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
-                    (!from->is_reordered || (ROOM(to, nodes, from->rec.n_nodes) && ROOM(to, order, from->rec.n_nodes)));
+                    RESERVE(to, places, from->rec.n_rows + 1) && RESERVE(to, splits, from->n_splits) &&
+                    RESERVE(to, copies, from->n_copies) && RESERVE(to, edges, from->n_edges) && RESERVE(to, deps, from->n_deps) &&
+                    RESERVE(to, slot_places, n_inputs * n_slots) &&
+                    RESERVE(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
+                    (!from->is_reordered || (RESERVE(to, nodes, from->rec.n_nodes) && RESERVE(to, order, from->rec.n_nodes)));
     to->rows = to->rec.columns;
     if (to->tensors != tensors) { // the copies have new addresses
         to->uid_slot = -1;
