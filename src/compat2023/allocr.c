@@ -70,8 +70,8 @@ static void inputs_place(ggml_allocr_t alloc, struct ggml_tensor **inputs) {
     }
 }
 
-// Places all graphs as one graph whose nodes are those of all graphs in order. In the 2023 API, the memory of outputs was freed
-// after their graph. Here the outputs keep their memory.
+// Places all graphs as one graph that contains their nodes, graph after graph. ggml's function reuses the memory of a graph's
+// outputs for the next graph. In Berth the outputs keep their memory.
 size_t berth_2023_allocr_alloc_graph_n(
     ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs, struct ggml_tensor ***outputs) {
     (void) outputs;
@@ -90,21 +90,21 @@ size_t berth_2023_allocr_alloc_graph_n(
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_allocr_alloc_graph_n: out of memory for %zu nodes", n_nodes);
         return 0;
     }
-    struct ggml_cgraph all = *graphs[0];
-    all.nodes = tensors;
-    all.leafs = tensors + n_nodes;
-    all.n_nodes = 0;
-    all.n_leafs = 0;
+    struct ggml_cgraph merged = *graphs[0];
+    merged.nodes = tensors;
+    merged.leafs = tensors + n_nodes;
+    merged.n_nodes = 0;
+    merged.n_leafs = 0;
     for (int g = 0; g < n_graphs; g++) {
         inputs_place(alloc, inputs != NULL ? inputs[g] : NULL);
         for (int i = 0; i < graphs[g]->n_nodes; i++) {
-            all.nodes[all.n_nodes++] = graphs[g]->nodes[i];
+            merged.nodes[merged.n_nodes++] = graphs[g]->nodes[i];
         }
         for (int i = 0; i < graphs[g]->n_leafs; i++) {
-            all.leafs[all.n_leafs++] = graphs[g]->leafs[i];
+            merged.leafs[merged.n_leafs++] = graphs[g]->leafs[i];
         }
     }
-    const size_t size = berth_2023_allocr_alloc_graph(alloc, &all);
+    const size_t size = berth_2023_allocr_alloc_graph(alloc, &merged);
     berth_free(tensors);
     return size;
 }

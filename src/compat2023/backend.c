@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend.c: 2023 buffers of any date: the functions through which the current API accesses them, and the functions that programs
-// call.
+// backend.c: 2023 buffers of any date. The functions today_* and type_* let the current API use these buffers and their types. The
+// functions berth_2023_* are those that programs call.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -19,7 +19,7 @@ static const struct gen_date *date_of(gen_buffer_t buffer) {
     return gen_head(buffer)->date;
 }
 
-// ---- functions for the current API ----
+// ---- functions for the current API: `today` in a name means the current API ----
 
 static void *today_base(ggml_backend_buffer_t buffer) {
     return gen_head(gen_of(buffer))->is_retired ? NULL : date_of(gen_of(buffer))->base(gen_of(buffer));
@@ -143,8 +143,7 @@ void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, si
 }
 
 // ---- functions for programs ----
-//
-// A buffer of the current API is accepted, too, because ggml_backend_graph_copy returns a multi-buffer of the current API.
+// These functions also accept a buffer of the current API, because ggml_backend_graph_copy returns one to 2023 programs.
 
 void berth_2023_buffer_free(gen_buffer_t buffer) {
     ggml_backend_buffer_free(gen_today(buffer));
@@ -259,7 +258,7 @@ void berth_2023_tensor_alloc(gen_buffer_t buffer, struct ggml_tensor *tensor, vo
     (void) ggml_backend_tensor_alloc(gen_today(buffer), tensor, addr);
 }
 
-// The buffer of a view is always the buffer of its source, so that the argument is not needed.
+// The argument `buffer` is not needed, because the buffer of a view is always the buffer of its source.
 void berth_2023_view_init(gen_buffer_t buffer, struct ggml_tensor *tensor) {
     (void) buffer;
     (void) ggml_backend_view_init(tensor);
@@ -275,7 +274,7 @@ void *berth_2023_measure_base(size_t align) {
 
 // ---- computing ----
 
-static enum ggml_status is_placed(const struct ggml_cgraph *graph) {
+static enum ggml_status placed_check(const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         if (graph->nodes[i]->data == NULL && ggml_nelements(graph->nodes[i]) > 0) {
             return berth_fail(
@@ -298,7 +297,7 @@ void berth_2023_spoil(const struct ggml_cgraph *graph) {
 enum ggml_status berth_2023_compute(const struct gen_date *date, gen_backend_t backend, struct ggml_cgraph *graph) {
     enum ggml_status status = berth_graph_check(graph);
     if (status == GGML_STATUS_SUCCESS) {
-        status = is_placed(graph);
+        status = placed_check(graph);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = date->compute(backend, graph);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// compat2023.h: the internal interface of the 2023 API (include/2023): its public structs under the prefix gen_, because the
-// current API has structs with the same names, and the tensor allocator.
+// compat2023.h: the internal interface of the 2023 API (include/2023): the public structs, the adapters and the tensor allocator.
+// The macros below rename the public structs to gen_* (for generation), because the current API has structs with the same names.
 //
 // The layout of the structs that programs fill or read differs between three dates: November 2023, December 2023 and February 2024.
 // All code that accesses their fields is in date.h, which is compiled once per date. The other files access buffers, backends and
-// sources through struct gen_date. A buffer of any date starts with struct gen_head, which starts with a buffer of the current API,
-// so that tensor->buffer is valid for both APIs. A 2023 buffer or backend below is one of any of these dates.
+// sources through struct gen_date. A source is an object that allocates buffers: a backend at the date November 2023, a buffer
+// type at the later dates. A buffer of any date starts with struct gen_head, which starts with a buffer of the current API, so
+// that tensor->buffer is valid for both APIs. "2023 buffer" and "2023 backend" mean those of any of the three dates.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -51,22 +52,20 @@
 #undef ggml_backend_sched
 #undef ggml_backend_sched_t
 
-// A source allocates buffers: a backend at the date November 2023, a buffer type at the later dates.
-
 // ---- buffers (backend.c) ----
 
 // The first bytes of a 2023 buffer.
 struct gen_head {
-    struct ggml_backend_buffer today;     // buffer of the current API; tensors point to it
+    struct ggml_backend_buffer today;     // this buffer in the current API; tensor->buffer points to it
     struct ggml_backend_buffer_type type; // buffer type of the current API, for this buffer only
     const struct gen_date *date;
     size_t align;
-    bool is_measure; // its addresses have no memory: it only measures, or it is retired
-    bool is_retired; // its memory was freed; the struct remains
+    bool is_measure; // the addresses of the buffer have no memory: the buffer only measures sizes, or it is retired
+    bool is_retired; // the memory was freed, but the struct remains because tensors may point to it
 };
 
-// The functions that access the structs of one date. At the date November 2023 a source may be NULL, which means memory that no
-// backend owns.
+// The functions that access the structs of one date. At the date November 2023 the source of a buffer may be NULL: then no backend
+// owns its memory.
 struct gen_date {
     int number; // value of BERTH_2023
     // buffers
@@ -77,9 +76,9 @@ struct gen_date {
     void (*free_tensor)(gen_buffer_t buffer, struct ggml_tensor *tensor);
     void (*set)(gen_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
     void (*get)(gen_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
-    bool (*copy)(
-        struct ggml_tensor *src, struct ggml_tensor *dst); // in one step; false: not supported; dst is in a buffer of the date
-    bool (*clear)(gen_buffer_t buffer, uint8_t value);     // false: not supported
+    bool (*copy)(struct ggml_tensor *src,
+        struct ggml_tensor *dst); // without a copy in host memory; false: not supported. dst is in a buffer of this date
+    bool (*clear)(gen_buffer_t buffer, uint8_t value); // false: not supported
     void (*reset)(gen_buffer_t buffer);
     void (*release)(gen_buffer_t buffer); // frees the memory and clears the functions of the struct
     const char *(*buffer_name)(gen_buffer_t buffer);
@@ -143,7 +142,7 @@ struct gen_facade {
 };
 
 void berth_2023_facade_init(struct gen_facade *facade, const struct gen_date *date, gen_backend_t gen, gen_source_t source);
-// Also drops a failure that is stored for the backend.
+// Also discards an error that is stored for facade->backend.
 void berth_2023_facade_fini(struct gen_facade *facade);
 
 // ---- the scheduler (sched.c) ----
@@ -164,20 +163,20 @@ struct gen_tallocr {
     size_t align;
     uint64_t start;    // first aligned offset from the buffer's base
     uint64_t capacity; // bytes of the buffer; UINT64_MAX while measuring
-    uint64_t peak;     // highest end of a piece so far, including failed requests, from the base
+    uint64_t peak;     // highest end of a piece so far, in bytes from the buffer's base; includes failed requests
     bool is_measure;
     bool owns_buffer;
     gen_source_t grows_on; // source of a larger buffer; NULL: cannot grow
-    gen_buffer_t *old;     // [n_old] buffers that were too small: valid until the next reset, then retired
+    gen_buffer_t *old;     // [n_old] buffers that this allocator has outgrown; the next reset retires them
     size_t n_old, old_cap;
     struct gen_piece *pieces;
     size_t n_pieces, pieces_cap;
 };
 
-// Replaces the allocator's buffer by one of need bytes from the base. Placed tensors keep their addresses, and their offsets stay
-// allocated. Returns false if no buffer is available; then nothing changes.
+// Replaces the allocator's buffer by one of `need` bytes. Tensors that are placed in the old buffer keep their addresses there.
+// The new buffer reserves the same offsets. Returns false and changes nothing if no buffer is available.
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) BERTH_MUST_USE;
-// Returns the old buffer with this head, or NULL.
+// Returns the outgrown buffer of the allocator whose head is `buffer`, or NULL.
 gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_backend_buffer *buffer);
 static inline bool gen_is_retired(gen_buffer_t buffer) {
     return gen_head(buffer)->is_retired;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// date.h: buffers, buffer types and backends of one date, BERTH_2023: those that a program defines itself, and those of the CPU.
-// This file is compiled once per date (date_*.c). AT(name) is the date's name of a function.
+// date.h: implements the 2023 API for one date, whose number is the macro BERTH_2023. It handles buffers, buffer types and
+// backends that a program defines, and those of the CPU. This file is compiled once per date (date_*.c). AT(name) is the date's
+// name of a function.
 //
 // At the date November 2023, a backend allocates buffers, computes sizes and copies. At the later dates, a buffer type allocates,
 // and buffers set, get and copy. A source is a backend at the first date and a buffer type at the others, so that most functions
@@ -28,7 +29,7 @@
 #    define CPU_ALIGN 64
 #endif
 
-// The source of a buffer: its type, and the field of a buffer that stores it.
+// The owner of a buffer is its source under the name of the date. OWNER is the field of a buffer that stores it.
 #if HAS_BUFT
 typedef gen_source_t owner_t;
 #    define OWNER buft
@@ -43,7 +44,8 @@ typedef gen_backend_t owner_t;
 #    define HOST_OWNER NULL
 #endif
 
-// Before 2024, computing and comparing returned nothing. berth_last_error() returns the text of an error.
+// The return type of functions that compute or compare graphs. Before 2024 they return nothing, so a program finds an error only
+// in berth_last_error().
 #if IS_2024
 typedef bool done_t;
 #    define RETURN_DONE(is_done) return is_done
@@ -52,7 +54,8 @@ typedef void done_t;
 #    define RETURN_DONE(is_done) (void) (is_done)
 #endif
 
-_Static_assert(sizeof(struct gen_head) <= sizeof((struct gen_buffer *) 0)->berth, "the head fits");
+_Static_assert(sizeof(struct gen_head) <= sizeof((struct gen_buffer *) 0)->berth,
+    "gen_head must fit into the bytes that the public struct reserves");
 
 static const struct gen_date date;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// date_alloc.h: a part of date.h: allocators, the scheduler, copies and comparisons of graphs, and multi-buffers.
+// date_alloc.h: part of date.h: allocators, the scheduler, copies and comparisons of graphs, and multi-buffers.
 
 // ---- allocators ----
 
-// Creates an allocator over the caller's memory, or with is_measure over addresses without memory.
+// Creates an allocator over the caller's memory. is_measure: `base` is only an address, without memory.
 static gen_tallocr_t tallocr_over_host(void *base, size_t size, size_t alignment, bool is_measure) {
     gen_buffer_t buffer = AT(buffer_init)(HOST_OWNER, host_iface(), base, size);
     if (buffer != NULL) {
@@ -89,7 +89,7 @@ gen_sched_t AT(sched_new)(gen_backend_t *backends, int n_backends) {
 }
 #endif
 
-#if BERTH_2023 == 202312 // the default of headers that serve several dates
+#if BERTH_2023 == 202312 // programs that do not choose a date get this one, so it also has the 2024 form of sched_new
 gen_sched_t AT(sched_new_of)(gen_backend_t *backends, gen_source_t *bufts, int n_backends, size_t graph_size) {
     (void) graph_size;
     return sched_over(backends, bufts, n_backends);
@@ -174,7 +174,7 @@ bool AT(buffer_copy_tensor)(const struct ggml_tensor *src, struct ggml_tensor *d
     return to != NULL && to->iface.cpy_tensor != NULL && berth_2023_has_memory(to, dst) && to->iface.cpy_tensor(to, src, dst);
 }
 
-// Multi-buffers: the context is a multi-buffer of the current API.
+// A multi-buffer of this date wraps a multi-buffer of the current API, which is its context.
 
 static const char *multi_name(gen_buffer_t buffer) {
     (void) buffer;

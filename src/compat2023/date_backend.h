@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// date_backend.h: a part of date.h: backends of the date, wrappers of current backends, and computing.
+// date_backend.h: part of date.h: backends of the date, wrappers that present current backends as backends of the date, and
+// computing.
 
 // ---- backends ----
 
@@ -54,8 +55,8 @@ void AT(tensor_get_async)(gen_backend_t backend, const struct ggml_tensor *tenso
     get_async(backend, tensor, data, offset, size);
 }
 
-// Whether the backend itself has started the copy. The backend is called only for memory that it can access.
-static bool copy_begun(gen_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst) {
+// Starts the copy with the backend's own function, if the backend can access both buffers. Returns false if it was not started.
+static bool try_copy_async(gen_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
     if (backend == NULL || from == NULL || to == NULL || !source_reads(backend, from->buft) || !source_reads(backend, to->buft) ||
         !berth_2023_has_memory(from, src) || !berth_2023_has_memory(to, dst)) {
@@ -80,7 +81,7 @@ void AT(tensor_copy_async)(gen_backend_t backend, struct ggml_tensor *src, struc
     if (src == NULL || dst == NULL || src == dst) {
         return;
     }
-    if (!ggml_are_same_shape(src, dst) || !ggml_are_same_stride(src, dst) || !copy_begun(backend, src, dst)) {
+    if (!ggml_are_same_shape(src, dst) || !ggml_are_same_stride(src, dst) || !try_copy_async(backend, src, dst)) {
         AT(synchronize)(backend);
         berth_2023_tensor_copy(src, dst);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// date_buffer.h: a part of date.h: sources of buffers, buffers, host memory, and measuring.
+// date_buffer.h: part of date.h: sources of buffers, buffers, host memory, and measuring.
 
 // ---- sources ----
 
@@ -110,7 +110,7 @@ static void buffer_init_tensor(gen_buffer_t buffer, struct ggml_tensor *tensor) 
 
 static void buffer_free_tensor(gen_buffer_t buffer, struct ggml_tensor *tensor) {
 #if HAS_BUFT
-    (void) buffer; // these dates have no counterpart of init_tensor
+    (void) buffer; // from December 2023 on, buffers have no free_tensor function
     (void) tensor;
 #else
     if (buffer->iface.free_tensor != NULL) {
@@ -159,8 +159,7 @@ static gen_buffer_t buffer_of(const struct ggml_tensor *tensor) {
     return buffer != NULL && gen_head(buffer)->date == &date ? buffer : NULL;
 }
 
-// Tries the copy function of the destination first, then that of the source. Each function gets its own buffer or backend as
-// context.
+// Tries the copy function of the destination's buffer (backend at the date November 2023), then that of the source's.
 static bool buffer_copy(struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
 #if IS_2024
@@ -269,7 +268,7 @@ static void host_clear(gen_buffer_t buffer, uint8_t value) {
 }
 #endif
 
-// The interface for the caller's memory. The context is its address.
+// The interface of buffers over memory of the caller. Their context is the address of the memory.
 static struct gen_buffer_i host_iface(void) {
     return (struct gen_buffer_i) {
         .get_base = host_base,
@@ -282,7 +281,7 @@ static struct gen_buffer_i host_iface(void) {
     };
 }
 
-// The interface for memory that Berth allocates. The context is a buffer of the current API.
+// Functions of buffers whose memory Berth allocates. Their context is a buffer of the current API.
 static void cpu_free(gen_buffer_t buffer) {
     ggml_backend_buffer_free(buffer->context);
 }
@@ -386,8 +385,8 @@ static gen_buffer_t source_measure(gen_source_t source) {
     return AT(buffer_init)(source, (struct gen_buffer_i){.get_base = measure_base}, NULL, SIZE_MAX / 2);
 }
 #else
-// Tensors have the same sizes as in a buffer of the backend. A buffer of one byte is allocated for these queries. Its memory is not
-// accessed.
+// At this date only a buffer knows the size that a tensor needs in it. So the context of a measuring buffer is a sample: a buffer
+// of one byte from the same backend, which answers these queries. Its memory is not accessed.
 
 static void measure_free(gen_buffer_t buffer) {
     berth_2023_buffer_free(buffer->context);

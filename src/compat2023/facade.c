@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // facade.c: presents a 2023 backend and the source of its buffers as a backend, a device and a buffer type of the current API. With
-// this, the passes of the current scheduler, copies of graphs and allocation of contexts work on 2023 backends.
+// this facade, the passes of the current scheduler, the copying of graphs and the allocation of all tensors of a ggml_context work
+// on 2023 backends.
 
 #include "compat2023/compat2023.h"
 
@@ -60,8 +61,8 @@ static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op
     return of_dev(dev)->date->supports_op(of_dev(dev)->gen, op);
 }
 
-// A 2023 buffer, or the buffer type of another facade of the same date, is readable if the date's `reads` says so. Other host
-// memory is readable by the CPU only.
+// For a type of the same date (the type of a 2023 buffer or of another facade), the date's function `reads` decides. Of all other
+// types, only the CPU supports those in host memory.
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
     const struct gen_facade *own = of_dev(dev);
     const gen_buffer_t buffer = berth_2023_buffer_of_type(buft);

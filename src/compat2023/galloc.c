@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocators of the 2023 API, with the same record, lifetimes and planner as the current one. A graph is placed
-// between the pieces that its tensor allocators have allocated. Memory that the graph frees is available afterwards, the rest stays
-// allocated. The same graph after the same calls gets the same offsets, so that a measured size is sufficient.
+// galloc.c: the graph allocators of the 2023 API. They use the record, the lifetimes and the planner of the current graph
+// allocator. A tensor allocator has a list of pieces: the ranges of its buffer that are in use. A graph is placed in the free
+// ranges between these pieces. After that, the tensors that the graph keeps become pieces, and the memory of the others is free.
+// The same calls with the same graph give the same offsets, so a buffer of the measured size is large enough.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 struct gen_gallocr {
-    int *seq; // order of nodes; -1: barrier
+    int *seq; // indices of nodes in the order of execution; -1: a barrier: memory is freed only at barriers
     int n_seq;
 };
 
@@ -26,12 +27,12 @@ struct job {
     int *node_bufs, *leaf_bufs;
     struct record rec;
     struct lifetimes lives;
-    uint64_t *offsets; // [n_items] bytes from talloc.start
-    bool *fits;        // [n_tallocs] the allocator is large enough
-    bool *is_placed;   // [n_rows] the tensor has its address
-    int32_t *holders;  // [n_items] row that uses the item's memory now
-    int32_t *deaths;   // [n_nodes] first item that is freed after the node; -1: none
-    int32_t *more;     // [n_items] next item that is freed after the same node
+    uint64_t *offsets;   // [n_items] bytes from talloc.start
+    bool *fits;          // [n_tallocs] the allocator is large enough
+    bool *is_placed;     // [n_rows] the tensor has its address
+    int32_t *holders;    // [n_items] row of the record whose tensor uses the item's memory now; -1: none
+    int32_t *deaths;     // [n_nodes] first item that is freed after the node; -1: none
+    int32_t *next_death; // [n_items] next item that is freed after the same node; -1: none
 };
 
 static void job_fini(struct job *j) {
@@ -49,10 +50,10 @@ static void job_fini(struct job *j) {
     berth_free(j->is_placed);
     berth_free(j->holders);
     berth_free(j->deaths);
-    berth_free(j->more);
+    berth_free(j->next_death);
 }
 
-// Returns the index of a tensor allocator and adds it to the list if it is new. -1: out of memory. NULL stands for the first
+// Returns the index of a tensor allocator and adds it to the list if it is new. -1: out of memory. A NULL talloc means the first
 // allocator.
 static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
     for (int i = 0; i < j->n_tallocs; i++) {
@@ -130,7 +131,7 @@ static uint64_t base_of(const struct gen_tallocr *talloc) {
     return (uintptr_t) berth_2023_buffer_get_base(talloc->buffer) + talloc->start;
 }
 
-// Tensors that were placed before, one by one, keep their addresses.
+// Marks the tensors that the program placed one by one before this graph. They keep their addresses.
 static void mark_fixed(struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         const int owner = owner_of(j, j->rec.tensors[r]);
@@ -141,7 +142,8 @@ static void mark_fixed(struct job *j) {
     }
 }
 
-// Whether the node was placed before, in the memory of one of its sources. While the node runs, that memory belongs to the source.
+// Whether the node was placed before this graph, at the address of one of its sources. The lifetime of such a node must start one
+// step later: while the node runs, the source still owns the memory, and two items must not share memory at one step.
 static bool is_fixed_in_place(const struct job *j, int32_t r) {
     const struct record_row *row = &j->rec.rows[r];
     for (int k = 0; k < row->n_src && r < j->rec.n_nodes; k++) {
@@ -214,7 +216,8 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     return status;
 }
 
-// Moves tensors that were placed in a buffer that is now too small to the same offsets of the larger buffer, with their data.
+// Moves the placed tensors from the old buffer, which is too small, to the same offsets of the new one. Copies the data of leaves;
+// nodes are computed later.
 static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buffer_t old, uint64_t old_base, char *bytes) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         struct ggml_tensor *t = j->rec.tensors[r];
@@ -227,12 +230,12 @@ static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buff
             continue;
         }
         const uint64_t off = talloc->start + ((uintptr_t) t->data - old_base);
-        const bool is_bytes = r >= j->rec.n_nodes || t->op == GGML_OP_NONE;
-        if (is_bytes) {
+        const bool has_data = r >= j->rec.n_nodes || t->op == GGML_OP_NONE;
+        if (has_data) {
             berth_2023_tensor_get(t, bytes, 0, ggml_nbytes(t));
         }
         berth_2023_place(talloc, t, off);
-        if (is_bytes) {
+        if (has_data) {
             berth_2023_tensor_set(t, bytes, 0, ggml_nbytes(t));
         }
     }
@@ -302,9 +305,9 @@ static enum ggml_status job_plan(struct job *j) {
     return status;
 }
 
-// ---- addresses, in the order in which tensors are created and freed ----
+// ---- addresses: buffers get init_tensor and free_tensor calls in the order in which the graph creates and frees tensors ----
 
-// Returns the piece of a tensor that was placed before the graph. NULL: an earlier graph freed its memory.
+// Returns the piece of item i, whose tensor was placed before this graph. NULL: an earlier graph freed the piece.
 static struct gen_piece *fixed_piece(const struct job *j, size_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
     const struct gen_tallocr *talloc = j->tallocs[item->pool];
@@ -321,7 +324,8 @@ static void holder_free(const struct job *j, int32_t i) {
     }
 }
 
-// Sets the address of a row's tensor and initialises it in its buffer, once. A view gets the address of its source plus its offset.
+// Sets the address of the tensor of row r and calls init_tensor, only at the first call for this row. A view gets the address of
+// its source plus its offset.
 static void row_place(struct job *j, int32_t r) {
     r = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
@@ -357,7 +361,7 @@ static void row_place(struct job *j, int32_t r) {
 
 // Frees the items whose last use is this node.
 static void node_release(struct job *j, int32_t node) {
-    for (int32_t i = j->deaths[node]; i >= 0; i = j->more[i]) {
+    for (int32_t i = j->deaths[node]; i >= 0; i = j->next_death[i]) {
         holder_free(j, i);
     }
 }
@@ -366,16 +370,16 @@ static enum ggml_status job_place(struct job *j) {
     const size_t n_items = j->lives.n_items + 1, n_nodes = (size_t) j->graph.n_nodes + 1;
     j->is_placed = berth_calloc((size_t) j->rec.n_rows + 1, sizeof j->is_placed[0]);
     j->holders = berth_malloc(n_items * sizeof j->holders[0]);
-    j->more = berth_malloc(n_items * sizeof j->more[0]);
+    j->next_death = berth_malloc(n_items * sizeof j->next_death[0]);
     j->deaths = berth_malloc(n_nodes * sizeof j->deaths[0]);
-    if (j->is_placed == NULL || j->holders == NULL || j->more == NULL || j->deaths == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the places of %d tensors", j->rec.n_rows);
+    if (j->is_placed == NULL || j->holders == NULL || j->next_death == NULL || j->deaths == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the addresses of %d tensors", j->rec.n_rows);
     }
     memset(j->deaths, 0xFF, n_nodes * sizeof j->deaths[0]);
     memset(j->holders, 0xFF, n_items * sizeof j->holders[0]);
     for (size_t i = j->lives.n_items; i-- > 0;) {
         if (j->lives.returned[i]) {
-            j->more[i] = j->deaths[j->lives.items[i].last];
+            j->next_death[i] = j->deaths[j->lives.items[i].last];
             j->deaths[j->lives.items[i].last] = (int32_t) i;
         }
     }
@@ -396,8 +400,8 @@ static enum ggml_status job_place(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Updates the pieces of the allocators: items that the graph keeps become pieces. Items that it freed are removed, including those
-// placed before the graph.
+// Updates the pieces of the allocators. Items that the graph keeps become pieces. Pieces of items that the graph frees are
+// removed, also if they existed before the graph.
 static enum ggml_status job_update_pieces(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
         struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
@@ -420,7 +424,7 @@ static enum ggml_status job_update_pieces(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Clears the address of a tensor in a retired buffer: the allocator grew out of this buffer and was then reset.
+// Clears the address of a tensor in a retired buffer: the allocator has replaced this buffer by a larger one and was then reset.
 static void retired_address_clear(const struct job *j, struct ggml_tensor *t) {
     for (int p = 0; p < j->n_tallocs && t != NULL && t->buffer != NULL; p++) {
         gen_buffer_t old = berth_2023_old(j->tallocs[p], t->buffer);
@@ -464,7 +468,7 @@ static enum ggml_status job_run(struct job *j) {
     return job_update_pieces(j);
 }
 
-// ---- the functions of the second generation ----
+// ---- the functions of include/2023 ----
 
 gen_gallocr_t berth_2023_gallocr_new(void) {
     gen_gallocr_t galloc = berth_calloc(1, sizeof *galloc);

@@ -22,7 +22,7 @@ int berth_2023_gguf_get_version(const struct gguf_context *ctx) {
     return count_int("gguf_get_version", gguf_get_version(ctx));
 }
 
-// Returns the data that was read with the file. It belongs to the ggml_context that gguf_init_params.ctx returned.
+// Returns the tensor data that gguf_init_from_file has read. The ggml_context in *gguf_init_params.ctx owns it.
 void *berth_2023_gguf_get_data(const struct gguf_context *ctx) {
     return ctx != NULL ? ctx->data : NULL;
 }
@@ -76,7 +76,7 @@ int berth_2023_gguf_find_tensor(const struct gguf_context *ctx, const char *name
     return index_int(gguf_find_tensor(ctx, name));
 }
 
-// The name must not be written to, although its type in the 2023 API allows it.
+// The caller must not write to the name, although the return type of the 2023 API is not const.
 char *berth_2023_gguf_get_tensor_name(const struct gguf_context *ctx, int i) {
     return (char *) (uintptr_t) gguf_get_tensor_name(ctx, i);
 }

@@ -27,7 +27,7 @@ struct ggml_tensor *berth_2023_ggml_group_norm_inplace(struct ggml_context *ctx,
     return ggml_group_norm_inplace(ctx, a, n_groups, GROUP_NORM_EPS);
 }
 
-// The factor may get its value and its memory after the graph is built.
+// Multiplies, because the factor b is a tensor that may get its value after the graph is built.
 static struct ggml_tensor *scale_by(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
@@ -160,8 +160,8 @@ struct ggml_tensor *berth_2023_ggml_rope_back(struct ggml_context *ctx, struct g
         freq_scale, ext_factor, attn_factor, beta_fast, beta_slow);
 }
 
-// Returns the positions n_past, n_past + 1, ... of a's tokens. The graph computes them, because the context may give tensors no
-// memory.
+// Returns the positions n_past, n_past + 1, ... of a's tokens. The graph computes them, because tensors of a no_alloc context have
+// no memory in which to store them now.
 static struct ggml_tensor *positions_from(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a, int n_past) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, n_past >= 0 && n_past + a->ne[2] <= 1 << 24, "positions %d to %" PRId64 ", must be 0 to 2^24",
@@ -219,7 +219,7 @@ static struct ggml_tensor *powers_of(struct ggml_context *ctx, double base, int 
 }
 
 // Adds slope(head) * column to each element. If the number of heads is not a power of two, the first slopes are those of the next
-// lower power of two. The other slopes are every second slope of twice that power.
+// lower power of two. The other slopes are every second slope of twice that number of heads.
 struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_head, float bias_max) {
     static const char func[] = "ggml_alibi";
@@ -264,7 +264,7 @@ struct ggml_tensor *berth_2023_ggml_flash_ff(struct ggml_context *ctx, struct gg
 
 // ---- functions of the caller ----
 
-// A custom op has one pointer of user data. It holds the address of the caller's function.
+// A custom op of the current API has one pointer of user data. Here it is the address of the caller's function.
 typedef void (*any_function)(void);
 
 static void *function_pack(any_function fun) {
@@ -324,7 +324,7 @@ static void custom3_run(struct ggml_tensor *dst, const struct ggml_tensor *a, co
     }
 }
 
-// The functions get complete rows of floats.
+// Checks that a has contiguous f32 rows, because the caller's function gets complete rows of floats.
 static struct ggml_tensor *rows_check(struct ggml_context *ctx, const char *func, struct ggml_tensor *a) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 && a->nb[0] == sizeof(float) && a->ne[0] <= INT32_MAX,

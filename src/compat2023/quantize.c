@@ -35,7 +35,7 @@ static void count_nibbles(const struct block_bits *bits, const uint8_t *block, i
     }
 }
 
-// Counts the values of the formats for which the 2023 API has a histogram: 4, 5 and 8 bits without super-blocks.
+// Counts the quantised values in 16 bins, for the formats that have a histogram in the 2023 API: q4_0, q4_1, q5_0, q5_1 and q8_0.
 static void count_values(enum ggml_type type, const uint8_t *data, size_t size, int64_t *hist) {
     const size_t block_size = ggml_type_size(type);
     for (size_t k = 0; k < sizeof nibbles / sizeof nibbles[0]; k++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // sched.c: the scheduler of the 2023 API (include/2023), built on the passes of the current scheduler. 2023 backends are presented
-// to these passes as devices, which gives assignment, splits and copies. Memory comes from one 2023 tensor allocator per backend,
-// which the program can use as well, through the 2023 graph allocator.
-//
-//   new: allocators that measure --init_measure--> one buffer per backend --graph_compute--> the same, for the next graph
+// to these passes as devices. The passes assign nodes to backends, divide the graph into splits and insert copies. The 2023 graph
+// allocator then places the tensors, with one 2023 tensor allocator per backend. The program can use these tensor allocators, too,
+// for its inputs.
+// sched_new -> measuring allocators -> init_measure -> one buffer per backend -> graph_compute -> graph_compute -> ...
 
 #include "sched/sched.h"
 #include "compat2023/compat2023.h"
@@ -15,8 +15,8 @@
 struct gen_sched {
     const struct gen_date *date;
     int n_backends;
-    struct gen_facade *facades; // [n_backends] for the current passes; nothing is allocated or computed through them
-    ggml_backend_sched_t today; // holds the passes' data and the program's assignments
+    struct gen_facade *facades; // [n_backends] the backends as the current passes see them; not used for allocating or computing
+    ggml_backend_sched_t today; // current scheduler; stores the data of its passes and the program's assignments
     gen_tallocr_t *tallocs;     // [n_backends]
     gen_gallocr_t galloc;
     bool is_ready;    // measured: the allocators have buffers
@@ -94,7 +94,7 @@ static int owner_of(const struct gen_sched *s, const struct ggml_tensor *t) {
 }
 
 // Whether the tensor was placed after the last reset.
-static bool is_taken(const struct gen_tallocr *talloc, const struct ggml_tensor *t) {
+static bool is_placed_since_reset(const struct gen_tallocr *talloc, const struct ggml_tensor *t) {
     gen_buffer_t old = berth_2023_old(talloc, t->buffer);
     if (old != NULL) {
         return !gen_is_retired(old);
@@ -108,21 +108,21 @@ static bool is_taken(const struct gen_tallocr *talloc, const struct ggml_tensor 
     return false;
 }
 
-// Clears the addresses of a graph that was computed before, so that it is placed anew. Inputs that the program has placed keep
-// their addresses.
+// Clears the addresses that an earlier computation gave to the graph's tensors, so that they are placed anew. Inputs that the
+// program has placed since the last reset keep their addresses.
 static void graph_addresses_clear(struct gen_sched *s, const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes + graph->n_leafs; i++) {
         struct ggml_tensor *t = i < graph->n_nodes ? graph->nodes[i] : graph->leafs[i - graph->n_nodes];
         const int b = owner_of(s, t);
-        if (b >= 0 && (i < graph->n_nodes || t->view_src != NULL || !is_taken(s->tallocs[b], t))) {
+        if (b >= 0 && (i < graph->n_nodes || t->view_src != NULL || !is_placed_since_reset(s->tallocs[b], t))) {
             t->buffer = NULL;
             t->data = NULL;
         }
     }
 }
 
-// Marks leaves as weights if their buffer asks for it, so that ops run on the backend of these leaves. Leaves from an allocator of
-// this scheduler are inputs and are not marked.
+// Marks a leaf as a weight if ops that read it should run on the backend of its buffer (pulls_ops). Leaves in a buffer of this
+// scheduler are inputs and are not marked.
 static void mark_weights(const struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows; r++) {
         const struct ggml_tensor *t = cached->rec.tensors[r];
@@ -137,7 +137,7 @@ static void mark_weights(const struct gen_sched *s, struct sched_cached *cached)
     }
 }
 
-// Returns an assignment error (out of memory) that was stored before the graph it belongs to.
+// Returns an error that setting an assignment has stored (out of memory), because that function returns no status.
 static enum ggml_status stored_error_get(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
@@ -149,7 +149,7 @@ static enum ggml_status stored_error_get(const struct gen_sched *s) {
     return status;
 }
 
-// The program may query the assignments of the last graph until the next graph is prepared.
+// Called when the next graph is prepared. Until then the program may query the assignments of the last graph.
 static void assignments_clear(struct gen_sched *s) {
     if (s->is_computed) {
         ggml_backend_sched_reset(s->today);
@@ -213,7 +213,8 @@ static void placement_fini(struct placement *p) {
     berth_free(p->tallocs);
 }
 
-// While memory is planned, a copy is a DUP node that reads its source.
+// Lists the nodes and their allocators. For planning, the destination of a copy becomes a DUP node that reads the copied tensor,
+// so that the graph allocator sees the edge. graph_place restores it.
 static void placement_fill(struct placement *p, const struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t i = 0; i < cached->n_splits; i++) {
         const struct sched_split *split = &cached->splits[i];
@@ -341,7 +342,7 @@ void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_gr
 
 // ---- computing ----
 
-static enum ggml_status run_part(
+static enum ggml_status nodes_run(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, int32_t i0, int32_t i1) {
     const gen_backend_t backend = s->facades[split->backend].gen;
     struct ggml_cgraph part = {
@@ -355,8 +356,9 @@ static enum ggml_status run_part(
     return status;
 }
 
-// Runs the split in parts, up to each node that the callback observes. Sets *is_stopped if the callback ends the computation.
-static enum ggml_status run_observed(
+// Runs the split in several parts. Each part ends at a node that the callback observes. Sets *is_stopped if the callback ends the
+// computation.
+static enum ggml_status split_run_observed(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, bool *is_stopped) {
     int32_t i0 = split->i_start;
     for (int32_t i = split->i_start; i < split->i_end; i++) {
@@ -365,7 +367,7 @@ static enum ggml_status run_observed(
         if (!is_observed && i + 1 < split->i_end) {
             continue;
         }
-        const enum ggml_status status = run_part(s, split, graph, i0, i + 1);
+        const enum ggml_status status = nodes_run(s, split, graph, i0, i + 1);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
@@ -386,8 +388,8 @@ static enum ggml_status graph_run(struct gen_sched *s, struct sched_cached *cach
             berth_2023_tensor_copy(cached->rec.tensors[cached->copies[k].row], sched_copy_tensor(cached, k, 0));
         }
         sched_edges_to_copies(cached, split, 0);
-        const enum ggml_status status = s->callback != NULL ? run_observed(s, split, graph, &is_stopped)
-                                                            : run_part(s, split, graph, split->i_start, split->i_end);
+        const enum ggml_status status = s->callback != NULL ? split_run_observed(s, split, graph, &is_stopped)
+                                                            : nodes_run(s, split, graph, split->i_start, split->i_end);
         sched_edges_to_graph(cached, split);
         if (status != GGML_STATUS_SUCCESS) {
             char text[400];

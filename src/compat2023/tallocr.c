@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tallocr.c: the tensor allocators of the 2023 API. They place one tensor at a time, in the smallest gap that is large enough.
-// galloc.c places graphs between the pieces that are allocated here.
+// tallocr.c: the tensor allocators of the 2023 API. They place one tensor at a time, in the smallest gap that is large enough. The
+// bytes of a placed tensor are a piece. galloc.c places graphs in the gaps between the pieces.
 
 #include "compat2023/compat2023.h"
 #include "core/op.h"
@@ -86,7 +86,8 @@ gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_
 }
 
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
-    const uint64_t slack = talloc->start > 0 ? talloc->align : 0; // for backends whose buffers are not aligned
+    const uint64_t slack =
+        talloc->start > 0 ? talloc->align : 0; // spare bytes for backends whose buffers do not start at an aligned address
     if (talloc->grows_on == NULL || need > SIZE_MAX / 4 ||
         !berth_grow((void **) &talloc->old, &talloc->old_cap, talloc->n_old + 1, sizeof talloc->old[0])) {
         return false;
@@ -115,7 +116,7 @@ bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
 
 // ---- pieces ----
 
-static size_t piece_slot(const struct gen_tallocr *talloc, uint64_t off) {
+static size_t piece_lower_bound(const struct gen_tallocr *talloc, uint64_t off) {
     size_t lo = 0, hi = talloc->n_pieces;
     while (lo < hi) {
         const size_t mid = lo + (hi - lo) / 2;
@@ -135,7 +136,7 @@ bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, co
     if (!berth_grow((void **) &talloc->pieces, &talloc->pieces_cap, talloc->n_pieces + 1, sizeof talloc->pieces[0])) {
         return false;
     }
-    const size_t i = piece_slot(talloc, off);
+    const size_t i = piece_lower_bound(talloc, off);
     memmove(&talloc->pieces[i + 1], &talloc->pieces[i], (talloc->n_pieces - i) * sizeof talloc->pieces[0]);
     talloc->pieces[i] = (struct gen_piece){off, size, tensor};
     talloc->n_pieces++;
@@ -143,7 +144,7 @@ bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, co
 }
 
 struct gen_piece *berth_2023_piece(const struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor) {
-    const size_t i = piece_slot(talloc, off);
+    const size_t i = piece_lower_bound(talloc, off);
     return i < talloc->n_pieces && talloc->pieces[i].off == off && talloc->pieces[i].tensor == tensor ? &talloc->pieces[i] : NULL;
 }
 
@@ -190,7 +191,7 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
     if (off + size > talloc->peak) {
         talloc->peak = off + size;
     }
-    // The last tensor needs no padding after its end.
+    // Compares the unpadded size with the capacity, because the last tensor needs no padding after its end.
     const uint64_t start = talloc->start;
     if (off + need > talloc->capacity && berth_2023_grow(talloc, off + need)) {
         off += talloc->start - start;

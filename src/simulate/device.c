@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // device.c: simulated devices. Their buffers have addresses but no memory, and computing a graph only advances a clock. The same
-// code as for real devices places, plans and runs a model. The results are the bytes that each device would hold and the time that
-// a token would take.
-// Each device runs its commands in order. The program continues meanwhile, and waits where it would wait for a real device. Device
-// 0 is the program's own CPU: the program waits for everything that it computes.
+// code as for real devices places, plans and runs a model on them. Afterwards the buffers show the bytes that each device would
+// hold, and the clock shows the time that a token would take. Each device runs its commands in order. The program continues while
+// a device computes, and waits where it would wait for a real device. Device 0 is the CPU on which the program itself runs, so the
+// program waits for every computation of device 0.
 
 #include "simulate/cluster.h"
 
@@ -15,26 +15,26 @@
 
 #define FIRST_ADDRESS ((uintptr_t) 0x2000000000000000u) // never an address of the process
 #define ADDRESS_STEP ((uintptr_t) 1 << 20)
-#define MAX_REQUESTED 8 // sums requested ahead; src/meta/run.c requests fewer
-#define SHORT_SUM 32768 // bytes; the limit of src/mpi/sum.c
+#define N_REQUESTED_MAX 8 // largest number of sums that are requested but not complete; src/meta/run.c requests fewer
+#define SHORT_SUM 32768   // bytes; up to this size src/mpi/sum.c sends complete vectors, above it parts
 
 struct sim_device {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
     struct simulation *sim;
     const struct cluster_device *spec;
-    ggml_backend_t cpu; // CPU backend that gives its work memory; NULL: unknown
+    ggml_backend_t cpu; // real CPU backend that computes the size of work memory; NULL: unknown, counted as 0
     int i;
     uint64_t bytes;
-    double busy;                  // time until which it computes
-    double queued[MAX_REQUESTED]; // seconds of work that follow each requested, unfinished sum
+    double busy;                    // time on the clock at which the device has finished all work
+    double queued[N_REQUESTED_MAX]; // [n_requested] seconds of work that wait for each requested sum
     int n_requested;
 };
 
 struct simulation {
     const struct cluster *cluster;
     struct sim_device *devices; // [cluster->n_devices]
-    ggml_backend_dev_t real;    // this machine's CPU, which decides which ops are supported
+    ggml_backend_dev_t real;    // CPU of this machine; simulated devices support the same ops
     uintptr_t next_address;
     double now;
     bool is_together;
@@ -44,7 +44,7 @@ static struct sim_device *device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
 
-// ---- duration of an op, from its cost (berth_op_cost) and the device's speeds: docs/user/scale.md ----
+// ---- duration of an op (docs/user/scale.md): its cost (berth_op_cost) divided by the device's speeds ----
 
 static double speed_or(double special, double usual) {
     return special > 0 ? special : usual;
@@ -78,7 +78,7 @@ static double program_seconds(const struct sim_device *d, double size) {
     return link_seconds(&d->sim->devices[0], d, size);
 }
 
-// The program runs on device 0, so it is busy as long as the device.
+// Device 0 runs the program, so the clock of the program advances with the work of device 0.
 static void device_set_busy(struct sim_device *d, double until) {
     d->busy = max_f64(d->busy, until);
     if (d->i == 0) {
@@ -141,7 +141,8 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     device_send(device_of_buffer(buffer), size);
 }
 
-// Simulated memory is not written. The program's own memory may be simulated, too.
+// Zeroes the program's memory. `data` may be a simulated address, which must not be written, because device 0 is the program's
+// CPU.
 static void host_zero(void *data, size_t size) {
     if ((uintptr_t) data < FIRST_ADDRESS) {
         memset(data, 0, size);
@@ -243,7 +244,7 @@ static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
     return (size_t) device_of(buft->device)->spec->alignment;
 }
 
-// As for a real CPU, the program's CPU reads its buffers without a copy.
+// Device 0 is the program's CPU, so its buffers are host memory.
 static bool buft_is_host(ggml_backend_buffer_type_t buft) {
     return device_of(buft->device)->i == 0;
 }
@@ -328,16 +329,16 @@ static double sum_seconds(const struct sim_comm *c, double size) {
     return most;
 }
 
-// Requests a sum. The other devices start it only after the request.
+// Requests a sum. The devices of other processes start the sum when the request arrives.
 static bool comm_request(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     (void) tensors;
     for (int i = 0; i < c->n; i++) {
         struct sim_device *d = c->devices[i];
-        if (d->i == 0) { // the program's own device
+        if (d->i == 0) { // the program's CPU starts the sum itself, in comm_join
             continue;
         }
-        if (d->n_requested == MAX_REQUESTED) {
+        if (d->n_requested == N_REQUESTED_MAX) {
             return false;
         }
         device_set_busy(d, d->n_requested == 0 ? d->sim->now + program_seconds(d, 0) : 0);
@@ -346,7 +347,8 @@ static bool comm_request(void *comm, struct ggml_tensor **tensors) {
     return true;
 }
 
-// Completes a sum when all devices have reached it. They continue with the work that was queued after it.
+// Completes the oldest requested sum at the time at which all devices have finished the work before it. The devices then continue
+// with the work that was queued after this sum.
 static bool comm_join(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     double begin = 0;
@@ -360,7 +362,7 @@ static bool comm_join(void *comm, struct ggml_tensor **tensors) {
         if (d->i == 0) {
             continue;
         }
-        memmove(d->queued, d->queued + 1, (MAX_REQUESTED - 1) * sizeof d->queued[0]);
+        memmove(d->queued, d->queued + 1, (N_REQUESTED_MAX - 1) * sizeof d->queued[0]);
         d->n_requested--;
     }
     return true;
@@ -385,11 +387,11 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 }
 
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
-    const bool is_here = device_of(dev)->i == 0;
+    const bool is_program_cpu = device_of(dev)->i == 0;
     *props = (struct ggml_backend_dev_props){.name = dev_name(dev),
         .description = dev_name(dev),
         .type = dev_type(dev),
-        .caps = {.async = !is_here, .buffer_from_host_ptr = is_here}};
+        .caps = {.async = !is_program_cpu, .buffer_from_host_ptr = is_program_cpu}};
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }
 
@@ -407,13 +409,14 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// The pages of the mapped file; they are counted with the model's weights.
+// Makes a buffer over the pages of the mapped model file. It counts 0 bytes here, because predict.c adds these pages to the
+// weights.
 static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, size_t size, size_t max) {
     (void) max;
     return buffer_new(device_of(dev), base, size, 0);
 }
 
-// Asks this machine's CPU. The buffers are removed, because it must not see memory of another device.
+// Asks the real CPU, with copies of the tensors that have no buffers, because it refuses tensors in buffers of other devices.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
     node.buffer = NULL;
@@ -444,7 +447,7 @@ static const struct ggml_backend_device_i dev_iface = {
 
 // ---- functions of the registry ----
 
-// The work memory of a CPU is that of this machine's CPU with the same number of threads.
+// The work memory of a simulated CPU is that of this machine's CPU with the same number of threads.
 static size_t reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct sim_device *d = device_of(backend->device);
     return d->cpu != NULL ? berth_backend_reserve_size(d->cpu, graph) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// file.c: reads and writes a cluster as a JSON file (docs/user/scale.md). A device requires "memory", "bandwidth" and "flops"; other
-// speeds default to these.
+// file.c: reads and writes a cluster as a JSON file (docs/user/scale.md). A device requires "memory", "bandwidth" and "flops". The
+// other speeds default to "bandwidth" or "flops".
 
 #include "simulate/cluster.h"
 
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define LEAST_LATENCY 5e-6 // seconds within a host, if it has no link
+#define DEFAULT_LATENCY 5e-6 // seconds between devices of one host, if the file has no link for them
 
 // ---- the lists ----
 
@@ -82,7 +82,7 @@ int cluster_parts(const struct cluster *c, int *devices) {
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k) {
     const int a = c->devices[i].host, b = c->devices[k].host;
     struct cluster_link found = {
-        .a = -1, .b = -1, .latency = LEAST_LATENCY, .bandwidth = min_f64(c->devices[i].bandwidth, c->devices[k].bandwidth) / 2};
+        .a = -1, .b = -1, .latency = DEFAULT_LATENCY, .bandwidth = min_f64(c->devices[i].bandwidth, c->devices[k].bandwidth) / 2};
     for (int l = 0; l < c->n_links; l++) {
         const struct cluster_link *link = &c->links[l];
         const bool is_theirs = (link->a == a && link->b == b) || (link->a == b && link->b == a);
@@ -115,7 +115,7 @@ static bool name_read(struct berth_json *r, char name[64]) {
     if (!berth_json_string(r, &text)) {
         return false;
     }
-    if (text.len == 0 || text.len > 40) { // a number may be appended to the names of copies
+    if (text.len == 0 || text.len > 40) { // host_repeat appends a number
         return berth_json_fail(r, "a name of 1 to 40 bytes is expected");
     }
     snprintf(name, 64, "%.*s", (int) text.len, text.text);
@@ -219,7 +219,7 @@ static bool device_read(struct berth_json *r, struct cluster *c) {
     return r->status == GGML_STATUS_SUCCESS;
 }
 
-// Adds copies of the last host and its devices, so that it exists n times.
+// Adds n - 1 copies of the last host and its devices.
 static bool host_repeat(struct berth_json *r, struct cluster *c, int first_device, int64_t n) {
     const struct cluster_host one = c->hosts[c->n_hosts - 1];
     const int n_devices = c->n_devices - first_device;
@@ -271,7 +271,7 @@ static bool host_read(struct berth_json *r, struct cluster *c) {
     return (c->n_devices > first || berth_json_fail(r, "a host requires \"devices\"")) && host_repeat(r, c, first, count);
 }
 
-static bool end_read(struct berth_json *r, const struct cluster *c, int *host) {
+static bool link_host_read(struct berth_json *r, const struct cluster *c, int *host) {
     struct berth_json_text text;
     if (!berth_json_next(r)) {
         return berth_json_fail(r, "\"between\" requires the names of two hosts");
@@ -301,7 +301,7 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
         } else if (berth_json_is(key, "bandwidth")) {
             number_read(r, 1, 1e18, &l->bandwidth);
         } else if (berth_json_is(key, "between")) {
-            if (berth_json_array(r) && end_read(r, c, &l->a) && end_read(r, c, &l->b) && berth_json_next(r)) {
+            if (berth_json_array(r) && link_host_read(r, c, &l->a) && link_host_read(r, c, &l->b) && berth_json_next(r)) {
                 berth_json_fail(r, "\"between\" requires the names of two hosts");
             }
         } else {
@@ -316,7 +316,7 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
 
 // Finds two hosts without a link between them; false: there are none.
 static bool unlinked_hosts_find(const struct cluster *c, int *a, int *b) {
-    bool has_any_link = false; // a link without "between" connects any two hosts
+    bool has_any_link = false; // the file has a link without "between", which connects any two hosts
     for (int l = 0; l < c->n_links; l++) {
         has_any_link |= c->links[l].a < 0;
     }

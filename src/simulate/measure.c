@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // measure.c: measures the devices of this process and of other ranks: products by type, small ops, attention, memory, and messages
-// between devices. If sums.c cannot measure it, this file also measures how much slower the devices of one host are together than
-// alone.
+// between devices. It also measures how much slower the devices of one host compute at the same time than alone (`together`), if
+// sums.c cannot.
 
 #include "simulate/cluster.h"
 
@@ -16,27 +16,29 @@
 
 #define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
 #define N_TOKENS 256   // tokens of the measured prompt
-// Bytes of a matrix that is multiplied with one token, so few that a waiting thread does not sleep yet
+// Bytes of a matrix that is multiplied with one token. One product is so short that threads that wait for it spin and do not
+// sleep.
 #define MATRIX_SIZE ((size_t) 1 << 20)
 #define N_MATRICES 64 // timed matrices
-#define N_SWEEP 960   // other matrices at most, which are read in between to evict the timed ones from the caches
-#define N_SMALL 64
+#define N_SWEEP 960   // largest number of matrices that are only read to evict the timed ones from the caches (the sweep)
+#define N_SMALL 64    // small ops in a chain
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
-#define N_TRIES 200
-#define N_ROUNDS 8
+#define N_TRIES 200                 // short messages
+#define N_ROUNDS 8                  // repetitions of tests_seconds
 
 struct measuring {
     const struct cluster_measure_params *params;
     struct cluster *c;
     ggml_backend_t *backends; // [c->n_devices]
-    enum ggml_type most;      // the type with which devices are measured together
-    uint64_t size;            // bytes of the weights
+    enum ggml_type type;      // type of the weights with which devices are measured at the same time
+    uint64_t size;            // bytes of weights that one token reads; UINT64_MAX: unknown
     int round;
 };
 
 // ---- one device ----
 
-// Creates products of matrices of a type with n tokens, one per piece, and of n_sweep other matrices that evict them from the
+// Creates n_matrices timed products of a matrix with n tokens. Each product is one piece of the test, a graph that is timed
+// separately. Also creates the sweep: one graph with products of n_sweep other matrices, which evicts the timed matrices from the
 // caches.
 static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
     if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
@@ -60,8 +62,8 @@ static int64_t rows_of(enum ggml_type type) {
     return (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
 }
 
-// Returns the number of other matrices that, with the timed ones, make up the weights. They use at most an eighth of the host's
-// free memory, which the devices of a host share.
+// Returns the number of matrices of the sweep for device i: as many as the weights have in addition to the timed ones. All devices
+// of a host together use at most an eighth of its free memory.
 static int n_sweep_of(const struct measuring *m, int i) {
     uint64_t n_same = 0;
     for (int k = 0; k < m->c->n_devices; k++) {
@@ -71,7 +73,7 @@ static int n_sweep_of(const struct measuring *m, int i) {
     return n <= N_MATRICES ? 0 : (int) min_u64(n - N_MATRICES, N_SWEEP);
 }
 
-// Measures one graph with all weights, as a token computes it, so that a remote device gets one request.
+// Measures the products of one token with all weights. They are one graph, so that a remote device gets only one request.
 static double read_speed(const struct measuring *m, int i, enum ggml_type type, double start) {
     const int n = N_MATRICES + n_sweep_of(m, i);
     struct speed_test test;
@@ -193,13 +195,15 @@ static void message_fini(struct message *l) {
     ggml_free(l->ctx);
 }
 
-// Returns the seconds of the fastest message from device i to k, or to the program, until the program knows that it has arrived.
-static double message_seconds(struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *here) {
+// Returns the duration of the fastest message from device i to device k (0: to the program), in seconds. The time ends when the
+// program knows that the message has arrived.
+static double message_seconds(
+    struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *host_bytes) {
     double best = 0;
     for (int n = 0; n < (ggml_nbytes(src) < BIG_SIZE ? N_TRIES : 8); n++) {
         const int64_t start = ggml_time_us();
         if (k == 0) {
-            ggml_backend_tensor_get(src, here, 0, ggml_nbytes(src));
+            ggml_backend_tensor_get(src, host_bytes, 0, ggml_nbytes(src));
         } else {
             ggml_backend_tensor_copy_async(m->backends[i], m->backends[k], src, dst);
             ggml_backend_synchronize(m->backends[k]);
@@ -212,17 +216,17 @@ static double message_seconds(struct measuring *m, int i, int k, struct ggml_ten
     return best;
 }
 
-// Measures the link between the hosts of two devices. With device 0 the program sends a request and gets the answer; for two other
-// devices the two ends of a copy do this.
+// Measures the link between the hosts of two devices. If k is 0, the measured time contains a request of the program to device i
+// and the answer, so the latency is half of it. Otherwise it contains the requests of the program, the copy, and the answer.
 static bool link_measure(struct measuring *m, int i, int k) {
     const double program_latency = cluster_link_of(m->c, 0, k).latency; // read before the link between i and k exists
     struct message from, to = {0};
-    void *here = berth_malloc(BIG_SIZE);
-    const bool ok = message_init(&from, m->backends[i]) && (k == 0 || message_init(&to, m->backends[k])) && here != NULL;
+    void *host_bytes = berth_malloc(BIG_SIZE);
+    const bool ok = message_init(&from, m->backends[i]) && (k == 0 || message_init(&to, m->backends[k])) && host_bytes != NULL;
     struct cluster_link *l = ok ? cluster_link_add(m->c) : NULL;
     if (l != NULL) {
-        const double small = message_seconds(m, i, k, from.small, to.small, here);
-        const double big = message_seconds(m, i, k, from.big, to.big, here);
+        const double small = message_seconds(m, i, k, from.small, to.small, host_bytes);
+        const double big = message_seconds(m, i, k, from.big, to.big, host_bytes);
         l->a = m->c->devices[i].host;
         l->b = m->c->devices[k].host;
         l->latency = small / 2;
@@ -234,7 +238,7 @@ static bool link_measure(struct measuring *m, int i, int k) {
     }
     message_fini(&from);
     message_fini(&to);
-    berth_free(here);
+    berth_free(host_bytes);
     return l != NULL;
 }
 
@@ -248,7 +252,7 @@ static bool has_link(const struct cluster *c, int a, int b) {
 }
 
 static bool links_measure(struct measuring *m) {
-    for (int k = 0; k < m->c->n_devices; k++) { // first the links of the program
+    for (int k = 0; k < m->c->n_devices; k++) { // k = 0 first: link_measure needs the latency of the program's links
         for (int i = k + 1; i < m->c->n_devices; i++) {
             if (!has_link(m->c, m->c->devices[i].host, m->c->devices[k].host) && !link_measure(m, i, k)) {
                 return false;
@@ -260,7 +264,7 @@ static bool links_measure(struct measuring *m) {
 
 // ---- together ----
 
-// Runs a piece, or the sweep if piece < 0, on all devices that take part. Returns seconds, negative on failure.
+// Runs one piece (piece < 0: the sweep) on all devices i with is_in[i] at the same time. Returns the seconds, negative on failure.
 static double all_run(struct measuring *m, const struct speed_test *tests, const bool *is_in, int piece) {
     const int64_t start = ggml_time_us();
     for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own device last, because the program waits for it
@@ -277,7 +281,7 @@ static double all_run(struct measuring *m, const struct speed_test *tests, const
     return (double) (ggml_time_us() - start) / 1e6;
 }
 
-// Returns the sum over all pieces of the fastest time of each, on all devices that take part.
+// Returns the fastest time of each piece, summed over all pieces, on all devices i with is_in[i].
 static double tests_seconds(struct measuring *m, const struct speed_test *tests, const bool *is_in) {
     double best[N_MATRICES] = {0}, sum = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -298,7 +302,7 @@ static double tests_seconds(struct measuring *m, const struct speed_test *tests,
     return sum;
 }
 
-static void host_measure(struct measuring *m, int h) {
+static void host_together_measure(struct measuring *m, int h) {
     const int n = m->c->n_devices;
     struct speed_test *tests = berth_calloc((size_t) n, sizeof *tests);
     ggml_backend_buffer_t *buffers = berth_calloc((size_t) n, sizeof(ggml_backend_buffer_t));
@@ -308,7 +312,7 @@ static void host_measure(struct measuring *m, int h) {
     int n_in = 0;
     for (int i = 0; ok && i < n; i++) {
         if (m->c->devices[i].host == h) {
-            ok = products_make(&tests[i], m->most, N_MATRICES, rows_of(m->most), 1, n_sweep_of(m, i));
+            ok = products_make(&tests[i], m->type, N_MATRICES, rows_of(m->type), 1, n_sweep_of(m, i));
             buffers[i] = ok ? ggml_backend_alloc_ctx_tensors(tests[i].ctx, m->backends[i]) : NULL;
             ok = buffers[i] != NULL;
             ggml_backend_buffer_clear(buffers[i], 0);
@@ -350,11 +354,12 @@ void cluster_measure_params_set_model(struct cluster_measure_params *params, con
     }
 }
 
-// Finds the host of a device: the host in the description of a rank's device, or this one. Returns false if out of memory.
+// Sets d->host. The description of another rank's device ends with " of HOST"; all other devices are on this host. Returns false
+// if out of memory.
 static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_device *d) {
-    char here[64] = "here";
-    gethostname(here, sizeof here - 1);
-    const char *name = here;
+    char own_name[64] = "here";
+    gethostname(own_name, sizeof own_name - 1);
+    const char *name = own_name;
     for (const char *p = ggml_backend_dev_description(dev); strncmp(d->name, "MPI", 3) == 0 && (p = strstr(p, " of ")) != NULL;) {
         name = p += 4;
     }
@@ -409,7 +414,7 @@ static bool devices_find(struct measuring *m) {
     return true;
 }
 
-// Copies the devices and hosts of c before they are measured. Returns false if out of memory.
+// Copies the devices and hosts of c, which are not measured yet, for one round. Returns false if out of memory.
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
@@ -424,7 +429,7 @@ static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     return true;
 }
 
-// Measures everything of m->c once.
+// Measures all devices, links and hosts of m->c once.
 static bool round_measure(struct measuring *m) {
     struct cluster *c = m->c;
     for (int i = 0; i < c->n_devices; i++) {
@@ -435,18 +440,20 @@ static bool round_measure(struct measuring *m) {
     if (!links_measure(m)) {
         return false;
     }
-    for (int i = 1; i < c->n_devices; i++) { // subtracts the round trip, which the link already contains
+    for (int i = 1; i < c->n_devices;
+         i++) { // subtracts the round trip to the device, because the latency of the link is counted separately
         c->devices[i].start = max_f64(c->devices[i].start - 2 * cluster_link_of(c, 0, i).latency, 0);
     }
-    if (!cluster_sums_measure(c, m->backends, m->most, m->size)) {
+    if (!cluster_sums_measure(c, m->backends, m->type, m->size)) {
         for (int h = 0; h < c->n_hosts; h++) {
-            host_measure(m, h);
+            host_together_measure(m, h);
         }
     }
     return true;
 }
 
-// Copies the links of the first round, which connect the same hosts as in the other rounds, and sets all numbers to the medians.
+// Sets all numbers to the medians of the rounds. The links are copied from the first round, because all rounds have the same
+// links.
 static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
     struct cluster *c = m->c;
     const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];
@@ -458,11 +465,11 @@ static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int
     if (size > 0) {
         memcpy(c->links, rounds[0].links, size);
     }
-    cluster_choose_rounds(c, rounds, n, m->most);
+    cluster_choose_rounds(c, rounds, n, m->type);
     return true;
 }
 
-// Measures rounds while there is time, and stores their medians in c, which has the devices.
+// Measures rounds until the time limit and stores their medians in m->c.
 static bool rounds_measure(struct measuring *m) {
     struct cluster *c = m->c;
     struct cluster rounds[CLUSTER_ROUNDS] = {{0}};
@@ -489,11 +496,11 @@ static bool rounds_measure(struct measuring *m) {
 }
 
 bool cluster_measure(struct cluster *c, const struct cluster_measure_params *params, struct model_error *error) {
-    struct measuring m = {.params = params, .c = c, .most = GGML_TYPE_F16, .size = params->size > 0 ? params->size : UINT64_MAX};
+    struct measuring m = {.params = params, .c = c, .type = GGML_TYPE_F16, .size = params->size > 0 ? params->size : UINT64_MAX};
     *c = (struct cluster){0};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (params->measures_type[t] && ggml_is_quantized((enum ggml_type) t)) {
-            m.most = (enum ggml_type) t;
+            m.type = (enum ggml_type) t;
         }
     }
     berth_clear_error();

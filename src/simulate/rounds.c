@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rounds.c: combines several measured clusters into one. A round measures the machine for a few seconds, with its jitter; a run
-// sees the average of the same. A moment in which other programs used the machine must not count. So each number is the median of
-// its rounds, which tolerates slow rounds as long as they are fewer than half, and of two middle numbers the faster one. This file
-// handles numbers only and uses no device.
+// rounds.c: combines several rounds of measuring into one cluster. A round takes a few seconds. Other programs may slow down some
+// rounds. So each number is the median over the rounds, which is not affected if fewer than half of the rounds are slow. If the
+// number of rounds is even, the faster of the two middle numbers is used. This file handles numbers only and uses no device.
 
 #include "simulate/cluster.h"
 
@@ -30,7 +29,8 @@ double cluster_median(double *numbers, int n, bool is_time) {
     return numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
-// Returns the bytes per second that the slowest device of a host reads; is_together: while all its devices compute.
+// Returns the bytes of weights per second of the slowest device of a host: alone, or with is_together while all its devices
+// compute.
 static double host_speed(const struct cluster *c, int h, enum ggml_type type, bool is_together) {
     double slowest = 0;
     for (int i = 0; i < c->n_devices; i++) {
@@ -43,7 +43,8 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
     return is_together ? slowest * c->hosts[h].together : slowest;
 }
 
-// Returns the median of the number at byte offset number_at of the list whose pointer is at byte offset list_at of every round.
+// Returns the median of one number over all rounds. list_at: byte offset in struct cluster of the pointer to the list that
+// contains the number. number_at: byte offset of the number in this list.
 static double median_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
     double numbers[CLUSTER_ROUNDS];
     for (int r = 0; r < n; r++) {
@@ -81,15 +82,15 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
         out->links[l].latency = median_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
         out->links[l].bandwidth = median_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
     }
-    // Speeds while all devices compute have their own median. The ratio to the speed alone is computed last, so that a slow round
-    // in one does not affect the other.
+    // `together` is a ratio of two speeds: all devices at the same time, and alone. The median of each speed is computed first,
+    // then the ratio, so that a round that was slow for one speed does not affect the other.
     for (int h = 0; h < out->n_hosts; h++) {
         double speeds[CLUSTER_ROUNDS];
         for (int r = 0; r < n; r++) {
             speeds[r] = host_speed(&rounds[r], h, type, true);
         }
         const double alone = host_speed(out, h, type, false), all = cluster_median(speeds, n, false);
-        const double part = alone > 0 && all > 0 ? all / alone : 1;
-        out->hosts[h].together = min_f64(max_f64(part, CLUSTER_TOGETHER_LEAST), 1);
+        const double ratio = alone > 0 && all > 0 ? all / alone : 1;
+        out->hosts[h].together = min_f64(max_f64(ratio, CLUSTER_TOGETHER_LEAST), 1);
     }
 }
