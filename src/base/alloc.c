@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.c: all memory of the libraries comes from these functions, so that a test can make the N-th allocation fail and count the
-// live blocks. If nothing is watched, a call costs one predictable branch in addition to libc.
+// alloc.c: all memory of the libraries comes from these functions. So a test can make the N-th allocation fail, and can count the
+// blocks that are not freed. Outside of tests, a call costs one predictable branch in addition to libc.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -8,8 +8,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static atomic_bool watched;         // counting is on, or an allocation is to fail
-static atomic_int_fast64_t fail_in; // > 0: the allocation with this number fails, counted from 1; < 0: all fail
+static atomic_bool watched; // a test counts allocations or makes one fail
+static atomic_int_fast64_t
+    fail_in; // > 0: number of allocations up to the one that fails, which is included; < 0: all fail; 0: none
 static atomic_int_fast64_t n_made;
 static atomic_int_fast64_t n_alive;
 
@@ -103,7 +104,8 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     if (n_want <= *n_cap) {
         return true;
     }
-    // The first allocation is exact, because a caller that knows the final number passes it at once.
+    // The first allocation has exactly the requested size (at least 8 elements), because a caller that knows the final number
+    // passes it in its first call.
     size_t n = *n_cap > 0 ? *n_cap : max_size(n_want, 8);
     while (n < n_want) {
         if (!berth_add_ok(n, n / 2 + 1, &n)) {
@@ -125,9 +127,9 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
 
 // ---- scratch ----
 
-// Memory for the duration of one call. The first pieces are in the struct itself, on the caller's stack, so that small problems
-// allocate nothing. Each further piece is a block from the allocator. Pieces are freed in reverse order: berth_scratch_back frees
-// all pieces after a mark.
+// Memory for the duration of one call. The first bytes that are taken come from the struct itself, which is on the caller's stack,
+// so that small problems allocate nothing. After that, each call of berth_scratch_take allocates a block. berth_scratch_back frees
+// all memory that was taken after a mark.
 
 struct berth_scratch_block {
     _Alignas(16) struct berth_scratch_block *prev;

@@ -15,9 +15,10 @@
 #define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BERTH_MUST_USE __attribute__((warn_unused_result))
-// A thread-local variable for libraries that a program may load at any time. Its storage exists in every thread as soon as the
-// library is loaded. With the default TLS model, the first use in a thread allocates memory, and libc ends the process if that
-// fails. Use it for a few bytes only: libc reserves little space for this model.
+// A thread-local variable for libraries that a program may load at any time. It uses the TLS model initial-exec, in which the
+// storage exists in every thread as soon as the library is loaded. With the default model, the first use in a thread allocates
+// memory, and libc ends the process if that fails. Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space
+// for initial-exec.
 #ifdef __ELF__
 #    define BERTH_LATE_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -72,8 +73,8 @@ struct berth_scratch_mark {
     size_t used;                      // bytes of `stack_bytes` in use
 };
 
-// In debug builds `stack_bytes` is tiny, so that nearly every piece comes from the allocator: sanitizers check its bounds, and
-// tests make its allocations fail.
+// In debug builds `stack_bytes` is tiny, so that nearly all memory comes from berth_malloc. Then sanitizers can check its bounds,
+// and tests can make its allocations fail.
 struct berth_scratch {
     struct berth_scratch_mark at;
     _Alignas(16) char stack_bytes[BERTH_DEBUG >= 3 ? 64 : 8192];
@@ -84,7 +85,7 @@ static inline void berth_scratch_init(struct berth_scratch *s) {
 }
 // Returns uninitialised memory aligned to 16; NULL: out of memory.
 BERTH_API void *berth_scratch_take(struct berth_scratch *s, size_t size) BERTH_MUST_USE;
-// Frees everything that was taken after s->at was equal to mark.
+// Frees all memory that was taken since the caller copied s->at to `mark`.
 BERTH_API void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark);
 static inline void berth_scratch_fini(struct berth_scratch *s) {
     berth_scratch_back(s, (struct berth_scratch_mark){0});
@@ -115,9 +116,9 @@ BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 
 
 BERTH_API void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
-// Between hold and let_go, log lines of this thread are stored instead of printed. A caller that calls other code under a lock
-// holds the lines until it drops the lock, because the program's log callback may wait for a thread that needs this lock. The calls
-// nest.
+// Between berth_log_hold and berth_log_let_go, log lines of this thread are stored instead of printed. A function that holds a
+// lock while it calls other code calls berth_log_hold before it takes the lock, because the program's log callback may wait for a
+// thread that needs this lock. The pairs of calls nest.
 BERTH_API void berth_log_hold(void);
 BERTH_API void berth_log_let_go(void);
 // Prints all held lines of this thread and ends all holds: for a thread that ends the process.
@@ -125,10 +126,11 @@ void berth_log_flush(void);
 
 // ---- the client's release (client.c) ----
 
-// Reports a loaded release of llama.cpp: "b10361", "v0.5.0". Other texts and NULL are ignored.
+// Stores the release of llama.cpp for which a loaded library was built, such as "b10361" or "v0.5.0". Other texts and NULL are
+// ignored.
 BERTH_API void berth_client_release(const char *release);
-// Returns the ggml version 0.MINOR for which all clients of this process were built, or the oldest version that it may be: 19 or
-// 25. Returns 0 if it is unknown or if the clients differ.
+// Returns MINOR of the ggml version 0.MINOR for which all clients of this process were built: 19 or 25. The real version may be
+// newer. Returns 0 if the version is unknown or if the clients differ.
 BERTH_API int berth_client_minor(void);
 
 // ---- streams into memory (file.c) ----
@@ -141,7 +143,7 @@ struct berth_stream {
 };
 // Returns false if out of memory. The struct must not move until it is closed.
 BERTH_API bool berth_stream_open(struct berth_stream *s) BERTH_MUST_USE;
-// Returns false if memory ran out at any time since the opening, or if the opening failed. There is no text then.
+// Returns false if berth_stream_open failed or if memory ran out since then. In this case s->text is NULL.
 BERTH_API bool berth_stream_close(struct berth_stream *s) BERTH_MUST_USE;
 BERTH_API void berth_stream_fini(struct berth_stream *s);
 
@@ -167,10 +169,12 @@ struct berth_replace {
 };
 // On failure returns false and sets errno.
 BERTH_API bool berth_replace_open(struct berth_replace *r, const char *path) BERTH_MUST_USE;
-// The same for a path that does not exist: a link that gets this name meanwhile is replaced, not followed.
+// Opens a new file for a path that does not exist yet. If another program creates a link with this name before
+// berth_replace_close, the link is replaced, not followed.
 BERTH_API bool berth_replace_open_new(struct berth_replace *r, const char *path) BERTH_MUST_USE;
-// If ok, syncs the file to disk and renames it to its final name; otherwise removes it. On failure returns false and sets errno:
-// the old file is unchanged, or, if only the sync of its folder failed, the complete new file is in place.
+// If ok, syncs the file to disk and renames it to its final name; otherwise removes it. On failure returns false and sets errno.
+// The old file is then unchanged, with one exception: if only the sync of the folder failed, the complete new file has replaced
+// it.
 BERTH_API bool berth_replace_close(struct berth_replace *r, bool ok) BERTH_MUST_USE;
 
 // ---- checked arithmetic: returns false if the result does not fit; *out is undefined then ----
@@ -187,7 +191,7 @@ static inline bool berth_add_i64_ok(int64_t a, int64_t b, int64_t *out) {
 static inline bool berth_mul_i64_ok(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
-// x rounded up to a multiple of align (a power of two)
+// Rounds x up to a multiple of align, which is a power of two.
 static inline bool berth_pad_ok(size_t x, size_t align, size_t *out) {
     if (__builtin_add_overflow(x, align - 1, out)) {
         return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// client.c: stores the release of llama.cpp for which the process was built, if it is known. libggml determines the release when it
-// is loaded (registry/client.c) and stores it here. A few functions read it, because their arguments changed between releases.
+// client.c: stores the ggml version for which the clients of this process were built, if it is known. When libggml is loaded, it
+// finds the release of llama.cpp (registry/client.c) and reports it here. A few functions of Berth read the version, because their
+// arguments changed between releases.
 
 #include "base/base.h"
 
@@ -13,8 +14,8 @@
 
 static atomic_int minor = UNKNOWN;
 
-// Returns the minor version of ggml for a release, UNKNOWN if it is uncertain. Releases before v0.1.0 are build numbers, such as
-// b10361.
+// Returns the minor version of ggml in a release of llama.cpp; UNKNOWN: it is uncertain. Releases before v0.1.0 are named by build
+// numbers, such as b10361.
 static int release_minor(const char *release) {
     if (release[0] == 'b') {
         char *end;

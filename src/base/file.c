@@ -15,9 +15,9 @@
 
 // ---- reading ----
 
-// Every file with untrusted bytes is opened here. It must be a regular file, and its size is read from the open file. Opening never
-// blocks: a pipe is refused like everything else that has no size. A pipe is not even opened, because its writer would get SIGPIPE
-// when the reader closes it.
+// Every file with untrusted bytes is opened here. It must be a regular file. Everything else, such as a pipe, is refused, so
+// opening never blocks. A pipe is refused before it is opened, because closing it would send SIGPIPE to its writer. The size is
+// read from the open file.
 
 static const char *stat_refusal(int rc, const struct stat *st) { // NULL: a regular file
     if (rc != 0) {
@@ -32,7 +32,8 @@ int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
     if (*why != NULL) {
         return -1;
     }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // stat may have seen another file
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK |
+                                  O_NOCTTY); // not blocking, because the file may have been replaced by a pipe since the stat
     if (fd < 0) {
         *why = strerror(errno);
         return -1;
@@ -72,46 +73,46 @@ bool berth_file_starts_with(const char *path, const char *magic) {
 
 // ---- writing ----
 
-// Every file that Berth writes is opened here. A file appears under its name when it is complete and on disk. Until then it is
-// written to a temporary file in the same folder, so that a failure or the end of the process leaves the old file unchanged.
+// Every file that Berth writes is opened here. Its bytes are written to a temporary file in the same folder. When they are
+// complete and on disk, the temporary file is renamed to its final name. So a failure or the end of the process leaves the old
+// file unchanged.
 //
 //     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
-//
-// A file with several hard links is replaced under this name only, and its other names keep the old content: writing it in place
-// would lose that content on a full disk. These are written in place: devices, pipes, files of other owners, and files in folders
-// in which no file can be created.
+// If the old file has several hard links, only this name gets the new content; the other names keep the old content. Four kinds of
+// files are written in place: devices, pipes, files of other owners, and files in folders in which no file can be created.
 
-// Returns whether the open file can replace the old one: it is on the same file system, and it gets the owner, group and mode of
-// the old file.
-static bool can_replace(int fd, const struct stat *old) {
+// Gives the open file the owner, group and mode of the old file. Returns false if that fails or if both are on different file
+// systems; then the open file cannot replace the old one.
+static bool try_take_owner_and_mode(int fd, const struct stat *old) {
     struct stat st;
     return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
            fchmod(fd, old->st_mode & 0777) == 0;
 }
 
-// Opens a temporary file next to the target under an unused name. Its mode is that of the old file, so that nobody else can read
-// it.
+// Opens a temporary file in the folder of the target, under an unused name. It has the mode of the old file from the start, so
+// that users who may not read the old file cannot read the new one.
 static int part_open(const char *target, mode_t mode, char *part, size_t size) {
     int fd = -1;
     errno = EEXIST;
-    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a killed program leaves its file, and process ids are reused
+    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000;
+         i++) { // the name may exist: a killed process leaves its file, and process ids are reused
         snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
         fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     }
     return fd;
 }
 
-// The folder cannot hold the temporary file, so the target must be written in place.
+// Whether the error means that no temporary file can be created in the folder, so that the target must be written in place.
 static bool must_write_in_place(int why) {
     return why == EACCES || why == EPERM || why == EROFS || why == ENAMETOOLONG;
 }
 
-// Names of open files, which need not be in a folder: /dev/stdout, /proc/self/fd/3.
+// Whether the path is a device or another name of an open file, such as /dev/stdout or /proc/self/fd/3.
 static bool is_system_path(const char *path) {
     return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
 }
 
-// The pointer is cleared before its memory is freed: a signal handler may read it at any time.
+// Clears the pointers before it frees the memory, because a signal handler may read them at any time.
 static void names_free(struct berth_replace *r) {
     char *target = r->target, *part = r->part;
     r->target = r->part = NULL;
@@ -145,7 +146,7 @@ static bool part_make(struct berth_replace *r, const char *path, const struct st
     }
     const int fd = part_open(r->target, old != NULL ? old->st_mode & 0777 : 0666, r->part, strlen(r->target) + 48);
     int why = fd >= 0 ? 0 : errno;
-    if (fd >= 0 && (old == NULL || can_replace(fd, old))) {
+    if (fd >= 0 && (old == NULL || try_take_owner_and_mode(fd, old))) {
         r->file = fdopen(fd, "wb");
         why = r->file == NULL ? errno : 0;
     }
@@ -196,8 +197,8 @@ static bool sync_ok(int fd) {
     return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EROFS;
 }
 
-// Syncs the folder, which holds the name. A folder that can be written but not read cannot be opened for fsync; that is not an
-// error.
+// Syncs the folder of the target, because the folder stores the file's name. It is not an error if the folder cannot be opened: a
+// folder may be writable but not readable.
 static bool folder_sync(const char *target) {
     char folder[PATH_MAX];
     const char *slash = strrchr(target, '/');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json.c: the JSON reader of json.h. It reads in one pass and builds no tree. It allocates memory only for the longest string
-// without its escapes. Nesting is bounded, so that no input can exhaust the stack.
+// json.c: the JSON reader of json.h. It reads in one pass and builds no tree. Its only allocation is one buffer, into which each
+// string is copied with its escapes resolved. Nesting is bounded, so that no input can exhaust the stack.
 
 #include "base/json.h"
 
@@ -181,11 +181,11 @@ bool berth_json_string(struct berth_json *r, struct berth_json_text *out) {
     }
     size_t len = 0;
     for (r->p++;;) {
-        const char *run = r->p;
+        const char *plain_start = r->p;
         while (r->p < r->end && *r->p != '"' && *r->p != '\\' && (uint8_t) *r->p >= 0x20) {
             r->p++;
         }
-        if (r->p > run && !text_add(r, &len, run, (size_t) (r->p - run))) {
+        if (r->p > plain_start && !text_add(r, &len, plain_start, (size_t) (r->p - plain_start))) {
             return false;
         }
         if (r->p == r->end) {

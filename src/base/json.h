@@ -16,13 +16,13 @@
 #define BERTH_JSON_DEPTH_MAX 64
 
 struct berth_json {
-    const char *name; // prefix of messages
+    const char *name; // name of the input, for messages
     const char *p, *end;
     const char *line_start;
     size_t line; // from 1
     int depth;
     bool is_first;     // nothing in the innermost object or array has been read yet
-    char *text;        // the last string, without escapes
+    char *text;        // the last string, with its escapes resolved
     size_t n_text_cap; // capacity of text
     enum ggml_status status;
 };
@@ -65,9 +65,9 @@ static inline bool berth_json_is(struct berth_json_text key, const char *name) {
 //     berth_json_end(&w); // }
 struct berth_json_writer {
     FILE *file;
-    uint64_t arrays; // bit i: the list i levels outside the innermost one is an array; at most 64 levels
-    int line;        // indent + 1 of a new line before the next value or end; 0: no new line
-    bool has_value;  // the innermost list has a value, so a comma precedes the next one
+    uint64_t arrays; // one bit per open object or array, innermost in bit 0; 1: it is an array; at most 64 levels
+    int line;        // the next value or closing bracket starts a new line, indented by line - 1 blanks; 0: no new line
+    bool has_value;  // the innermost object or array has a value, so the writer puts a comma before the next one
 };
 
 BERTH_API void berth_json_begin(struct berth_json_writer *w, const char *key, char open); // open: '{' or '['; key: NULL in arrays
@@ -75,13 +75,15 @@ BERTH_API void berth_json_end(struct berth_json_writer *w);
 BERTH_API void berth_json_line(struct berth_json_writer *w, int indent);         // the next value or end starts a line
 BERTH_API void berth_json_put_key(struct berth_json_writer *w, const char *key); // the caller writes the value to the file
 
-// Writes one value or several members. fmt is JSON with ' in place of ". It supports these conversions of printf: integers,
-// floating-point numbers (null if not finite), %s (quoted and escaped here; NULL becomes null), %c (a condition: true or false).
+// Writes one value, or one or several members of an object. fmt is JSON with ' in place of ". It supports these conversions: the
+// integers and floating-point numbers of printf (null if not finite), %s for a string (this function adds quotes and escapes; NULL
+// becomes null), and %c for a condition (true or false).
 #ifndef __clang__ // clang warns about a bool for %c; gcc checks the formats
 BERTH_PRINTF(2, 3)
 #endif
 BERTH_API void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...);
 
-// Write a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD. berth_json_write_text accepts NUL bytes.
+// Both functions write a string with quotes and escapes. Bytes that are not UTF-8 become U+FFFD. berth_json_write_text accepts NUL
+// bytes.
 BERTH_API void berth_json_write_text(const char *text, size_t len, FILE *file);
 BERTH_API void berth_json_write_string(const char *text, FILE *file);

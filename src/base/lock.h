@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// lock.h: a mutex with a static initialiser, so that it can guard process-wide state from the first call on. A lock that is held
-// only for a few instructions, without calls of foreign code, can also be taken across fork: the child then finds the lock free and
-// its data consistent, although the thread that held it does not exist there.
+// lock.h: a mutex with a static initialiser, so that it can guard process-wide state from the first call on. With
+// BERTH_LOCK_ACROSS_FORK, the thread that calls fork takes the lock before the fork and releases it after the fork. So no other
+// thread holds the lock at the fork, and the child finds its data consistent. This is only for locks that are held for a few
+// instructions, without calls of foreign code.
 #pragma once
 
 #include <pthread.h>
@@ -21,8 +22,8 @@ static inline void berth_lock_drop(struct berth_lock *lock) {
     pthread_mutex_unlock(&lock->mutex);
 }
 
-// Use in the file that defines the static lock `name`. fork takes the locks in the reverse order of these priorities: 101 is taken
-// last. So a lock that is taken while another one is held needs the lower priority.
+// Use this macro in the file that defines the static lock `name`. fork takes the lock with the highest priority number first and
+// 101 last. If lock B is taken while lock A is held, B needs a lower number than A.
 #define BERTH_LOCK_ACROSS_FORK(name, priority) \
     static void name##_before_fork(void) { \
         berth_lock_take(&name); \

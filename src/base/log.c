@@ -11,7 +11,7 @@
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 GGML_API void ggml_log_callback_default(enum ggml_log_level level, const char *text, void *user_data);
 
-// The lock covers callback and user data together, so that a callback never gets the user data of another one.
+// log_lock guards the callback together with its user data, so that a callback never gets the user data of another callback.
 static struct berth_lock log_lock = BERTH_LOCK_INIT;
 static ggml_log_callback log_callback;
 static void *log_user_data;
@@ -71,7 +71,7 @@ void berth_log_hold(void) {
     held.depth++;
 }
 
-// berth_log_flush may call berth_log_hold and berth_log_let_go, because the callback may log.
+// The callback that berth_log_flush calls may itself log and call berth_log_hold and berth_log_let_go.
 void berth_log_let_go(void) {
     if (held.depth > 0 && --held.depth == 0) {
         berth_log_flush();
@@ -94,23 +94,23 @@ void berth_log_flush(void) {
 }
 
 void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) {
-    void (*put)(enum ggml_log_level, const char *) = held.depth > 0 ? line_keep : line_print;
+    void (*line_handle)(enum ggml_log_level, const char *) = held.depth > 0 ? line_keep : line_print;
 
     char text[256];
-    va_list again;
-    va_copy(again, args);
+    va_list args_copy;
+    va_copy(args_copy, args);
     int n = vsnprintf(text, sizeof text, fmt, args);
     if (n < (int) sizeof text) {
-        put(level, n < 0 ? fmt : text);
+        line_handle(level, n < 0 ? fmt : text);
     } else {
         char *longer = berth_malloc((size_t) n + 1);
         if (longer != NULL) {
-            vsnprintf(longer, (size_t) n + 1, fmt, again);
+            vsnprintf(longer, (size_t) n + 1, fmt, args_copy);
         }
-        put(level, longer != NULL ? longer : text);
+        line_handle(level, longer != NULL ? longer : text);
         berth_free(longer);
     }
-    va_end(again);
+    va_end(args_copy);
 }
 
 void berth_log(enum ggml_log_level level, const char *fmt, ...) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// min.h: minima and maxima by type. Each is the expression `a < b ? a : b` or `a > b ? a : b`, so a NaN in `a` gives b.
+// min.h: minima and maxima by type. Each is the expression `a < b ? a : b` or `a > b ? a : b`, so the result is b if `a` is NaN.
 #pragma once
 
 #include <stddef.h>

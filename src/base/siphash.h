@@ -41,8 +41,8 @@ static inline void berth_siphash_rounds(uint64_t v[4], int n) {
     }
 }
 
-// Returns an unpredictable key. Without a random source, the key is made from the time and from the addresses of `place` and of a
-// local variable.
+// Returns an unpredictable key from the system's random source. If that fails, computes the key from the time, `place` and the
+// address of a local variable.
 static inline struct berth_siphash_key berth_siphash_key_new(const void *place) {
     struct berth_siphash_key key;
     if (getrandom(&key, sizeof key, GRND_NONBLOCK) != (ssize_t) sizeof key) {

@@ -24,7 +24,7 @@ void ggml_critical_section_end(void) {
     berth_lock_drop(&critical_section);
 }
 
-// Prints nothing: debuggers show stacks better. It is exported because programs link it.
+// Prints nothing, because a debugger shows stacks better. The function is exported because programs link to it.
 void ggml_print_backtrace(void) {
 }
 
@@ -73,7 +73,7 @@ const char *ggml_commit(void) {
     return "berth-" BERTH_VERSION;
 }
 
-// Backends get aligned memory from the base library here.
+// Allocates memory for backends.
 void *ggml_aligned_malloc(size_t size) {
     if (size == 0) {
         return NULL;

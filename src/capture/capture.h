@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// capture.h: writes graphs of running programs to files: the lines of the format, and the folder. The code that plans fills the
-// records (alloc/capture.c). The reader is in read/, because it uses zlib, and only the program `berth` and tests read.
-//
-// The format is text, with fields separated by blanks:
+// capture.h: writes the graphs of a running program to files. alloc/capture.c collects the data of a graph and calls these
+// functions. The reader is in read/. It is separate because it uses zlib, and because only the program `berth` and tests read
+// captured graphs.
+// The format is text. Fields are separated by blanks. In the lines below, words in capitals stand for values:
 //   ggraph 1
 //   name, source, ggml VERSION COMMIT
 //   counts nodes=N leafs=N other=N bufs=N
 //   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES     one line per buffer id; same_as: the first one of its type
 //   leaforder ID:BUF,...                                           only if a tensor is listed twice
 //   columns ...                                                    then one line per tensor, with the fields named here
-// item is the number of the piece of memory that a tensor used, -1: none. The first tensor in a piece has its lifetime in the
-// column life: first node, last node (inclusive), bytes, buffer. Other tensors have "-". Files of older writers end with the column
-// name; for these the reader derives both columns from the memory rules of the ggml version in the file.
+// The last two columns describe the memory of the plan. An item is a piece of memory that one or several tensors use one after
+// another. The column `item` is the number of the tensor's item, -1: none. The column `life` of the first tensor in an item is
+// FIRST,LAST,BYTES,BUFFER: the nodes from which and up to which the item is used, its size, its buffer id. For other tensors
+// `life` is "-". Old files do not have these two columns. For these files the graph allocator computes the items, with the
+// in-place rules of the ggml version in the file.
 #pragma once
 
 #include "base/base.h"
@@ -34,13 +36,13 @@ struct capture_tensor {
     int32_t flags;      // GGML_TENSOR_FLAG_* bits
     int32_t view_src;   // id, -1: not a view
     bool has_memory;    // the caller owns its memory
-    int32_t buf;        // given by the caller, -1: not given
-    size_t alloc_size;  // bytes in that buffer
+    int32_t buf;        // buffer id that the caller gave, -1: none
+    size_t alloc_size;  // bytes that the tensor needs in that buffer
     int64_t chunk, off; // -1: not in the plan's memory
-    int32_t item;       // number of its piece of memory, -1: none
-    // Lifetime of the item if this is its first tensor, else NULL. Pools are buffers.
+    int32_t item;       // number of the tensor's item, -1: none
+    // The lifetime of the item if this is its first tensor, else NULL.
     const struct berth_plan_item *life;
-    int32_t life_buf;
+    int32_t life_buf; // buffer id of the item
 };
 
 void berth_capture_write_head(FILE *f, int32_t n_nodes, int32_t n_leafs, int32_t n_other, int n_bufs);
@@ -51,6 +53,6 @@ void berth_capture_write_tensor(FILE *f, const struct capture_tensor *c, const i
 
 // Returns the value of BERTH_CAPTURE; NULL: nothing is captured.
 const char *berth_capture_dir(void);
-// Writes the text to a file whose name is derived from the text. The file is written completely or not at all; an existing file is
-// unchanged. On failure returns false with errno.
+// Writes the text to a file whose name is a hash of the text. The file is written completely or not at all. If a file with this
+// name exists, it has the same text and is kept. On failure returns false with errno.
 bool berth_capture_write_file(const char *dir, const char *text, size_t size) BERTH_MUST_USE;

@@ -9,7 +9,7 @@
 struct ggraph_buf {
     char name[64];
     size_t align;
-    size_t max_size;  // of one chunk
+    size_t max_size;  // bytes of the largest chunk
     size_t ggml_size; // bytes that ggml needs for this graph
     int same_as;      // index of the first buffer of the same type
 };
@@ -19,15 +19,15 @@ struct ggraph_place {
     const struct ggml_tensor *tensor;
     int64_t chunk, offset; // -1: none
     int64_t item;          // index into items, -1: none
-    int buf;               // given by the program, -1: not given
+    int buf;               // buffer id that the program gave, -1: none
 };
 
-// A piece of memory that tensors used one after another.
+// An item of the program's plan: a piece of memory that tensors used one after another.
 struct ggraph_item {
-    int64_t first, last; // nodes, inclusive
+    int64_t first, last; // nodes from which and up to which the item is used
     uint64_t size;       // bytes
     int buf;
-    int64_t owner; // id of the first tensor in it
+    int64_t owner; // id of the first tensor in the item
 };
 
 struct ggraph {
@@ -36,16 +36,16 @@ struct ggraph {
     struct ggml_cgraph *graph;
     struct ggml_context **ctxs; // [n_ctxs] contexts of the tensors and of the graph
     size_t n_ctxs;
-    int *node_bufs;              // [n_nodes]
-    int *leaf_bufs;              // [n_leafs]
-    struct ggraph_place *places; // [n_places] nodes in order, leafs, other tensors
+    int *node_bufs;              // [n_nodes] buffer ids
+    int *leaf_bufs;              // [n_leafs] buffer ids
+    struct ggraph_place *places; // [n_places] indexed by tensor id: nodes, then leafs, then other tensors
     int64_t n_places;
-    bool has_items;            // the file gives the piece of memory of each tensor
+    bool has_items;            // the file has the columns `item` and `life`
     struct ggraph_item *items; // [n_items]
     int64_t n_items;
     struct ggraph_buf *bufs;
     int n_bufs;
-    struct ggml_backend_buffer_type *bufts; // [n_bufs] with the recorded alignment and largest size; valid where same_as == i
+    struct ggml_backend_buffer_type *bufts; // [n_bufs] buffer types with the recorded alignment and chunk size
 };
 
 // Reads a file, compressed or not. On failure g is empty and berth_last_error() contains the line number.
@@ -60,6 +60,6 @@ static inline int64_t ggraph_id(const struct ggml_tensor *t) {
 // Writes the buffer types by id to types[n_bufs], as ggml_gallocr_new_n takes them.
 void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types);
 
-// An in-place rule (berth_inplace_t; user is the ggraph): the ops that the recorded version runs in place in addition to the
-// reference's list.
+// A callback of type berth_inplace_t; `user` is the ggraph. Returns whether the ggml version in the file runs the node in place
+// although the common list of in-place ops does not contain its op.
 bool ggraph_in_place(const struct ggml_tensor *node, int i_src, void *user);

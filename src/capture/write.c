@@ -38,7 +38,7 @@ void berth_capture_write_columns(FILE *f) {
 }
 
 static void write_op(const struct capture_tensor *t, FILE *f) {
-    if (t->op != t->tensor->op) { // a copy of the scheduler
+    if (t->op != t->tensor->op) { // the destination of a scheduler's copy, which is recorded with the op of a copy
         fputs(ggml_op_name(t->op), f);
         return;
     }
@@ -112,7 +112,7 @@ bool berth_capture_write_file(const char *dir, const char *text, size_t size) {
     struct stat st;
     if (lstat(path, &st) == 0) {
         errno = EEXIST;
-        return S_ISREG(st.st_mode); // a link is refused: it is unknown who created it
+        return S_ISREG(st.st_mode); // a symbolic link is refused, because another user may have created it
     }
     if (!berth_replace_open_new(&to, path)) {
         return false;

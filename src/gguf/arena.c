@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// arena.c: memory for the blocks of one file. Small blocks are packed into chunks without a header per block. A block that is large
-// relative to a chunk gets its own chunk, so that the unused end of a chunk is smaller than a large block.
+// arena.c: memory for the blocks of one file. Small blocks are packed into chunks without a header per block. A block of
+// LARGE_SIZE bytes or more gets its own chunk. So at most LARGE_SIZE bytes at the end of a chunk stay unused.
 
 #include "gguf/context.h"
 

@@ -66,7 +66,8 @@ size_t gguf_type_size(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? types[type].size : 0;
 }
 
-// ggml declares gguf_type_size outside of extern "C", so that C++ programs that use ggml's header link to this name.
+// ggml's header declares gguf_type_size outside of extern "C". C++ programs that include it therefore need the C++ name of the
+// function.
 GGML_API size_t gguf_type_size_cxx(enum gguf_type type) __asm__("_Z14gguf_type_size9gguf_type")
     __attribute__((alias("gguf_type_size")));
 
@@ -100,7 +101,7 @@ int64_t gguf_get_n_tensors(const struct gguf_context *ctx) {
 static const void *item_at(const struct gguf_table *table, int64_t id, const char *caller, const char *what) {
     if (id < 0 || (uint64_t) id >= table->n) {
         return BERTH_FAIL_NULL(
-            GGML_STATUS_FAILED, "%s: there is no %s %lld, the number is %zu", caller, what, (long long) id, table->n);
+            GGML_STATUS_FAILED, "%s: there is no %s %lld, the context has %zu", caller, what, (long long) id, table->n);
     }
     return table->items[id];
 }

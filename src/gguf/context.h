@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// context.h: the struct gguf_context: two tables of named blocks, one for keys and one for tensors.
+// context.h: the struct gguf_context. It has two tables of blocks. A block is the memory of one key with its value, or the
+// description of one tensor.
 //
 // The blocks are packed, because a file may contain millions of small keys, and a context must stay below twice the size of the
 // file's header:
 //
 //     key     | value (aligned to its size) | type, flags | key text, NUL |
 //     tensor  | origin (owned only) | ne[4] (unless all are 1) | offset, type, flags | name, NUL |
-//
-// An item of a table points to the fixed part in the middle of its block. The flags state which fields precede the fixed part.
+// An item of a table points into the middle of its block, to the part that every block has: struct gguf_kv or struct gguf_info.
+// Its flags say which fields precede it.
 //   1. Blocks that were read from a file are in the arena and are freed with the context. Blocks that the caller set are owned:
 //   each is a separate allocation.
 //   2. Names in a table are unique. The length of a name is its strlen.
@@ -30,7 +31,7 @@ struct gguf_chunk;
 struct gguf_arena {
     struct gguf_chunk *chunks; // list of chunks; the first one is being filled
     size_t used;               // used bytes of the first chunk
-    size_t total;              // bytes obtained from the allocator
+    size_t total;              // bytes that the arena has obtained from berth_malloc
 };
 
 // Returns size bytes, or NULL if out of memory. align: a power of two up to 16. Small blocks share chunks, large blocks have their
@@ -47,9 +48,9 @@ struct gguf_table {
     size_t n, n_cap;
     uint32_t *slots; // open addressing; index of an item + 1, 0: empty
     size_t n_slots;
-    size_t n_expected;            // final number of items, 0: unknown; growth stops there
+    size_t n_expected;            // final number of items, at which the capacity stops growing; 0: unknown
     size_t name_at;               // bytes from an item to its name
-    struct berth_siphash_key key; // key of the hash of names, set with the first slots
+    struct berth_siphash_key key; // secret key of the hash of names; set when the first slots are allocated
 };
 
 #define GGUF_TABLE_MAX ((size_t) UINT32_MAX - 1)
@@ -71,7 +72,7 @@ struct gguf_kv {
     char key[];
 };
 
-// The number types: suffix of the functions, C type, type in a file.
+// The number types: suffix of the functions gguf_get_val_* and gguf_set_val_*, C type, type in a file.
 // clang-format off
 #define GGUF_NUMBERS(X) \
     X(u8, uint8_t, GGUF_TYPE_UINT8) X(i8, int8_t, GGUF_TYPE_INT8) X(u16, uint16_t, GGUF_TYPE_UINT16) X(i16, int16_t, GGUF_TYPE_INT16) \
@@ -86,7 +87,8 @@ struct gguf_list {
     const size_t *ends; // arrays of strings only: offset in data after the NUL of each string
 };
 
-// Returns the bytes before a kv: its number, or a gguf_list (without `ends` unless it is an array of strings).
+// Returns the size of the value, which precedes the kv in its block: a number, or a gguf_list for a string or an array. Only an
+// array of strings has the last field of gguf_list, `ends`.
 static inline size_t berth_gguf_kv_before(const struct gguf_kv *kv) {
     if (kv->flags & GGUF_FLAG_ARRAY) {
         return kv->type == GGUF_TYPE_STRING ? sizeof(struct gguf_list) : offsetof(struct gguf_list, ends);
@@ -106,7 +108,7 @@ struct gguf_info {
     char name[];
 };
 
-// The source of the data to write.
+// The place from which a tensor's data is written to a file.
 struct gguf_origin {
     const void *data;
     struct ggml_backend_buffer *buffer; // NULL: data is in host memory
@@ -142,7 +144,7 @@ struct gguf_context {
 // Returns the bytes that the context obtained from the allocator, without blocks that the caller set.
 size_t berth_gguf_memory(const struct gguf_context *ctx);
 
-// Return the item with this id. If the id is invalid, they call berth_fail with the name of the calling function and return NULL.
+// Both functions return the item with this id. If the id is invalid, they call berth_fail with the name `caller` and return NULL.
 const struct gguf_kv *berth_gguf_kv_at(const struct gguf_context *ctx, int64_t id, const char *caller);
 const struct gguf_info *berth_gguf_info_at(const struct gguf_context *ctx, int64_t id, const char *caller);
 

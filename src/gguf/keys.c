@@ -41,7 +41,7 @@ static const void *kv_numbers(const struct gguf_kv *kv) {
     return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) value)->data : value;
 }
 
-// Copies the single number of this type to out. After an error, leaves out unchanged.
+// Copies a number to *out if the key has exactly one number of this type. After an error, *out is unchanged.
 static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_type type, void *out, const char *caller) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
     if (kv == NULL) {
@@ -64,13 +64,13 @@ static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_typ
 
 GGUF_NUMBERS(GET_NUMBER)
 
-static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i, bool only, const char *caller) {
+static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i, bool must_be_single, const char *caller) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
     if (kv == NULL) {
         return NULL;
     }
     const size_t n = kv_n(kv);
-    if (kv->type != GGUF_TYPE_STRING || i >= n || (only && n != 1)) {
+    if (kv->type != GGUF_TYPE_STRING || i >= n || (must_be_single && n != 1)) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s, not a string %zu", caller, kv->key, n,
             gguf_type_name(kv->type), i);
     }
@@ -91,14 +91,14 @@ size_t gguf_get_arr_n(const struct gguf_context *ctx, int64_t key_id) {
     return kv == NULL ? 0 : kv_n(kv);
 }
 
-static const void *get_data(const struct gguf_context *ctx, int64_t id, bool only, const char *caller) {
+static const void *get_data(const struct gguf_context *ctx, int64_t id, bool must_be_single, const char *caller) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
     if (kv == NULL) {
         return NULL;
     }
-    if (kv->type == GGUF_TYPE_STRING || (only && kv_n(kv) != 1)) {
+    if (kv->type == GGUF_TYPE_STRING || (must_be_single && kv_n(kv) != 1)) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s, not %s", caller, kv->key, kv_n(kv),
-            gguf_type_name(kv->type), only ? "one number" : "an array of numbers");
+            gguf_type_name(kv->type), must_be_single ? "one number" : "an array of numbers");
     }
     return kv_numbers(kv);
 }

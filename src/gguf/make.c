@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Whether the file contains all data that its header describes.
-static bool data_is_there(const struct gguf_context *ctx, struct gguf_source *s) {
+// Checks that the file contains all tensor data that its header describes.
+static bool data_check(const struct gguf_context *ctx, struct gguf_source *s) {
     const uint64_t end = (uint64_t) ctx->data_offset + ctx->data_size;
     unsigned char last;
     if (s->size == GGUF_SIZE_UNKNOWN && ctx->data_size > 0) { // read the last byte before allocating memory
@@ -29,7 +29,8 @@ static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
         struct ggml_tensor *t = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
-        BERTH_ASSERT(!berth_is_poison(t)); // the reader has checked the same rules, and context_new made the arena large enough
+        BERTH_ASSERT(!berth_is_poison(
+            t)); // cannot fail: the reader has checked type and extents, and context_new has made the ggml_context large enough
         ggml_set_name(t, info->name);
         if (data != NULL) {
             t->data = data + info->offset;
@@ -37,7 +38,7 @@ static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out
     }
 }
 
-// There are fewer than 2^32 tensors and 2^63 bytes of data, so that the sum does not exceed 64 bits.
+// The sum fits 64 bits, because there are fewer than 2^32 tensors and at most 2^63 bytes of data.
 static struct ggml_context *context_new(size_t n_tensors, size_t data_size) {
     const size_t size = n_tensors * ggml_tensor_overhead() + GGML_PAD(data_size, (size_t) GGML_MEM_ALIGN);
     return ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = data_size == 0});
@@ -56,7 +57,7 @@ bool berth_gguf_tensors_make(struct gguf_context *ctx, struct gguf_source *s, st
         *params.ctx = berth_gguf_tensors_plain(ctx);
         return *params.ctx != NULL;
     }
-    if (!data_is_there(ctx, s)) {
+    if (!data_check(ctx, s)) {
         return false;
     }
     struct ggml_context *out = context_new(ctx->info.n + 1, ctx->data_size);

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STEP_SIZE ((size_t) 8 << 20) // bytes between two calls of the progress callback
+#define STEP_SIZE ((size_t) 8 << 20) // bytes per read, and between two calls of the progress callback
 
 struct berth_gguf_map {
     unsigned char *bytes; // all bytes of the file
@@ -22,7 +22,7 @@ struct berth_gguf_map {
     size_t data_size; // bytes from data_offset to the end of the last tensor
 };
 
-// Reads all bytes of a file. After an error, or if the file shrinks meanwhile, returns NULL and sets *why.
+// Reads all bytes of a file into new memory. Returns NULL and sets *why after an error, or if the file became shorter.
 static unsigned char *copy_make(int fd, size_t size, const char **why) {
     unsigned char *bytes = berth_aligned_alloc((size_t) sysconf(_SC_PAGESIZE), size);
     *why = bytes == NULL ? "out of memory for a copy" : NULL;
@@ -43,7 +43,7 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
     return bytes;
 }
 
-// Opens the file and maps it or reads it. The descriptor is closed afterwards.
+// Maps the file, or reads it into memory if `read` is true.
 static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     uint64_t size;
     const char *why = "the name is NULL";
@@ -96,7 +96,7 @@ static bool progress_report(const struct berth_gguf_map_params *params, size_t d
         GGML_STATUS_ABORTED, "gguf: %s: loading was stopped by the caller at %zu of %zu bytes", path, done, all);
 }
 
-// Touches every page, so that the disk is read now and in order.
+// With params->prefetch, reads one byte of every page, so that the system reads the file now and in order. Reports progress.
 static bool pages_touch(const struct berth_gguf_map *map, const struct berth_gguf_map_params *params, const char *path) {
     const size_t all = map->data_size;
     const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);

@@ -4,9 +4,9 @@
 //     magic "GGUF" | version u32 | n_tensors i64 | n_kv i64 | kv ... | tensor ... | padding | data
 //     kv      key | type u32 | value;   an array is  type u32 | n u64 | elements;   a string is  n u64 | bytes
 //     tensor  name | n_dims u32 | ne i64 ... | type u32 | offset u64
-//
-// Before memory is allocated for a count, the count is compared with the remaining bytes. If their number is unknown (a pipe),
-// memory grows with the bytes read. Every error states its reason and its offset. The time is linear in the size of the header.
+// A false count in a file must not make the reader allocate much memory. So a count is compared with the number of remaining bytes
+// before memory is allocated for it. If that number is unknown (a pipe), memory grows with the bytes that were read. Every error
+// states its reason and its offset. The time is linear in the size of the header.
 
 #include "gguf/read.h"
 #include "core/type.h"
@@ -63,8 +63,8 @@ static bool layout_read(
     info->type = (uint8_t) type;
     if (!berth_gguf_nbytes((enum ggml_type) type, ne, size)) {
         const bool is_negative = ne[0] < 0 || ne[1] < 0 || ne[2] < 0 || ne[3] < 0;
-        const bool is_whole = ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
-        const char *why = is_whole ? "more than 2^63 elements or bytes" : "rows are not a multiple of the block size";
+        const bool fits_blocks = ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
+        const char *why = fits_blocks ? "more than 2^63 elements or bytes" : "rows are not a multiple of the block size";
         return berth_gguf_source_fail(r->s, at,
             "tensor '%s' of type %s with %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " elements: %s", name,
             ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3], is_negative ? "an extent is negative" : why);
@@ -92,7 +92,7 @@ static bool tensor_read(struct gguf_reader *r) {
     if (!layout_read(r, name, ne, &parsed, &size)) {
         return false;
     }
-    if (parsed.offset != ctx->data_size) { // data_size is aligned, so that this checks the alignment, too
+    if (parsed.offset != ctx->data_size) { // also refuses offsets that are not aligned, because data_size is aligned
         const char *why = parsed.offset < ctx->data_size ? "it overlaps another" : "there is a hole before it";
         return berth_gguf_source_fail(r->s, r->s->at - 8,
             "tensor '%s' of %zu bytes has data offset %" PRIu64 ", expected %zu: %s", name, size, parsed.offset, ctx->data_size,
@@ -166,8 +166,7 @@ static bool counts_read(struct gguf_reader *r) {
     return true;
 }
 
-// Computes the start of the data section, which is aligned and must not be after the end of the file. Without tensors there is no
-// padding.
+// Computes the start of the data section. It is aligned if there are tensors. It must not be after the end of the file.
 static bool data_find(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
     size_t end;
@@ -218,7 +217,9 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
         gguf_free(r.ctx);
         return NULL;
     }
-    if (s->file != NULL && s->base > 0) { // data_offset counts from the start of the caller's file
+    if (s->file != NULL &&
+        s->base >
+            0) { // the header may start in the middle of the caller's file, but data_offset counts from the start of that file
         r.ctx->data_offset += (size_t) s->base;
     }
     return r.ctx;

@@ -14,8 +14,8 @@ struct gguf_source {
     void *user_data;
     size_t max_chunk; // largest number of bytes per call of callback
     int64_t base;     // file only: position of the first byte, -1: not seekable
-    uint64_t at;      // bytes read so far
-    uint64_t size;    // total bytes; UINT64_MAX: unknown
+    uint64_t at;      // position of the next byte to read
+    uint64_t size;    // total bytes; GGUF_SIZE_UNKNOWN: unknown
 };
 
 #define GGUF_SIZE_UNKNOWN UINT64_MAX
@@ -30,7 +30,7 @@ static inline uint64_t berth_gguf_source_left(const struct gguf_source *s) {
 }
 // Whether n elements of at least elem_size bytes fit into the remaining bytes. If not, sets an error that starts with `what`.
 bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t elem_size, const char *what) BERTH_MUST_USE;
-// Returns false and sets an error if the bytes end.
+// Reads `size` bytes. Returns false and sets an error that contains `what` if there are fewer.
 bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const char *what) BERTH_MUST_USE;
 // Moves to another position.
 bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) BERTH_MUST_USE;
@@ -40,7 +40,8 @@ bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char
 struct gguf_reader {
     struct gguf_source *s;
     struct gguf_context *ctx;
-    unsigned char *scratch; // for data whose size is unknown until it is complete; starts with space for the head of a chunk
+    unsigned char *
+        scratch; // holds data whose final size is not known yet; starts with GGUF_CHUNK_HEAD free bytes, so that the arena can adopt it as a chunk
     size_t scratch_cap;
 };
 
@@ -65,5 +66,5 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
 // Creates *params.ctx with one tensor for each tensor of the file, and reads their data unless params.no_alloc is set. After an
 // error, returns false and sets *params.ctx to NULL.
 bool berth_gguf_tensors_make(struct gguf_context *ctx, struct gguf_source *s, struct gguf_init_params params) BERTH_MUST_USE;
-// Creates the tensors without data. Returns NULL after an error.
+// Returns a new ggml_context with the tensors, without data, or NULL after an error.
 struct ggml_context *berth_gguf_tensors_plain(const struct gguf_context *ctx) BERTH_MUST_USE;

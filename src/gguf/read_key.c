@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// read_key.c: parses the keys of a file and their values: numbers, strings, arrays. Numbers of known size are read directly into
-// the context. Data whose size is unknown until it is complete is first read into the reader's scratch.
+// read_key.c: parses the keys of a file and their values: numbers, strings, arrays. Numbers are read directly into the context if
+// the size of the source is known. Names, strings, and large arrays from a source of unknown size are first read into the reader's
+// scratch memory.
 
 #include "gguf/read.h"
 
@@ -17,7 +18,7 @@ bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char
         "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64, r->s->name, size, what, r->s->at);
 }
 
-// Reads size bytes to the scratch, after the first n_have bytes, and appends one NUL.
+// Reads size bytes into the scratch memory after the n_have bytes that it contains already, and appends one NUL.
 static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, const char *what) {
     if (!berth_gguf_source_holds(r->s, size, 1, what)) {
         return false;
@@ -108,7 +109,8 @@ static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
     return list->data != NULL;
 }
 
-// Reads the strings into the scratch, one after the other, and then moves them to the context. Stores where each string ends.
+// Reads the strings one after the other into the scratch memory, then moves them to the context. list->ends gets the end of each
+// string.
 static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     size_t *ends = NULL, n_cap = 0, end = 0;
     bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");

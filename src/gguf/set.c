@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// set.c: sets and removes keys. A key that is set becomes the last one, even if it existed before. Every block is one allocation,
-// made before the old block is freed, so that a failed allocation leaves the context unchanged.
+// set.c: sets and removes keys. A key that is set becomes the last one, even if it existed before. The new block is allocated
+// before the old one is freed, so that a failed allocation leaves the context unchanged.
 
 #include "gguf/context.h"
 
@@ -11,9 +11,9 @@ struct value {
     enum gguf_type type;
     bool is_array;
     size_t n;
-    const void *data;           // numbers, or one text with `ends`
-    const char *const *strings; // or separate strings
-    const size_t *ends;         // as in struct gguf_list
+    const void *data;           // numbers, or the text of all strings; NULL if `strings` is set
+    const char *const *strings; // [n] separate strings; NULL if `data` is set
+    const size_t *ends;         // with `data` of an array of strings: end of each string, as in struct gguf_list
     size_t text_size;           // bytes of all strings with their NULs
 };
 
@@ -21,7 +21,8 @@ static size_t text_end(const struct value *v, size_t i) {
     return v->ends != NULL ? v->ends[i] : 0;
 }
 
-// Writes a value to `at`, which is 8-aligned, as numbers or as ends and text, and fills the list.
+// Copies the elements of v to `at` and makes the list point to them. `at` is 8-aligned. An array of strings gets its ends first,
+// then its text.
 static void list_fill(struct gguf_list *list, const struct value *v, char *at, bool has_ends) {
     list->n = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
     size_t *ends = (size_t *) (void *) at;
@@ -135,7 +136,7 @@ static void kv_set(struct gguf_context *ctx, const char *key, const struct value
         return;
     }
     const int64_t id = berth_gguf_table_find(&ctx->kv, key);
-    if (id >= 0) { // this frees an entry of the table, so that adding cannot fail
+    if (id >= 0) { // removing the old entry leaves space in the table, so that adding the new one cannot fail
         struct gguf_kv *old = ctx->kv.items[id];
         berth_gguf_table_remove(&ctx->kv, (size_t) id);
         kv_free(old);
@@ -144,7 +145,7 @@ static void kv_set(struct gguf_context *ctx, const char *key, const struct value
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: cannot add key %zu, '%s'", caller, ctx->kv.n, key);
         kv_free(kv);
         if (!berth_gguf_offsets(ctx, old_alignment, 0)) {
-            BERTH_ASSERT(!"the old offsets were valid before");
+            BERTH_ASSERT(!"the old alignment was valid before");
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// source.c: the sources from which a GGUF file is read: a buffer, a file or a callback.
+// source.c: reads the bytes of a GGUF file from a buffer, a file or a callback.
 
 #include "base/min.h"
 #include "gguf/read.h"

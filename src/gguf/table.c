@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// table.c: items in their order of insertion, found by name in constant time on average for any set of names, because the hash has
-// a secret key (base/siphash.h). At most three quarters of the slots are used. If the number of items is known, the table ends with
-// exactly that capacity, so that a large file costs about 14 bytes per item.
+// table.c: a list of items in their order of insertion, with a hash table that finds them by name. The hash has a secret key
+// (base/siphash.h), so no choice of names can make the search slow. At most three quarters of the slots are used. If the final
+// number of items is known, the list ends with exactly that capacity; then a large file costs about 14 bytes per item.
 
 #include "gguf/context.h"
 
@@ -30,7 +30,7 @@ static void slots_fill(struct gguf_table *table) {
     }
 }
 
-// Returns twice the current number of items, limited to the expected number.
+// Returns the next capacity: twice n and at least 8, but not more than the expected number of items.
 static size_t grown_capacity(const struct gguf_table *table, size_t n) {
     const size_t twice = n < 8 ? 8 : 2 * n;
     return table->n_expected > n && table->n_expected < twice ? table->n_expected : twice;

@@ -15,7 +15,8 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // An extent of 0 makes the tensor empty. With 1 instead of each 0, the size must still fit 63 bits.
+    // A tensor with an extent of 0 is empty. Its other extents are checked, too: with 1 in place of each 0, the size must fit 63
+    // bits.
     const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
     int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // number of elements
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);
@@ -29,12 +30,12 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
 }
 
 static size_t info_size(const struct gguf_info *info) {
-    size_t size = 0; // valid: checked when the block was created
+    size_t size = 0; // cannot fail: the extents were checked when the block was created
     return berth_gguf_nbytes((enum ggml_type) info->type, berth_gguf_info_ne(info), &size) ? size : 0;
 }
 
 bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_first) {
-    size_t sum = 0; // check all sizes before the first offset is changed
+    size_t sum = 0; // this loop only checks the sizes, so that a failure changes no offset
     for (size_t i = 0; i < ctx->info.n; i++) {
         size_t padded;
         if (!berth_pad_ok(info_size(ctx->info.items[i]), alignment, &padded) || !berth_add_ok(sum, padded, &sum) ||
@@ -172,7 +173,7 @@ void gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void
         return;
     }
     struct gguf_info *info = ctx->info.items[id];
-    if (berth_gguf_info_origin(info) == NULL) { // a block from a file has no space for an origin
+    if (berth_gguf_info_origin(info) == NULL) { // a block that was read from a file has no space for an origin, so it is replaced
         struct gguf_info *own = info_new(info->name, (enum ggml_type) info->type, berth_gguf_info_ne(info), __func__);
         if (own == NULL) {
             return;

@@ -13,8 +13,8 @@
 #define COPY_SIZE ((size_t) 1 << 20) // bytes of the buffer for data on a device
 
 struct sink {
-    FILE *file;          // destination file; or
-    unsigned char *data; // destination memory; or both NULL: count only
+    FILE *file;          // destination; NULL: not a file
+    unsigned char *data; // destination; NULL: not memory. If both pointers are NULL, bytes are only counted
     size_t size;         // bytes written so far
     bool failed;         // writing to the file failed
 };
@@ -114,7 +114,7 @@ static void put_meta(struct sink *s, const struct gguf_context *ctx) {
     put_padding(s, ctx->alignment);
 }
 
-// Writes data from a backend's buffer, piece by piece.
+// Writes the data of a tensor that is in a backend's buffer, COPY_SIZE bytes at a time.
 static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t size) {
     const struct gguf_origin *origin = berth_gguf_info_origin(info);
     struct ggml_tensor t = {.type = (enum ggml_type) info->type, .buffer = origin->buffer, .data = (void *) origin->data};
@@ -143,8 +143,8 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
     return !s->failed;
 }
 
-// Whether every tensor has data to write.
-static bool data_is_given(const struct gguf_context *ctx) {
+// Checks that every tensor has data to write.
+static bool data_check(const struct gguf_context *ctx) {
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
         const struct gguf_origin *origin = berth_gguf_info_origin(info);
@@ -160,7 +160,7 @@ bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool onl
     if (ctx == NULL || file == NULL) {
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf_write_to_file_ptr: the %s is NULL", ctx == NULL ? "context" : "file");
     }
-    if (!only_meta && !data_is_given(ctx)) {
+    if (!only_meta && !data_check(ctx)) {
         return false;
     }
     struct sink s = {.file = file};
@@ -188,7 +188,7 @@ bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool 
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: cannot be opened to write: %s", fname, strerror(errno));
     }
     const bool ok = gguf_write_to_file_ptr(ctx, to.file, only_meta);
-    if (!berth_replace_close(&to, ok) && ok) { // the last bytes are written at this point
+    if (!berth_replace_close(&to, ok) && ok) { // closing writes the last bytes, so it can fail, too
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %s: writing failed: %s", fname, strerror(errno));
     }
     return ok;

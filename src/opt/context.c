@@ -27,7 +27,8 @@ static enum ggml_status params_check(const struct ggml_opt_params *p) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Creates the tensor of the optimiser's hyperparameters and the gradient of the loss with respect to itself, which is always 1.
+// Creates the two tensors of ctx_own: the optimiser's hyperparameters, and the gradient of the loss with respect to itself, which
+// is 1.
 static bool own_init(struct ggml_opt_context *o) {
     const bool sgd = o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD;
     o->ctx_own = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
@@ -77,7 +78,8 @@ void ggml_opt_free(ggml_opt_context_t opt_ctx) {
     berth_free(opt_ctx);
 }
 
-// Sets the gradients to 0. With optimizer, also sets the moments to 0 and the number of the next step to 1.
+// Sets the gradient sums to 0 and starts a new period. If `optimizer`, also sets the moments to 0 and the number of the next step
+// to 1.
 void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer) {
     if (opt_ctx == NULL) {
         return;
@@ -113,7 +115,7 @@ enum ggml_opt_optimizer_type ggml_opt_context_optimizer_type(ggml_opt_context_t 
     return opt_ctx != NULL ? opt_ctx->params.optimizer : GGML_OPT_OPTIMIZER_TYPE_COUNT;
 }
 
-// ---- beyond ggml-opt.h ----
+// ---- functions of berth-opt.h ----
 
 enum ggml_status berth_opt_status(ggml_opt_context_t opt_ctx) {
     return opt_ctx != NULL ? opt_ctx->status : GGML_STATUS_FAILED;

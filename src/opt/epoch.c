@@ -47,8 +47,8 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
     if (batch < 1 || ggml_nelements(inputs) % dataset->data->ne[0] != 0 || split > dataset->ndata || split % batch != 0 ||
         batch % dataset->ndata_shard != 0) {
         opt_ctx->status = berth_fail(GGML_STATUS_FAILED,
-            "%s: %lld of %lld training data must be a multiple of the batch size %lld, which must be a multiple of the shard "
-            "size %lld",
+            "%s: %lld of %lld data are for training: this number must be a multiple of the batch size %lld, and the batch size a "
+            "multiple of the shard size %lld",
             __func__, (long long) split, (long long) dataset->ndata, (long long) batch, (long long) dataset->ndata_shard);
         return;
     }
@@ -61,7 +61,7 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
 
 #define CELLS 8
 
-// Each cell is full or has one of eight widths. If the last cell is full, it is drawn slightly narrower.
+// Draws a bar of CELLS characters. A character is full or has one of eight widths. The last one is never completely full.
 static void print_bar(double part) {
     static const char *const widths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     for (int i = 0; i < CELLS; i++) {
@@ -105,9 +105,9 @@ struct fit {
     ggml_opt_context_t o;
     ggml_opt_dataset_t dataset;
     ggml_opt_result_t train, val;
-    int64_t n_epoch, epoch; // epoch counts from 1; get_opt_pars reads it
+    int64_t n_epoch, epoch; // epoch: current epoch, from 1; the program's get_opt_pars gets a pointer to it
     int64_t split;          // number of training data
-    int64_t logical;        // data per step
+    int64_t logical;        // data per optimiser step
     bool silent;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // eval.c: allocates a graph (ggml_opt_alloc) and, after the caller has set its inputs, computes it (ggml_opt_eval).
-// If the loss is not finite, the graph stops before the backward pass, so that the parameters keep their values. A second forward
-// pass then searches for the first tensor that is not finite. The caller's eval callback is called as usual.
+// If the loss is not finite, the computation stops before the backward pass, so that the parameters keep their values. A second
+// forward pass then searches for the first tensor that is not finite. Both use the eval callback of the scheduler. The program's
+// own eval callback is still called in the first pass.
 
 #include "core/graph.h"
 #include "core/op.h"
@@ -30,7 +31,8 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx
     opt_ctx->status = GGML_STATUS_SUCCESS;
 }
 
-// Returns the kind of graph for this pass, limited to the kind for which the context was created.
+// Returns the graph to use: forward without a backward pass, step at the end of a period, else grad. The context's build_type
+// limits it.
 static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool backward) {
     const bool completes_period = (o->i_period + 1) % o->params.opt_period == 0;
     const enum ggml_opt_build_type all = completes_period ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
@@ -118,12 +120,12 @@ struct watch {
     ggml_backend_sched_eval_callback user_callback;
     void *user_data;
     bool user_watches;
-    bool is_search;          // searches for the first tensor that is not finite
-    float loss;              // NaN until it is computed
-    struct ggml_tensor *bad; // result of the search
+    bool is_search;          // true: the second pass, which searches for the first tensor that is not finite
+    float loss;              // loss of the first pass; NaN until it is computed
+    struct ggml_tensor *bad; // result of the second pass; NULL: not found
 };
 
-// Whether t contains NaN or +infinity. -infinity is allowed, because masks contain it.
+// Whether t contains NaN or +infinity. -infinity is accepted, because attention masks contain it.
 static bool is_bad(const struct ggml_tensor *t) {
     const ggml_to_float_t widen = t->type == GGML_TYPE_F32 ? NULL : ggml_get_type_traits(t->type)->to_float;
     const size_t row_size = ggml_row_size(t->type, t->ne[0]);

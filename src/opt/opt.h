@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// opt.h: the shared declarations of src/opt: the random order, data sets, results, and the context of an optimisation.
-//
-// A context has up to three graphs: forward (outputs, loss, accuracy counts), grad (forward and gradients), step (grad and
-// optimiser steps). Static graphs are built once, from the graph that the caller passes to ggml_opt_init. Dynamic graphs are built
-// for every ggml_opt_alloc, from the graph that the caller passed to ggml_opt_prepare_alloc. State that outlives a graph is stored
-// per parameter and found by the parameter's address.
+// opt.h: the shared declarations of src/opt, which implements ggml-opt.h: the random order of data, data sets, results, and the
+// optimisation context.
+// A context has up to three graphs. `forward` computes outputs, loss and the number of correct predictions. `grad` also computes
+// gradients. `step` also updates the parameters. A period is opt_period backward passes, whose gradients are added up; only the
+// last one uses `step`. Static graphs are built once, from the outputs that the caller passes to ggml_opt_init. Dynamic graphs are
+// built for every ggml_opt_alloc, from the graph that the caller passed to ggml_opt_prepare_alloc. Gradient sums and moments
+// outlive a dynamic graph. They are stored per parameter and found by the parameter's address.
 //
 //     init --(static)--> built --alloc--> ready --eval--> built --alloc--> ...
 //     init --(dynamic)--> empty --prepare--> prepared --alloc--> ready --eval--> empty --prepare--> ...
@@ -18,7 +19,7 @@
 // The 32-bit Mersenne twister (Matsumoto and Nishimura, 1998) with its default seed.
 struct opt_rng {
     uint32_t state[624];
-    int n_used; // words of state that were used; 624: all
+    int n_used; // number of words of `state` that were returned; 624: `state` must be refilled
 };
 
 void opt_rng_init(struct opt_rng *rng);
@@ -43,14 +44,15 @@ struct ggml_opt_dataset {
 
 struct ggml_opt_result {
     int64_t ndata;
-    float *losses; // one per evaluation
+    float *losses; // [n_losses] one per evaluation
     size_t n_losses, losses_cap;
-    int32_t *preds; // one per datum, if the loss has classes
+    int32_t *preds; // [n_preds] predicted class of each datum; only for cross entropy
     size_t n_preds, preds_cap;
     int64_t ncorrect; // -1: not counted
     bool is_mean;     // true: losses are means over the data; false: sums
 };
 
+// The result of one evaluation.
 struct opt_outcome {
     float loss;
     bool is_mean;
@@ -74,11 +76,11 @@ struct opt_state {
 };
 
 struct ggml_opt_context {
-    struct ggml_opt_params params; // as given; inputs and outputs are those of the current graph
+    struct ggml_opt_params params; // parameters of ggml_opt_init, but inputs and outputs are those of the current graph
     bool is_static;
     struct opt_rng rng;
 
-    // Tensors in their own memory that live as long as the context.
+    // Tensors that exist as long as the context.
     struct ggml_context *ctx_own;
     struct ggml_backend_buffer *buffer_own;
     struct ggml_tensor *one;     // gradient of the loss with respect to itself
@@ -92,7 +94,8 @@ struct ggml_opt_context {
     struct ggml_cgraph *forward, *grad, *step;
     struct ggml_tensor *labels, *loss, *pred, *ncorrect;
     bool loss_is_mean;
-    float loss_scale; // factor from the computed loss to the loss of one evaluation: the period, if the loss was divided by it
+    float
+        loss_scale; // factor from the computed loss to the loss of one evaluation: opt_period if the graph divides by it, else 1
 
     struct ggml_cgraph *ready; // the graph to which ggml_opt_alloc gave memory; NULL after its evaluation
     int64_t i_period;          // backward passes since the last step
@@ -103,8 +106,8 @@ struct ggml_opt_context {
 // Returns the state of a parameter and creates it if it does not exist. NULL: out of memory.
 struct opt_state *opt_state_of(struct ggml_opt_context *o, const struct ggml_tensor *param);
 bool opt_needs_acc(const struct ggml_opt_context *o);
-void opt_states_zero(struct ggml_opt_context *o, bool moments);
+void opt_states_zero(struct ggml_opt_context *o, bool moments); // zeroes the gradient sums; with `moments` also the moments
 void opt_states_free(struct ggml_opt_context *o);
 
-// Builds the loss over the outputs and all graphs up to the given kind. If forward is NULL, it is created in ctx_compute.
+// Builds the loss and the graphs up to `type`: forward, grad, step. If o->forward is NULL, creates it in ctx_compute.
 enum ggml_status opt_build(struct ggml_opt_context *o, enum ggml_opt_build_type type) BERTH_MUST_USE;

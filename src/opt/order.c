@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// order.c: the random order of data. To repeat a run of the reference step by step, the order must be the same as the reference's.
-// It uses the Mersenne twister, Lemire's multiplication for numbers below a bound (arXiv 1805.10941), and Fisher-Yates with two
-// exchanges per random number while the product of both bounds fits 32 bits. A test compares it with the reference.
+// order.c: the random order of data. It is the same as the reference's, so that a training run gives the same losses step by step.
+// A test compares both. The method is that of libstdc++: the Mersenne twister; Lemire's multiplication for a random number below a
+// bound (arXiv 1805.10941); and a Fisher-Yates shuffle. If n * n fits 32 bits, one random number below the product of two bounds
+// gives two exchanges.
 
 #include "opt/opt.h"
 

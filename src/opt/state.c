@@ -7,8 +7,9 @@
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-// Without accumulators, a step reads the gradients of its only backward pass. Dynamic graphs always have accumulators, as in the
-// reference, because programs read them (ggml_opt_grad_acc).
+// An accumulator sums the gradients of a period. It is not needed if a period is one backward pass, because the step then reads
+// the gradients directly. Dynamic graphs always have accumulators, as in the reference, because programs read them
+// (ggml_opt_grad_acc).
 bool opt_needs_acc(const struct ggml_opt_context *o) {
     return !(o->is_static && o->params.build_type == GGML_OPT_BUILD_TYPE_OPT && o->params.opt_period == 1);
 }
@@ -69,7 +70,7 @@ struct opt_state *opt_state_of(struct ggml_opt_context *o, const struct ggml_ten
         if (state_matches(&o->states[i], param)) {
             return &o->states[i];
         }
-        if (o->states[i].param == param) { // the address belonged to another tensor before
+        if (o->states[i].param == param) { // a freed parameter had this address, with other extents
             state_fini(&o->states[i]);
             free_slot = &o->states[i];
         }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// builtin.c: loads the backends that no program names. It does this in two stages.
-// Built-in backends are those linked into the process. If none is linked, the CPU backend in this library's folder takes their
-// place. If mpirun started the process, the devices of other ranks are built in too. The functions of linked backends are weak
-// symbols, so that this library also runs if none is linked and a package has its own CPU backends as loadable files.
-// Installed backends are all backends in the default folders (scan.c). The first query loads them, because programs that find any
-// backend do not load backends themselves.
-//
-// One thread loads, without holding a lock; other threads wait for it. A backend may query the registry while it is loaded. Its
-// thread sees the backends that are registered so far. Another thread sees the same after WAIT_S seconds, because the backend may
-// be waiting for that thread.
+// builtin.c: loads backends automatically, without a request of the program, in two stages. Stage 1, built-in backends: the CUDA
+// and CPU backends that are linked into the process. If no CPU backend is linked, libggml-cpu.so in the folder of libggml is
+// loaded. If mpirun started the process, libggml-mpi.so is loaded, which has the devices of other ranks. The functions of linked
+// backends are weak symbols, so that libggml also works if no backend is linked. Stage 2, installed backends: all backends in the
+// default folders (scan.c). The first query loads them without a request of the program, because a program that finds a built-in
+// backend does not load others. One thread loads, without holding a lock. Other threads that query the registry wait until loading
+// ends, but at most WAIT_S seconds, because the backend that is being loaded may itself wait for such a thread. A backend may
+// query the registry while it is being loaded. Such a query, and one whose wait has timed out, sees the backends that are
+// registered so far.
 
 #include "registry/registry.h"
 
@@ -34,7 +33,8 @@
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t load_ended = PTHREAD_COND_INITIALIZER;
-static bool is_loading, is_stuck;       // under the lock; is_stuck: a thread has waited WAIT_S during this load
+static bool is_loading,
+    is_stuck; // guarded by load_lock; is_stuck: a thread has waited WAIT_S seconds for the current load, so others do not wait
 static atomic_int stage;                // enum berth_registry_stage: the last complete stage
 static BERTH_LATE_LOCAL bool is_loader; // this thread loads backends
 
@@ -55,14 +55,14 @@ bool berth_own_folder(char *out, size_t size, bool is_real) {
     return true;
 }
 
-// The caller adds a GPU's backend before the CPU's, because programs use devices in order.
+// Adds a linked backend; get is NULL if it is not linked. Returns false if out of memory.
 static bool add_linked(ggml_backend_reg_t (*get)(void)) {
     bool known;
     ggml_backend_reg_t reg = get != NULL ? get() : NULL;
     return reg == NULL || berth_registry_add(reg, NULL, &known);
 }
 
-// Returns false if out of memory. A missing or broken file is not an error, and is not tried again.
+// Loads a backend file from the folder of libggml. Returns false if out of memory. A missing or broken file is not an error.
 static bool add_file(const char *file) {
     char path[4096];
     ggml_backend_reg_t reg;
@@ -77,8 +77,8 @@ static bool add_file(const char *file) {
     return true;
 }
 
-// Programs that find a backend do not search for more, so a rank's devices must be registered whether the CPU backend is linked or
-// not. A program that is linked with the static library does not share its registry with a loadable file.
+// Adds the devices of other ranks if mpirun started the process. A program that is linked with the static library cannot use
+// loadable backends, because they would use another copy of the registry.
 static bool add_ranks(void) {
 #ifdef GGML_SHARED
     return !berth_has_mpirun() || add_file("libggml-mpi.so");
@@ -118,7 +118,8 @@ static void load_end(int reached) {
     pthread_mutex_unlock(&load_lock);
 }
 
-// Returns the last complete stage. After a lack of memory, the next query tries the rest again.
+// Loads the stages after `from` up to `want`. Adds GPU backends before the CPU backend, because programs prefer the first devices.
+// Returns the last complete stage: less than `want` if out of memory, so that the next query tries the rest.
 static int stage_load(int from, enum berth_registry_stage want) {
     ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
     ggml_backend_reg_t (*cpu)(void) = ggml_backend_cpu_reg;

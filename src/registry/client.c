@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-// client.c: checks the libraries that were loaded together with this one. A client that needs functions of a newer ggml loads
-// without an error, because names are resolved at the first call. It would end at that call. This file reports all missing
-// functions at once.
-//
-// It walks over the loaded libraries twice: the first walk collects the functions that clients import, the second marks the
-// functions that a library exports. Names are copied, and nothing refers to a library between the walks, so that another thread may
-// unload it.
+// client.c: checks the loaded libraries that import functions of ggml (clients). A client that needs functions of a newer ggml is
+// loaded without an error, because the dynamic loader looks up a function at its first call. If the function is missing, that call
+// ends the process. This file reports all missing functions when libggml is loaded.
+// It visits all loaded libraries twice. The first pass copies the names of the functions that clients import. The second pass
+// marks those that a library exports. Between the passes no pointer into a library is kept, because another thread may unload it.
 
 #include "base/lock.h"
 #include "registry/elf.h"
@@ -43,7 +41,7 @@ bool berth_client_release_of(const char *library, char *release, size_t size) {
 
 struct import {
     char *name;
-    uint32_t i_client; // index into check.clients
+    uint32_t i_client; // index in client_check.clients
     bool is_found;     // a library exports it
 };
 
@@ -86,7 +84,8 @@ static void report_release(const char *library) {
     }
 }
 
-// Returns whether the library depends on a library of ggml. Reports the release that such a name contains.
+// Returns whether the library depends on a library of ggml. If the name of a needed library contains a release of llama.cpp,
+// reports it.
 static bool is_client(const struct berth_elf *elf) {
     const char *name;
     bool found = false;
@@ -101,7 +100,8 @@ static int library_collect(struct dl_phdr_info *info, size_t size, void *user) {
     struct client_check *check = user;
     struct berth_elf elf;
     (void) size;
-    report_release(file_name(info->dlpi_name)); // a program may load libggml before the library that needs it
+    report_release(file_name(
+        info->dlpi_name)); // also the library's own name, because a program may load libggml before the client that needs it
     if (berth_elf_loaded(&elf, info) && is_client(&elf) && check->ok) {
         check->ok = BERTH_GROW(&check->clients, &check->n_clients_cap, check->n_clients + 1);
         if (check->ok) {
@@ -144,7 +144,7 @@ static int library_find_exports(struct dl_phdr_info *info, size_t size, void *us
     (void) size;
     if (berth_elf_loaded(&elf, info)) {
         const char *soname = berth_elf_name(&elf, DT_SONAME, 0);
-        // The symbols of other libraries are not read: a C++ library has tens of thousands.
+        // Only the symbols of ggml's libraries are read, because other libraries may have tens of thousands.
         if (strncmp(file_name(info->dlpi_name), "libggml", 7) == 0 || (soname != NULL && strncmp(soname, "libggml", 7) == 0)) {
             check->ok = berth_elf_symbols(&elf, import_mark_found, check) && check->ok;
         }
@@ -165,7 +165,8 @@ static void client_report(const struct client_check *check, uint32_t i_client) {
         }
         n++;
         const int len = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", check->imports[i].name);
-        if (len < 0 || used + (size_t) len >= sizeof names - 8) { // the message gives only the number of the others
+        if (len < 0 || used + (size_t) len >=
+                           sizeof names - 8) { // no space: the message ends with "..."; the number of functions is still complete
             snprintf(names + used, sizeof names - used, "%s", used > 0 ? ", ..." : "...");
             used = sizeof names - 1;
         } else {
@@ -180,7 +181,7 @@ static void client_report(const struct client_check *check, uint32_t i_client) {
     }
 }
 
-// Reports each library once. The list of reported libraries has 16 entries; libraries beyond these may be reported repeatedly.
+// Reports each client once. Only the first 16 reported clients are remembered; the others may be reported repeatedly.
 static void clients_report(const struct client_check *check) {
     static char reported[16][sizeof check->clients[0]];
     static size_t n_reported;

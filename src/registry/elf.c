@@ -16,9 +16,9 @@
 
 // ---- before loading ----
 
-// Checks a file before it is loaded, because the dynamic loader handles three cases badly. For a library of another machine its
-// message is "No such file or directory". It waits for a pipe. It maps a truncated file, and the first access to the missing part
-// ends the process. The check covers the header, and that the file contains all bytes that are mapped.
+// Checks a file before it is loaded, because the dynamic loader handles three cases badly. A library for another machine: its
+// message is "No such file or directory". A pipe: it waits. A truncated file: it maps the file, and the first access to the
+// missing bytes ends the process. So this code checks the ELF header, and that the file contains the bytes of all segments.
 
 static const struct {
     unsigned machine;
@@ -47,7 +47,7 @@ static bool read_at(int fd, void *out, size_t size, uint64_t at) {
     return at <= INT64_MAX && pread(fd, out, size, (off_t) at) == (ssize_t) size;
 }
 
-// Reads the header of this process, which a library must match.
+// Reads the ELF header of the program. A library must be for the same machine.
 static bool own_header(ElfW(Ehdr) * header) {
     uint64_t size;
     const char *why;
@@ -106,7 +106,7 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
     uint64_t size;
     const char *why;
     if (strchr(path, '/') == NULL) {
-        return NULL; // the loader searches its own folders for a bare name
+        return NULL; // the dynamic loader searches its own folders for a name without a slash
     }
     const int fd = berth_file_open_fd(path, &size, &why);
     const char *flaw = fd >= 0 ? header_flaw(fd, size, text, text_size) : why;
@@ -118,17 +118,18 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
 
 // ---- dynamic section and symbols ----
 
-// The dynamic section and the symbols of a library. Two functions do all reading: view_copy copies a few bytes, view_table returns
-// a table that stays valid. Both look up the address in the segments that contain bytes of the file, so nothing outside the library
-// is read. A file is read with pread and never mapped, because another program may truncate it at any time.
+// The dynamic section and the symbols of a library, from a file or from memory. Two functions do all reading: elf_copy copies a
+// few bytes; elf_table returns a table that is valid until berth_elf_fini. Both read only addresses inside a segment of the
+// library. A file is read with pread and not mapped, because another program may truncate it at any time.
 
-#define TABLE_MAX ((uint64_t) 256 << 20) // bytes of one table; even libraries of gigabytes have symbol tables of megabytes
+#define TABLE_MAX \
+    ((uint64_t) 256 << 20) // largest size of a table in bytes; a library of several gigabytes has symbol tables of some megabytes
 #define PHDRS_MAX 256
 #define DYNAMIC_MAX 4096
-#define CHAIN_MAX 65536 // symbols in one hash bucket
-#define SOME(array) (sizeof(array) / sizeof(array)[0])
+#define CHAIN_MAX 65536 // largest number of symbols in one hash bucket
+#define N_ENTRIES(array) (sizeof(array) / sizeof(array)[0])
 
-// Returns the segment that contains `size` bytes of the file at an address of the library; NULL: none.
+// Returns the segment that contains the `size` bytes at address `addr` of the library; NULL: none.
 static const Elf64_Phdr *segment_find(const struct berth_elf *elf, uint64_t addr, uint64_t size) {
     for (size_t i = 0; i < elf->n_phdr; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
@@ -156,7 +157,7 @@ static bool file_read(int fd, void *out, uint64_t size, uint64_t at) {
     return true;
 }
 
-static bool view_copy(const struct berth_elf *elf, uint64_t addr, void *out, uint64_t size) {
+static bool elf_copy(const struct berth_elf *elf, uint64_t addr, void *out, uint64_t size) {
     const Elf64_Phdr *p = segment_find(elf, addr, size);
     if (p == NULL) {
         return false;
@@ -168,21 +169,22 @@ static bool view_copy(const struct berth_elf *elf, uint64_t addr, void *out, uin
     return true;
 }
 
-// Returns NULL if the table is not in the library, is too large, or cannot be allocated. It is valid until berth_elf_fini.
-static const void *view_table(struct berth_elf *elf, uint64_t addr, uint64_t size) {
+// Returns a table of the library, which is valid until berth_elf_fini. NULL: it is not in the library, is too large, or cannot be
+// allocated.
+static const void *elf_table(struct berth_elf *elf, uint64_t addr, uint64_t size) {
     if (size == 0 || size > TABLE_MAX || segment_find(elf, addr, size) == NULL) {
         return NULL;
     }
     if (elf->fd < 0) {
         return (const void *) (elf->base + addr);
     }
-    struct stat st; // checks the file's size before allocating
+    struct stat st; // the size of the file limits the allocation
     if (fstat(elf->fd, &st) != 0 || size > (uint64_t) st.st_size ||
         elf->n_owned == (int) (sizeof elf->owned / sizeof elf->owned[0])) {
         return NULL;
     }
     void *table = berth_malloc(size);
-    if (table == NULL || !view_copy(elf, addr, table, size)) {
+    if (table == NULL || !elf_copy(elf, addr, table, size)) {
         berth_free(table);
         return NULL;
     }
@@ -203,7 +205,8 @@ static bool dynamic_value(const struct berth_elf *elf, int64_t tag, uint64_t *va
     return false;
 }
 
-// Returns an address relative to the library. The linker may have replaced it by an absolute address when it loaded the library.
+// Stores the address in the entry with this tag, relative to elf->base. In a loaded library, the dynamic loader may have replaced
+// it by an absolute address.
 static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *addr) {
     if (!dynamic_value(elf, tag, addr)) {
         return false;
@@ -219,7 +222,7 @@ static bool dynamic_find(struct berth_elf *elf) {
     for (size_t i = 0; i < elf->n_phdr && elf->dynamic == NULL; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
         if (p->p_type == PT_DYNAMIC && p->p_filesz / sizeof(Elf64_Dyn) <= DYNAMIC_MAX && p->p_vaddr % _Alignof(Elf64_Dyn) == 0) {
-            elf->dynamic = view_table(elf, p->p_vaddr, p->p_filesz);
+            elf->dynamic = elf_table(elf, p->p_vaddr, p->p_filesz);
             elf->n_dynamic = p->p_filesz / sizeof(Elf64_Dyn);
         }
     }
@@ -232,7 +235,7 @@ static bool dynamic_find(struct berth_elf *elf) {
     if (elf->dynamic == NULL || !dynamic_address(elf, DT_STRTAB, &addr) || !dynamic_value(elf, DT_STRSZ, &size)) {
         return false;
     }
-    elf->strings = view_table(elf, addr, size);
+    elf->strings = elf_table(elf, addr, size);
     elf->strings_size = size;
     return elf->strings != NULL && elf->strings[size - 1] == '\0';
 }
@@ -288,7 +291,7 @@ bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t w
     }
     const char *flaw = berth_library_flaw(path, why, why_size);
     if (flaw != NULL) {
-        if (flaw != why) { // a constant text, not in the buffer `why`
+        if (flaw != why) { // flaw is a constant text, so it must be copied to `why`
             snprintf(why, why_size, "%s", flaw);
         }
         return false;
@@ -315,29 +318,29 @@ void berth_elf_fini(struct berth_elf *elf) {
 
 // ---- symbols ----
 
-// Counts symbols by the GNU hash table, which does not contain their number: the chain of the last bucket ends with the last
-// symbol.
+// Counts the symbols with the GNU hash table. The table does not contain their number. But it is sorted, so the last symbol is at
+// the end of the chain of the highest bucket.
 static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
     uint32_t head[4], last = 0, some[1024]; // head: number of buckets, first hashed symbol, words of the filter, shift
-    if (!view_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {
+    if (!elf_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {
         return false;
     }
     const uint64_t buckets = addr + sizeof head + 8 * (uint64_t) head[2], chains = buckets + 4 * (uint64_t) head[0];
-    for (uint64_t i = 0; i < head[0]; i += SOME(some)) {
-        const uint64_t n_some = min_u64(head[0] - i, SOME(some));
-        if (!view_copy(elf, buckets + i * sizeof some[0], some, n_some * sizeof some[0])) {
+    for (uint64_t i = 0; i < head[0]; i += N_ENTRIES(some)) {
+        const uint64_t n_some = min_u64(head[0] - i, N_ENTRIES(some));
+        if (!elf_copy(elf, buckets + i * sizeof some[0], some, n_some * sizeof some[0])) {
             return false;
         }
         for (uint64_t k = 0; k < n_some; k++) {
             last = max_u32(last, some[k]);
         }
     }
-    if (last < head[1]) { // nothing is exported; imported symbols are not hashed
+    if (last < head[1]) { // the library exports nothing; imported symbols are not in the hash table
         *n = 0;
         return true;
     }
     for (uint32_t i = 0, hash = 0; i < CHAIN_MAX; i++) {
-        if (!view_copy(elf, chains + 4 * ((uint64_t) last - head[1] + i), &hash, sizeof hash)) {
+        if (!elf_copy(elf, chains + 4 * ((uint64_t) last - head[1] + i), &hash, sizeof hash)) {
             return false;
         }
         if ((hash & 1) != 0) {
@@ -358,9 +361,9 @@ static bool reloc_count(const struct berth_elf *elf, int64_t tag, int64_t size_t
     if (size > TABLE_MAX) {
         return false;
     }
-    for (uint64_t i = 0, n_all = size / sizeof some[0]; i < n_all; i += SOME(some)) {
-        const uint64_t n_some = min_u64(n_all - i, SOME(some));
-        if (!view_copy(elf, addr + i * sizeof some[0], some, n_some * sizeof some[0])) {
+    for (uint64_t i = 0, n_all = size / sizeof some[0]; i < n_all; i += N_ENTRIES(some)) {
+        const uint64_t n_some = min_u64(n_all - i, N_ENTRIES(some));
+        if (!elf_copy(elf, addr + i * sizeof some[0], some, n_some * sizeof some[0])) {
             return false;
         }
         for (uint64_t k = 0; k < n_some; k++) {
@@ -374,7 +377,7 @@ static bool symbol_count(const struct berth_elf *elf, uint64_t *n) {
     uint64_t addr;
     uint32_t head[2]; // number of buckets, number of symbols
     *n = 0;
-    if (dynamic_address(elf, DT_HASH, &addr) && view_copy(elf, addr, head, sizeof head)) {
+    if (dynamic_address(elf, DT_HASH, &addr) && elf_copy(elf, addr, head, sizeof head)) {
         *n = head[1];
     }
     if (*n == 0 && dynamic_address(elf, DT_GNU_HASH, &addr) && !gnu_count(elf, addr, n)) {
@@ -394,7 +397,7 @@ bool berth_elf_symbols(struct berth_elf *elf, berth_elf_visit visit, void *user)
     if (!dynamic_address(elf, DT_SYMTAB, &addr) || n > TABLE_MAX / sizeof(Elf64_Sym) || addr % _Alignof(Elf64_Sym) != 0) {
         return false;
     }
-    const Elf64_Sym *symbols = view_table(elf, addr, n * sizeof *symbols);
+    const Elf64_Sym *symbols = elf_table(elf, addr, n * sizeof *symbols);
     for (uint64_t i = 1; symbols != NULL && i < n; i++) {
         if (symbols[i].st_name != 0 && symbols[i].st_name < elf->strings_size) {
             visit(user, elf->strings + symbols[i].st_name, symbols[i].st_shndx != SHN_UNDEF,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// elf.h: reads an ELF library from its file, or from memory if it is loaded: names of libraries that it has and needs, and its
-// symbols. The bytes are untrusted: every address and count is checked against the library's segments, and table sizes are bounded.
+// elf.h: reads an ELF library from its file, or from memory if it is loaded: its own name, the names of the libraries that it
+// needs, and its symbols. The bytes are untrusted: every address and count is checked against the library's segments, and table
+// sizes are bounded.
 #pragma once
 
 #include "base/base.h"
@@ -11,9 +12,9 @@
 struct berth_elf {
     const Elf64_Phdr *phdr;
     size_t n_phdr;
-    uintptr_t base; // if loaded: address at which the library's address 0 is mapped
-    int fd;         // -1: loaded
-    void *owned[4]; // tables that were read from the file
+    uintptr_t base; // of a loaded library: value to add to an address in the ELF tables
+    int fd;         // file descriptor; -1: the library is loaded and read from memory
+    void *owned[4]; // memory of tables that were read from the file; freed by berth_elf_fini
     int n_owned;
 
     const Elf64_Dyn *dynamic;

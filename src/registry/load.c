@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// load.c: loads one backend from one library file. If a file is refused, the error names it, and the process continues.
+// load.c: loads a backend from a library file. A file that cannot be loaded is an error, but does not end the process.
 
 #include "registry/registry.h"
 
@@ -14,9 +14,9 @@
 #    endif
 #endif
 
-// If the process is linked with a CPU backend, a library that exports the same functions would call those of the process.
-// RTLD_DEEPBIND makes it call its own first. The flag is set only in this case, because preloaded memory allocators and sanitizers
-// do not work with it.
+// If a CPU backend is linked into the process, a loaded CPU backend would call the functions of the linked one, which have the
+// same names. RTLD_DEEPBIND makes a library call its own functions first. The flag is set only in this case, because preloaded
+// memory allocators and sanitizers do not work with it.
 static int open_flags(void) {
     int flags = RTLD_NOW | RTLD_LOCAL;
 #if defined(RTLD_DEEPBIND) && !defined(SANITIZED)

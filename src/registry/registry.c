@@ -121,9 +121,11 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
 // ---- one composite device in place of all GPUs (BERTH_SPLIT) ----
 
 static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before table_lock
-// True: this thread holds split_lock: a backend that is called under it may query the registry
+// This thread holds split_lock. A backend that is called while it is held may query the registry, which must not take it a second
+// time.
 static BERTH_LATE_LOCAL bool has_split_lock;
-// Number of devices at the last failed attempt to make the composite device; SIZE_MAX: made, or not requested
+// Number of devices at the last failed attempt to make the composite device. SIZE_MAX: no further attempt is needed, because it
+// was made or is not requested.
 static size_t n_devs_tried;
 
 // Replaces the parts in the list of devices by the composite device. Returns false if a part is no longer listed.
@@ -183,8 +185,8 @@ static void split_try_make(void) {
 
 // ---- unloading ----
 
-// Called under both locks. If the composite device has parts of this registry, removes it from the list and lists its other parts
-// again. Returns false if out of memory.
+// Called with both locks held. If a part of the composite device belongs to this registry, removes the composite device from the
+// list and adds its other parts. Returns false if out of memory.
 static bool split_remove(ggml_backend_reg_t reg) {
     ggml_backend_dev_t made = berth_split_of(reg);
     size_t n_hidden, n_kept = 0;
@@ -201,7 +203,8 @@ static bool split_remove(ggml_backend_reg_t reg) {
         }
     }
     n_devs = n_kept;
-    for (size_t i = n_hidden; i-- > 0;) { // restores the order of the GPUs; a part may have been registered on its own meanwhile
+    for (size_t i = n_hidden;
+         i-- > 0;) { // backwards, because parts are inserted at the front; the program may have registered one itself
         if (hidden[i]->reg != reg && !dev_is_listed(hidden[i])) {
             memmove(devs + 1, devs, n_devs * sizeof devs[0]);
             devs[0] = hidden[i];
@@ -213,7 +216,7 @@ static bool split_remove(ggml_backend_reg_t reg) {
     return true;
 }
 
-// Called under both locks.
+// Called with both locks held.
 static void reg_remove(size_t at) {
     const ggml_backend_reg_t reg = regs[at].reg;
     size_t n = 0;
@@ -227,11 +230,11 @@ static void reg_remove(size_t at) {
         }
     }
     n_devs = n;
-    n_devs_tried = n_devs_tried != SIZE_MAX ? 0 : SIZE_MAX; // other devices may take their place
+    n_devs_tried = n_devs_tried != SIZE_MAX ? 0 : SIZE_MAX; // the next query tries again to make a composite device
 }
 
-// The caller must have freed all backends and buffers of the registry, because its library is closed. If BERTH_SPLIT made a
-// composite device with devices of the registry, its backends and buffers must be freed too, and it is removed.
+// The caller must have freed all backends and buffers of the registry, because its library is closed. If a composite device
+// (BERTH_SPLIT) has parts of this registry, it is removed, so the caller must have freed its backends and buffers, too.
 void ggml_backend_unload(ggml_backend_reg_t reg) {
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     const bool is_inner = has_split_lock;

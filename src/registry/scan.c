@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// scan.c: loads all backends of a folder, whatever their names. A file libggml-NAME-VARIANT.so is one of several builds of backend
-// NAME. The variant with the highest ggml_backend_score() on this machine is loaded; if that fails, the next one. libggml-NAME.so
-// is loaded if no variant works. A NAME that is already registered is skipped. The CPU is loaded last, the others in alphabetical
-// order, so that the order of devices does not depend on the file system.
+// scan.c: loads all backends of a folder. A backend is a file libggml-NAME.so, or several files libggml-NAME-VARIANT.so, which are
+// builds of the same backend for different processors. Of the variants, the one with the highest ggml_backend_score() on this
+// machine is loaded; if that fails, the one with the next lower score. If no variant can be loaded, libggml-NAME.so is. A NAME
+// that is already registered is skipped. The CPU backend is loaded last, the others in alphabetical order, so that the order of
+// devices does not depend on the file system.
 
 #include "registry/registry.h"
 
@@ -19,16 +20,16 @@
 #define SUFFIX ".so"
 
 // A file of a backend. One allocation holds both texts: path '\0' name '\0'.
-struct found {
+struct backend_file {
     char *path;
     const char *name;
     bool is_variant;
-    int score; // of a variant; 0: not usable
+    int score; // ggml_backend_score() of a variant; 0: does not run on this machine
     int i_dir; // index of the folder; files of earlier folders are preferred
 };
 
 struct list {
-    struct found *items;
+    struct backend_file *items;
     size_t n, n_cap;
 };
 
@@ -62,7 +63,8 @@ static bool list_add(struct list *list, const char *dir, int i_dir, const char *
     snprintf(text, n_path, "%s/%s", dir, file);
     memcpy(text + n_path, core, n_name);
     text[n_path + n_name] = '\0';
-    list->items[list->n++] = (struct found){.path = text, .name = text + n_path, .is_variant = dash != NULL, .i_dir = i_dir};
+    list->items[list->n++] =
+        (struct backend_file){.path = text, .name = text + n_path, .is_variant = dash != NULL, .i_dir = i_dir};
     return true;
 }
 
@@ -80,7 +82,7 @@ static bool list_folder(struct list *list, const char *dir, int i_dir) {
 }
 
 static int by_name(const void *pa, const void *pb) {
-    const struct found *a = pa, *b = pb;
+    const struct backend_file *a = pa, *b = pb;
     const int cpu = (strcmp(a->name, "cpu") == 0) - (strcmp(b->name, "cpu") == 0);
     const int cmp = cpu != 0 ? cpu : strcmp(a->name, b->name);
     if (cmp != 0) {
@@ -90,7 +92,7 @@ static int by_name(const void *pa, const void *pb) {
 }
 
 static int by_rank(const void *pa, const void *pb) {
-    const struct found *a = pa, *b = pb;
+    const struct backend_file *a = pa, *b = pb;
     if (a->is_variant != b->is_variant) {
         return a->is_variant ? -1 : 1;
     }
@@ -113,8 +115,8 @@ static int score_of(const char *path) {
     return n;
 }
 
-// items[0] to items[n - 1] have the same name. Returns false if out of memory.
-static bool load_best(struct found *items, size_t n) {
+// Loads the best of n files of the same backend. Returns false if out of memory.
+static bool load_best(struct backend_file *items, size_t n) {
     if (ggml_backend_reg_by_name(items[0].name) != NULL) {
         return true;
     }
@@ -140,11 +142,11 @@ static bool load_folders(const char *const *dirs, int n_dirs, enum berth_scan wh
     struct list list = {0};
     bool ok = true;
     for (int i = 0; ok && i < n_dirs; i++) {
-        bool again = false;
+        bool is_repeated = false;
         for (int j = 0; j < i; j++) {
-            again = again || strcmp(dirs[i], dirs[j]) == 0;
+            is_repeated = is_repeated || strcmp(dirs[i], dirs[j]) == 0;
         }
-        ok = again || list_folder(&list, dirs[i], i);
+        ok = is_repeated || list_folder(&list, dirs[i], i);
     }
     if (!ok) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu backends", list.n);
@@ -176,8 +178,8 @@ static bool program_folder(char *out, size_t size) {
     return slash != NULL;
 }
 
-// Searches the program's folder, then this library's: the folder of the name by which it was loaded, and the folder of the file to
-// which this name links. The current folder is never searched: a folder of downloaded files must not supply code.
+// Searches the folder of the program, then the folder from which libggml was loaded, then, if that was a symbolic link, the folder
+// of the linked file. It never searches the current folder, because that may contain downloaded files.
 static bool load_default_folders(enum berth_scan which) {
     char path[PATH_MAX], resolved[3][PATH_MAX];
     const char *dirs[3];
@@ -202,7 +204,8 @@ static bool load_named_file(void) {
     return file == NULL || file[0] == '\0' || berth_library_load(file, true, &reg) != GGML_STATUS_ALLOC_FAILED;
 }
 
-// A program that is linked with the static library does not share its registry with a loadable file.
+// Without GGML_SHARED, nothing is loaded: loadable backends would use another copy of the registry than a program that is linked
+// with the static library.
 bool berth_installed_load(enum berth_scan which) {
 #ifdef GGML_SHARED
     if (which == BERTH_SCAN_CPU && ggml_backend_reg_by_name("CPU") != NULL) {
@@ -224,7 +227,8 @@ void ggml_backend_load_all_from_path(const char *dir_path) {
         berth_registry_skip_installed();
         ok = load_folders(&dir_path, 1, BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
-    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // files may have been added since the first load
+    } else if (!berth_registry_ready(
+                   BERTH_REGISTRY_INSTALLED)) { // the stage was loaded before: searches again, because files may have been added
         ok = load_default_folders(BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// split.c: BERTH_SPLIT=tensor: tensor parallelism for programs that do not support it. They see one composite GPU in place of all
-// GPUs. If all GPUs are CPUs of other ranks, this rank's CPU becomes a part too. Each part computes a share of every layer. The
-// names of tensors in model files decide the shares: heads and the rows of the feed-forward part are split, all other tensors are
-// mirrored on every part, which is always correct. Only the divisors of the number of heads are known, so heads are split evenly or
-// not at all.
+// split.c: implements BERTH_SPLIT=tensor: tensor parallelism for programs that do not support it. Such a program sees one
+// composite GPU in place of all GPUs. If all its parts are CPUs of other ranks, this rank's CPU becomes a part, too. Each part
+// computes a share of every layer. The table `rules` decides by the name of a tensor how it is split: attention by heads, the
+// feed-forward network by rows. All other tensors are mirrored on every part, which is always correct. The number of heads is not
+// known here, so attention tensors are split into equal shares or not at all.
 
 #include "registry/registry.h"
 
@@ -14,9 +14,9 @@
 
 static struct {
     int n;        // number of parts
-    int n_listed; // parts at the front that stay in the list of devices: this rank's CPU
+    int n_listed; // the first n_listed parts stay in the list of devices: 1 if the first part is this rank's CPU, else 0
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
-    // The function get_props of the composite device before it was replaced
+    // original get_props function of the composite device, which props_gpu replaces
     void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
     ggml_backend_dev_t dev;
 } split;
@@ -26,7 +26,7 @@ static struct {
 static const struct {
     const char *name; // the beginning or the end of the tensor's name
     int axis;
-    bool is_even; // split evenly or not at all
+    bool is_even; // split into equal shares or not at all
 } rules[] = {
     {"attn_q.weight", 1, true},
     {"attn_k.weight", 1, true},
@@ -50,7 +50,8 @@ static bool is_named(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (n > m && tensor[n - m - 1] == '.' && strcmp(tensor + n - m, rule) == 0);
 }
 
-#define FF_UNIT 256 // the largest block size of a type, so that both sides of the feed-forward part have the same shares
+#define FF_UNIT \
+    256 // shares of the feed-forward network are multiples of the largest block size, so that ffn_up (split by rows) and ffn_down (split within rows) get the same shares
 
 static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
@@ -141,7 +142,8 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
         split.n_listed = 1;
     }
     ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, tensor_share, &split) : NULL;
-    if (dev != NULL && dev->iface.get_props != props_gpu) { // the same parts may be loaded again and give the same device
+    if (dev != NULL && dev->iface.get_props !=
+                           props_gpu) { // not changed yet: for the same parts, ggml_backend_meta_device returns the same device
         split.props = dev->iface.get_props;
         dev->iface.get_type = type_gpu;
         dev->iface.get_props = props_gpu;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// date.h: the backend registry of the 2023 API and its CPU backend, for one date, BERTH_2023 (date_*.c). They are not in
-// compat2023, because the current registry, a library above compat2023, finds the CPU library. Registered entries are never
-// removed.
+// date.h: the backend registry and the CPU backend of the 2023 API, compiled once per date (date_*.c); BERTH_2023 is the date.
+// They are not in src/compat2023, because they call the current registry, and the library of src/compat2023 must not depend on the
+// library of the registry. Registered entries are never removed.
 
 #define BERTH_2023_LAYOUT
 #include "compat2023/compat2023.h"
@@ -28,7 +28,7 @@ struct entry {
 };
 
 static struct berth_lock lock = BERTH_LOCK_INIT;
-static struct entry *entries; // entries after the CPU, which is entry 0
+static struct entry *entries; // entry i of the registry is entries[i - 1]; entry 0 is the CPU and is not stored
 static size_t n_entries, entries_cap;
 
 static gen_backend_t init_cpu(const char *params, void *user_data) {
@@ -50,7 +50,7 @@ static bool entry_get(size_t i, struct entry *out) {
     }
     berth_lock_drop(&lock);
     if (!is_there) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg: there is no backend %zu, the number is %zu", i, n_entries + 1);
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg: there is no backend %zu, %zu are registered", i, n_entries + 1);
     }
     return is_there;
 }

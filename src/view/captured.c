@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// captured.c: turns captured graphs into items to plan. If a file contains the memory of its tensors, the items come from the file.
-// Otherwise they come from the graph allocator, with the in-place rules of the ggml version in the file.
+// captured.c: turns captured graphs into items to plan. If the file has items (the columns `item` and `life`), they are used.
+// Otherwise Berth's graph allocator makes the items, with the in-place rules of the ggml version in the file.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -16,11 +16,11 @@
 
 // ---- items from the graph allocator ----
 
-// Places of tensors that are not nodes, sorted by name, then by order. The first entry of each name counts the used entries of that
-// name.
+// An index of the places of tensors that are not nodes, sorted by name. Several tensors may have the same name. They follow each
+// other in file order, and place_of returns them one after another.
 struct named {
     const struct ggraph_place *place;
-    size_t n_taken; // only in the first entry of a name
+    size_t n_taken; // number of entries with this name that were returned; valid only in the first of them
 };
 
 static int by_name(const void *a, const void *b) {
@@ -43,8 +43,8 @@ static struct named *names_of(const struct ggraph *g, size_t *n) {
     return names;
 }
 
-// Returns the place of a tensor: nodes by number, others by name. If several tensors share a name, each call returns the next one.
-// NULL: none.
+// Returns the place of a tensor; NULL: none. Nodes are found by number, other tensors by name. If several tensors have the same
+// name, each call returns the next one.
 static const struct ggraph_place *place_of(
     const struct ggraph *g, struct named *names, size_t n_names, const struct berth_plan_tensor *tensor) {
     if (tensor->node >= 0) {
@@ -67,7 +67,7 @@ static const struct ggraph_place *place_of(
     return names[at].place;
 }
 
-// Returns chunk and offset as one number, as in a plan: chunks follow each other, each with the pool's largest size.
+// Returns the place as an offset of a plan: chunk * max_chunk + offset in the chunk.
 static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggraph_place *place) {
     uint64_t base = 0;
     if (place == NULL || place->offset < 0 || place->chunk < 0 ||
@@ -78,7 +78,7 @@ static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggrap
     return base;
 }
 
-// Sets the offsets of the captured program where it has one. An item gets the offset of its first tensor.
+// Sets the offset of each item to the offset that the captured program gave to the item's first tensor, if there is one.
 static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_set *set) {
     size_t n_names, t = 0;
     struct named *names = names_of(g, &n_names);
@@ -112,8 +112,7 @@ static enum ggml_status galloc_input_write(FILE *file, void *user) {
     return status == GGML_STATUS_SUCCESS ? berth_gallocr_save(a->galloc, a->g->graph, file) : status;
 }
 
-// Makes the items of n buffers and frees the allocator. is_captured: the buffers are those of the program, and the file has the
-// program's offsets.
+// Makes the items of n buffers and frees the allocator. is_captured: the graph is unchanged, so the offsets in the file apply.
 static enum ggml_status items_of(struct galloc_input a, int n, bool is_captured, const char *path, struct berth_plan_set **set) {
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     a.sizes = berth_calloc((size_t) n + 1, sizeof *a.sizes);
@@ -143,7 +142,8 @@ static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, in
     berth_json_end(w);
 }
 
-// A pool is the first buffer of its type. A chunk is at least as large as the largest item.
+// Writes one pool per buffer type. Its number is the id of the first buffer of the type. Computes the chunk size of each pool: the
+// recorded one, or the size of its largest item if that is larger.
 static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uint64_t *chunks) {
     for (int i = 0; i < g->n_bufs; i++) {
         chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
@@ -164,7 +164,8 @@ static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uin
     berth_json_end(w);
 }
 
-// Links the tensors of each item in the order in which they used it: its owner, then next[id]; -1: end.
+// Makes a list of the tensors of each item, in the order in which they used it. The list starts with the item's owner; next[id] is
+// the tensor after tensor id, -1: end.
 static void tensors_chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
     for (int64_t i = 0; i < g->n_items; i++) {
         tails[i] = g->items[i].owner;
@@ -230,12 +231,12 @@ static void alive_report(size_t i, const struct ggml_tensor *tensor, uint64_t si
     view_plan_alive_add(user, i, tensor->name, size);
 }
 
-#define SPILL_FLOPS 4 // per byte spilled or read back: the CPU reads and writes it
+#define SPILL_FLOPS 4 // cost of a byte that is spilled or read back; the CPU reads it and writes it
 static const char spill_price[] =
     "4 per byte moved one way; an op costs its arithmetic plus 2 per byte that it reads or writes; 4096 more per op or move";
 
-// Replaces the graph by one that keeps the memory limit; *ctx owns it. It has other nodes, so the memory in the file does not apply
-// to it. If the limit cannot be kept, nothing changes.
+// Replaces g->graph by a graph that stays below the memory limit; *ctx owns the new graph. It has other nodes, so the items of the
+// file do not apply to it. If there is no such graph, g and *ctx stay unchanged.
 static enum ggml_status graph_budget(
     struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct view_plan *plan) {
     struct ggml_cgraph *graph = NULL;
@@ -260,7 +261,7 @@ static enum ggml_status graph_budget(
     return status;
 }
 
-// Makes the items of a graph with a memory limit: in its pool and, if values are spilled, in the second pool.
+// Makes the items of a graph that graph_budget has made. Spilled values are in a second pool.
 static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
@@ -275,12 +276,12 @@ static enum ggml_status items_budgeted(
     return status;
 }
 
-// Makes the items of the graph as the program placed it, with the program's in-place rules.
+// Makes the items of the original graph, with the in-place rules of the captured program.
 static enum ggml_status items_plain(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
     struct berth_gallocr_options options = berth_gallocr_options_default();
-    if (galloc != NULL && plan->budget.bytes == 0) { // Berth's own in-place rules apply to a graph with a memory limit
+    if (galloc != NULL && plan->budget.bytes == 0) { // with a memory limit, Berth's in-place rules apply
         options.inplace_via_views = false;
         options.in_place = ggraph_in_place;
         options.in_place_user = g;

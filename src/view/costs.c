@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// costs.c: turns a CSV whose rows have a cost and list their sources into ops for the solver that recomputes and spills. A row is a
-// value and the op that computes it at step `lower`. The items of the schedule replace those of the file. A value that is
-// recomputed is a separate item.
+// costs.c: applies a memory limit to a CSV with the columns `cost` and `reads`. A row is a value, and the op that computes it at
+// step `lower` from the values in `reads`. The solver decides which ops to recompute and which values to spill. The items of its
+// schedule replace those of the file. Each computation of a value is a separate item.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPILL_BYTES 4096 // bytes spilled or read back at a cost of 1
+#define SPILL_BYTES 4096 // spilling or reading back this number of bytes costs 1
 static const char spill_price[] = "4096 bytes moved one way cost 1, in the unit of the column 'cost'";
 
 struct named {
@@ -23,12 +23,12 @@ struct named {
 struct rows {
     const struct berth_plan_set *set;
     const char *path;
-    struct named *names;         // by id
+    struct named *names;         // [n] sorted by id
     int32_t *order;              // [n] row numbers by ascending step; row order[k] is op k
     struct berth_budget_op *ops; // [n]
     int32_t *srcs;
     size_t n_srcs, srcs_cap;
-    size_t *starts; // [n + 1] first index in srcs of each op
+    size_t *starts; // [n + 1] srcs of op k: indices starts[k] to starts[k + 1] - 1
 };
 
 static int by_id(const void *a, const void *b) {
@@ -133,8 +133,8 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
     return status;
 }
 
-// A row without cost is an input if it reads nothing; otherwise its op runs exactly once. A value that stays alive after its last
-// reader is an output.
+// Fills the ops. A row without a cost is an input if it reads nothing; if it reads something, its op must not be recomputed. A
+// value whose lifetime ends after its last reader is an output.
 static enum ggml_status ops_fill(struct rows *r) {
     const struct berth_plan_set *set = r->set;
     const size_t n = set->n_items;
@@ -157,7 +157,7 @@ static enum ggml_status ops_fill(struct rows *r) {
         if (cost == BERTH_PLAN_ANY) {
             op->flags |= op->n_srcs == 0 ? BERTH_BUDGET_INPUT : BERTH_BUDGET_ONCE;
         }
-        op->flags |= BERTH_BUDGET_OUTPUT; // cleared if a reader ends its lifetime
+        op->flags |= BERTH_BUDGET_OUTPUT; // a later row that reads the value at the end of its lifetime clears the flag
         for (int32_t j = 0; j < op->n_srcs; j++) {
             const int32_t src = op->srcs[j];
             r->ops[src].flags &= set->items[r->order[src]].last <= item->first ? ~(uint32_t) BERTH_BUDGET_OUTPUT : UINT32_MAX;
@@ -169,9 +169,9 @@ static enum ggml_status ops_fill(struct rows *r) {
 // ---- the items of the schedule ----
 
 static void item_write(
-    struct berth_json_writer *w, const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word) {
+    struct berth_json_writer *w, const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *suffix) {
     char name[4096];
-    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_RECOMPUTE), r->set->ids[r->order[op]], word);
+    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_RECOMPUTE), r->set->ids[r->order[op]], suffix);
     berth_json_line(w, 0);
     berth_json_printf(w,
         "{'id': %s, 'first': %" PRId64 ", 'last': %" PRId64 ", 'size': %" PRIu64 ", 'alignment': %" PRIu64 ", 'pool': %" PRId32
@@ -186,8 +186,8 @@ struct schedule {
     const struct berth_budget_result *b;
 };
 
-// Writes the items. The solver's first n time slots belong to the values that exist before the first step; the file's steps start
-// at 0 after them.
+// Writes the items. The solver's steps 0 to n - 1 stand for values that exist before the first op. Its step n becomes step 0 of
+// the file.
 static enum ggml_status schedule_write(FILE *file, void *user) {
     const struct schedule *s = user;
     const struct rows *r = s->r;

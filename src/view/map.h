@@ -7,9 +7,10 @@
 #include <stdio.h>
 
 struct map_plan {
-    const char *title;            // name of the plan
-    const struct view_plan *plan; // set and buffers; a report's bound is drawn if it exceeds the live bytes
-    const uint64_t *offsets;      // a valid plan
+    const char *title; // name of the plan
+    const struct view_plan
+        *plan; // items and buffers of the plan; after a search, its reports may have higher bounds than the live bytes
+    const uint64_t *offsets; // [n_items] valid offsets
 };
 
 // ---- map_view.c: the objects that are drawn ----
@@ -18,18 +19,18 @@ struct map_plan {
 struct map_item {
     int64_t first, last; // steps, inclusive
     uint64_t size;
-    uint64_t at; // address in the picture, in which chunks follow each other without gaps
+    uint64_t at; // address in the picture, where each chunk starts at the end of the previous one
     uint64_t align;
     size_t buffer; // index in map_view.buffers
     size_t rect;   // index of its first rectangle
     bool is_fixed;
 };
 
-// One tensor: an item, or the part of its lifetime in which this tensor occupies it.
+// The rectangle of one tensor. It covers the bytes of an item and the steps during which this tensor occupies the item.
 struct map_rect {
     size_t item;
     const char *name, *op, *type;
-    const char *uses; // the steps that read it, separated by blanks
+    const char *uses; // numbers of the steps that read the tensor, separated by blanks
     int64_t ne[4];
     int64_t first, last; // steps in which it is drawn
     int family;          // index in map_families
@@ -60,7 +61,7 @@ struct map_view {
 bool map_view_init(struct map_view *view, const struct map_plan *plan);
 void map_view_fini(struct map_view *view);
 
-// Live bytes from a step up to the step of the next entry.
+// One entry of a curve: the live bytes from this step up to the step of the next entry.
 struct map_live {
     int64_t step;
     uint64_t bytes;
@@ -76,9 +77,9 @@ struct map_family {
 };
 extern const struct map_family map_families[];
 extern const int map_n_families;
-int map_family_of(const char *op); // "": an input
+int map_family_of(const char *op); // index in map_families; op "" means an input
 
-// ---- the two formats; false if writing fails or memory runs out ----
+// ---- the two file formats; both functions return false if writing fails or memory runs out ----
 
 bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file);
 bool map_html_write(const struct map_view *views, size_t n_views, FILE *file);

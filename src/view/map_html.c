@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_html.c: writes the memory map as one HTML file: the page of src/view/page, which is compiled in, with the plans as JSON. The
-// scripts of the page draw them.
+// map_html.c: writes the memory map as one HTML file. The file contains the page of src/view/page, which is compiled into the
+// program, and the plans as JSON, which the scripts of the page draw.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -24,7 +24,7 @@ extern const char map_page_html[], map_page_css[], map_page_model_js[], map_page
         fputs("],\n", file); \
     } while (0)
 
-// field: offset of a text in struct map_rect
+// Writes one text of every rectangle. field: byte offset of the text in struct map_rect.
 static void write_texts(FILE *file, const char *key, const struct map_view *view, size_t field) {
     fprintf(file, "\"%s\":[", key);
     for (size_t i = 0; i < view->n_rects; i++) {
@@ -96,7 +96,8 @@ static void write_data(FILE *file, const struct map_view *views, size_t n_views)
     fputs("]}", file);
 }
 
-// Nothing inside a script element may look like its end tag, so '<' is escaped. In JSON it occurs in strings only.
+// Writes the JSON with every '<' escaped, so that a name cannot end the script element that contains the JSON. In JSON, '<' occurs
+// only in strings.
 static bool write_safely(FILE *file, const struct map_view *views, size_t n_views) {
     struct berth_stream data;
     if (!berth_stream_open(&data)) {
@@ -117,7 +118,7 @@ static bool write_safely(FILE *file, const struct map_view *views, size_t n_view
     return true;
 }
 
-// ---- page: @NAME@ in the HTML marks the position of a part ----
+// ---- page: the marks @TITLE@, @STYLE@, @SCRIPT@ and @DATA@ in the HTML are replaced ----
 
 static void write_title(FILE *file, const struct map_view *views, size_t n_views) {
     for (const char *p = views[n_views - 1].title; *p != '\0'; p++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// map_svg.c: writes the memory map as an SVG file: one panel per buffer of each plan. All panels have the same time axis; compared
-// plans have the same scale. A curve below each map shows the live bytes. Colours follow the viewer's light or dark setting.
+// map_svg.c: writes the memory map as an SVG file: one panel per buffer of each plan. All panels have the same time axis. If two
+// plans are compared, their panels of a buffer have the same scale of addresses. A curve below each map shows the live bytes.
+// Colours follow the light or dark setting of the program that shows the file.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -52,7 +53,7 @@ static void write_text(FILE *file, const char *text) {
     }
 }
 
-// Formats "2.03 MiB" in the unit that fits `like`.
+// Formats a number of bytes, such as "2.03 MiB". The unit is chosen for the size `like`.
 static const char *bytes_like(double size, double like, char text[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     int unit = 0;
@@ -158,7 +159,7 @@ static void write_axes(FILE *file, const struct scale *s, const struct map_view 
             LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : bytes_like(a, (double) top, text));
     }
     const int64_t tick = (int64_t) nice_step(steps_between(view->first, view->last) + 1, 16, false);
-    const int64_t rest = view->first % tick; // distance to a multiple of tick
+    const int64_t rest = view->first % tick; // distance from the multiple of tick before view->first, negative if view->first is
     for (int64_t k = view->first + (rest > 0 ? tick - rest : -rest); k <= view->last + 1; k += tick) {
         const double x = step_x(s, k);
         fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);

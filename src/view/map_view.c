@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_view.c: converts a plan to the objects that are drawn: items with addresses in which chunks follow each other without gaps,
-// one rectangle per tensor of an item, and peak and bound per buffer. O(n log n).
+// map_view.c: converts a plan to the objects that are drawn: items with their addresses in the picture, one rectangle per tensor
+// of an item, and peak and bound per buffer. O(n log n).
 
 #include "view/map.h"
 
@@ -49,7 +49,7 @@ static int by_offset(const void *a, const void *b) {
 
 // Sets the addresses and the peak of one buffer. places: its items.
 static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, struct place *places, size_t n) {
-    uint64_t chunk = 0, base = 0, used = 0; // current chunk: its number, its address, its used bytes
+    uint64_t chunk = 0, base = 0, used = 0; // current chunk: its number; its address in the picture; its used bytes
     if (n > 0) {
         qsort(places, n, sizeof *places, by_offset);
     }
@@ -89,7 +89,7 @@ static bool set_buffer(
     }
     set_addresses(view, b, from->max_chunk, places, n);
     if (from->report.bound > buffer->bound && from->report.bound <= buffer->peak) {
-        buffer->bound = from->report.bound; // a search has raised it
+        buffer->bound = from->report.bound; // the search has proven a higher bound
     }
     view->peak += buffer->peak;
     view->bound += buffer->bound;
@@ -220,12 +220,14 @@ struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_
         qsort(events, n_events, sizeof *events, by_step);
     }
     for (size_t i = 0; live != NULL && i < n_events; i++) {
-        bytes += events[i].is_end ? 0 - events[i].bytes : events[i].bytes; // may wrap within a step, but not between steps
+        bytes += events[i].is_end
+                     ? 0 - events[i].bytes
+                     : events[i].bytes; // may wrap while the events of one step are added, but is correct after the last of them
         if (i + 1 == n_events || events[i + 1].step != events[i].step) {
             live[(*n)++] = (struct map_live){events[i].step, bytes};
         }
     }
-    if (events == NULL) { // no curve is better than a wrong one
+    if (events == NULL) { // out of memory: fails instead of returning an empty curve
         berth_free(live);
         live = NULL;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan.c: the buffers of a plan, their offsets, and the values alive at the peak. A file may have as many pools as items: O(n log
-// n).
+// plan.c: the buffers of a plan, their offsets, and the values alive at the peak. The time is O(n log n) in the number of items,
+// also if every item has its own pool.
 
 #include "view/plan.h"
 
@@ -75,11 +75,11 @@ static struct member *members_of(const struct berth_plan_set *set, size_t *n_poo
 }
 
 static struct view_buffer buffer_of(const struct berth_plan_set *set, int32_t pool, const size_t *items) {
-    const struct berth_plan_pool *said = view_pools_find(set, pool);
+    const struct berth_plan_pool *description = view_pools_find(set, pool);
     struct view_buffer buffer = {.pool = pool, .items = items};
-    if (said != NULL) {
-        buffer.max_chunk = said->max_chunk < (uint64_t) 1 << 62 ? said->max_chunk : 0;
-        snprintf(buffer.name, sizeof buffer.name, "%s", said->name);
+    if (description != NULL) {
+        buffer.max_chunk = description->max_chunk < (uint64_t) 1 << 62 ? description->max_chunk : 0;
+        snprintf(buffer.name, sizeof buffer.name, "%s", description->name);
     }
     return buffer;
 }
@@ -127,8 +127,8 @@ void view_plan_free(struct view_plan *plan) {
 // A search in progress.
 struct search {
     const struct view_plan *plan;
-    int64_t start_us, budget_us;    // of all buffers
-    uint64_t done_peak, done_bound; // of the finished buffers
+    int64_t start_us, budget_us;    // start and time limit of the search over all buffers
+    uint64_t done_peak, done_bound; // sums over the finished buffers
     bool is_stopped;
 };
 
@@ -140,42 +140,42 @@ static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     return !s->is_stopped;
 }
 
-// Arrays for the items of one buffer.
-struct part {
+// Arrays for the items of the buffer that is being planned; reused for every buffer.
+struct buffer_arrays {
     struct berth_plan_item *items;
     uint64_t *offsets, *start;
 };
 
 static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct view_buffer *buffer,
-    const struct berth_plan_params *params, struct search *search, struct part *part, uint64_t *offsets) {
+    const struct berth_plan_params *params, struct search *search, struct buffer_arrays *arrays, uint64_t *offsets) {
     struct berth_plan_params own = *params;
 
     own.max_chunk = buffer->max_chunk;
     if (params->start != NULL) {
-        own.start = part->start;
+        own.start = arrays->start;
     }
     for (size_t k = 0; k < buffer->n_items; k++) {
-        part->items[k] = set->items[buffer->items[k]];
-        part->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
+        arrays->items[k] = set->items[buffer->items[k]];
+        arrays->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
     }
     const int64_t n = (int64_t) buffer->n_items;
     const int64_t start_us = ggml_time_us();
     enum ggml_status status =
-        berth_plan_solve_watched(part->items, n, &own, search_watch, search, part->offsets, &buffer->report);
-    // The planner does not read the clock for a plan that takes less time than reading it, so the time is measured here.
+        berth_plan_solve_watched(arrays->items, n, &own, search_watch, search, arrays->offsets, &buffer->report);
+    // The planner reports no time for very short plans, because reading the clock would take longer. So the time is measured here.
     buffer->report.time_us = ggml_time_us() - start_us + 1;
     search->done_peak += buffer->report.peak;
     search->done_bound += buffer->report.bound;
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_check(part->items, n, &own, part->offsets, NULL);
+        status = berth_plan_check(arrays->items, n, &own, arrays->offsets, NULL);
     }
     for (size_t k = 0; k < buffer->n_items && status == GGML_STATUS_SUCCESS; k++) {
-        offsets[buffer->items[k]] = part->offsets[k];
+        offsets[buffer->items[k]] = arrays->offsets[k];
     }
     return status;
 }
 
-// If one buffer is proven not to fit, the whole plan is proven not to fit. Otherwise the sum is proven only if every buffer is.
+// If one buffer is proven not to fit, the plan is proven not to fit. Otherwise the sum is proven only if every buffer is proven.
 static void sum_reports(const struct view_plan *plan, struct berth_plan_report *sum) {
     uint64_t most = 0;
     bool is_proven_too_large = false;
@@ -204,29 +204,29 @@ static void sum_reports(const struct view_plan *plan, struct berth_plan_report *
 enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped) {
     const size_t n = plan->set->n_items + 1;
-    struct part part = {
-        berth_malloc(n * sizeof *part.items), berth_malloc(n * sizeof *part.offsets), berth_malloc(n * sizeof *part.start)};
+    struct buffer_arrays arrays = {
+        berth_malloc(n * sizeof *arrays.items), berth_malloc(n * sizeof *arrays.offsets), berth_malloc(n * sizeof *arrays.start)};
 
     struct search search = {.plan = plan, .start_us = ggml_time_us(), .budget_us = params->budget_us};
     struct berth_plan_params own = *params;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool has_chunks = false;
-    if (part.items == NULL || part.offsets == NULL || part.start == NULL) {
+    if (arrays.items == NULL || arrays.offsets == NULL || arrays.start == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu items", n);
     }
     for (size_t b = 0; b < plan->n_buffers && status == GGML_STATUS_SUCCESS; b++) {
         own.budget_us = params->budget_us / (int64_t) plan->n_buffers;
         has_chunks = has_chunks || plan->buffers[b].max_chunk > 0;
-        status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &part, offsets);
+        status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &arrays, offsets);
     }
     *is_stopped = search.is_stopped;
-    // The checks per buffer cannot detect an alias group that spans several buffers, so the whole set is checked too.
+    // solve_buffer checks each buffer. Only a check of all items can detect items with one alias in different buffers.
     if (!has_chunks && plan->n_buffers > 1 && status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
     }
-    berth_free(part.items);
-    berth_free(part.offsets);
-    berth_free(part.start);
+    berth_free(arrays.items);
+    berth_free(arrays.offsets);
+    berth_free(arrays.start);
     if (status == GGML_STATUS_SUCCESS) {
         sum_reports(plan, sum);
     }
@@ -257,7 +257,8 @@ static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
     return low;
 }
 
-// The tensors of an item use it one after another. At a step, the last one computed so far occupies it.
+// Returns the tensor that occupies the item at a step. The tensors of an item use it one after another, so it is the last one that
+// was computed up to this step.
 static struct view_alive alive_of(const struct berth_plan_set *set, size_t item, int64_t step) {
     struct view_alive alive = {set->items[item].size, set->ids[item], ""};
     for (size_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan.h: reads any input as a plan: the readers of files, the buffers with their largest chunks, and the offsets per buffer.
+// plan.h: struct view_plan, which `berth plan` and `berth map` use for any input file: the items to place, their buffers, and the
+// results of planning each buffer.
 #pragma once
 
 #include "berth-alloc.h"
@@ -10,28 +11,27 @@
 #define VIEW_BUDGET_US 1000000 // time limit of the search that decides what to recompute and spill
 #define VIEW_BUDGET_N_ALIVE 8
 
-// Memory limit of a graph or of ops with costs. bytes: 0 for no limit. spill: bytes of another pool, to which values may be
-// spilled; 0: none.
+// A memory limit. bytes: the limit, 0: none. spill: bytes of a second pool to which values may be spilled, 0: no spilling.
 struct view_budget {
     uint64_t bytes, spill;
 };
 
-// A value that is alive at the tightest point in every schedule.
+// A value that is alive in every schedule at the step that needs the most memory.
 struct view_value {
     char name[64];
     uint64_t size;
 };
 
 struct view_buffer {
-    int32_t pool;        // of its items
+    int32_t pool;        // pool of the items in this buffer
     char name[64];       // name of its buffer type, "" if the file has none
     uint64_t max_chunk;  // bytes, 0: no limit
     const size_t *items; // [n_items] ascending indices into the set; part of view_plan.order
     size_t n_items;
-    struct berth_plan_report report; // time_us is measured in plan.c
+    struct berth_plan_report report; // result of planning this buffer; plan.c measures time_us itself
 };
 
-// Memory of a model on a device; the plan covers `compute`.
+// The memory of a model on one device, in bytes. The plan is about `compute` only.
 struct view_home {
     char device[64];
     uint64_t weights, cache, compute;
@@ -40,62 +40,64 @@ struct view_home {
 
 // Progress of a search.
 struct view_progress {
-    int64_t us, limit_us; // time since its start, its time limit
-    uint64_t peak, bound; // sums over all buffers so far
+    int64_t us, limit_us; // time since the start of the search; its time limit
+    uint64_t peak, bound; // sums over the buffers that are finished and the current one
 };
 
 struct view_plan {
     struct berth_plan_set *set;
-    struct view_home *homes; // [n_homes] for a model
+    struct view_home *homes; // [n_homes] one per device; only for a model
     size_t n_homes;
     struct view_buffer *buffers; // by ascending pool
     size_t n_buffers;
     size_t *order; // the indices of all items, buffer by buffer
     struct view_budget budget;
-    struct berth_budget_result *budgeted;         // result of the memory limit; NULL without one
-    struct view_value alive[VIEW_BUDGET_N_ALIVE]; // of budgeted->alive, by size; n_alive may be larger
-    // The cost of spilling in words; set with a memory limit.
+    struct berth_budget_result *budgeted; // result of the solver for the memory limit; NULL: no limit
+    struct view_value
+        alive[VIEW_BUDGET_N_ALIVE]; // the first values of budgeted->alive, largest first; budgeted->n_alive may be larger
+    // Explanation of the cost of spilling, for the user; NULL: no memory limit
     const char *spill_price;
-    bool can_budget;                                                 // ops can be recomputed
+    bool can_budget;                                                 // the input is a graph, so a memory limit is possible
     int64_t n_ctx_train;                                             // positions for which a model was trained
     bool (*watch)(const struct view_progress *progress, void *user); // called during a search; false ends it; NULL: not called
     void *watch_user;
 };
 
-// Reads the items of a file: CSV, JSON, a captured graph (compressed or not), or a model. For a model, they come from the graph of
-// the batch, context and cache in the options. A memory limit is allowed for captured graphs and for CSV with costs. On failure
-// plan is empty.
+// Reads the items of a file: CSV, JSON, a captured graph (compressed or not), or a model. The items of a model are those of the
+// graph that a session with the options' batch, context and cache runs. A memory limit is allowed for captured graphs and for CSV
+// with costs. On failure plan is empty.
 struct model_options;
 enum ggml_status view_plan_read(
     const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan);
-// Reads the items of a captured graph, whatever its file name, with the tensors of each item. The offsets are those of the captured
-// program; has_offsets is false, because the plan is still to be made. With a memory limit, the items are those of the graph that
-// keeps it. If the limit cannot be kept, they are those of the original graph. plan->budgeted says which.
+// Reads the items of a captured graph and the tensors of each item. The offsets are those of the captured program. has_offsets is
+// false nevertheless, so that the planner does not start from them. With a memory limit, the items are those of a changed graph
+// that stays below the limit. If there is no such graph (plan->budgeted->fits is false), they are those of the original graph.
 enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan);
-// Replaces the set of a CSV whose rows have costs and reads by the items within the plan's memory limit (costs.c). Results are as
-// in view_plan_read_graph.
+// For a CSV with the columns cost and reads: replaces the items by those of a schedule that stays below the plan's memory limit
+// (costs.c). If there is none, the items stay unchanged and plan->budgeted->fits is false.
 enum ggml_status view_plan_budget_set(const char *path, struct view_plan *plan);
 // Reads the items of a model's graph, and the model's memory per device.
 enum ggml_status view_plan_read_model(const char *path, const struct model_options *options, struct view_plan *plan);
 
 // ---- plan.c ----
 
-// Makes the set of a plan that `write` writes as JSON; a plan file contains everything. has_offsets is false, so that its offsets
-// are not used as a start.
+// Makes a set of items from the JSON that `write` writes. Sets has_offsets to false, so that the planner does not start from its
+// offsets.
 enum ggml_status view_set_make(
     enum ggml_status (*write)(FILE *file, void *user), void *user, const char *path, struct berth_plan_set **set);
-// Fills the buffers of a plan that has only a set: the pools of its items, with the file's descriptions of them.
+// Sets plan->buffers from plan->set: one buffer per pool of the items, with the file's description of this pool.
 enum ggml_status view_plan_buffers(struct view_plan *plan);
 void view_plan_free(struct view_plan *plan);
-// Adds a value that is alive at the tightest point, in the order of budgeted->alive.
+// Stores value i of budgeted->alive in plan->alive, if there is space.
 void view_plan_alive_add(struct view_plan *plan, size_t i, const char *name, uint64_t size);
-// Sorts the file's descriptions of pools by ascending pool. view_pools_find returns the description of one pool; NULL: none. If a
-// pool has several descriptions, one of them is used.
+// view_pools_sort sorts the file's descriptions of pools by pool number. After that, view_pools_find returns the description of a
+// pool; NULL: none. If a pool has several descriptions, one of them is returned.
 void view_pools_sort(struct berth_plan_set *set);
 const struct berth_plan_pool *view_pools_find(const struct berth_plan_set *set, int32_t pool);
 
-// Plans every buffer, checks the plan, and fills the reports: one per buffer, and their sum. params->start: offsets of all items,
-// or NULL. max_chunk comes from each buffer. The plan's watch is called during a search and may end it, which sets *is_stopped.
+// Plans every buffer, checks the plan, and fills the reports: one per buffer, and their sum. params->start: offsets of all items
+// from which to start, or NULL. params->max_chunk is ignored; each buffer has its own. plan->watch is called during a search. If
+// it ends the search, *is_stopped is true.
 enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 

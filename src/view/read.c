@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// read.c: reads any input as a plan: chooses the reader for a file, and makes the items of a model's graph as a session with this
-// context and batch needs them. The weights are not read, so a sparse file is sufficient.
+// read.c: reads any input file as a plan. It chooses the reader by the kind of the file, and it contains the reader of models. For
+// a model, it creates a session with the context and batch size of the options and takes the items of the session's graph. The
+// weights are not read, so a sparse file is sufficient.
 
 #include "base/base.h"
 #include "model/workbench.h"
@@ -14,7 +15,7 @@ static enum ggml_status sched_write(FILE *file, void *sched) {
     return berth_sched_save(sched, file);
 }
 
-static bool homes_set(const struct model *model, const struct session *session, struct view_plan *plan) {
+static bool homes_fill(const struct model *model, const struct session *session, struct view_plan *plan) {
     const struct model_devices *devices = session->devices;
     plan->homes = berth_calloc((size_t) devices->n + 1, sizeof *plan->homes);
     for (int d = 0; d < devices->n && plan->homes != NULL; d++) {
@@ -44,7 +45,7 @@ enum ggml_status view_plan_read_model(const char *path, const struct model_optio
     }
     if (session == NULL || !session_reserve(session, &error)) {
         berth_set_error("%s", error.text);
-    } else if (!homes_set(model, session, plan)) {
+    } else if (!homes_fill(model, session, plan)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
     } else {
         plan->n_ctx_train = model->params.n_ctx_train;

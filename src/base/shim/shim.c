@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// shim.c: the functions of shim.h, with weak references to berth_ symbols. Allocation and free of a pair come from the same
-// library, so that each library frees only its own memory.
+// shim.c: the functions of shim.h. The references to berth_ symbols are weak: a symbol is NULL if the base library is not Berth's.
+// An allocation and its free use the same library, Berth's or libc, so that each frees only its own memory.
 
 #include "base/shim/shim.h"
 

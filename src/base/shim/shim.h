@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// shim.h: memory, errors, log and function lookup for the library of a backend. With Berth's libggml-base, memory and errors use
-// its allocator and its last error. Another ggml base has no berth_ symbols; libc and ggml's log take their place then. Such a
-// library links nothing else of src/base. This folder is compiled into each of these libraries.
+// shim.h: memory, errors, log and function lookup for the library of a backend. A backend of Berth can also be loaded by another
+// ggml, whose libggml-base has no berth_ symbols. With Berth's libggml-base, these functions use its allocator and its last error.
+// With another one they use libc and ggml's log. A backend's library contains this folder and links to nothing else of src/base.
 #pragma once
 
 #include "base/base.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// read.c: reads captured graphs. A file is lines of blank-separated fields; the counts in the header give the number of tensors.
-// The reader creates all tensors first and resolves references afterwards, because a line may refer to later tensors. Memory grows
-// with the lines that are read, whatever the counts are.
+// read.c: reads captured graphs (format: capture/capture.h). It creates all tensors first and resolves references afterwards,
+// because a line may refer to later tensors. Memory grows with the lines that are read, so a false count in the header cannot make
+// the reader allocate much.
 
 #include "capture/ggraph.h"
 
@@ -21,7 +21,7 @@
 
 // UNARY:SILU and GLU:SWIGLU name the variant of an op, which is stored in the tensor's first parameter.
 static void op_set(struct ggml_tensor *t, const char *name) {
-    t->op = GGML_OP_CUSTOM; // an op of another version is opaque
+    t->op = GGML_OP_CUSTOM; // an unknown op name, from another ggml version, becomes a custom op
     for (int i = 0; i < GGML_OP_COUNT; i++) {
         if (strcmp(ggml_op_name((enum ggml_op) i), name) == 0) {
             t->op = (enum ggml_op) i;
@@ -173,10 +173,10 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
     return r->n_nodes < 0 ? ggraph_refuse(r, "the header has no line 'counts'") : make_bufts(r);
 }
 
-// ---- pieces of memory ----
+// ---- items ----
 
-// The pieces of memory of a captured plan, if the file has them. A tensor gives the number of its piece. The first tensor in a
-// piece also gives its lifetime and size. On success every number has exactly one such tensor. O(tensors).
+// The items of the captured plan, if the file has them. Each line has the number of the tensor's item. The line of the first
+// tensor in an item also has the item's lifetime. The reader checks that each item has exactly one lifetime. O(tensors).
 
 // Reads the columns item and life of the current line.
 static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) {
@@ -192,15 +192,15 @@ static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const cha
         return ggraph_refuse(r, "life '%.80s' is not FIRST,LAST,SIZE,BUFFER of an item", life);
     }
     const size_t n = (size_t) r->g->n_items + 1;
-    if (!berth_grow((void **) &r->lives, &r->lives_cap, n, sizeof r->lives[0])) {
+    if (!berth_grow((void **) &r->items_by_line, &r->items_by_line_cap, n, sizeof r->items_by_line[0])) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu items", r->path, n);
     }
-    r->lives[r->g->n_items++] =
+    r->items_by_line[r->g->n_items++] =
         (struct ggraph_item){.first = x[0], .last = x[1], .size = (uint64_t) x[2], .buf = (int) x[3], .owner = id};
     return GGML_STATUS_SUCCESS;
 }
 
-// Sorts the items by number, after the last line.
+// Writes g->items, sorted by item number. Called after the last line.
 static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
     struct ggraph *g = r->g;
     const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
@@ -212,13 +212,13 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
         g->items[i].owner = -1;
     }
     for (int64_t i = 0; i < g->n_items; i++) {
-        const int64_t item = g->places[r->lives[i].owner].item;
-        r->i_line = first_line + r->lives[i].owner;
+        const int64_t item = g->places[r->items_by_line[i].owner].item;
+        r->i_line = first_line + r->items_by_line[i].owner;
         if (item >= g->n_items || g->items[item].owner >= 0) {
             return ggraph_refuse(
                 r, "item %lld of %lld has two lifetimes or is out of range", (long long) item, (long long) g->n_items);
         }
-        g->items[item] = r->lives[i];
+        g->items[item] = r->items_by_line[i];
     }
     for (int64_t i = 0; i < n_all; i++) {
         if (g->places[i].item >= g->n_items) {
@@ -232,12 +232,12 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
 
 // ---- edges ----
 
-// References of the tensors of a captured graph: the viewed tensor and the sources. Nodes run in the order of their ids, so a node
-// reads earlier nodes, leafs and other tensors. Real programs have two exceptions: a copy has its own result as source, and a node
-// that computes nothing (NONE, added by schedulers) has a later node as source. On success every chain of views ends. O(tensors +
-// sources).
+// A link is a reference of a tensor to another one: to the viewed tensor or to a source. Nodes run in the order of their ids, so
+// the sources of a node are earlier nodes, leafs or other tensors. There are two exceptions in real programs: a copy may have its
+// own result as source, and a node of op NONE, which a scheduler adds, may have a later node as source. The reader also checks
+// that no chain of views is a cycle. O(tensors + sources).
 
-// Stores the references of the current line's tensor by id, because they may refer to later tensors.
+// Stores the links of the current line's tensor as ids, because they may refer to tensors that do not exist yet.
 static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src, const char *srcs) {
     const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
     int64_t v;
@@ -293,7 +293,7 @@ static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int6
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the marks of %lld tensors", (long long) n_all);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    int32_t *views = r->links; // stored at the front of links, which are no longer needed
+    int32_t *views = r->links; // links_set has overwritten the first n_all entries with the view_src of each tensor
     for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
         int32_t at = (int32_t) i;
         while (at >= 0 && marks[at] == 0) {
@@ -310,7 +310,8 @@ static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int6
     return status;
 }
 
-// Sets view_src and src of all tensors, after the last line. Refuses references that no program can have.
+// Sets view_src and src of all tensors. Called after the last line. Refuses links that no program can have. Overwrites r->links[i]
+// with the view_src of tensor i for views_check.
 static enum ggml_status links_set(struct ggraph_reader *r, int64_t n_all) {
     const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
     size_t at = 0;
@@ -357,11 +358,11 @@ static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
     return ctx;
 }
 
-// Creates the tensor with this id, which is the next one, and grows the arrays by id; NULL: out of memory.
+// Creates the tensor with this id. Ids are consecutive, so the arrays that are indexed by id grow by one. NULL: out of memory.
 static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum ggml_type type) {
     const size_t n = (size_t) id + 1;
     if (!berth_grow((void **) &r->tensors, &r->tensors_cap, n, sizeof r->tensors[0]) ||
-        !berth_grow((void **) &r->bufs, &r->bufs_cap, n, sizeof r->bufs[0]) ||
+        !berth_grow((void **) &r->buf_ids, &r->buf_ids_cap, n, sizeof r->buf_ids[0]) ||
         !berth_grow((void **) &r->g->places, &r->places_cap, n, sizeof r->g->places[0]) ||
         (id % CTX_TENSORS == 0 && ctx_add(r, CTX_TENSORS * (ggml_tensor_overhead() + 16)) == NULL)) {
         return NULL;
@@ -420,7 +421,7 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     place.buf = (int) buf;
     r->tensors[id] = t;
     r->g->places[id] = place;
-    r->bufs[id] = (int32_t) max_i64(buf, 0);
+    r->buf_ids[id] = (int32_t) max_i64(buf, 0);
     const enum ggml_status status = links_read(r, f[8], f[15]);
     if (status != GGML_STATUS_SUCCESS || !r->g->has_items) {
         return status;
@@ -428,7 +429,8 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     return item_read(r, id, f[17], f[18]);
 }
 
-// Restores graph->leafs of a program in which a tensor is both node and leaf: "id:buf,id:buf,..."
+// Sets graph->leafs from the line leaforder, whose text is "id:buf,id:buf,...". A file has this line if a tensor is both a node
+// and a leaf: such a tensor has only one line, as a node.
 static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     struct ggml_cgraph *graph = r->g->graph;
     int n = 0;
@@ -471,11 +473,11 @@ static enum ggml_status graph_make(struct ggraph_reader *r) {
     graph->n_leafs = (int) r->n_leafs;
     for (int64_t i = 0; i < r->n_nodes; i++) {
         graph->nodes[i] = r->tensors[i];
-        g->node_bufs[i] = r->bufs[i];
+        g->node_bufs[i] = r->buf_ids[i];
     }
     for (int64_t i = 0; i < r->n_leafs; i++) {
         graph->leafs[i] = r->tensors[r->n_nodes + i];
-        g->leaf_bufs[i] = r->bufs[r->n_nodes + i];
+        g->leaf_bufs[i] = r->buf_ids[r->n_nodes + i];
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -525,10 +527,10 @@ enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
     }
     ggraph_text_close(&r);
     berth_free(r.tensors);
-    berth_free(r.bufs);
+    berth_free(r.buf_ids);
     berth_free(r.links);
     berth_free(r.leaf_order);
-    berth_free(r.lives);
+    berth_free(r.items_by_line);
     if (status != GGML_STATUS_SUCCESS) {
         ggraph_free(g);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reader.h: shared by the parts of the reader of captured graphs: the file with its lines and fields (text.c), and the graph
-// (read.c).
+// reader.h: shared by the two files that read captured graphs. text.c reads lines and splits them into fields; read.c builds the
+// graph.
 #pragma once
 
 #include "base/base.h"
@@ -10,21 +10,21 @@ struct ggraph_reader {
     struct ggraph *g;
     const char *path;
     void *file; // owned by text.c
-    char *text; // [size], terminated; text[at...]: decompressed bytes that are not read yet
+    char *text; // [size] decompressed bytes, then a NUL; the next line starts at text[at]
     size_t size, at, text_cap;
     bool is_end;             // the file has no more bytes
-    enum ggml_status status; // of the last read
+    enum ggml_status status; // result of reading the file so far
     char *line;
     int64_t i_line;
     int64_t n_nodes, n_leafs, n_other;
-    struct ggml_tensor **tensors; // by id
-    int32_t *bufs;                // by id
-    size_t tensors_cap, bufs_cap, places_cap, ctxs_cap;
-    int32_t *links; // per tensor, in order: view source, number of sources, sources
+    struct ggml_tensor **tensors; // [id]
+    int32_t *buf_ids;             // [id] buffer id of the tensor
+    size_t tensors_cap, buf_ids_cap, places_cap, ctxs_cap;
+    int32_t *links; // for each tensor in order of ids: id of its view_src, number of its sources, ids of its sources
     size_t n_links, links_cap;
-    char *leaf_order;
-    struct ggraph_item *lives; // [g->n_items] in the order of the lines
-    size_t lives_cap;
+    char *leaf_order;                  // text of the line leaforder; NULL: none
+    struct ggraph_item *items_by_line; // [g->n_items] items in the order of their lines; sorted into g->items after the last line
+    size_t items_by_line_cap;
 };
 
 // Opens the file and checks that its first line is that of a captured graph.
@@ -32,9 +32,10 @@ enum ggml_status ggraph_text_open(struct ggraph_reader *r) BERTH_MUST_USE;
 void ggraph_text_close(struct ggraph_reader *r); // also after a failure
 // Reads the next line without its line end, valid until the next call. Returns false at the end of the text or on an error.
 bool ggraph_line(struct ggraph_reader *r);
-// Returns the failure for a missing line: the reading error if there is one, else `what`.
+// Called if ggraph_line returned false. Returns the error of reading the file if there is one; otherwise fails with the message
+// `what`.
 enum ggml_status ggraph_no_line(const struct ggraph_reader *r, const char *what) BERTH_MUST_USE;
-// Returns a failure with the file and the number of the current line.
+// Fails with a message that starts with the file name and the number of the current line.
 enum ggml_status ggraph_refuse(const struct ggraph_reader *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // Splits at blanks, in place; returns the number of fields, at most n_max.
 int ggraph_split(char *line, char **fields, int n_max);

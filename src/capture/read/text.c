@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE 65536
-#define LINE_MAX_SIZE ((size_t) 1 << 26) // leaforder has two numbers per leaf; other lines are short
+#define PIECE 65536                      // bytes per read
+#define LINE_MAX_SIZE ((size_t) 1 << 26) // the line leaforder may be long, because it has two numbers per leaf
 
 // ---- the file ----
 
@@ -92,7 +92,7 @@ static void file_close(struct ggraph_reader *r) {
 
 // ---- lines and fields ----
 
-// Reads more text after the unread part. Otherwise sets r->status to an error, or r->is_end at the end of the file.
+// Appends up to PIECE bytes to the unread text. On failure sets r->status; at the end of the file sets r->is_end.
 static void piece_read(struct ggraph_reader *r) {
     if (r->size - r->at > LINE_MAX_SIZE) {
         r->i_line++;
@@ -123,7 +123,7 @@ enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
     if (r->status != GGML_STATUS_SUCCESS) {
         return r->status;
     }
-    if (strncmp(r->text, "ggraph 1", 8) != 0) { // checked before more is read, because the file may be endless
+    if (strncmp(r->text, "ggraph 1", 8) != 0) { // checked before more is read, because the file may be an endless stream
         r->i_line = 1;
         return ggraph_refuse(r, "not a captured graph: the first line is not \"ggraph 1\"%s", file_hint(r));
     }

@@ -13,7 +13,7 @@ class Panel {
     Object.assign(this, {x, y, w, h});
   }
 
-  // The rectangle of the curve of live bytes.
+  // The top of the curve of live bytes.
   get liveTop() {
     return this.y + this.h + MARGIN.gap;
   }
@@ -38,7 +38,7 @@ class Painter {
     this.hatch = this.hatchOf(this.colours.ground);
   }
 
-  // Diagonal lines for recomputed and spilled values.
+  // Returns a pattern of diagonal lines, which marks recomputed and spilled values.
   hatchOf(colour) {
     const tile = document.createElement("canvas"), c = tile.getContext("2d");
     tile.width = tile.height = 6;
@@ -127,7 +127,7 @@ class Painter {
     c.textBaseline = "middle";
     c.beginPath();
     for (let k = 0, from = Math.ceil(view.y0 / step) * step; k < 200 && from + k * step <= view.y1; k++) {
-      const a = from + k * step; // a product, because adding a small step to a very large address may change nothing
+      const a = from + k * step; // not computed by repeated addition: adding a small step to a very large address may change nothing
       const y = Math.round(this.addressY(panel, view, a)) + 0.5;
       c.moveTo(panel.x - 4, y);
       c.lineTo(panel.x + panel.w, y);
@@ -180,7 +180,7 @@ class Painter {
     }
   }
 
-  // shown: predicate on a plan and a tensor; null: all tensors are shown.
+  // shown(plan, i): whether tensor i matches the search; other tensors are drawn faint. null: all match.
   drawTensors(panel, view, shown) {
     const c = this.context, plan = panel.plan, t = plan.tensors, {at, size} = plan.items, labels = [], again = [];
     const perStep = panel.w / (view.x1 - view.x0), perByte = panel.h / (view.y1 - view.y0), bottom = panel.y + panel.h;
@@ -272,7 +272,8 @@ class Painter {
     c.restore();
   }
 
-  // Draws the maximum of the live bytes per column of pixels: exact at the screen's resolution for any number of steps.
+  // Draws the curve of live bytes. Each column of pixels shows the maximum over the steps in it, so no peak is lost if there are
+  // more steps than pixels.
   drawLive(panel, view) {
     const c = this.context, live = panel.plan.live[panel.buffer], top = panel.liveTop, height = MARGIN.live, columns = new Float64Array(Math.ceil(panel.w) + 1);
     for (let k = 0; k + 1 < live.steps.length; k++) {

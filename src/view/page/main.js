@@ -1,5 +1,5 @@
 "use strict";
-// main.js: the page: its state, and the handlers of pointer, keys, search and buttons.
+// main.js: the state of the page, and the handlers of pointer, keys, search and buttons.
 
 (() => {
   const $ = id => document.getElementById(id);
@@ -9,7 +9,7 @@
   const painter = new Painter($("map"), $("over"), data.families);
   const state = {mode: compared ? 0 : 2, buffer: 0, family: -1, search: "", matches: [], match: -1, hover: null, kept: null, step: null, x: 0, y: 0};
   const view = {x0: 0, x1: 1, y0: 0, y1: 1};
-  let limits = {...view}, pending = false, moving = 0, isSheet = false; // isSheet: details are below the map
+  let limits = {...view}, pending = false, moving = 0, isSheet = false; // isSheet: the details are shown below the map, on a narrow screen
 
   // ---- state and view ----
 
@@ -193,7 +193,7 @@
     return [["Sources", from], ["Readers", to]].filter(([, list]) => list.length > 0).map(([word, list]) => linkList(chosen, word, list));
   }
 
-  // Selects another tensor in place of the one whose details are kept; it may be in another buffer.
+  // Replaces the selected tensor, whose details stay open, by tensor i of the plan. It may be in another buffer.
   function choose(plan, i, step) {
     const {x, y} = state.kept, buffer = plan.items.buffer[plan.tensors.item[i]];
     if (buffer !== state.buffer) {
@@ -296,7 +296,7 @@
     $("matches").textContent = state.search === "" ? "" : state.match < 0 ? String(state.matches.length) : state.match + 1 + "/" + state.matches.length;
   }
 
-  // Moves the next match into view and zooms in until it is visible.
+  // Selects the next match (by = 1) or the previous one (by = -1) and zooms to it.
   function goToMatch(by) {
     const n = state.matches.length;
     if (n === 0) {

@@ -1,5 +1,6 @@
 "use strict";
-// model.js: the data of the plans: columns as typed arrays, the tensor at a point, live bytes, reasons for addresses.
+// model.js: class Plan: the data of one plan as typed arrays. It finds the tensor at a point, the live bytes at a step, and the
+// reason why a tensor is not at a lower address.
 
 class Plan {
   constructor(raw, index) {
@@ -13,13 +14,13 @@ class Plan {
     this.tensors = {n: t.n, name: t.name, op: t.op, type: t.type, uses: t.uses, shape: t.shape, item: Int32Array.from(t.item),
       first: Float64Array.from(t.first), last: Float64Array.from(t.last), family: Uint8Array.from(t.family)};
     this.text = t.name.map((name, i) => (name + " " + t.op[i] + " " + t.type[i]).toLowerCase());
-    // Colours: by family; without ops they alternate, so that neighbours differ.
+    // The colour is that of the family of the op. If the plan has no ops, colours alternate, so that neighbours differ.
     this.colour = Uint8Array.from(t.family, (family, i) => this.hasOps ? family : i % 10);
     this.order = this.buffers.map((_, b) => this.orderOf(b));
     this.live = this.buffers.map((_, b) => this.liveOf(b));
     this.again = t.name.map(name => name.endsWith(" (again)")); // recomputed to keep the memory limit
     this.moved = t.name.map(name => name.endsWith(" (out)") || name.endsWith(" (in)")); // spilled to another pool, or read back
-    this.keys = new Map(); // from name, op and step to tensor, to find it in the other plan
+    this.keys = new Map(); // from keyOf(tensor) to tensor, to find the same tensor in the other plan
     this.made = new Map(); // from step to the tensor that it computes
     for (let i = t.n - 1; i >= 0; i--) {
       this.keys.set(this.keyOf(i), i);
@@ -63,7 +64,7 @@ class Plan {
     return Int32Array.from(own);
   }
 
-  // Live bytes: from steps[k] on, count[k] items with bytes[k] bytes are alive.
+  // Returns the curve of live bytes: from steps[k] up to steps[k + 1], count[k] items with bytes[k] bytes in total are alive.
   liveOf(buffer) {
     const {n, first, last, size, buffer: of} = this.items, change = new Map();
     const add = (step, bytes, count) => {
@@ -104,7 +105,8 @@ class Plan {
     return [...this.order[buffer]].filter(i => first[i] <= step && step <= last[i]).sort((a, b) => size[item[b]] - size[item[a]] || a - b);
   }
 
-  // Returns the tensor at a step and an address, -1: none. slack: tolerance, for tensors that are drawn enlarged.
+  // Returns the tensor at a step and an address, or the nearest one within slackSteps and slackBytes; -1: none. The slack is for
+  // tensors so small that they are drawn enlarged.
   find(buffer, step, address, slackSteps, slackBytes) {
     const t = this.tensors, {at, size} = this.items;
     let best = -1, bestMiss = Infinity;
@@ -144,8 +146,9 @@ class Plan {
     return this.tensors.item.indexOf(item);
   }
 
-  // Returns why tensor i is not lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: a lower free address,
-  // isPeak: its end is the peak, isOptimal: no plan has a lower peak}.
+  // Returns why tensor i is not at a lower address. kind: "bottom" it is at 0; "fixed" its address is given; "held" no lower hole
+  // is large enough; "free" it could be at the address `at`. below: the tensors directly below it. isPeak: its end is the peak.
+  // isOptimal: no plan has a lower peak.
   why(i) {
     const me = this.tensors.item[i], {n, first, last, size, at, align, buffer, fixed} = this.items;
     if (at[me] === 0) {
