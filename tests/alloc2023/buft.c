@@ -280,7 +280,7 @@ static bool graph_copy_works(ggml_backend_t backend, ggml_backend_t cpu, struct 
     return is_done;
 }
 
-// Whichever allocation fails, nothing leaks.
+// Makes each allocation fail in turn. Nothing may leak.
 static void every_allocation_may_fail(void) {
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dates.c: programs of three dates in one process. Each has a backend, an allocator and a scheduler of its own date, at the same
-// time. This file is compiled once per date, and once without a date for main.
+// dates.c: programs of three dates run in one process. Each creates a backend, an allocator and a scheduler of its date, and all
+// exist at the same time. This file is compiled once per date, and once without a date, which gives main.
 
 #ifdef BERTH_2023
 #    include "guest.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// expect.h: a check that ends the test program, and a log function that drops all lines. The program includes the 2023 headers of
-// its date first. For C and C++.
+// expect.h: a check that ends the test program if it fails, and a log function that drops all lines. Include it after the headers
+// of include/2023. For C and C++.
 #pragma once
 
 #include "berth.h"

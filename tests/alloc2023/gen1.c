@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gen1.c: ggml_allocr_*: measures, allocates and computes, token by token, over program memory, a buffer and a backend.
+// gen1.c: tests ggml_allocr_*, the first generation of allocators: a program measures a graph, then allocates and computes it for
+// several tokens. The memory comes from the program, from a buffer or from a backend.
 
 #include "program.h"
 
@@ -66,7 +67,7 @@ static int count_at(void *const *addrs, int n, const void *p) {
     return k;
 }
 
-// With barriers, memory that is freed between two barriers is not reused before the second barrier.
+// Memory that is freed between two barriers of the parse order must not be reused before the second barrier.
 static void parse_order(void) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph(ctx);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2.c: the programs of each date, in one process, must generate the same tokens as the program for the current API.
+// gpt2.c: runs the programs of gpt2.h in one process. The programs of each date must generate the same tokens as the program that
+// uses the current API.
 
 #include "gpt2_weights.h"
 

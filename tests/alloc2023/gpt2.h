@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gpt2.h: a small model with GPT-2's layers, the programs of several dates that run it, and the program for the current API to
-// which they are compared. Each program is a separate source file, because each includes the headers of its date.
+// gpt2.h: a small model with GPT-2's layers and random weights. Several programs run it: one per date of the 2023 API, and one
+// that uses the current API, whose output the others must equal. Each program is a separate source file, because each includes the
+// headers of its date.
 #pragma once
 
 #include <stddef.h>
@@ -17,7 +18,7 @@ enum {
     N_LAYER = 3,
     N_PROMPT = 7,
     N_PREDICT = 20,
-    N_MOST = N_PROMPT + N_PREDICT
+    N_TOKENS_MAX = N_PROMPT + N_PREDICT
 };
 
 // The tensors of a layer, in this order.
@@ -48,7 +49,7 @@ static inline int logits_best(const float *logits) {
     return best;
 }
 
-// All programs return 0 after an error, which they have printed.
+// The programs. They return 0 after an error, which they have printed.
 int gpt2_today(const struct weights *w, const int *prompt, struct answer *answer);
 int gpt2_2023_08(const struct weights *w, const int *prompt, struct answer *answer);
 int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answer);

@@ -18,7 +18,7 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
     return ggml_soft_max_inplace(ctx, ggml_diag_mask_inf_inplace(ctx, kq, in->n_past));
 }
 
-// Allocates an input immediately. With an allocator that measures, the input has no memory to write to.
+// Creates an input and allocates it. If the allocator only measures, the caller must not write to the input.
 static struct ggml_tensor *input(struct ggml_context *ctx, struct ggml_allocr *alloc, enum ggml_type type, int n) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, type, n);
     ggml_allocr_alloc(alloc, t);
@@ -80,7 +80,7 @@ int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answ
 
     void *compute = malloc(size);
     alloc = ggml_allocr_new(compute, size, ALIGNMENT);
-    int tokens[N_MOST + 1], n_past = 0, ok = 1;
+    int tokens[N_TOKENS_MAX + 1], n_past = 0, ok = 1;
     memcpy(tokens, prompt, N_PROMPT * sizeof(int));
     for (int i = 0; i < N_PREDICT && ok; i++) {
         const int n = i == 0 ? N_PROMPT : 1;

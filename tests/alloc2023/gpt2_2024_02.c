@@ -71,7 +71,7 @@ int gpt2_2024_02(const struct weights *w, const int *prompt, struct answer *answ
     ggml_allocr_free(alloc);
     alloc = ggml_allocr_new_from_backend(backend, size);
 
-    int tokens[N_MOST + 1], n_past = 0;
+    int tokens[N_TOKENS_MAX + 1], n_past = 0;
     memcpy(tokens, prompt, N_PROMPT * sizeof(int));
     for (int i = 0; i < N_PREDICT; i++) {
         struct inputs in = {NULL, NULL, NULL, NULL, i == 0 ? N_PROMPT : 1, n_past};

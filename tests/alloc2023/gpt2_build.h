@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_build.h: the model's tensors and graph, built with the functions of the 2023 API. The program includes the ggml.h of its
-// date first.
+// gpt2_build.h: builds the tensors and the graph of the model of gpt2.h with the 2023 API. Include it after the ggml.h of
+// include/2023.
 #pragma once
 
 #include "gpt2.h"
@@ -14,7 +14,7 @@
 struct model {
     struct ggml_tensor *wte, *wpe, *ln_f_g, *ln_f_b;
     struct ggml_tensor *layers[N_LAYER][N_PER_LAYER];
-    struct ggml_tensor *k, *v; // [N_EMBD] per position and layer
+    struct ggml_tensor *k, *v; // the cache: N_EMBD elements per layer and position
 };
 
 // The inputs that differ between evaluations.
@@ -23,7 +23,7 @@ struct inputs {
     int n, n_past;
 };
 
-// Computes the weights of the values from the products of keys and queries, with the ops of the program's date.
+// Computes the attention weights from kq, the products of keys and queries, with the ops of the program's date.
 typedef struct ggml_tensor *(*attend_t)(struct ggml_context *ctx, struct ggml_tensor *kq, const struct inputs *in);
 
 static const float kq_scale = 0.28867513f; // 1 / sqrt(N_EMBD / N_HEAD)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_sched.c: the model on the first scheduler, from weights to tokens. Every other layer runs on a backend that the program
-// defines (guest.h), the rest on the CPU. Written as a program of each date. For C and C++.
+// gpt2_sched.c: runs the model of gpt2.h with the scheduler of the 2023 API. Every second layer runs on a backend that the program
+// defines (guest.h), the others on the CPU. Compiled for each date. For C and C++.
 
 #include "guest.h"
 
@@ -119,7 +119,7 @@ static bool schedule(struct program *p) {
     return !ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(p->sched, p->backends[0]));
 }
 
-// Runs one evaluation. Returns false if it failed, which is an error only if no allocation was made to fail.
+// Runs one evaluation. Returns false if it failed, which is correct only in tests that make an allocation fail.
 static bool evaluate(struct program *p, const int *tokens, int n, int n_past, float *logits) {
     struct ggml_context *ctx = context_new(1 << 20);
     struct inputs in = {NULL, NULL, NULL, NULL, n, n_past};
@@ -144,7 +144,7 @@ static bool evaluate(struct program *p, const int *tokens, int n, int n_past, fl
 }
 
 static bool generate(struct program *p, struct answer *answer, int n_predict) {
-    int tokens[N_MOST + 1], n_past = 0;
+    int tokens[N_TOKENS_MAX + 1], n_past = 0;
     memcpy(tokens, prompt, sizeof prompt);
     for (int i = 0; i < n_predict; i++) {
         const int n = i == 0 ? N_PROMPT : 1;
@@ -215,7 +215,7 @@ static void test_observed(struct program *p, const struct answer *expected) {
 }
 #endif
 
-// An assignment by the program holds for one graph: first all norms run on the guest, then no node does.
+// The program assigns all norms of the first graph to the guest. The assignments must not affect the second graph.
 static void assignment_holds_once(struct program *p, const struct answer *expected) {
     for (int t = 0; t < 2; t++) {
         struct ggml_context *ctx = context_new(1 << 20);

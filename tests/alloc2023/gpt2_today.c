@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpt2_today.c: the model on the current API.
+// gpt2_today.c: runs the model of gpt2.h with the current API. The programs of the 2023 API are compared with it.
 
 #include "gpt2.h"
 
@@ -61,12 +61,14 @@ static struct ggml_tensor *attention(struct ggml_context *ctx, struct ggml_cgrap
     ggml_build_forward_expand(graph, ggml_cpy(ctx, k, ggml_view_2d(ctx, m->k, N_EMBD, n, row, off)));
     ggml_build_forward_expand(graph, ggml_cpy(ctx, v, ggml_view_2d(ctx, m->v, N_EMBD, n, row, off)));
     const int n_kv = n_past + n;
-    struct ggml_tensor *all = ggml_view_3d(ctx, m->k, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
-    struct ggml_tensor *val = ggml_view_3d(ctx, m->v, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
+    struct ggml_tensor *cached_k =
+        ggml_view_3d(ctx, m->k, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
+    struct ggml_tensor *cached_v =
+        ggml_view_3d(ctx, m->v, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
     q = ggml_permute(ctx, ggml_reshape_3d(ctx, ggml_cont(ctx, q), head, N_HEAD, n), 0, 2, 1, 3);
-    struct ggml_tensor *kq = ggml_mul_mat(ctx, ggml_permute(ctx, all, 0, 2, 1, 3), q);
+    struct ggml_tensor *kq = ggml_mul_mat(ctx, ggml_permute(ctx, cached_k, 0, 2, 1, 3), q);
     kq = ggml_soft_max(ctx, ggml_diag_mask_inf(ctx, ggml_scale(ctx, kq, 1.0f / sqrtf((float) head)), n_past));
-    struct ggml_tensor *kqv = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, val, 1, 2, 0, 3)), kq);
+    struct ggml_tensor *kqv = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, cached_v, 1, 2, 0, 3)), kq);
     return ggml_cont_2d(ctx, ggml_permute(ctx, kqv, 0, 2, 1, 3), N_EMBD, n);
 }
 
@@ -77,7 +79,7 @@ int gpt2_today(const struct weights *w, const int *prompt, struct answer *answer
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(m.ctx, backend);
     model_fill(&m, w);
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
-    int tokens[N_MOST], n_past = 0, ok = buffer != NULL;
+    int tokens[N_TOKENS_MAX], n_past = 0, ok = buffer != NULL;
     for (int i = 0; i < N_PROMPT; i++) {
         tokens[i] = prompt[i];
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpt2_weights.h: the weights of the model, the same in every program.
+// gpt2_weights.h: makes the random weights of the model of gpt2.h, which are the same for every program.
 #pragma once
 
 #include "gpt2.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// guest.h: the guest, a backend that a program of 2023 defines, with the function tables of the date BERTH_2023. It supports some
-// ops, its plans hold a graph by value, and its memory is inaccessible outside its own calls, so that a missing copy causes a
-// fault. For C and C++.
+// guest.h: the guest, a backend as a program of 2023 defines it, with the function tables of the date BERTH_2023. It supports some
+// ops. Its plans store a copy of struct ggml_cgraph. Outside its own calls its memory is inaccessible, so a program that forgets a
+// copy crashes. For C and C++.
 #pragma once
 
 #include "check.h"
@@ -35,9 +35,9 @@ struct guest_plan {
 
 // ---- memory ----
 
-static void guest_lock(bool open) {
+static void guest_set_access(bool is_accessible) {
     for (int i = 0; i < guest.n_buffers; i++) {
-        CHECK(mprotect(guest.buffers[i]->base, guest.buffers[i]->size, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+        CHECK(mprotect(guest.buffers[i]->base, guest.buffers[i]->size, is_accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
     }
 }
 
@@ -63,23 +63,23 @@ static void guest_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *
 
 static void guest_write(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     guest.n_set++;
-    guest_lock(true);
+    guest_set_access(true);
     memcpy((char *) tensor->data + offset, data, size);
-    guest_lock(false);
+    guest_set_access(false);
 }
 
 static void guest_read(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     guest.n_get++;
-    guest_lock(true);
+    guest_set_access(true);
     memcpy(data, (const char *) tensor->data + offset, size);
-    guest_lock(false);
+    guest_set_access(false);
 }
 
 static void guest_move(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     guest.n_copied++;
-    guest_lock(true);
+    guest_set_access(true);
     memcpy(dst->data, src->data, ggml_nbytes(src));
-    guest_lock(false);
+    guest_set_access(false);
 }
 
 static struct guest_pages *guest_pages_new(size_t size) {
@@ -133,9 +133,9 @@ static bool guest_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *s
 }
 
 static void guest_clear(ggml_backend_buffer_t buffer, uint8_t value) {
-    guest_lock(true);
+    guest_set_access(true);
     memset(guest_base(buffer), value, buffer->size);
-    guest_lock(false);
+    guest_set_access(false);
 }
 
 static const struct ggml_backend_buffer_i guest_buffer_i = {
@@ -280,8 +280,8 @@ static void guest_synchronize(ggml_backend_t backend) {
     (void) backend;
 }
 
-// Nodes that the guest computes must have all sources and results in its memory. Views of other memory are allowed, because other
-// backends may read them.
+// Checks that the guest owns the memory of every node and of its sources. Views are not checked: the guest computes nothing for
+// them, so they may be views of another backend's memory.
 static void guest_check(const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         if (graph->nodes[i]->view_src != NULL) {
@@ -323,9 +323,9 @@ static void guest_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t
     struct guest_plan *own = (struct guest_plan *) plan;
     (void) backend;
     guest_check(&own->cgraph);
-    guest_lock(true);
+    guest_set_access(true);
     ggml_graph_compute(&own->cgraph, &own->cplan);
-    guest_lock(false);
+    guest_set_access(false);
 }
 
 #if BERTH_2023 >= 202402

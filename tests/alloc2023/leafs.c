@@ -335,7 +335,8 @@ static void alignment_24(ggml_backend_t backend) {
     ggml_free(ctx);
 }
 
-// Every allocation of the library fails once. Then the graph has no memory, an error is set, and nothing leaks.
+// Makes each allocation of the library fail in turn. The graph must then have no memory, an error must be set, and nothing may
+// leak.
 static void allocations_fail(void) {
     struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);

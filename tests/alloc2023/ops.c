@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops.c: functions that have another form in the 2023 API compute the same results as in 2023. Compiled as C and as C++, for the
-// default date and for others.
+// ops.c: tests functions whose parameters differ between the 2023 API and the current API. Their results must be those of 2023.
+// Compiled as C and as C++, for the default date and for others.
 
 #include "ggml/ggml.h"
 

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-// Before 2024, the factor of ggml_scale was a tensor of the program. These programs do not test that form.
+// Scales by a number. ggml_scale itself has different parameters before and after 2024, which ops.c tests.
 static inline struct ggml_tensor *scale_by(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
     return berth_2023_ggml_scale_by(ctx, a, s);
 }

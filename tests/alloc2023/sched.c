@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sched.c: the scheduler of December 2023 over a backend that the program defines (toy) and the CPU: measured, then computed. The
-// toy's memory is inaccessible outside its own calls, so that a missing copy causes a fault.
+// sched.c: tests the scheduler of the 2023 API with the CPU and a backend that the program defines (toy). Outside its own calls
+// the toy's memory is inaccessible, so a missing copy causes a crash.
 
 #include "program.h"
 
@@ -23,10 +23,10 @@ struct toy {
     bool is_full; // allocation fails
 };
 
-static void toy_lock(ggml_backend_t backend, bool open) {
+static void toy_set_access(ggml_backend_t backend, bool is_accessible) {
     struct toy *toy = backend->context;
     for (int i = 0; i < toy->n_buffers; i++) {
-        CHECK(mprotect(toy->buffers[i]->base, toy->buffers[i]->size, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+        CHECK(mprotect(toy->buffers[i]->base, toy->buffers[i]->size, is_accessible ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
     }
 }
 
@@ -81,15 +81,15 @@ static size_t toy_alignment(ggml_backend_t backend) {
 }
 
 static void toy_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    toy_lock(backend, true);
+    toy_set_access(backend, true);
     memcpy((char *) tensor->data + offset, data, size);
-    toy_lock(backend, false);
+    toy_set_access(backend, false);
 }
 
 static void toy_get(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    toy_lock(backend, true);
+    toy_set_access(backend, true);
     memcpy(data, (const char *) tensor->data + offset, size);
-    toy_lock(backend, false);
+    toy_set_access(backend, false);
 }
 
 static void toy_synchronize(ggml_backend_t backend) {
@@ -97,7 +97,7 @@ static void toy_synchronize(ggml_backend_t backend) {
 }
 
 static void toy_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    toy_lock(backend, true);
+    toy_set_access(backend, true);
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         struct ggml_tensor *t = ggml_graph_node(graph, i);
         for (int64_t k = 0; k < ggml_nelements(t); k++) {
@@ -110,7 +110,7 @@ static void toy_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
         }
         ((struct toy *) backend->context)->n_computed++;
     }
-    toy_lock(backend, false);
+    toy_set_access(backend, false);
 }
 
 static bool toy_supports(ggml_backend_t backend, const struct ggml_tensor *op) {
@@ -228,7 +228,7 @@ static struct model build_on_cpu(ggml_backend_sched_t sched, ggml_backend_t *bac
     return m;
 }
 
-// All nodes are on the CPU while measuring. Later, nodes are assigned to the other backend, whose buffer has to grow.
+// While measuring, all nodes are on the CPU. After that, nodes are assigned to the toy, whose buffer must grow.
 static void grows(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
     struct model m = build_on_cpu(sched, backends);
@@ -281,7 +281,7 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
     CHECK(toy->n_buffers == 0);
 }
 
-// An edge or an output changes between two computations.
+// The program changes an edge or an output between two computations. The second result must be that of the changed graph.
 static void changed_graphs(ggml_backend_t *backends) {
     for (int kind = 0; kind < 2; kind++) {
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
@@ -318,7 +318,8 @@ static void changed_graphs(ggml_backend_t *backends) {
     }
 }
 
-// The program places inputs that are larger than the measured ones. Some of them are still in the smaller buffer.
+// The program places inputs that are larger than the measured ones. The allocator grows while some inputs are already in its
+// smaller buffer.
 static void inputs_grow(ggml_backend_t *backends) {
     enum { LARGE = 1 << 16 };
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
@@ -408,7 +409,7 @@ static ggml_backend_sched_t try_all(ggml_backend_t *backends) {
     return sched;
 }
 
-// Whichever allocation fails, nothing leaks, and a scheduler that was created can be measured and used.
+// Makes each allocation fail in turn. Nothing may leak, and if the scheduler was created, it must work afterwards.
 static void every_allocation_may_fail(void) {
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// user_backend.c: a backend that a program of 2023 defines: it has its own memory and padding. Its hooks are called once per
-// tensor, in the right order, and not while measuring.
+// user_backend.c: a backend as a program of 2023 defines it (toy), with its own memory and padding. The test checks that its
+// init_tensor and free_tensor are called once per tensor, in the right order, and not while measuring.
 
 #include "program.h"
 
@@ -10,7 +10,7 @@ enum { PAD = 96 };
 
 struct counts {
     int n_init, n_free, n_alive, n_max_alive, n_set, n_get, n_buffers;
-    int n_extra; // tensors whose tensor->extra was allocated by the backend
+    int n_extra; // tensors with a tensor->extra that the backend has allocated and not freed
     const struct ggml_tensor *alive[256];
 };
 
@@ -153,7 +153,7 @@ int main(void) {
     CHECK(ggml_allocr_alloc_graph(alloc, m.graph) == size);
     CHECK(counts.n_init == 2 + ggml_graph_n_nodes(m.graph)); // includes views, each once
     CHECK(counts.n_free > 0 && counts.n_free < counts.n_init);
-    CHECK(counts.n_extra == 1 && m.y->extra != NULL); // all tensors but the result were freed, whether it is in place or not
+    CHECK(counts.n_extra == 1 && m.y->extra != NULL); // free_tensor was called for all tensors except the result
     model_set(&m);
     ggml_backend_graph_compute(backend, m.graph);
     model_check(&m);
@@ -162,12 +162,12 @@ int main(void) {
         CHECK(ggml_get_backend(ggml_graph_node(m.graph, i)) == backend);
     }
 
-    // The graph is allocated again with one more node. Tensors that were freed are not freed a second time.
-    struct ggml_tensor *more = ggml_cont(m.ctx, m.y);
-    ggml_build_forward_expand(m.graph, more);
+    // Allocates the graph a second time, with one more node. Berth must not call free_tensor a second time for a tensor.
+    struct ggml_tensor *added = ggml_cont(m.ctx, m.y);
+    ggml_build_forward_expand(m.graph, added);
     ggml_allocr_alloc_graph(alloc, m.graph);
-    CHECK(counts.n_extra == 1 && more->extra != NULL && m.y->extra == NULL);
-    free(more->extra);
+    CHECK(counts.n_extra == 1 && added->extra != NULL && m.y->extra == NULL);
+    free(added->extra);
     ggml_free(m.ctx);
 
     // Copies between the two backends.

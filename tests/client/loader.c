@@ -2,7 +2,7 @@
 // loader.c: a program that is not linked with ggml and loads libraries one after the other, as Node does: with lazy binding and
 // separate symbol scopes. For each library it prints the addresses of ggml_init and ggml_backend_load_all that the library sees,
 // and the client release that the base library has detected. At the end it loads backends from a folder that does not exist, as
-// programs do first.
+// some programs do before they try another folder.
 //
 //     loader LIBRARY...
 

@@ -8,8 +8,8 @@
 //     make_model list                                          the architectures
 //
 // KEY is the part of a key after "ARCH.". The value 3 is stored as an integer, 3.0 as a float, anything else as a text. KEY may
-// also be a dimension: N, B, W or X of model_archs.h. +NAME:FILL:SHAPE adds a tensor to each layer, -NAME omits tensors whose names
-// start with NAME.
+// also be a dimension: N, B, W or X of model_archs.h. +NAME:FILL:SHAPE adds a tensor to each layer (model_archs.h describes SHAPE;
+// FILL is a letter of row_fill, such as m for a matrix). -NAME omits tensors whose names start with NAME.
 
 #include "model_archs.h"
 #include "model_tokens.h"
@@ -40,31 +40,32 @@ static const struct size sizes[] = {
 
 struct maker {
     const struct arch *arch;
-    struct size chosen; // the object to which size points
-    const struct size *size;
+    struct size chosen;      // a row of sizes[], changed by the command line
+    const struct size *size; // &chosen; NULL: not set
     enum ggml_type type;
     struct ggml_context *ctx;
     struct gguf_context *gguf;
-    char fill[N_TENSORS_MAX]; // [tensor], in order
+    char fill[N_TENSORS_MAX]; // [n_tensors] letter of row_fill for each tensor
     int n_tensors;
     char **words; // arguments of the command line: KEY=VALUE, +NAME, -NAME
     int n_words;
     uint64_t random;
 };
 
-static bool complain(const char *what, const char *which) {
+static bool error_print(const char *what, const char *which) {
     fprintf(stderr, "make_model: %s%s%s\n", what, which != NULL ? ": " : "", which != NULL ? which : "");
     return false;
 }
 
 // ---- dimensions ----
 
+// Returns a dimension by its letter (model_archs.h).
 static int64_t dimension(const struct maker *m, char letter) {
     const struct size *s = m->size;
     const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss glm4moe",
-                                  m->arch->name) != NULL; // the other architectures have one key/value head per head
+                                  m->arch->name) != NULL; // the other architectures have as many key/value heads as query heads
     const int64_t n_kv = groups_heads ? s->n_head_kv : s->n_head;
-    const bool second = strcmp(m->arch->name, "mamba2") == 0;
+    const bool is_mamba2 = strcmp(m->arch->name, "mamba2") == 0;
     switch (letter) {
         case 'E': return s->n_embd;
         case 'F': return s->n_ff;
@@ -81,8 +82,8 @@ static int64_t dimension(const struct maker *m, char letter) {
         case 'Y': return s->expert_ff;
         case 'W': return s->window;
         case 'I': return 2 * (int64_t) s->n_embd;
-        case 'S': return second ? 64 : 16;
-        case 'R': return second ? 2 * s->n_embd / 64 : s->n_embd / 8;
+        case 'S': return is_mamba2 ? 64 : 16;
+        case 'R': return is_mamba2 ? 2 * s->n_embd / 64 : s->n_embd / 8;
         case 'C': return 4;
         case 'D': return 32;
         case 'Z': return 2 * (int64_t) s->head;
@@ -124,7 +125,7 @@ static enum ggml_type tensor_type(const struct maker *m, char fill, int64_t n_ro
     return n_row % ggml_blck_size(m->type) == 0 ? m->type : GGML_TYPE_F16;
 }
 
-// Adds one tensor from "NAME FILL SHAPE".
+// Adds a tensor with the name prefix + name (n_name characters). shape: sums separated by commas, such as "E,Q+2K".
 static bool tensor_add(struct maker *m, const char *prefix, const char *name, int n_name, char fill, const char *shape) {
     int64_t ne[4];
     int n_dims = 0;
@@ -136,11 +137,11 @@ static bool tensor_add(struct maker *m, const char *prefix, const char *name, in
         shape++;
     }
     if (m->n_tensors == N_TENSORS_MAX) {
-        return complain("too many tensors", NULL);
+        return error_print("too many tensors", NULL);
     }
     struct ggml_tensor *t = ggml_new_tensor(m->ctx, tensor_type(m, fill, ne[0]), n_dims, ne);
     if (t == NULL) {
-        return complain("out of memory", NULL);
+        return error_print("out of memory", NULL);
     }
     ggml_format_name(t, "%s%.*s", prefix, n_name, name);
     gguf_add_tensor(m->gguf, t);
@@ -209,7 +210,8 @@ static void keys_write(struct maker *m) {
     }
 }
 
-// Applies the command line: dimensions before any tensor is created, keys after those of the architecture.
+// Applies the arguments KEY=VALUE. It is called twice: first for dimensions, before any tensor is created, then (are_keys) for
+// keys, which replace those of the architecture.
 static bool words_apply(struct maker *m, bool are_keys) {
     char **words = m->words;
     for (int i = 0; i < m->n_words; i++) {
@@ -219,7 +221,7 @@ static bool words_apply(struct maker *m, bool are_keys) {
             continue;
         }
         if (value++ == NULL) {
-            return complain("expected KEY=VALUE", words[i]);
+            return error_print("expected KEY=VALUE", words[i]);
         }
         const bool is_dimension = value == words[i] + 2 && strchr("NBWX", words[i][0]) != NULL;
         if (is_dimension && !are_keys) {
@@ -324,7 +326,7 @@ static bool tensor_write(struct maker *m, FILE *file, const struct ggml_tensor *
 
 static bool model_write(struct maker *m, const char *path) {
     if (!gguf_write_to_file(m->gguf, path, true)) {
-        return complain("cannot write", path);
+        return error_print("cannot write", path);
     }
     FILE *file = fopen(path, "ab");
     bool ok = file != NULL && fseek(file, 0, SEEK_END) == 0 && pad(file, (size_t) ftell(file));
@@ -333,7 +335,7 @@ static bool model_write(struct maker *m, const char *path) {
         ok = tensor_write(m, file, t, m->fill[i]);
     }
     ok = file != NULL && fclose(file) == 0 && ok;
-    return ok || complain("cannot write", path);
+    return ok || error_print("cannot write", path);
 }
 
 static bool model_make(struct maker *m, const char *path) {
@@ -366,8 +368,9 @@ static bool find(struct maker *m, const char *arch, const char *size, const char
         const char *name = ggml_type_name((enum ggml_type) i);
         m->type = name != NULL && strcmp(name, type) == 0 ? (enum ggml_type) i : m->type;
     }
-    return (m->arch != NULL || complain("unknown architecture", arch)) && (m->size != NULL || complain("unknown size", size)) &&
-           (m->type != GGML_TYPE_COUNT || complain("unknown type", type));
+    return (m->arch != NULL || error_print("unknown architecture", arch)) &&
+           (m->size != NULL || error_print("unknown size", size)) &&
+           (m->type != GGML_TYPE_COUNT || error_print("unknown type", type));
 }
 
 int main(int argc, char **argv) {

@@ -18,9 +18,10 @@ enum tokens { TOKENS_SPM, TOKENS_BPE, TOKENS_WPM, TOKENS_UGM, TOKENS_RWKV };
 struct arch {
     const char *name;
     enum tokens tokens;
-    const char *model;   // "NAME FILL SHAPE; ...", tensors outside of layers
-    const char *layer;   // tensors of each layer; the prefix "blk.0." and so on is added
-    const char *layer_2; // layers of a decoder next to an encoder, with the prefixes "enc.blk.0." and "dec.blk.0."; or NULL
+    const char *model; // "NAME FILL SHAPE; ...", tensors outside of layers
+    const char *layer; // tensors of each layer; the prefix "blk.0." and so on is added
+    const char *
+        layer_2; // tensors of each decoder layer, with the prefix "dec.blk.0."; then `layer` is the encoder ("enc.blk.0."); or NULL
 };
 
 #define HEAD_NORM "token_embd.weight e E,V; output_norm.weight n E; output.weight m E,V"

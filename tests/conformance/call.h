@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// call.h: recipes. A recipe is a list of API calls as plain data: it can be sent to another process, mutated and printed. An
-// argument #i of a call refers to the result of call i, so that inputs are created by calls, too:
+// call.h: recipes. A recipe is a list of API calls with their arguments, stored as plain data, so that it can be sent to another
+// process, mutated and printed. An argument #i refers to the result of call i:
 //
 //     0 ggml_new_tensor_2d(f32, 4, 3)
 //     1 ggml_transpose(#0)
@@ -29,13 +29,14 @@ enum call_id {
 struct call {
     int32_t id; // enum call_id
     int32_t n_args;
-    int64_t args[CALL_MAX_ARGS]; // T, G: index of the call that created it, -1: NULL; F: the bits
+    int64_t args
+        [CALL_MAX_ARGS]; // by the kind of the argument (calls.inc): T, G: index of the call that returned it, -1: NULL; F: the bits of the float; others: the value
 };
 
 struct recipe {
     uint64_t mem_size; // bytes of the arena
     uint32_t no_alloc;
-    uint32_t probe; // not PROBE_NONE: run this probe instead of calls
+    uint32_t probe; // PROBE_NONE: run the calls; otherwise run this probe (machine.h) instead
     uint64_t seed;  // seed of the probe
     int32_t n_calls;
     int32_t n_alloc; // capacity of calls
@@ -50,7 +51,7 @@ struct call_info {
 
 extern const struct call_info call_table[CALL_COUNT];
 
-// The functions of one implementation. NULL: the implementation lacks the function.
+// The functions of one implementation. NULL: the implementation does not have the function.
 struct api {
 #define CALL(result, name, ...) __typeof__(name) *name;
 #include "calls.inc"

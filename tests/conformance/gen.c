@@ -144,7 +144,8 @@ int gen_new(struct gen *g, enum ggml_type type, struct shape s) {
     }
 }
 
-// Pushes a permuted tensor of shape s. Axis i of the new tensor becomes axes[i] of the result. keep: axis 0 stays.
+// Pushes the calls that create a permuted tensor of shape s. Axis i of the created tensor becomes axis axes[i] of the result.
+// keep: axis 0 stays axis 0.
 static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool keep) {
     int64_t axes[4] = {0, 1, 2, 3};
     for (int i = 3; i > (keep ? 1 : 0); i--) {
@@ -366,8 +367,8 @@ static void mutate(struct gen *g) {
     }
 }
 
-// Removes arguments that are meaningless or only test the harness: graphs of 2^40 nodes (the reference loops), lists longer than
-// their arrays, and tensors from before a reset.
+// Corrects arguments that would test nothing: graphs of 2^40 nodes, for which the reference loops; lists longer than their arrays;
+// and tensors that a ggml_reset has freed.
 static void tidy(struct recipe *r) {
     int first = 0; // first call whose result still exists
     for (int i = 0; i < r->n_calls; i++) {

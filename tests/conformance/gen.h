@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gen.h: generates recipes. There are three sorts for every function: valid, valid with one change (mutated), and arbitrary (wild).
-// Valid recipes come from the generator that calls.inc names. Wild recipes depend only on the kinds of the arguments.
+// gen.h: generates random recipes (call.h). There are three sorts for every function: valid, mutated (valid with one change) and
+// wild (arbitrary arguments). The generator that calls.inc names for a function makes its valid recipes. Wild recipes depend only
+// on the kinds of the arguments (calls.inc).
 #pragma once
 
 #include "call.h"

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// Fills the arguments after the tensors with floats, flags and small numbers, according to their kinds.
-static void fill_rest(struct gen *g, enum call_id id, int64_t *args, int from) {
+// Fills the arguments from index `from` on with random values of their kinds. The letters are the kinds of calls.inc.
+static void args_fill(struct gen *g, enum call_id id, int64_t *args, int from) {
     const char *kinds = call_table[id].kinds;
     for (int i = from; kinds[i] != 0; i++) {
         switch (kinds[i]) {
@@ -20,12 +20,12 @@ static void fill_rest(struct gen *g, enum call_id id, int64_t *args, int from) {
     }
 }
 
-static void push_filled(struct gen *g, enum call_id id, int64_t *args, int from) {
-    fill_rest(g, id, args, from);
+static void call_push_filled(struct gen *g, enum call_id id, int64_t *args, int from) {
+    args_fill(g, id, args, from);
     gen_push(g, id, args, strlen(call_table[id].kinds));
 }
 
-// Pushes a call whose tensors all have one type and shape.
+// Pushes a call whose tensor arguments all have this type, shape and layout.
 static void push_same(struct gen *g, enum call_id id, enum ggml_type type, struct shape s, enum layout layout) {
     const char *kinds = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
@@ -33,7 +33,7 @@ static void push_same(struct gen *g, enum call_id id, enum ggml_type type, struc
     for (; kinds[n] == 'T'; n++) {
         args[n] = gen_tensor(g, type, s, layout);
     }
-    push_filled(g, id, args, n);
+    call_push_filled(g, id, args, n);
 }
 
 void gen_op_any(struct gen *g, enum call_id id) {
@@ -46,7 +46,7 @@ void gen_op_f32(struct gen *g, enum call_id id) {
     push_same(g, id, GGML_TYPE_F32, gen_shape(g), chance(g, 80) ? CONT : ANY);
 }
 
-void gen_op_f32_pair(struct gen *g, enum call_id id) {
+void gen_op_mostly_f32(struct gen *g, enum call_id id) {
     push_same(g, id, chance(g, 80) ? GGML_TYPE_F32 : gen_type_float(g), gen_shape(g), chance(g, 70) ? CONT : ANY);
 }
 
@@ -137,7 +137,8 @@ void gen_op_add1(struct gen *g, enum call_id id) {
     PUSH(g, id, a, b);
 }
 
-// For acc and set: b goes into a part of a, given by strides and an offset.
+// For ggml_acc and ggml_set: the arguments after the tensors a and b are the strides and the offset of the part of a to which b is
+// written.
 void gen_op_acc(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
     const struct shape sb = divisor_shape(g, s);
@@ -376,7 +377,7 @@ void gen_op_glu_split(struct gen *g, enum call_id id) {
     const int b = gen_tensor(g, chance(g, 95) ? type : gen_type_float(g), s, chance(g, 80) ? CONT : ROWS);
     int64_t args[CALL_MAX_ARGS] = {a, b, pick(g, 0, GGML_GLU_OP_COUNT - 1)};
     if (call_table[id].kinds[2] == 'F') {
-        fill_rest(g, id, args, 2);
+        args_fill(g, id, args, 2);
     }
     gen_push(g, id, args, strlen(call_table[id].kinds));
 }

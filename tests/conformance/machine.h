@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// machine.h: runs recipes on one implementation and writes the outcome as text, with one line per value, tensor and graph. Tensors
-// are named by the call that created them, so that the texts of two implementations can be compared line by line.
+// machine.h: the machine runs a recipe (call.h) on one implementation, Berth or the reference, and writes the outcome as text,
+// with one line per value, tensor and graph. A tensor is named by the call that created it, so that the texts of two
+// implementations can be compared line by line.
 #pragma once
 
 #include "call.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // refuse.c: conformance-refuse: checks how constructors of Berth treat invalid arguments, without a reference.
-// For every constructor, with valid sources of which one at a time is replaced:
+// For every constructor with valid arguments, of which one at a time is replaced:
 // - If a source is poison, or a required source is NULL, the result is poison and an error is set.
 // - If the context is NULL, the result is NULL.
 // For invalid arguments, the result is a tensor with valid sources and extents, or poison and an error. With arenas that are too

@@ -5,7 +5,7 @@
 #include "gen.h"
 #include "machine.h"
 
-// Numbers of argument sets.
+// Counts of recipes, which are called argument sets here.
 struct counts {
     int64_t sets;       // tried
     int64_t same;       // both implementations succeeded with equal results
@@ -14,7 +14,7 @@ struct counts {
     int64_t purposeful; // differences that docs/user/differences.md explains
     int64_t different;
     int64_t missing; // Berth lacks the function
-    int64_t ref_ok;  // the reference accepted the set
+    int64_t ref_ok;  // the reference completed all calls
 };
 
 #define MAX_PURPOSES 16

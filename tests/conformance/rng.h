@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rng.h: the splitmix64 generator. Equal seeds give equal recipes in every process.
+// rng.h: the random number generator splitmix64. A seed gives the same numbers on every machine.
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// symbols.c: checks that functions are exported. The ABI tables list the functions that the headers declare and that each client
-// imports.
+// symbols.c: checks that Berth exports the functions in two tables of the data directory: abi/functions.tsv lists those that
+// ggml's headers declare, abi/imports.tsv those that each client imports.
 #include "report.h"
 
 #include <dlfcn.h>

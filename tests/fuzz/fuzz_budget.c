@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS 20 // in one input of 64
-#define FEW_OPS 7  // in the others: the exact search answers at once
+#define MAX_OPS 20 // in one of 64 inputs
+#define FEW_OPS 7  // in all other inputs; so few that the exact search ends immediately
 #define MAX_NODES 300
 #define MAX_SRCS 4
 #define MAX_STEPS 64

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_gguf.c: any bytes for the GGUF reader. There must be no crash, and a message with an offset for every refusal. A source of
-// unknown size must give the same answer. A header that was read can be written and read back unchanged. With
-// -malloc_limit_mb, memory use is also checked.
+// fuzz_gguf.c: passes any bytes to the GGUF reader. There must be no crash, and every refusal must have a message with an offset.
+// Reading from a source of unknown size must give the same result. A header that was read must be unchanged after it is written
+// and read back. libFuzzer's option -malloc_limit_mb also checks the memory use.
 
 #include "fuzz/fuzz.h"
 
@@ -22,7 +22,7 @@ static size_t input_read(void *user_data, void *out, uint64_t offset, size_t len
     return n;
 }
 
-// Result of reading every accessible byte, so that the compiler keeps the reads.
+// The sum of all bytes that were read. It is a global variable, so that the compiler does not remove the reads.
 static unsigned sum;
 
 static void bytes_read(const void *data, size_t size) {

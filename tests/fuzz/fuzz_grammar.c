@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_grammar.c: the first bytes as a grammar, the rest as a text. The grammar is refused with a message, or a token is allowed
-// exactly if its bytes are, within the limits. The last byte is the length of the text before it, at most MAX_TEXT.
+// fuzz_grammar.c: takes the first bytes of the input as a grammar and the following ones as a text; the last byte is the length of
+// the text, at most MAX_TEXT. The grammar must be refused with a message, or a token must be allowed exactly if all its bytes are
+// allowed one after another.
 
 #include "fuzz/guided.h"
 

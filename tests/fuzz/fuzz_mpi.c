@@ -23,7 +23,7 @@ static void command(struct mpi_worker *w, const uint8_t *bytes, size_t size) {
     memcpy(item.message.bytes, bytes, size);
     memcpy(&head, bytes, sizeof head);
     head.kind = head.kind < 256 ? MPI_COMMAND + head.kind % (MPI_COMMAND_END - MPI_COMMAND + 1) : head.kind;
-    // Ids are small or too large. With ids between, tables would be long and empty, and walking them would be slow.
+    // Makes ids either small or too large. Ids in between would make the worker's tables long and each input slow.
     head.id = head.id < 1 << 12 ? head.id % 32 : head.id | (uint32_t) 1 << 20;
     memcpy(item.message.bytes, &head, sizeof head);
     if (!waits(head.kind)) {

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define MAX_ITEMS 64
-#define CHUNKED_ITEMS 10 // with chunks: each further item adds 400 orders to try
+#define CHUNKED_ITEMS 10 // with chunks; with each further item the solver tries 400 more orders
 #define BUDGET_US 300
 #define JUMP_LIMIT 12 // the clock jumps before its JUMP_LIMIT-th reading
 #define PATIENCE_S 2  // processor time: sanitizers are slow, and the machine may be busy

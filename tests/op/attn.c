@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attn.c: cases of op/attn.c. If values are f16, all variants of the reference add in f16: they differ by up to 5.3e-6 (normalised
-// mean squared error) from each other and by 2.7e-5 from double precision. If only keys are f16, some variants do. Berth adds in
-// f32 there. So it must be within OP_F32 of a loop in double precision, and within 4e-5 or 1e-5 of the reference. All other types,
-// including quantised ones, must be within OP_F32 of the reference.
+// attn.c: cases of op/attn.c: attention. Berth adds in f32. The reference does not, in two cases. If the values V are f16, all its
+// CPU libraries add in f16: they differ by up to 5.3e-6 (normalised mean squared error) from each other and by 2.7e-5 from double
+// precision, so Berth must be within OP_F16_SUMS of them. If only the keys K are f16, some of its libraries add in f16, so Berth
+// must be within OP_F16_DOTS. In both cases Berth must also be within OP_F32 of a loop in double precision. For all other types,
+// including quantised ones, it must be within OP_F32 of the reference.
 
 #include "op.h"
 #include "plain.h"
@@ -41,7 +42,7 @@ static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *
     return mask;
 }
 
-// The layout of a cache: the heads of a key are adjacent.
+// Creates keys or values. c->cache: in memory, the heads of one position are adjacent, as in the cache of a model.
 static struct ggml_tensor *keys(struct op_build *b, const struct attn *c, enum ggml_type type, int64_t d) {
     return c->cache ? ggml_permute(b->ctx, op_input(b, type, NE(d, c->n_head_kv, c->n_kv, c->n_seq)), 0, 2, 1, 3)
                     : op_input(b, type, NE(d, c->n_kv, c->n_head_kv, c->n_seq));
@@ -105,7 +106,8 @@ static void plain_cases(struct op_suite *s) {
             false, false, GGML_PREC_DEFAULT, 0};
         op_case(s, "FLASH_ATTN_EXT", op_text("slopes of %d heads", (int) n_head), OP_F32, build_attn, &c);
     }
-    static const int64_t tokens[] = {3, 40}; // 3: dot products, 40: panels; masked values must not affect the results of either
+    static const int64_t tokens[] = {
+        3, 40}; // Berth uses dot products for 3 tokens and panels for 40; with both, masked values must not affect the result
     for (size_t i = 0; i < N(tokens); i++) {
         for (int mask = NO_MASK; mask <= ROW_CLOSED; mask++) {
             const struct attn c = {64, 64, 150, 4, 4, tokens[i], 1, GGML_TYPE_F32, GGML_TYPE_F32, mask, 1, 1, 0, 0, false, false,
@@ -135,8 +137,9 @@ static void wide_cases(struct op_suite *s) {
     }
 }
 
-// The reference aborts for precisions other than f32. n_kv_max has no effect on a CPU.
-static void slot_cases(struct op_suite *s) {
+// Each precision, and n_kv_max, which has no effect on a CPU. The reference aborts for precisions other than f32, so these cases
+// are compared only with double precision.
+static void precision_cases(struct op_suite *s) {
     static const enum ggml_prec precs[] = {GGML_PREC_F32, GGML_PREC_BF16, GGML_PREC_F16, GGML_PREC_Q8, GGML_PREC_Q4};
     for (size_t i = 0; i < N(precs); i++) {
         struct attn c = {64, 64, 50, 4, 2, 5, 1, GGML_TYPE_F16, GGML_TYPE_F16, SPARSE, 1, 1, 0, 0, false, false, false, precs[i],
@@ -146,13 +149,13 @@ static void slot_cases(struct op_suite *s) {
     }
 }
 
-static bool is_weight(int t) {
+static bool is_quantised_weight(int t) {
     return ggml_is_quantized((enum ggml_type) t) && t != GGML_TYPE_Q8_1 && t != GGML_TYPE_Q8_K;
 }
 
 static void quantised_cases(struct op_suite *s) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        for (int variant = 0; variant < 6 && is_weight(t); variant++) {
+        for (int variant = 0; variant < 6 && is_quantised_weight(t); variant++) {
             const enum ggml_type type = (enum ggml_type) t;
             const int64_t d = ggml_blck_size(type) > 64 ? 256 : 128;
             struct attn c = {d, d, 130, 4, 2,
@@ -185,7 +188,7 @@ static struct ggml_tensor *build_indexer(struct op_build *b, const void *arg) {
 static void indexer_cases(struct op_suite *s) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         const bool is_float = t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
-        for (int variant = 0; variant < 4 && (is_float || is_weight(t)); variant++) {
+        for (int variant = 0; variant < 4 && (is_float || is_quantised_weight(t)); variant++) {
             const enum ggml_type type = (enum ggml_type) t;
             struct indexer c = {ggml_blck_size(type) > 64 ? 256 : 128,
                 variant == 0   ? 1
@@ -200,7 +203,7 @@ static void indexer_cases(struct op_suite *s) {
 void op_suite_attn(struct op_suite *s) {
     plain_cases(s);
     wide_cases(s);
-    slot_cases(s);
+    precision_cases(s);
     quantised_cases(s);
     indexer_cases(s);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// custom_functions.h: the functions of the cases of custom ops. Both programs contain them, at different addresses.
+// custom_functions.h: the functions that the cases of custom ops call. op-suite and op-oracle both contain them, at different
+// addresses.
 #pragma once
 
 #include "ggml.h"
@@ -13,5 +14,6 @@ void op_custom_map3(struct ggml_tensor *dst, const struct ggml_tensor *a, const 
     const struct ggml_tensor *c, int ith, int nth, void *userdata);
 void op_custom_any(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
-// Sets the function of a custom op that was created in the other program to that of this program. Other ops are unchanged.
+// For a custom op that the other program has created: replaces the address of its function by that in this program. Other ops are
+// unchanged.
 void op_custom_bind(struct ggml_tensor *t);

@@ -28,7 +28,7 @@ static void fill_row(struct op_build *b, struct ggml_tensor *t, char *row, float
         if (traits->from_float != NULL) {
             traits->from_float(x, row, t->ne[0]);
         } else {
-            float *weights = malloc((size_t) t->ne[0] * sizeof *weights + 1); // these formats require an importance per column
+            float *weights = malloc((size_t) t->ne[0] * sizeof *weights + 1); // some formats require an importance matrix
             for (int64_t i = 0; i < t->ne[0]; i++) {
                 weights[i] = 1.0f;
             }
@@ -74,9 +74,10 @@ static enum op_layout layout_next(struct op_build *b) {
     return b->which < 0 || b->which == i ? b->layout : OP_AS_BUILT;
 }
 
-// A tensor with gaps: elements of a row are `step` elements apart, each row has `more` further elements, and each plane one more
-// row.
-static struct ggml_tensor *apart(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
+// Creates a tensor with gaps. Elements of a row are `step` elements apart. After each row there are `more` unused elements. If
+// more > 0, there is an unused row after each plane.
+static struct ggml_tensor *tensor_with_gaps(
+    struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
     const bool planes = more > 0 && ne[2] * ne[3] > 1;
     struct ggml_tensor *whole = ggml_new_tensor(b->ctx, type, 4, NE(step * ne[0] + more, ne[1] + planes, ne[2], ne[3]));
     memset(whole->data, 0, ggml_nbytes(whole));
@@ -103,12 +104,12 @@ static struct ggml_tensor *empty(struct op_build *b, enum ggml_type type, const 
 }
 
 // Creates a tensor in the layout of the case. Blocks stay intact: quantised rows keep their elements together.
-static struct ggml_tensor *laid_out(struct op_build *b, enum ggml_type type, const int64_t *ne) {
+static struct ggml_tensor *tensor_in_layout(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     const enum op_layout layout = layout_next(b);
     const int64_t blck = ggml_blck_size(type);
     switch (layout) {
-        case OP_STRIDED: return blck > 1 ? apart(b, type, ne, 1, blck) : apart(b, type, ne, 2, 0);
-        case OP_HOLES: return apart(b, type, ne, 1, 3 * blck);
+        case OP_STRIDED: return blck > 1 ? tensor_with_gaps(b, type, ne, 1, blck) : tensor_with_gaps(b, type, ne, 2, 0);
+        case OP_HOLES: return tensor_with_gaps(b, type, ne, 1, 3 * blck);
         case OP_SWAP_01: return blck > 1 ? swapped(b, type, ne, 1, 2) : swapped(b, type, ne, 0, 1);
         case OP_SWAP_02: return blck > 1 ? swapped(b, type, ne, 2, 3) : swapped(b, type, ne, 0, 2);
         case OP_SWAP_03: return blck > 1 ? swapped(b, type, ne, 1, 3) : swapped(b, type, ne, 0, 3);
@@ -124,7 +125,7 @@ static struct ggml_tensor *laid_out(struct op_build *b, enum ggml_type type, con
 }
 
 struct ggml_tensor *op_input_range(struct op_build *b, enum ggml_type type, const int64_t *ne, float lo, float hi) {
-    return filled(b, laid_out(b, type, ne), lo, hi);
+    return filled(b, tensor_in_layout(b, type, ne), lo, hi);
 }
 
 struct ggml_tensor *op_input(struct op_build *b, enum ggml_type type, const int64_t *ne) {
@@ -156,11 +157,11 @@ void *op_at(struct ggml_tensor *t, int64_t i) {
 }
 
 struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t below, bool distinct) {
-    struct ggml_tensor *t = laid_out(b, type, ne);
+    struct ggml_tensor *t = tensor_in_layout(b, type, ne);
     const int64_t n = ggml_nelements(t);
     int64_t first = 0, step = 1;
     for (int64_t i = 0; i < n; i++) {
-        if (i % ne[0] == 0) { // steps through the residues with a step that is coprime to `below`
+        if (i % ne[0] == 0) { // with a step that is coprime to `below`, no number repeats in a row
             first = (int64_t) (op_random(b) % (uint64_t) below);
             step = below > 2 ? below - 1 : 1;
         }

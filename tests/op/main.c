@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // main.c: runs the op suite and prints one line per op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B]. --part
-// 3/8 runs every eighth case of each op, from the third on. --spread does not compare; it prints the difference between the
-// reference's CPU variants A and B, and between Berth and A. The tolerances are based on these numbers. Without the reference, a
-// case still runs on one thread, on several threads and with the portable kernels, and these results must agree. Exit status: 0 all
-// passed, 1 some failed.
+// 3/8 runs every eighth case of each op, from the third on. --spread tests nothing: it prints the differences between two CPU
+// libraries of the reference, A and B, and between Berth and each of them. The tolerances of op.h are based on these numbers.
+// Without the reference, a case still runs on one thread, on several threads and with the portable kernels, and these results must
+// agree. Exit status: 0 all passed, 1 some failed.
 
 #include "oracle_link.h"
 #include "runner.h"
@@ -22,7 +22,7 @@
 
 struct cpu_suite {
     struct op_suite suite;
-    double *base;   // the reference's result of the last case as built, for its other layouts; NULL: none
+    double *base;   // the reference's result of the last case as built, to compare the same case in other layouts; NULL: none
     int64_t n_base; // elements of base
     ggml_backend_t berth;
     struct op_oracle reference;
@@ -91,8 +91,8 @@ static const char *why_no_reference(const struct cpu_suite *s, enum op_outcome o
                                        : "the reference's supports_op is true, but its process ended";
 }
 
-// Berth refuses a source without elements if the result has elements. The reference reads past the source or reads nothing. The ops
-// listed here have a defined result.
+// Whether Berth may refuse the case: a source has no elements, but the result has. In such a case the reference reads beyond the
+// source or computes nothing. The ops listed here must not refuse, because their result is defined.
 static bool may_refuse(const struct op_case *c) {
     static const char *const defined[] = {"SUM", "SUM_ROWS", "MEAN", "ARGMAX", "COUNT_EQUAL", "SET_ROWS", "CONCAT", "ACC", "SET",
         "MUL_MAT", "OUT_PROD", "PAD", "REPEAT_BACK", "GET_ROWS_BACK"};
@@ -104,8 +104,8 @@ static bool may_refuse(const struct op_case *c) {
     return c->layout >= OP_EMPTY_0 && ggml_nelements(c->t) > 0;
 }
 
-// The same numbers in another layout must give the same result. So if the reference's result differs, Berth's is compared with the
-// reference's result of the case as built.
+// Compares Berth's result `is` in another layout with the reference's result of the same case as built, because the layout must
+// not change the result. Used if the reference computes a different result in this layout, or none.
 static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, const double *is, double *error) {
     if (c->layout == OP_AS_BUILT || c->layout >= OP_EMPTY_0 || s->base == NULL || s->n_base != ggml_nelements(c->t)) {
         return false;
@@ -118,25 +118,27 @@ static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, 
 static void case_compare(struct op_suite *suite, struct op_tally *tally, const struct op_case *c) {
     struct cpu_suite *s = (struct cpu_suite *) suite;
     const int64_t n = ggml_nelements(c->t);
-    const bool does = s->berth->device->iface.supports_op(s->berth->device, c->t);
+    const bool is_supported = s->berth->device->iface.supports_op(s->berth->device, c->t);
     enum op_outcome outcome = OP_UNSUPPORTED;
     double *one = berth_values(s, c, 1, false);
     double *many = berth_values(s, c, N_THREADS, false);
     double *portable = berth_values(s, c, 2, true);
     double *want = s->has_reference ? oracle_values(s, c, &s->reference, &outcome) : NULL;
-    double *plain = does && c->plain != NULL ? plain_values(s, c) : NULL;
+    double *plain = is_supported && c->plain != NULL ? plain_values(s, c) : NULL;
     const bool none = one == NULL && many == NULL && portable == NULL;
-    const bool refused = none && ((want == NULL && s->has_reference && !does) || may_refuse(c));
+    const bool refused = none && ((want == NULL && s->has_reference && !is_supported) || may_refuse(c));
     bool as_built = false;
     const char *why = NULL;
     double error = 0;
     if (refused) {
-    } else if (!does && want == NULL) {
+    } else if (!is_supported && want == NULL) {
         why = !none ? "computed an op that it does not support" : NULL;
-    } else if (!does) {
+    } else if (!is_supported) {
         why = "refused an op that the reference computes";
     } else if (one == NULL || many == NULL || portable == NULL) {
-        why = want != NULL || c->layout == OP_AS_BUILT ? "compute failed" : NULL; // otherwise neither computes it
+        why = want != NULL || c->layout == OP_AS_BUILT
+                  ? "compute failed"
+                  : NULL; // in another layout Berth may fail if the reference does not compute it either
     } else if (memcmp(one, many, (size_t) n * sizeof *one) != 0 && op_nmse(many, one, n) != 0) {
         why = "threads differ", error = op_nmse(many, one, n);
     } else if (!((error = op_nmse(portable, one, n)) <= (c->max_nmse > OP_F32 ? c->max_nmse : OP_F32))) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// meta_main.c: runs the cases of the op suite on composite devices of 2, 3 and 4 CPUs and compares them with a single CPU, within
-// the suite's tolerances. Every input is split along each of its axes or mirrored: with --all in all combinations, otherwise in
-// some. Some runs have segments that repeat, devices that get no elements, and sums over devices. All cases that the reference
-// accepts are included; none may fail here. Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit status: 0 all passed,
-// 1 some failed.
+// meta_main.c: runs the cases of the op suite on composite devices of 2, 3 and 4 CPUs and compares the results with a single CPU,
+// within the suite's tolerances. Every input is split along one of its axes or mirrored: with --all in all combinations, otherwise
+// in three random ones. One more run per device count uses random split states (support/meta_split.h), which include segments that
+// repeat, devices without elements, and inputs that are sums over the devices. No case may fail. Usage: op-meta [-v] [-k OP]
+// [--part I/N] [--seed N] [--all]. Exit status: 0 all passed, 1 some failed.
 
 #include "runner.h"
 
@@ -14,9 +14,10 @@
 #define MAX_INPUTS 16
 #define N_CHOICES 5 // four axes, or mirrored
 
-// What the callback returns: the choice of input k; mirrored for other tensors.
+// How state_of splits tensors on one composite device. is_random: by `random`. Otherwise input k is split along axis choices[k],
+// or mirrored if that is 4; all other tensors are mirrored.
 struct splits {
-    struct meta_split random; // random.n is the number of devices
+    struct meta_split random; // also has the number of devices, random.n
     bool is_random;
     int choices[MAX_INPUTS];
 };
@@ -30,17 +31,17 @@ static struct {
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
     struct splits *s = user;
-    struct meta_split one = s->random;
+    struct meta_split split = s->random;
     int k = -1;
-    one.may_be_sum = true;
-    one.only_axis = -1;
+    split.may_be_sum = true;
+    split.only_axis = -1;
     const bool is_input = sscanf(t->name, "input %d", &k) == 1 && k < MAX_INPUTS;
     if (s->is_random) {
-        return meta_split_state(t, &one);
+        return meta_split_state(t, &split);
     }
-    one.only_axis = is_input ? s->choices[k] : N_CHOICES;
-    one.is_plain = true;
-    return meta_split_state(t, &one);
+    split.only_axis = is_input ? s->choices[k] : N_CHOICES;
+    split.is_plain = true;
+    return meta_split_state(t, &split);
 }
 
 // ---- one run ----
@@ -118,8 +119,8 @@ static void run_one(
     struct berth_meta_stats before, after;
     char what[400], text[160];
     berth_meta_stats(run.meta[i], &before);
-    double *is = meta_values(s, c, run.meta[i]);
-    const double error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
+    double *got = meta_values(s, c, run.meta[i]);
+    const double error = got != NULL ? op_nmse(got, want, ggml_nelements(c->t)) : INFINITY;
     berth_meta_stats(run.meta[i], &after);
     run.n_runs++;
     run.n_whole += after.n_whole > before.n_whole;
@@ -127,11 +128,11 @@ static void run_one(
     snprintf(what, sizeof what, "%s (%s)", c->what, text);
     const bool ok = error <= c->max_nmse;
     const struct op_case named = {.op = c->op, .what = what};
-    op_report(s, ok ? "pass" : "FAIL", &named, is == NULL ? berth_last_error() : "nmse", error);
+    op_report(s, ok ? "pass" : "FAIL", &named, got == NULL ? berth_last_error() : "nmse", error);
     tally->n_passed += ok;
     tally->n_failed += !ok;
     tally->worst = ok && error > tally->worst ? error : tally->worst;
-    free(is);
+    free(got);
 }
 
 // Sets the i-th of all combinations.

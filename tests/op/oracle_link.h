@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // oracle_link.h: the reference in a separate process, op-oracle, which is built without sanitizers. The reference does not run
-// under sanitizers, and it ends its process for unsupported inputs. Both processes map the arena of a case at the same address, so
-// the reference computes on the very tensors that Berth received. Only "compute this graph" and "done" go through pipes.
+// under sanitizers, and it ends its process for unsupported inputs. Both processes map the memory of a case (the arena) at the
+// same address, so the reference computes on the same tensors as Berth. Only requests and outcomes go through pipes.
 #pragma once
 
 #include "support/child.h"
@@ -14,7 +14,7 @@
 
 enum op_outcome { OP_DONE, OP_UNSUPPORTED, OP_FAILED, OP_DIED };
 
-#define OP_ORACLE_TAKEN 3 // exit code of op-oracle if the arena's address is occupied there
+#define OP_ORACLE_ADDRESS_TAKEN 3 // exit code of op-oracle if the address of the arena is in use in its process
 
 // A request to the oracle. The response is an enum op_outcome as int32_t.
 struct op_request {

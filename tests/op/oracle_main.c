@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// oracle_main.c: op-oracle FD ADDRESS SIZE DIR FILTER: maps the arena of op-suite at its address, and loads the reference's base
-// library and the newest of its CPU libraries that runs here and whose name contains FILTER. Then it computes the graphs that it
-// receives. It links no library of Berth; it uses headers only.
+// oracle_main.c: the program op-oracle FD ADDRESS SIZE DIR FILTER, which op-suite starts. It maps op-suite's arena at the same
+// address. It loads the reference's base library, and the newest of its CPU libraries that runs on this machine and whose name
+// contains FILTER. Then it computes the graphs that it receives. It uses headers of Berth but links no library of Berth.
 
 #include "custom_functions.h"
 #include "oracle_link.h"
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
     void *address = (void *) (uintptr_t) strtoull(argv[2], NULL, 10);
     const size_t size = strtoull(argv[3], NULL, 10);
     if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, atoi(argv[1]), 0) != address) {
-        return OP_ORACLE_TAKEN;
+        return OP_ORACLE_ADDRESS_TAKEN;
     }
     struct reference r = {0};
     char name[64] = "";

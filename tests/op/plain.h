@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// plain.h: results of some ops by loops in double precision, for cases that the reference does not compute, or computes less
-// precisely than Berth must. Sources are read from the tensors in their types.
+// plain.h: loops in double precision that compute some ops, for cases that the reference does not compute, or computes less
+// precisely than Berth must.
 #pragma once
 
 #include "op.h"
 
-// A copy, decoded from the bytes of the type.
+// Computes a copy: rounds the source to the type of the result.
 void op_plain_copy(const struct ggml_tensor *t, double *out);
-// If one source is f16, the other is rounded to f16 first, as both backends do.
+// If one source is f16, the other is rounded to f16 first, as Berth and the reference do.
 void op_plain_mul_mat(const struct ggml_tensor *t, double *out);
 void op_plain_attn(const struct ggml_tensor *t, double *out);
 // SCALE, and the UNARY ops GELU, GELU_ERF, GELU_QUICK and SILU.

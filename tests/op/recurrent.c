@@ -28,7 +28,7 @@ static struct ggml_tensor *build_wkv(struct op_build *b, const void *arg) {
     if (c->specials) {
         float *x = op_with_specials(v)->data;
         for (int64_t i = 18; i < ggml_nelements(v) && i < 22; i++) {
-            x[i] = 1.0f; // 3e38 overflows in one order of addition and not in another
+            x[i] = 1.0f; // replaces 3e38, whose sums may or may not overflow, depending on the order of additions
         }
     }
     switch (c->which) {

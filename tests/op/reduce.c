@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reduce.c: cases of op/reduce.c. For ops that only support matrices in the reference, rows with gaps are rows of matrices.
+// reduce.c: cases of op/reduce.c. Some ops support rows with gaps in the reference only for matrices; their cases with gaps are
+// matrices.
 
 #include "op.h"
 

@@ -72,7 +72,7 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
 static const int modes[] = {
     GGML_ROPE_TYPE_NORMAL, GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_MROPE, GGML_ROPE_TYPE_VISION, GGML_ROPE_TYPE_IMROPE};
 
-// Sets sections that use all pairs of a mode.
+// Sets the sections of M-RoPE so that they cover all pairs.
 static void sections_of(struct rope *c) {
     const int half = c->n_dims / 2, third = half / 3;
     const int plain[4] = {half / 4, third, third, half - half / 4 - 2 * third};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// spread.h: differences between two variants of the reference, by op and types. Tolerances are based on them.
+// spread.h: the differences between two CPU libraries of the reference (variants A and B), per op and types. The tolerances of
+// op.h are based on them.
 #pragma once
 
 #include "oracle_link.h"

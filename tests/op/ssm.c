@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ssm.c: cases of op/ssm.c: state space models, the triangular solver, hyper-connections.
+// ssm.c: cases of op/ssm.c: state space models (SSM_CONV, SSM_SCAN), the triangular solver (SOLVE_TRI), hyper-connections
+// (DSV4_HC_*).
 
 #include "op.h"
 #include "plain.h"
@@ -14,13 +15,13 @@
 
 struct conv {
     int64_t d_conv, d_inner, n_token, n_seq;
-    bool holes, specials;
+    bool has_gaps, specials;
 };
 
 static struct ggml_tensor *build_conv(struct op_build *b, const void *arg) {
     const struct conv *c = arg;
     const int64_t *ne = NE(c->d_conv - 1 + c->n_token, c->d_inner, c->n_seq, 1);
-    struct ggml_tensor *x = c->holes ? op_input_holes(b, GGML_TYPE_F32, ne) : op_input(b, GGML_TYPE_F32, ne);
+    struct ggml_tensor *x = c->has_gaps ? op_input_holes(b, GGML_TYPE_F32, ne) : op_input(b, GGML_TYPE_F32, ne);
     if (c->specials) {
         op_with_specials(x);
     }
@@ -32,9 +33,9 @@ static struct ggml_tensor *build_conv(struct op_build *b, const void *arg) {
 
 struct scan {
     int64_t d_state, d_head, n_head, n_group, n_token, n_seq;
-    bool one_rate, packed;
+    bool is_scalar_decay, packed;
     float dt_lo, dt_hi;
-    int64_t K; // states to keep
+    int64_t K; // number of states in the result
 };
 
 static struct ggml_tensor *build_scan(struct op_build *b, const void *arg) {
@@ -43,7 +44,8 @@ static struct ggml_tensor *build_scan(struct op_build *b, const void *arg) {
     struct ggml_tensor *s = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->d_head, c->n_head, c->n_seq + 1));
     struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->d_head, c->n_head, c->n_token, c->n_seq));
     struct ggml_tensor *dt = op_input_range(b, GGML_TYPE_F32, NE(c->n_head, c->n_token, c->n_seq, 1), c->dt_lo, c->dt_hi);
-    struct ggml_tensor *A = op_input_range(b, GGML_TYPE_F32, NE(c->one_rate ? 1 : c->d_state, c->n_head, 1, 1), -2.0f, 0.0f);
+    struct ggml_tensor *A =
+        op_input_range(b, GGML_TYPE_F32, NE(c->is_scalar_decay ? 1 : c->d_state, c->n_head, 1, 1), -2.0f, 0.0f);
     struct ggml_tensor *B = op_input(b, GGML_TYPE_F32, NE(c->d_state, 2 * c->n_group, c->n_token, c->n_seq));
     struct ggml_tensor *C;
     if (c->packed) {
@@ -73,15 +75,16 @@ static void state_space_cases(struct op_suite *s) {
         {5, 3, 4, 4, 2, 2}, {17, 9, 8, 2, 33, 1}, {1, 1, 1, 1, 1, 1}, {16, 1, 512, 1, 2, 2}, {128, 16, 24, 3, 4, 2},
         {256, 4, 2, 1, 9, 1}};
     for (size_t i = 0; i < N(sizes); i++) {
-        for (int one_rate = 0; one_rate < 2; one_rate++) {
+        for (int is_scalar_decay = 0; is_scalar_decay < 2; is_scalar_decay++) {
             for (int variant = 0; variant < 3; variant++) {
                 const int64_t *z = sizes[i];
-                const struct scan c = {z[0], z[1], z[2], z[3], z[4], z[5], one_rate, variant == 2, variant == 1 ? -5.0f : -1.0f,
-                    variant == 1 ? 25.0f : 1.0f,
-                    !one_rate || variant == 1 ? 1
-                    : variant == 0            ? z[4] + 2
-                                              : z[4] / 2 + 1};
-                op_case(s, "SSM_SCAN", op_text("size %zu one rate %d variant %d", i, one_rate, variant), OP_F32, build_scan, &c);
+                const struct scan c = {z[0], z[1], z[2], z[3], z[4], z[5], is_scalar_decay, variant == 2,
+                    variant == 1 ? -5.0f : -1.0f, variant == 1 ? 25.0f : 1.0f,
+                    !is_scalar_decay || variant == 1 ? 1
+                    : variant == 0                   ? z[4] + 2
+                                                     : z[4] / 2 + 1};
+                op_case(s, "SSM_SCAN", op_text("size %zu one rate %d variant %d", i, is_scalar_decay, variant), OP_F32,
+                    build_scan, &c);
             }
         }
     }
@@ -125,17 +128,17 @@ struct hc {
     int64_t n_embd, n_stream, n_token;
     float eps;
     int n_iter;
-    bool holes;
+    bool has_gaps;
 };
 
 static struct ggml_tensor *input(struct op_build *b, const struct hc *c, const int64_t *ne) {
-    return c->holes ? op_input_holes(b, GGML_TYPE_F32, ne) : op_input(b, GGML_TYPE_F32, ne);
+    return c->has_gaps ? op_input_holes(b, GGML_TYPE_F32, ne) : op_input(b, GGML_TYPE_F32, ne);
 }
 
 static struct ggml_tensor *build_comb(struct op_build *b, const void *arg) {
     const struct hc *c = arg;
-    struct ggml_tensor *m = c->holes ? op_input_holes(b, GGML_TYPE_F32, NE(24, c->n_token, 1, 1))
-                                     : op_input_range(b, GGML_TYPE_F32, NE(24, c->n_token, 1, 1), -4.0f, 4.0f);
+    struct ggml_tensor *m = c->has_gaps ? op_input_holes(b, GGML_TYPE_F32, NE(24, c->n_token, 1, 1))
+                                        : op_input_range(b, GGML_TYPE_F32, NE(24, c->n_token, 1, 1), -4.0f, 4.0f);
     return ggml_dsv4_hc_comb(
         b->ctx, m, op_input(b, GGML_TYPE_F32, NE(3, 1, 1, 1)), op_input(b, GGML_TYPE_F32, NE(24, 1, 1, 1)), c->eps, c->n_iter);
 }

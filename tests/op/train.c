@@ -63,7 +63,7 @@ static void set_numbers(struct ggml_tensor *t, const float *x) {
     }
 }
 
-// The step also changes the moments. They are added to the result, so that they are compared.
+// An optimiser step also changes the moments. The graph adds them to the result, so that they are compared, too.
 static struct ggml_tensor *build_step(struct op_build *b, const struct train *c) {
     static const float numbers[][7] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 10.0f, 1000.0f},
         {1e-2f, 0.8f, 0.99f, 1e-8f, 0.1f, 1.5f, 2.0f}, {0.1f, 0.0f, 0.0f, 1e-3f, 0.5f, 1.0f, 1.0f},

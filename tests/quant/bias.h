@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// bias.h: a second measure of a quantiser: the error of products of its rows with correlated rows.
+// bias.h: measures a quantiser by the error of products, in addition to the squared error that quant_diff.c measures. The products
+// are those of quantised rows with rows that are correlated with them (bias.c).
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+// The functions of one implementation for one format.
 struct bias_side {
-    size_t (*rows)(const float *, void *, int64_t, int64_t, const float *);
-    void (*deq)(const void *, float *, int64_t);
+    size_t (*rows)(const float *, void *, int64_t, int64_t, const float *); // quantises rows, as quantize_q4_0
+    void (*deq)(const void *, float *, int64_t);                            // dequantises one row
 };
 
-// Prints the errors of both sides for both kinds of rows. Returns false if the error of `ours` is larger.
+// Prints the errors of `ours` (Berth) and `theirs` (the reference) for n_phases waves and for n_phases normal rows. needs_matrix:
+// the format requires an importance matrix. Returns false if an error of `ours` is larger than chance explains.
 bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, bool needs_matrix, int n_phases);

@@ -43,9 +43,8 @@ enum kind {
     NONFINITE = N_FINITE_KINDS,
     N_KINDS,
 };
-// Scales that overflow cause conversions of numbers beyond the range of int, which is undefined in C. The reference's build for
-// Arm saturates, as Berth always does. Its build for x86 returns the result of the x86 instruction, so these kinds are not
-// compared there.
+// In rows of huge numbers, scales overflow, and quantisers convert numbers to int that do not fit, which is undefined in C. Berth
+// saturates, as the reference's build for Arm does. The reference's build for x86 does not, so these kinds are not compared there.
 #if defined(__x86_64__)
 #    define N_COMPARED_KINDS HUGE_ROW
 #else
@@ -53,7 +52,7 @@ enum kind {
 #endif
 static const char *const kind_names[N_KINDS] = {"gauss", "uniform", "positive", "negative", "outlier", "lumpy", "sparse", "grid",
     "constant", "single", "zero", "large", "small", "huge", "denormal", "nonfinite"};
-// Kinds that count in the mean error: within the range of every format, and not exactly representable.
+// Whether the kind counts in the mean error: its numbers are within the range of every format and are not exactly representable.
 static inline bool is_ordinary(enum kind kind) {
     return kind <= GRID;
 }
@@ -89,8 +88,8 @@ static inline void fill(enum kind kind, float *x, int n) {
     }
 }
 
-// Fills weights like those of activations: of similar magnitude, of many magnitudes, or with some zeros, but never zero in a
-// whole block.
+// Fills the weights of an importance matrix with random numbers of similar or of very different magnitudes. Some rows contain
+// zeros, but every 16th weight is not zero.
 static inline void fill_weights(float *w, int n) {
     const double spread = 1 + 2 * (double) (rng() % 2);
     const bool sparse = rng() % 4 == 0;

@@ -22,7 +22,7 @@ static inline void check_log_drop(enum ggml_log_level level, const char *text, v
     (void) user_data;
 }
 
-// Tests of errors expect errors. This keeps them out of the output.
+// Drops all log lines, so that errors that a test provokes do not appear in its output.
 static inline void check_quiet(void) {
     ggml_log_set(check_log_drop, NULL);
 }
@@ -47,9 +47,8 @@ static inline uint64_t check_rng_below(struct check_rng *r, uint64_t n) {
     return check_rng_next(r) % n;
 }
 
-// Returns how many of n random cases run: all in a release build. With sanitizers, with branch coverage and with a second compiler
-// (tests/CMakeLists.txt), a part of them runs, because each case takes about ten times as long there, and a part covers almost as
-// much as all.
+// Returns how many of n random cases run: n / CHECK_PART. tests/CMakeLists.txt sets CHECK_PART above 1 for builds with sanitizers,
+// with branch coverage or with a second compiler, because a case takes about ten times as long there.
 #ifndef CHECK_PART
 #    define CHECK_PART 1
 #endif
@@ -58,7 +57,7 @@ static inline int check_cases(int n) {
     return n > CHECK_PART ? n / CHECK_PART : 1;
 }
 
-// Returns the step for loops over growing sizes: 1, or 4 to test only some of every size.
+// Returns the step for loops over sizes: 1, or 4 in builds in which only a part of the cases runs.
 static inline int check_step(void) {
     return CHECK_PART > 1 ? 4 : 1;
 }

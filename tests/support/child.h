@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// child.h: starts a program of a test with a pipe in each direction. The program is the reference, which aborts on unsupported
-// input and does not work with sanitizers. pipe.h sends the messages.
+// child.h: starts a second program with a pipe in each direction. Tests run the reference in such a program, because it aborts on
+// unsupported input and does not work with sanitizers. pipe.h sends the messages.
 #pragma once
 
 #include "support/pipe.h"
@@ -27,7 +27,7 @@ static inline int child_close(struct child *c) {
     return ended ? WEXITSTATUS(status) : -1;
 }
 
-// argv[0] is the path of the program. is_quiet: its standard error is dropped. Returns false if it could not be started.
+// Starts the program argv[0]. is_quiet: its standard error goes to /dev/null. Returns false if no process could be created.
 static inline bool child_start(struct child *c, char *const *argv, bool is_quiet) {
     int to[2], from[2];
     *c = (struct child){0};

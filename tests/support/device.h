@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// device.h: the device for tests. It computes on the CPU, but in its own memory, which is inaccessible outside the device's own
-// calls. So a missing copy causes a fault instead of passing by chance.
-// struct device contains the settings: which ops and types the device supports, its largest buffer, whether it works in its own
-// thread with random delays, and which calls fail. A device that is not started can be used for planning. It uses only the
-// allocator of the C library, so that failures that tests inject into Berth's allocator do not affect it.
+// device.h: a device for tests. It computes on the CPU, but in its own memory. Outside the device's own calls, this memory is
+// inaccessible (mprotect), so a program that forgets a copy crashes. struct device contains the settings: the supported ops and
+// types, the largest buffer, a separate thread with random delays, and the calls that fail. A device can be used for planning
+// without device_start. It allocates with malloc, so that allocation failures that tests inject into Berth do not affect it.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -37,7 +36,7 @@ static inline enum ggml_status device_compute(ggml_backend_t backend, struct ggm
     if (!dev->is_async) {
         return device_compute_now(dev, graph->nodes, graph->n_nodes);
     }
-    // The caller may change the graph's tensors as soon as this function returns, so that they are copied.
+    // Copies the tensors, because the caller may change them as soon as this function returns.
     struct device_job *job = device_job_new(DEVICE_COMPUTE);
     const size_t n = (size_t) graph->n_nodes;
     job->tensors = calloc(n * (1 + GGML_MAX_SRC) + 1, sizeof *job->tensors);
@@ -78,7 +77,7 @@ static inline bool device_copy_async(
     copy->other = b;
     copy->event = event;
     wait->event = event;
-    wait->other = a; // marks the event as owned by this job
+    wait->other = a; // not NULL: device_thread frees the event after this job
     wait->count = 1;
     device_push(from, copy);
     device_push(to, wait);
@@ -111,7 +110,7 @@ static inline void device_dev_props(ggml_backend_dev_t dev, struct ggml_backend_
     props->caps.events = d->has_events;
 }
 
-// Creates another backend of the device, with its own queue.
+// Creates an additional backend of the device, with its own queue of jobs.
 static inline ggml_backend_t device_dev_init(ggml_backend_dev_t dev, const char *params) {
     struct device *d = dev->context;
     struct device_stream *stream = calloc(1, sizeof *stream);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// device_full.h: a device for tests (device.h) that implements all optional functions, counts their calls, and lets the host access
-// its memory. It supports only ADD of floats. For tests of the backend interface.
+// device_full.h: a variant of the device for tests (device.h), for tests of the backend interface. It implements all optional
+// functions, counts their calls, and does not protect its memory. It supports only ADD.
 #pragma once
 
 #include "support/device.h"
 
 struct device_full {
-    int fail_init; // fail the n-th init_tensor from now on
+    int fail_init; // n > 0: the n-th init_tensor call from now on fails
     int n_init, n_reset, n_set_2d, n_async, n_copy;
 };
 
@@ -83,7 +83,7 @@ static inline bool full_supports(const struct device *dev, const struct ggml_ten
     return op->op == GGML_OP_ADD;
 }
 
-// Initialises the device's memory. full_start also starts it for computing.
+// Initialises the device. full_start also starts it, so that it can compute.
 static inline void full_init(void) {
     memset(&full, 0, sizeof full);
     device_init(&fake, "Fake");

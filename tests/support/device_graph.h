@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // device_graph.h: random graphs for tests of the scheduler. rg_check runs a graph on random devices and compares the results with
 // those of one CPU backend. The graphs have views, in-place ops, inputs, outputs, weights, and writes into memory that outlives the
-// graph. A seed gives the same graph, devices and numbers everywhere.
+// graph. A seed gives the same graph, devices and numbers on every machine.
 #pragma once
 
 #include "support/check.h"
@@ -23,12 +23,12 @@ struct rg_params {
     int n_nodes;
     int n_devices; // in addition to the CPU
     bool async;    // some devices work in their own threads
-    bool parallel;
+    bool parallel; // the scheduler may have several graphs in flight
     int delay_us;
     int n_runs;
 };
 
-// Objects that outlive graphs.
+// Objects that outlive a graph: devices, weights, and memory that graphs write to (kv).
 struct rg_world {
     struct device devices[RG_MAX_DEVICES];
     int n_devices;
@@ -54,7 +54,8 @@ static inline uint64_t rg_mix(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-// Supports three quarters of the ops and most types, and always the ops that only move bytes.
+// Whether the device supports the op: views, reshapes and copies always; of the other ops about three quarters, and of the types
+// other than f32 about two thirds. The device's seed chooses them.
 static inline bool rg_supports(const struct device *dev, const struct ggml_tensor *op) {
     switch (op->op) {
         case GGML_OP_NONE:
@@ -157,7 +158,7 @@ static inline struct ggml_tensor *rg_any(struct rg_pool *pool, struct check_rng 
     return pool->values[check_rng_below(rng, (uint64_t) pool->n)];
 }
 
-// Returns a view of half of the rows of a value, or of rows of memory that outlives the graph.
+// Returns a view of RG_H / 2 rows of a value or of w->kv.
 static inline struct ggml_tensor *rg_half(
     struct ggml_context *ctx, struct rg_world *w, struct rg_pool *pool, struct check_rng *rng) {
     if (check_rng_below(rng, 3) == 0) {
@@ -217,7 +218,8 @@ static inline void rg_graph_init(struct rg_graph *g, struct rg_world *w, const s
         g->inputs[i] = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, RG_W, RG_H);
         ggml_format_name(g->inputs[i], "in%d", i);
         ggml_set_input(g->inputs[i]);
-        pool.values[pool.n++] = ggml_scale(g->ctx, g->inputs[i], 1.5f); // so that no op writes the input in place
+        pool.values[pool.n++] =
+            ggml_scale(g->ctx, g->inputs[i], 1.5f); // a computed copy, so that no op overwrites the input in place
         ggml_build_forward_expand(g->graph, pool.values[i]);
     }
     int n = 0;
@@ -226,7 +228,8 @@ static inline void rg_graph_init(struct rg_graph *g, struct rg_world *w, const s
         ggml_format_name(t, "t%d", n++);
         ggml_build_forward_expand(g->graph, t);
         if (g->n_out < RG_MAX_OUT && (check_rng_below(&rng, 20) == 0 || ggml_graph_n_nodes(g->graph) >= p->n_nodes)) {
-            struct ggml_tensor *out = ggml_tanh(g->ctx, t); // no op writes into it
+            struct ggml_tensor *out =
+                ggml_tanh(g->ctx, t); // a separate tensor that is not in the pool, so that no later op overwrites it
             ggml_set_output(out);
             ggml_build_forward_expand(g->graph, out);
             g->out[g->n_out++] = out;
@@ -262,26 +265,27 @@ static inline size_t rg_results(struct rg_graph *g, struct rg_world *w, char *by
 
 enum { RG_RESULT_SIZE = (RG_MAX_OUT * RG_H + RG_N_KV * RG_KV_ROWS) * RG_W * 4 };
 
-// Assigns some nodes to backends. The assignment is the same for every graph of the seed.
+// Assigns some nodes to backends, always the same ones for a seed.
 static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backend_sched_t sched, uint64_t seed) {
     struct check_rng rng = check_rng_new(seed ^ 0x5EED);
     for (int i = 0; i < ggml_graph_n_nodes(g->graph); i++) {
         struct ggml_tensor *t = ggml_graph_node(g->graph, i);
         ggml_backend_t backend = w->backends[check_rng_below(&rng, (uint64_t) w->n_devices + 1)];
         if (check_rng_below(&rng, 40) == 0 && t->view_src == NULL && ggml_backend_supports_op(backend, t)) {
-            bool is_written = false; // ops that write into it must be able to run there, too
+            bool has_unsupported_writer = false; // an op that writes to t is not supported on this backend
             for (int j = 0; j < ggml_graph_n_nodes(g->graph); j++) {
                 const struct ggml_tensor *o = ggml_graph_node(g->graph, j);
-                is_written = is_written || (o->view_src == t && !ggml_backend_supports_op(backend, o));
+                has_unsupported_writer = has_unsupported_writer || (o->view_src == t && !ggml_backend_supports_op(backend, o));
             }
-            if (!is_written) {
+            if (!has_unsupported_writer) {
                 ggml_backend_sched_set_tensor_backend(sched, t, backend);
             }
         }
     }
 }
 
-// Runs two graphs alternately through one scheduler, n_runs times in total. Writes the results of the last two runs to bytes.
+// Runs two graphs through one scheduler, n_runs times in total, and changes the graph after every second run. Writes the results
+// of the last two runs to bytes.
 static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char *bytes, struct berth_sched_stats *stats) {
     ggml_backend_sched_t sched =
         ggml_backend_sched_new(w->backends, NULL, w->n_devices + 1, 64, p->parallel && w->n_devices > 0, false);
@@ -293,7 +297,7 @@ static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char 
     }
     for (int run = 0; run < p->n_runs; run++) {
         struct rg_graph *at = &g[run / 2 % 2];
-        if (run % 5 == 4) { // build the graph again, possibly at other addresses
+        if (run % 5 == 4) { // builds the same graph anew, possibly at other addresses
             ggml_backend_sched_synchronize(sched);
             ggml_free(at->ctx);
             rg_graph_init(at, w, p, p->seed + (uint64_t) (run / 2 % 2));

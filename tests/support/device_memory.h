@@ -26,7 +26,7 @@ struct device_buffer {
 struct device_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t n_recorded, n_done; // records that were requested, and those that were reached
+    uint64_t n_recorded, n_done; // number of records that were queued, and number of those that the device has reached
 };
 
 enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT };
@@ -34,19 +34,19 @@ enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT }
 struct device_job {
     struct device_job *next;
     enum device_job_kind kind;
-    ggml_backend_t backend;      // owner of the job
-    struct ggml_tensor *tensors; // compute: copies of the nodes and their sources, made when the job was pushed
+    ggml_backend_t backend;      // backend to which the job was pushed
+    struct ggml_tensor *tensors; // DEVICE_COMPUTE: copies of the nodes and their sources
     struct ggml_tensor **nodes;
     int n_nodes;
-    struct ggml_tensor src, dst; // copy
-    struct device *other;        // copy: device that owns dst
+    struct ggml_tensor src, dst; // DEVICE_COPY
+    struct device *other;        // DEVICE_COPY: device that owns dst. DEVICE_WAIT: not NULL if this job frees the event
     struct device_event *event;
-    uint64_t count; // value of the event
+    uint64_t count; // DEVICE_RECORD, DEVICE_WAIT: number of the record to reach or to wait for
 };
 
-// A queue of jobs and the thread that runs them. A device has one stream, and one more for each additional backend.
+// A queue of jobs and the thread that runs them. Each backend of a device has one stream.
 struct device_stream {
-    struct ggml_backend backend; // used by additional backends only
+    struct ggml_backend backend; // the backend, if it is an additional one (device_dev_init)
     struct device *dev;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -69,34 +69,34 @@ struct device {
     size_t max_size;                                                          // largest buffer in bytes, 0: unlimited
     bool is_async;                                                            // computes in its own thread
     bool has_events;                                                          // requires is_async
-    bool copies_async;        // requires is_async: cpy_tensor_async to other such devices
+    bool copies_async;        // requires is_async: supports cpy_tensor_async to other devices for tests
     bool reads_host;          // can use host memory directly
-    bool is_open;             // the memory is not protected
+    bool is_open;             // the memory is always accessible
     bool is_paper;            // for planning only: every allocation fails
     size_t align;             // alignment of buffers in bytes
     size_t n_free, n_total;   // bytes that the device reports
     int offload_batch;        // offloads ops with at least this many rows, 0: none
     int delay_us;             // longest delay before each job
-    atomic_int fail_alloc_at; // fail the n-th allocation from now on
+    atomic_int fail_alloc_at; // n > 0: the n-th allocation from now on fails; the same for the three fields below
     atomic_int fail_compute_at;
-    atomic_int fail_set_at;  // fail the n-th write into its memory
-    atomic_int fail_copy_at; // fail the n-th cpy_tensor_async from it
+    atomic_int fail_set_at;  // writes into the device's memory
+    atomic_int fail_copy_at; // cpy_tensor_async from this device
     // Counters.
     atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers, n_events, n_waits;
     atomic_size_t n_bytes; // bytes of its existing buffers
     // Internal state.
     ggml_backend_t cpu;
-    pthread_mutex_t lock; // protects buffers and inside
+    pthread_mutex_t lock; // guards `buffers` and `inside`
     struct device_buffer *buffers;
-    int inside;                   // number of current calls that may access the memory
+    int inside;                   // number of device calls in progress; the memory is accessible if it is above 0
     pthread_mutex_t compute_lock; // held by the stream that computes
     struct device_stream stream;
 };
 
 // ---- memory ----
 
-static inline void device_protect(struct device_buffer *buffer, bool open) {
-    if (mprotect(buffer->base, buffer->size, open || buffer->dev->is_open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+static inline void device_protect(struct device_buffer *buffer, bool is_accessible) {
+    if (mprotect(buffer->base, buffer->size, is_accessible || buffer->dev->is_open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
         abort();
     }
 }

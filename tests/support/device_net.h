@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_net.h: two devices and the CPU, with a weight on each and a scheduler over them, for tests of the scheduler.
+// device_net.h: the fixture of scheduler tests: two devices for tests (device.h) and the CPU, one weight on each of the three, and
+// a scheduler over them. Backend 0 and 1 are the devices, backend 2 is the CPU.
 #pragma once
 
 #include "support/device_graph.h"
@@ -16,6 +17,7 @@ struct net {
     ggml_backend_sched_t sched;
 };
 
+// For device.supports: all ops except unary ones, such as tanh.
 static inline bool no_tanh(const struct device *dev, const struct ggml_tensor *op) {
     (void) dev;
     return op->op != GGML_OP_UNARY;
@@ -87,7 +89,7 @@ static inline struct ggml_tensor *input(struct net *n, int rows) {
     return named(x, "x");
 }
 
-// Returns a weight of other extents in the memory of backend b's weight.
+// Creates a weight with these extents on backend b. It uses the memory of n->w[b], so a test uses only one of the two.
 static inline struct ggml_tensor *weight_of(struct net *n, int b, int64_t n0, int64_t n1, int64_t n2) {
     struct ggml_tensor *w = ggml_new_tensor_3d(n->weights_ctx, GGML_TYPE_F32, n0, n1, n2);
     assert_int_equal(ggml_backend_tensor_alloc(n->buffers[b], w, ggml_backend_buffer_get_base(n->buffers[b])), 0);

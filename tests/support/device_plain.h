@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device_plain.h: a device that works with Berth and with the reference: plain memory, supports all ops, computes nothing. It calls
-// only one function of the libraries, which creates a buffer and is passed by the user. device.h has a device that computes and
-// protects its memory.
+// device_plain.h: a device that works with Berth and with the reference: it has ordinary memory, supports all ops and computes
+// nothing. It calls only one function of a library, ggml_backend_buffer_init, which the test passes to plain_device_init. device.h
+// has a device that computes and protects its memory.
 #pragma once
 
 #include "ggml-backend-impl.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_queue.h: the jobs of the device for tests (device.h), which run in a separate thread if it is asynchronous, and its
-// events.
+// device_queue.h: the jobs and the events of the device for tests (device.h). If the device is asynchronous, jobs run in a
+// separate thread.
 #pragma once
 
 #include "support/device_memory.h"
@@ -94,7 +94,7 @@ static inline void *device_thread(void *arg) {
         stream->last = stream->first == NULL ? &stream->first : stream->last;
         pthread_mutex_unlock(&stream->lock);
         device_job_run(stream->dev, job, &rng);
-        if (job->kind == DEVICE_WAIT && job->other != NULL) { // the event of a copy is used once
+        if (job->kind == DEVICE_WAIT && job->other != NULL) { // the event of a copy is used only once
             device_event_delete(job->event);
         }
         device_job_end(job);
@@ -131,13 +131,14 @@ static inline void device_stream_stop(struct device_stream *stream) {
 
 static inline void device_backend_free(ggml_backend_t backend);
 
-// Copies of the first backend, which tests make, use the queue of the device.
+// Returns the stream of a backend: its own if it is an additional backend, otherwise that of the device. Tests may copy the struct
+// of the device's first backend; such a copy also uses the device's stream.
 static inline struct device_stream *device_stream_of(ggml_backend_t backend) {
     struct device *dev = backend->context;
     return backend->iface.free == device_backend_free ? (struct device_stream *) (void *) backend : &dev->stream;
 }
 
-// Runs the job immediately if the device has no thread.
+// Appends the job to the queue of the backend, or runs it immediately if the device has no thread.
 static inline void device_push(ggml_backend_t backend, struct device_job *job) {
     struct device_stream *stream = device_stream_of(backend);
     job->backend = backend;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gguf_sample.h: creates and describes GGUF contexts of every kind through a table of functions, so that the same code can drive
-// Berth and the reference.
+// gguf_sample.h: creates GGUF contexts with all kinds of keys and tensors, and describes a context as text. It calls the GGUF
+// functions through a table, so that the same code runs with Berth and with the reference.
 #pragma once
 
 #include "check.h"
@@ -147,8 +147,8 @@ static inline struct ggml_context *gguf_sample_tensors(
                 (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
             const int n_dims = (int) (1 + check_rng_below(rng, 4));
             if (check_rng_below(rng, 6) == 0) {
-                // The tensor is empty, but has a name and a shape. The reference does not write an extent of 0 after the last
-                // extent above 1.
+                // Makes the tensor empty. The axis is one that the reference writes: it omits extents at the end that are not
+                // above 1, also if they are 0.
                 ne[n_dims > 2 && ne[2] > 1 ? 1 : 0] = 0;
             }
             char name[64];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// grad_cases.h: a random graph for each gradient rule: parameters with data, and a result. The name of a rule says what it tests.
-// `same` means that the reference has the rule and builds the same backward graph.
+// grad_cases.h: a random graph for each gradient rule: parameters with data, and a result.
 //
 // Values stay away from points where a function is not differentiable: |x| is 0.2 to 0.6 or 0.9 to 1.4, so that corners at 0 and
 // 0.75 are at least 0.15 away. Shapes are random wherever an op allows it.
@@ -89,7 +88,7 @@ static inline void grad_make_positive(T *t) {
     }
 }
 
-// All elements differ by at least 0.1, so that a small change does not change the maximum of a pool.
+// Sets elements that differ by at least 0.1, so that a small change does not change which element is the maximum of a pool.
 static inline void grad_make_distinct(struct grad_case *c, T *t) {
     const int64_t n = ggml_nelements(t);
     float *x = t->data;
@@ -204,7 +203,7 @@ static inline T *build_glu(struct grad_case *c, int kind) {
                                             : c->a->ggml_glu_split(c->ctx, x, g, (enum ggml_glu_op) kind);
 }
 
-// The only form for which the reference has a gradient.
+// SWIGLU with two sources is the only gated unit for which the reference has a gradient.
 static inline T *build_swiglu_split(struct grad_case *c, int kind) {
     (void) kind;
     T *x = grad_param_any(c), *g = grad_param(c, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
@@ -437,7 +436,7 @@ static inline T *build_attn(struct grad_case *c, int kind) {
 
 enum { IM2COL, CONV_2D, CONV_2D_DIRECT, CONV_2D_DW };
 
-// The parameters of a kernel along one axis of an image that is large enough. `side` is the extent of the image.
+// The parameters of a convolution along one axis, and an extent `side` of the image that is large enough for them.
 struct grad_walk {
     int stride, pad, dilation;
     int64_t kernel, side;
@@ -511,7 +510,7 @@ static inline T *build_loss(struct grad_case *c, int kind) {
     return c->a->ggml_cross_entropy_loss(c->ctx, x, l);
 }
 
-// A layer with a residual connection: one tensor has several users.
+// Builds a layer with a residual connection, in which several ops read one tensor.
 static inline T *build_block(struct grad_case *c, int kind) {
     (void) kind;
     struct ggml_context *ctx = c->ctx;
@@ -540,14 +539,14 @@ struct grad_rule {
     const char *name;
     grad_build_t build;
     int kind;
-    bool same;      // the reference has the rule and builds the same graph
-    double forward; // tolerance of the result relative to the exact one; 0: that of f32
+    bool same;      // the reference has the rule, too, and builds the same backward graph
+    double forward; // tolerance of the result relative to double precision; 0: that of f32
     double tol;     // tolerance of the gradients
 };
 
 // clang-format off
-// The tolerances are larger if a kernel rounds: to f16 (11 bits; more for sums), activations to 8 bits for quantised weights (only
-// in the result), angles of 200 in f32, and for sequences of ops.
+// The tolerances are larger for ops that round to f16 (11 bits), for products with quantised weights, which round activations to 8
+// bits (only in the result), for RoPE with angles up to 200 in f32, and for sequences of ops.
 #define HALF 1e-3
 
 static const struct grad_rule grad_rules[] = {

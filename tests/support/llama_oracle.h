@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// llama_oracle.h: the functions of the reference's libllama that tests of models use, loaded next to Berth (oracle.h).
+// llama_oracle.h: loads the reference's libllama into the process of a test (oracle.h) and declares the functions that tests of
+// models use.
 #pragma once
 
 #include "support/check.h"
 #include "support/oracle.h"
 
-// Structs that the reference's library returns and takes. Fields that tests do not use are bytes.
+// Structs of libllama's API. Fields that tests do not use are declared as bytes.
 struct reference_model_params {
     char bytes[80];
 };
@@ -14,7 +15,7 @@ struct reference_context_params {
     char bytes[16];
     int32_t n_threads, n_threads_batch;
     char between[16];
-    int32_t flash_attn; // -1: if supported, 0: off, 1: on
+    int32_t flash_attn; // -1: on if supported, 0: off, 1: on
     char between_2[48];
     int32_t type_k, type_v;
     char more[16];

@@ -8,15 +8,15 @@ struct sample_lora {
     int rank;
     float alpha;           // 0: no key for alpha
     enum ggml_type type;   // type of the tensors
-    const char *type_key;  // general.type; NULL: adapter
-    const char *kind_key;  // adapter.type; NULL: lora
-    const char *arch;      // NULL: that of the model
-    const char *leave_out; // tensor to omit
-    const char *stray;     // additional tensor for which the model has no weight
-    int more;              // additional columns in each matrix A
+    const char *type_key;  // value of the key general.type; NULL: "adapter"
+    const char *kind_key;  // value of the key adapter.type; NULL: "lora"
+    const char *arch;      // general.architecture; NULL: that of the model
+    const char *leave_out; // name of a tensor that is not written; NULL: none
+    const char *stray;     // name of a tensor that is added although the model has no such weight; NULL: none
+    int more;              // columns by which each matrix A is too wide
 };
 
-static inline void sample_lora_half(
+static inline void sample_lora_matrix(
     const struct sample_lora *l, struct gguf_context *g, struct ggml_context *ctx, const char *name, int64_t n0, int64_t n1) {
     if (l->leave_out != NULL && strcmp(l->leave_out, name) == 0) {
         return;
@@ -54,13 +54,13 @@ static inline void sample_lora_write(const struct sample_lora *l, const struct s
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%d.%s.weight.lora_a", i, rows[k].name);
-            sample_lora_half(l, g, ctx, name, rows[k].n_in + l->more, l->rank);
+            sample_lora_matrix(l, g, ctx, name, rows[k].n_in + l->more, l->rank);
             name[strlen(name) - 1] = 'b';
-            sample_lora_half(l, g, ctx, name, l->rank, rows[k].n_out);
+            sample_lora_matrix(l, g, ctx, name, l->rank, rows[k].n_out);
         }
     }
     if (l->stray != NULL) {
-        sample_lora_half(l, g, ctx, l->stray, 8, 8);
+        sample_lora_matrix(l, g, ctx, l->stray, 8, 8);
     }
     const int fd = mkstemp(path);
     assert_true(fd >= 0);

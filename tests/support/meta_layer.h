@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// meta_layer.h: one layer of a model, and its split among devices.
+// meta_layer.h: one layer of a model, with attention and a feed-forward network, and its split among the parts of a composite
+// device.
 #pragma once
 
 #include "ggml-alloc.h"
@@ -23,9 +24,9 @@ static inline struct ggml_context *layer_ctx(size_t n) {
 #define LAYER_FF_UNIT 32
 #define LAYER_TOKENS 5
 #define LAYER_CELLS 16
-#define LAYER_MOST 512 // upper bound of any extent
+#define LAYER_MOST 512 // upper bound of the extents in layer_fill
 
-// The number of key/value heads, each of which serves two query heads, and the number of rows of the feed-forward part.
+// kv: number of key/value heads; there are twice as many query heads. ff: number of rows of the feed-forward network.
 struct layer_dims {
     int64_t kv, ff;
 };
@@ -86,7 +87,8 @@ static inline struct layer layer_new(struct layer_dims dims) {
     return l;
 }
 
-// Splits the layer as libllama splits a model: by heads and by rows of the feed-forward part, among n devices.
+// Returns the split state of a tensor. The layer is split as libllama splits a model: by heads, and by rows of the feed-forward
+// network. user: the number of devices.
 static inline struct ggml_backend_meta_split_state layer_state(const struct ggml_tensor *t, void *user) {
     static const struct {
         const char *name;

@@ -10,9 +10,9 @@ struct meta_split {
     uint64_t seed;
     int n;           // devices
     int only_axis;   // -1: any axis
-    bool is_plain;   // one segment, divided about equally
-    bool may_be_sum; // f32 tensors may be sums over devices
-    int n_asked;
+    bool is_plain;   // the axis is one segment, divided about equally among the devices
+    bool may_be_sum; // an f32 tensor may be partial: its value is the sum over the devices
+    int n_asked;     // calls of meta_split_state
 };
 
 static inline uint64_t meta_split_hash(const struct meta_split *m, const char *name) {
@@ -23,7 +23,8 @@ static inline uint64_t meta_split_hash(const struct meta_split *m, const char *n
     return h;
 }
 
-// Divides n_units along the axis randomly among segments, repetitions and devices.
+// Divides n_units randomly into segments, some of which occur twice, and each segment among the devices. Sets ne and nr of the
+// state.
 static inline void meta_split_fill(
     struct meta_split *m, struct check_rng *rng, int64_t n_units, int64_t unit, struct ggml_backend_meta_split_state *s) {
     int64_t left = n_units;
@@ -47,7 +48,7 @@ static inline void meta_split_fill(
     }
 }
 
-// Returns the same state for the same name.
+// Returns a random split state that depends only on m and the tensor's name.
 static inline struct ggml_backend_meta_split_state meta_split_state(const struct ggml_tensor *t, void *user) {
     struct meta_split *m = user;
     struct check_rng rng = check_rng_new(meta_split_hash(m, t->name));

@@ -14,9 +14,9 @@ struct sample_model {
     int n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_expert;
     int head_size, head_size_v; // 0: n_embd / n_head
     bool has_bias, has_qk_norm, has_output, has_freqs, has_long_freqs;
-    const char *leave_out;                         // tensor or key to omit
-    const char *twist;                             // tensor that gets one column too many
-    void (*last)(struct gguf_context *g, void *x); // called last, to change keys
+    const char *leave_out;                         // name of a tensor or a key that is not written; NULL: none
+    const char *twist;                             // name of a tensor that is written with one column too many; NULL: none
+    void (*last)(struct gguf_context *g, void *x); // called before the file is written, to change keys; NULL: none
     void *last_arg;
     uint32_t alignment; // alignment of the tensors in the file; 0: the default; 1: tensors start at odd addresses
 };

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODULE_PATH 256
+#define MODULE_PATH 256 // size of a buffer for the path of a module
 
 static char module_dir[64]; // set by module_setup, removed by module_teardown
 
@@ -53,7 +53,7 @@ static inline const char *module_path(const char *file) {
     return path[i];
 }
 
-// source: path of a file; flags: additional arguments of the compiler. Writes the library to module_dir.
+// Compiles the file `source` to the library `file` in module_dir. flags: additional arguments of the compiler.
 static inline bool module_compile(const char *file, const char *source, const char *flags) {
     char command[1024];
     snprintf(command, sizeof command, "%s -std=c11 -shared -fPIC -Iinclude -DGGML_BACKEND_DL %s -o %s %s", module_compiler(),
@@ -61,7 +61,8 @@ static inline bool module_compile(const char *file, const char *source, const ch
     return system(command) == 0;
 }
 
-// Compiles a backend without devices, with this name, score (below 0: no score function) and API version.
+// Compiles a backend without devices, with this name, score and API version. score below 0: it has no score function. api_version
+// 0: its init function returns NULL.
 static inline bool module_write(const char *file, const char *name, int score, int api_version) {
     char source[MODULE_PATH];
     snprintf(source, sizeof source, "%s", module_path("module.c"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// module_gpu.c: a loadable backend with one device of type GPU, which tests compile (support/module.h). It counts its
-// initialisations in an environment variable, which the program can read. It queries the registry while it is loaded: in the same
-// thread, and with -DASKS_IN_THREAD in a second thread for which it waits.
+// module_gpu.c: a loadable backend with one device of type GPU. Tests compile it with support/module.h. The environment variable
+// MODULE_GPU_INITS counts its initialisations. While it is being loaded, it queries the registry in the same thread. With
+// -DASKS_IN_THREAD it also queries in a second thread and waits for it.
 
 #include "ggml-backend-impl.h"
 

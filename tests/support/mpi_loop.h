@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mpi_loop.h: ranks as threads of one process, so that sanitizers and fuzzers can check them. Each rank has a list of messages, all
-// under one lock. A message in the list counts as sent, so that no message is ever unsent.
+// mpi_loop.h: an MPI transport whose ranks are threads of one process, so that sanitizers and fuzzers can check them. Each rank
+// has an inbox, a list of messages. One lock guards all inboxes. Sending appends the message to the inbox immediately, so no
+// message is ever waiting to be sent.
 #pragma once
 
 #include "mpi/transport.h"
@@ -38,7 +39,7 @@ static struct mpi_loop *mpi_loop_new(int n_ranks) {
     return loop;
 }
 
-// Call it after all transports are closed.
+// All transports must be closed before.
 static void mpi_loop_free(struct mpi_loop *loop) {
     for (int i = 0; loop != NULL && i < loop->n; i++) {
         for (struct queued *q = loop->inboxes[i].first, *next; q != NULL; q = next) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
-// oracle.h: loads the reference's libraries next to Berth's in one process, for benchmarks and kernel tests. dlmopen loads them
-// into a separate namespace, so that both sets of ggml_* symbols exist at the same time. tools/fetch-reference.sh downloads the
-// libraries; this file downloads nothing.
+// oracle.h: loads the reference's libraries into the same process as Berth's, for benchmarks and kernel tests. dlmopen gives them
+// a separate namespace of symbols, because both sets of libraries define the same ggml_* functions. tools/fetch-reference.sh
+// downloads the libraries; this file downloads nothing.
 //
 //     void *base = oracle_load("libggml-base.so");
 //     if (base == NULL) {
 //         printf("skipped: %s\n", oracle_why());
 //         return 77;
 //     }
-//
-// Sanitizers do not work with a second namespace, so that oracle_load fails there. Tests that must run with sanitizers run the
-// reference in a separate process, as tests/conformance and tests/op do.
+// Sanitizers do not work with a second namespace, so oracle_load fails in such builds. tests/conformance and tests/op must run
+// with sanitizers, so they run the reference in a separate process.
 #pragma once
 
 #include "support/oracle_cpus.h"
@@ -56,7 +55,8 @@ static inline const char *oracle_why(void) {
     return oracle.why;
 }
 
-// Whether folder, or the cache layout below it, contains the libraries. If so, sets oracle.dir.
+// Sets oracle.dir if the libraries are in the folder itself, or in the subfolder that tools/fetch-reference.sh creates. Returns
+// false if they are not.
 static inline bool oracle_dir_try(const char *folder) {
     static const char *const below[] = {"", "/" ORACLE_ARCH "-" ORACLE_VERSION "/bins/" ORACLE_ARCH};
     for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
@@ -130,7 +130,8 @@ static inline void *oracle_load(const char *library) {
     return handle;
 }
 
-// Loads the CPU variant that the reference's own loader would select on this machine, and the base library. *name is its file name.
+// Loads the base library and the CPU library that the reference's own loader would select on this machine. *name gets the file
+// name of the CPU library. NULL: none.
 static inline void *oracle_load_cpu(const char **name) {
     for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(oracle_cpus) / sizeof(oracle_cpus[0]); i++) {
         void *lib = oracle_load(oracle_cpus[i]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// oracle_cpus.h: the reference's CPU libraries, best first. ggml_backend_score of each reports whether it runs on this machine.
+// oracle_cpus.h: the file names of the reference's CPU libraries, for the newest processors first. ggml_backend_score of a library
+// returns 0 if it does not run on this machine.
 #pragma once
 
 static const char *const oracle_cpus[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pipe.h: sends complete messages through pipes, for tests that communicate with their own program.
+// pipe.h: reads and writes complete messages through pipes, for tests that communicate with a second program (child.h).
 #pragma once
 
 #include <errno.h>

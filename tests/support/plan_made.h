@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // plan_made.h: generated packing problems for bench-plan and tests. A seed gives the same problem on every machine.
-//
-//   hard      150 to 420 items like those of MiniMalloc's instances: a rectangle is cut repeatedly, and some pieces are
+// hard 150 to 420 items like those of MiniMalloc's instances: a rectangle is cut repeatedly, and some pieces are
 //             shortened or removed, or pieces of similar size are stacked. One step stays full, so that the optimum is known:
 //             it is the height of the rectangle. plan_made_hard() does not guarantee that greedy methods fail.
 //   training  10,000 to 60,000 items of a network and its gradients. Activations live from their forward step to their backward
@@ -80,7 +79,8 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
             made_add(m, lo, hi, size - at);
         }
     }
-    const int64_t loose = made_between(m, 8, 40); // percent of pieces; removes 1 to 12% of the area, as in instances A to E
+    const int64_t loose = made_between(m, 8,
+        40); // percent of pieces to change; this removes 1 to 12% of the area, as in instances A to E
     for (int64_t i = 0; i < m->n; i++) {
         struct berth_plan_item *it = &m->items[i];
         const int64_t width = it->last - it->first + 1;
@@ -96,8 +96,8 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     }
 }
 
-// Returns the first item that overlaps bytes [lo, hi) at a step of [from, to), -1: none. The field fixed of the items holds their
-// offsets.
+// Returns the first item that overlaps bytes [lo, hi) at a step of [from, to), -1: none. While a problem is generated, the field
+// `fixed` of an item is its offset.
 static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_t to, int64_t lo, int64_t hi) {
     for (int64_t i = 0; i < m->n; i++) {
         const struct berth_plan_item *it = &m->items[i];
@@ -135,8 +135,8 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
 
 // Stacks pieces of similar size, each at the lowest offset above the pieces placed so far. Then fills step `full`.
 static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
-    int64_t *sky = calloc(MADE_SIDE, sizeof *sky);
-    if (sky == NULL) {
+    int64_t *skyline = calloc(MADE_SIDE, sizeof *skyline);
+    if (skyline == NULL) {
         abort();
     }
     for (int64_t misses = 0; m->n < n && misses < 200;) {
@@ -145,7 +145,7 @@ static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
         const int64_t lower = made_below(m, MADE_SIDE - width);
         int64_t level = 0;
         for (int64_t t = lower; t < lower + width; t++) {
-            level = sky[t] > level ? sky[t] : level;
+            level = skyline[t] > level ? skyline[t] : level;
         }
         if (level + size > MADE_SIDE) {
             misses++;
@@ -154,11 +154,11 @@ static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
         made_add(m, lower, lower + width, size);
         m->items[m->n - 1].fixed = (uint64_t) level;
         for (int64_t t = lower; t < lower + width; t++) {
-            sky[t] = level + size;
+            skyline[t] = level + size;
         }
     }
     made_fill(m, full);
-    free(sky);
+    free(skyline);
 }
 
 static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
@@ -172,7 +172,7 @@ static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
     }
     for (int64_t i = 0; i < m->n; i++) {
         m->items[i].size *= MADE_UNIT;
-        m->items[i].fixed = 0; // it held the offset in the generated plan
+        m->items[i].fixed = 0; // made_heap has stored the offset there
     }
 }
 
@@ -183,7 +183,7 @@ struct made_net {
     int64_t n_blocks, n_ops; // n_ops: ops per block
     int64_t tokens;          // elements of the smallest activation
     int kind;                // 0: equal blocks, 1: stages whose sizes halve, 2: all blocks differ, 3: all ops differ
-    int keeps_grads;         // gradients of weights live until the end
+    int keeps_grads;         // not 0: gradients of weights live until the end
 };
 
 static inline int64_t made_size(struct plan_made *m, const struct made_net *net, int64_t block, int64_t op, bool *is_small) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vocab_sample.h: vocabularies for tests of tokenizers: a byte-pair encoding that is learned here from a few sentences, and texts
-// with all kinds of characters.
+// vocab_sample.h: a vocabulary for tests of tokenizers, which is a byte-pair encoding learned from a few sentences, and random
+// texts with all kinds of characters.
 #pragma once
 
 #include "check.h"
@@ -101,7 +101,8 @@ static inline void sample_learn(struct sample_vocab *v) {
     }
 }
 
-// Adds merges of all pairs of 24 characters of all kinds, so that tests detect a word that is split at the wrong position.
+// Adds a merge for each pair of 24 characters of different kinds. If the tokenizer fails to split a text between two such
+// characters, they become one token, which a test detects.
 static inline void sample_pairs(struct sample_vocab *v) {
     static const char some[] = "sStlLrReEx17 \n\t\r.!'=$+-_";
     _Static_assert(sizeof some == 24 + 1, "24 characters");
@@ -161,7 +162,7 @@ static inline struct gguf_context *sample_vocab_keys(const struct sample_vocab *
     return g;
 }
 
-// Writes a random text. It is valid UTF-8 unless with_wrong.
+// Writes a random text and returns its size. with_wrong: it may contain bytes that are not UTF-8.
 static inline size_t sample_random_text(struct check_rng *r, char *out, size_t cap, bool with_wrong) {
     static const char *const parts[] = {" ", " ", "  ", "\n", "\r\n", "\t", "the", "ship", "harbour", "'s", "'S", "'ll", "'RE",
         "'", "it's", "1", "23", "456", "7890", ".", ",", "!?", "==", "$", "+", "\xC3\xA4", "\xC3\x9F", "caf\xC3\xA9",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// walled.h: memory that is followed by an inaccessible page.
+// walled.h: memory that ends directly before an inaccessible page, so that an access beyond its end causes a fault.
 #pragma once
 
 #include "support/check.h"
@@ -13,7 +13,8 @@ static inline size_t walled_all(size_t size) {
     return (size + WALL - 1) / WALL * WALL + WALL;
 }
 
-// Returns size bytes, with the alignment that results from their size. They and the bytes before them are NaN in every float type.
+// Returns size bytes that end at the inaccessible page, so the address is aligned only as far as size is. These bytes and those
+// before them are 0xff, which is NaN in every float type.
 static inline void *walled(size_t size) {
     const size_t all = walled_all(size);
     char *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

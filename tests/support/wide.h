@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// wide.h: evaluates a graph a second time, in double precision and with simple loops. Tests measure gradients on it by finite
-// differences. It uses nothing of src/cpu. Each tensor is an array of doubles in the order of its elements, for any strides and
-// type. Leaves, including ids, are converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
+// wide.h: evaluates a graph in double precision with simple loops, independently of src/cpu. Tests of gradients compare with
+// finite differences of its results. Each tensor is a contiguous array of doubles, whatever its strides and type are. Leaves,
+// including ids, are converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
 #pragma once
 
 #include "core/op_params.h"
@@ -49,12 +49,12 @@ static inline int64_t wide_index(const struct ggml_tensor *t, int64_t i0, int64_
     return ((i3 * t->ne[2] + i2) * t->ne[1] + i1) * t->ne[0] + i0;
 }
 
-// wide_index for a tensor that is repeated: the coordinates wrap around.
+// Returns the index of an element of a tensor that is repeated: the coordinates wrap around.
 static inline int64_t wide_round(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return wide_index(t, i0 % t->ne[0], i1 % t->ne[1], i2 % t->ne[2], i3 % t->ne[3]);
 }
 
-// Returns the tensor to which the byte offset of a view is relative: the nearest source that is contiguous.
+// Returns the tensor from whose start the byte offset of a view counts: the nearest contiguous source.
 const struct ggml_tensor *wide_base(const struct ggml_tensor *view);
 
 // Returns the ALiBi slope of a head, 1 without ALiBi.

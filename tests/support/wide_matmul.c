@@ -56,7 +56,7 @@ double wide_slope(double max_bias, int64_t head, int64_t n_head) {
                     : pow(2, -max_bias / 2 / (double) n * (double) (2 * (head - n) + 1));
 }
 
-// Works in place. A sink adds to the sum but is not an element.
+// Computes softmax in place. A sink (NULL: none) is a logit that adds to the sum but has no element of its own.
 static void softmax_row(int64_t n, double *y, const double *sink) {
     double max = sink != NULL ? *sink : -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) {
