@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // kernels.h: the table of micro-kernels, which see pointers, counts and strides only. A slot is an entry of the table: one function
-// pointer or number. ukr/*.c fill every slot with portable C. Each tier that the machine supports (arm/, x86/) then overwrites the
-// slots that it improves (kernel_table.c). There are two tables: the best one, and the portable one for
-// ggml_backend_cpu_set_use_ref.
+// pointer or number. ukr/*.c fill the slots with portable C, except tile, gemm and gemv, which are optional. Each tier that the
+// machine supports (arm/, x86/) then overwrites the slots that it improves (kernel_table.c). There are two tables: the best one,
+// and the portable one for ggml_backend_cpu_set_use_ref.
 //
 // Rules for the kernel in a slot: n >= 0; any alignment. x and y may be the same pointer as the result if the comment says "in
 // place"; otherwise they do not overlap the result. A tier may not change vec_dot_type, because the size of work memory depends on

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // dot__neon.c: dot products of f32 and f16 rows with 128-bit vectors and fused multiply-adds. f16 values are converted to f32
-// before they are multiplied. Eight accumulators hide the latency of the multiply-add (4 cycles; current cores start two per
-// cycle).
+// before they are multiplied. A multiply-add has a latency of 4 cycles, and current cores start two per cycle, so eight
+// accumulators hide the latency.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -77,8 +77,8 @@ static void f16_to_f32__neon(const void *restrict vx, float *restrict y, int64_t
 
 // ---- tiles ----
 
-// A full tile is 4 by 4 dot products. It uses each loaded vector four times, a single dot product uses it once: 16 multiply-adds
-// per 8 loads, in 24 of the 32 registers. Tiles that are not full are computed by single dot products.
+// A full tile is 4 by 4 dot products. It uses each loaded vector four times, while a single dot product uses it once: 8 loads feed
+// 16 multiply-adds, in 24 of the 32 registers. Tiles that are not full are computed by single dot products.
 #define MR 4
 #define NR 4
 
@@ -126,8 +126,8 @@ static void tile_f32__neon(CPU_TILE_ARGS) {
     }
 }
 
-// The large f16 tile converts each row to f32 once and uses it with all rows of the other operand, CHUNK elements at a time.
-// Converting four f16 values takes as long as four multiply-adds.
+// The large f16 tile (WIDE_MR by WIDE_NR) converts CHUNK elements of each row to f32 and uses them with all rows of the other
+// operand. This saves conversions, each of which converts four f16 values in the time of four multiply-adds.
 #define WIDE_MR 32
 #define WIDE_NR 16
 #define CHUNK 256
@@ -145,8 +145,8 @@ static void row_widen(float *to, const char *row, int64_t i, int64_t n) {
     }
 }
 
-// Multiplies elements i to i + n - 1 of nx rows of x with those of ny rows of y; nx and ny are multiples of 4. The sums are stored
-// in s if i is 0, otherwise they are added to s.
+// Multiplies elements i to i + n - 1 of nx rows of x with the same elements of ny rows of y; nx and ny are multiples of 4. The sums
+// are stored in s if i is 0, otherwise they are added to s.
 static void tile_f16_wide(
     int64_t i, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
     float xs[MR][CHUNK], ys[WIDE_NR][CHUNK];
@@ -159,15 +159,15 @@ static void tile_f16_wide(
             row_widen(xs[j], x + (size_t) (r + j) * bx, i, n);
         }
         for (int c = 0; c < ny; c += NR) {
-            float more[NR * MR];
+            float partial[NR * MR];
             if (i == 0) {
                 tile_f32_full(n, s + r + c * ld_s, ld_s, xs, row, ys[c], row);
                 continue;
             }
-            tile_f32_full(n, more, MR, xs, row, ys[c], row);
+            tile_f32_full(n, partial, MR, xs, row, ys[c], row);
             for (int j = 0; j < NR; j++) {
                 float *to = s + r + (c + j) * ld_s;
-                vst1q_f32(to, vaddq_f32(vld1q_f32(to), vld1q_f32(more + j * MR)));
+                vst1q_f32(to, vaddq_f32(vld1q_f32(to), vld1q_f32(partial + j * MR)));
             }
         }
     }
@@ -176,7 +176,7 @@ static void tile_f16_wide(
 static void tile_f16__neon(CPU_TILE_ARGS) {
     const char *x = vx, *y = vy;
     const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
-    if (ny4 == NR) { // with so few rows of y, storing the converted rows costs more than it saves
+    if (ny4 == NR) { // with only 4 rows of y, storing the converted rows costs more than it saves
         for (int r = 0; r < nx4; r += MR) {
             tile_f16_full(n, s + r, ld_s, x + (size_t) r * bx, bx, y, by);
         }
@@ -185,7 +185,7 @@ static void tile_f16__neon(CPU_TILE_ARGS) {
             tile_f16_wide(i, min_i64(n - i, CHUNK), s, ld_s, x, bx, nx4, y, by, ny4);
         }
     }
-    const int done = ny4 > 0 ? nx4 : 0; // rows of x that are complete except for the columns from ny4 on
+    const int done = ny4 > 0 ? nx4 : 0; // the first `done` rows of x lack only rows ny4 and later of y
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }

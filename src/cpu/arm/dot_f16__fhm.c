@@ -15,7 +15,7 @@ static float one_f16(const uint16_t *h) {
     return (float) vget_lane_f16(vreinterpret_f16_u16(vdup_n_u16(*h)), 0);
 }
 
-// Memory limits the speed, so rows are processed one at a time: memory is then read sequentially.
+// Memory limits the speed, so rows are processed one at a time, which reads memory sequentially.
 static void vec_dot_f16__fhm(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a0 = vdupq_n_f32(0.0f), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;

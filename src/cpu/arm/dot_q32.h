@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dot_q32.h: dot products of the formats with blocks of 32 elements. Four blocks of a row are processed together, so that one
-// conversion to float serves four integer sums. gemv_q32.h has the kernels for one column.
+// instruction converts their four integer sums to float. gemv_q32.h has the kernels for one column.
 #pragma once
 
 #include "cpu/arm/unpack.h"

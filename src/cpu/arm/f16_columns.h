@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// f16_columns.h: converts columns of floats to f16 for the fp16 tier, which also multiplies and adds in f16. Each column is scaled
-// by a power of two, which is exact. The scale brings the largest element close to a limit. At that limit small products do not
-// underflow, and sums of a few products do not overflow.
+// f16_columns.h: converts columns of floats to f16 for the fp16 and fhm tiers, which also multiply and add in f16. Each column is
+// scaled by a power of two, which is exact. The scale brings the largest element close to a limit that the kernel chooses, so that
+// small products do not underflow and sums of a few products do not overflow.
 #pragma once
 
 #include "base/min.h"
@@ -24,7 +24,7 @@ static inline float scale_for(float max, float largest) {
     return ldexpf(largest, e < -90 ? 90 : -e);
 }
 
-// Four independent maxima hide the latency of vmaxq_f32.
+// Returns the largest magnitude. Four independent maxima hide the latency of vmaxq_f32.
 static inline float column_max(int64_t n, const float *y) {
     float32x4_t max[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
     int64_t i = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gemm_bf16__bf16.c: kernels for bfloat16 rows. BFDOT computes dot products. BFMMLA computes products with many columns in tiles of
-// 8 by 8: it multiplies 2 rows of 4 elements with 2 others and adds in f32. A panel holds, for each step j of 4 elements and each
-// pair p of rows, {x0: 4 elements, x1: 4 elements}. The last step is padded with zeros.
+// gemm_bf16__bf16.c: kernels for bfloat16 rows. Dot products use BFDOT. Products with many columns use BFMMLA, in tiles of 8 by 8.
+// BFMMLA multiplies 4 elements of 2 rows with 4 elements of 2 columns and adds the 4 sums in f32. A panel is a list of steps of 4
+// elements. A step holds, for each pair of rows (or columns), 4 elements of the first and 4 elements of the second. The last step
+// is padded with zeros.
 
 #include "cpu/kernels.h"
 
@@ -19,7 +20,7 @@ static bfloat16x8_t bf16_at(const uint16_t *at) {
 
 // ---- dot products ----
 
-// Memory limits the speed, so rows are processed one at a time: memory is then read sequentially.
+// Memory limits the speed, so rows are processed one at a time, which reads memory sequentially.
 static void vec_dot__bf16(CPU_DOT_ARGS) {
     const uint16_t *x = vx, *y = vy;
     float32x4_t a[8];
@@ -81,7 +82,8 @@ static void pack_y__bf16(CPU_TABLE, int64_t n, void *panel, const float *const *
     X(0, 0) \
     X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3) X(2, 0) X(2, 1) X(2, 2) X(2, 3) X(3, 0) X(3, 1) X(3, 2) X(3, 3)
 #define ZERO(p, q) float32x4_t a##p##q = vdupq_n_f32(0.0f);
-#define STEP(p, q) a##p##q = vbfmmlaq_f32(a##p##q, y##q, x##p); // x0 y0, x1 y0, x0 y1, x1 y1
+// The lanes of a##p##q: {row 0 column 0, row 1 column 0, row 0 column 1, row 1 column 1} of row pair p and column pair q.
+#define STEP(p, q) a##p##q = vbfmmlaq_f32(a##p##q, y##q, x##p);
 #define STORE(p, q) \
     vst1_f32(&tile[2 * q][2 * p], vget_low_f32(a##p##q)); \
     vst1_f32(&tile[2 * q + 1][2 * p], vget_high_f32(a##p##q));

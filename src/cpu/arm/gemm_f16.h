@@ -2,16 +2,18 @@
 // gemm_f16.h: the common part of products of f16 rows with many columns: packing the panels, and storing a finished tile. The
 // including file defines the rows (MR) and columns (NR) of a tile before the include; both are multiples of 8.
 //
-// Products are multiplied and added in f16, eight at a time. Over a long row, f16 sums would lose digits and overflow. Two measures
-// prevent this:
+// Elements are multiplied and added in f16, eight at a time. Over a long row, f16 sums would lose precision and overflow. Two
+// measures prevent this:
 //   - Each column is scaled by a power of two, which is exact, so that its largest element is between 4 and 8.
-//   - Short f16 sums of products are added to f32 sums. A short sum stays below 2^16 unless a row has elements far above 8. If a
-//     sum is not finite, the tile is recomputed in f32.
-// The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding whole rows in
+//   - An f16 sum covers only some of the elements (a short sum) and is then added to an f32 sum. A short sum stays below 2^16
+//   unless
+//     a row has elements far above 8. If a sum is not finite, the tile is recomputed in f32.
+// The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding complete rows in
 // f16.
 //
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
-// Panel of y: per column the float that its sums are multiplied with (1 / scale), then one element of each column at a time.
+// Panel of y: first the float 1 / scale of each column, with which its sums are multiplied; then element 0 of each column, element
+// 1 of each column, and so on.
 // Both panels are padded with zeros to a multiple of STEP elements.
 #pragma once
 
@@ -23,8 +25,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define STEP 8 // panels are padded to a multiple of this number of elements
-#define LARGEST 8.0f
+#define STEP 8          // panels are padded to a multiple of this number of elements
+#define LARGEST 8.0f    // limit of the scaled elements of a column
 #define PACK_AHEAD 1024 // bytes: prefetch distance within a row while packing
 
 // ---- panels ----
@@ -160,7 +162,7 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
     }
 }
 
-// Describes the product kernel: `run` multiplies panels, `rows` reads rows in place. Below min_cols columns other kernels are
+// Returns the table entry: `run` multiplies panels, `rows` multiplies unpacked rows. Below min_cols columns, other kernels are
 // faster.
 static inline struct cpu_gemm gemm_f16(void (*run)(CPU_GEMM_ARGS), int min_cols, struct cpu_gemm_rows rows) {
     return (struct cpu_gemm){.pack_x = pack_x,

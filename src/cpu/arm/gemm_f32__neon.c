@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_f32__neon.c: products of f32 rows with many columns, in tiles of 8 by 8. Per element of all rows and columns, four loads
-// feed sixteen multiply-adds, and the sums stay in registers. A panel holds element k of 8 rows (or columns) in adjacent floats.
-// f16 rows are packed as f32, so that they are converted once for all columns.
+// gemm_f32__neon.c: products of f32 rows with many columns, in tiles of 8 by 8. For each index k, four loads (element k of 8 rows
+// and 8 columns) feed sixteen multiply-adds, and the sums stay in registers. A panel holds element k of 8 rows (or columns) in
+// adjacent floats. f16 rows are packed as f32, so that they are converted once for all columns.
 
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
@@ -23,8 +23,8 @@ UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4
 }
 
 // pack8 writes element k of 8 rows to to[8 * k]. Rows are often a power of two apart, so that they map to the same few cache sets.
-// Four rows at a time fit, and each cache line is read completely before the next one. In pack_x, missing rows are copies of the
-// first row; their results are not stored.
+// Cache lines of four rows fit in these sets, so pack8 reads 16 elements (a cache line of f32) of four rows, then of the other
+// four. In pack_x, missing rows are copies of the first row; their results are not stored.
 #define PACK(type, element) \
     UNPACK_INLINE void pack4_##type(float *to, const element *const *rows, int64_t i) { \
         transpose4(to, four_##type(rows[0], i), four_##type(rows[1], i), four_##type(rows[2], i), four_##type(rows[3], i)); \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__dotprod.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SDOT. SDOT multiplies four
-// bytes of each of four rows with the same four bytes of a column. So no sum across a vector is needed, and the numbers of the rows
-// (scales, minima) have the layout of the sums (panel_q.h).
+// gemm_q__dotprod.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SDOT. One SDOT multiplies
+// four bytes of each of four rows with the same four bytes of a column, so each lane is the sum of one row. No sum across a vector
+// is needed, and the scales and minima of four rows are a vector with the same layout as the sums. panel_q.h defines line and run.
 
 #define MR 8
 #define NR 4
@@ -35,9 +35,9 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 // ---- the product ----
 
-// Multiplies the lines of all rows at x_at with those of all columns at y_at. The loop is one asm statement, because compilers
-// multiply four rows to the end of a block before the other four, and copy sums to make registers free for loads: 62 cycles per
-// block of q8_0 instead of 51.
+// DOTS multiplies 4 or 8 lines of x at x_at with as many lines of y at y_at and adds to t00 .. t13. It is one asm statement,
+// because compilers multiply four rows to the end of a block before the other four, and copy sums to make registers free for loads.
+// Their code takes 62 cycles per block of q8_0 instead of 51.
 #define DOTS_LINE(x0, x1, y, x_off, y_off) \
     "ldp q" #x0 ", q" #x1 ", [%[x], #" #x_off "]\n\t" \
     "ldr q" #y ", [%[y], #" #y_off "]\n\t" \
@@ -67,14 +67,15 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
             : [x] "r"(x_at), [y] "r"(y_at) \
             : "v0", "v1", "v2", "v3", "v4", "v5", "memory")
 
-// Each vector holds four rows and one column. The vectors have names, because compilers keep named vectors in registers more
-// reliably than arrays.
+// A tile has 2 by 4 vectors: vector (p, c) holds the sums of rows 4 p to 4 p + 3 with column c. The vectors have names, because
+// compilers keep named vectors in registers more reliably than arrays.
 #define TILE(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)
 #define SUM(p, c) float32x4_t sum##p##c = vdupq_n_f32(0.0f);
 #define STORE(p, c) vst1q_f32(&tile[c][4 * p], sum##p##c);
 
-// The sums are converted to float by an offset. An integer below 2^22 that is added to the bits of BASE also adds its value to the
-// float BASE. Subtracting BASE converts the integer to float in one cycle of any pipe; a conversion takes two cycles of one pipe.
+// Integer sums start with the bits of the float BASE. For integers below 2^22, adding an integer i to the bits of BASE gives the
+// float BASE + i. Subtracting BASE as a float then gives i as a float. This takes one cycle of any pipe; a conversion takes two
+// cycles of one pipe.
 #define BASE 12582912.0f // 1.5 times 2^23
 #define BASED(p, c) int32x4_t t##p##c = vreinterpretq_s32_f32(base);
 #define ADD(p, c) \
@@ -144,9 +145,9 @@ UNPACK_INLINE void run_256(
     store_tile(tile, s, ld_s, nx, ny);
 }
 
-// ---- rows in place ----
+// ---- unpacked rows (kernels.h: cpu_gemm_rows) ----
 
-// Stores the sums of MR rows. factor: corrects the scales of the rows (1/16 for q4_0, whose bytes are 16 times the value).
+// Stores the sums of MR rows, multiplied with `factor`. It is 1/16 for q4_0, whose unpacked bytes are 16 times the value, else 1.
 UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
     float tile[NR][MR];
     for (int r = 0; r < MR; r++) {
@@ -170,7 +171,8 @@ ROWS_RUN(q4_0, 0.0625f)
 ROWS_RUN(iq4_nl, 1.0f)
 ROWS_RUN(mxfp4, 1.0f)
 
-// Multiplies a run of four rows with the lines at y. Each row has 32 or 16 bytes at x; rows are 256 bytes apart.
+// ROWS_RUN_32 and ROWS_RUN_16 multiply one run (32 or 16 bytes) of four unpacked rows with the lines at y. The first row is at x;
+// rows are 256 bytes apart.
 #define ROWS_LINE(y, x, k) \
     "sdot %[t0].4s, v" #y ".16b, v" #x "0.4b[" #k "]\n\t" \
     "sdot %[t1].4s, v" #y ".16b, v" #x "1.4b[" #k "]\n\t" \
@@ -196,8 +198,8 @@ ROWS_RUN(mxfp4, 1.0f)
 #define ROW_ADD_MIN(r) sum[r] = vfmaq_laneq_f32(sum[r], sum_y, min_x, r);
 #define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(block_sum##r), d_x, r), d_y);
 
-// Adds the products of a block of 256 elements of four rows, unpacked to v. heads_<type> computed `head` from the scales of the
-// rows. The sums are those of run_256.
+// Adds the products of a block of 256 elements of four rows to sum, in the same way as run_256. v: the elements as bytes; head: the
+// scales and minima of the rows, as heads_<type> stores them.
 UNPACK_INLINE void rows_256(float32x4_t *sum, float32x4_t d_x, const char *head, int8x16_t (*v)[16], const char *y,
     const int n_runs, const bool has_min) {
     const float32x4_t d_y = f32_at(y);

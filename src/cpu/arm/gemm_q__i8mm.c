@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__i8mm.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SMMLA. SMMLA multiplies 2 rows
-// of 8 bytes with 2 others. A result vector is {x0 y0, x1 y0, x0 y1, x1 y1} for a pair of rows x and a pair of columns y. So a line
-// holds the numbers of rows (scales, minima) as {x0 x1 x0 x1} and those of columns as {y0 y0 y1 y1} (panel_q.h).
+// gemm_q__i8mm.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SMMLA. One SMMLA multiplies 8
+// bytes of 2 rows with 8 bytes of 2 columns. For rows x0, x1 and columns y0, y1 the result vector is {x0 y0, x1 y0, x0 y1, x1 y1}.
+// So a line (panel_q.h) holds the scales or minima of rows as {x0 x1 x0 x1} and the numbers of columns as {y0 y0 y1 y1}.
 
 #define MR 8
 #define NR 4
@@ -10,8 +10,8 @@
 
 #include "cpu/arm/panel_q.h"
 
-#define PX (MR / 2)
-#define PY (NR / 2)
+#define PX (MR / 2) // pairs of rows
+#define PY (NR / 2) // pairs of columns
 
 // ---- lines ----
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16.h: the layout of a column that is multiplied with f16 rows in place. A column consists of runs of STEP elements. Each
-// run has the factor that its sums are multiplied with, and STEP f16 values, padded with zeros. If the sum of a row is not finite,
-// because its products exceed the range of f16, the row is recomputed in f32.
+// gemv_f16.h: the layout of a packed column that is multiplied with f16 rows. A column is a list of segments of STEP elements. A
+// segment holds the factor with which its sums are multiplied, and STEP scaled f16 values; the last segment is padded with zeros.
+// If the sum of a row is not finite, because its products exceed the range of f16, the row is recomputed in f32.
 #pragma once
 
 #include "cpu/arm/f16_columns.h"
@@ -12,12 +12,12 @@
 
 #define STEP 256
 
-struct run {
-    float unscale, pad[3]; // unscale: 1 / scale of the run; pad: aligns y to 16 bytes
+struct segment {
+    float unscale, pad[3]; // unscale: 1 / scale of the segment; pad: aligns y to 16 bytes
     uint16_t y[STEP];
 };
 
-static float row_recompute_f32(int64_t n, const uint16_t *x, const struct run *y) {
+static float row_recompute_f32(int64_t n, const uint16_t *x, const struct segment *y) {
     float sum = 0.0f;
     for (; n > 0; n -= STEP, x += STEP, y++) {
         float part = 0.0f;

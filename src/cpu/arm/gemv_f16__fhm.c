@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gemv_f16__fhm.c: one or two columns times f16 rows, two rows at a time (streams.h). Loads limit the speed (three per cycle), and
-// each load of a column serves both rows. f16 sums of eight products are added to f32 by FMLAL by one, which any pipe executes.
-// Adding all products in f32 would be exact, but takes twice the instructions, and 20% longer when the rows are in the last-level
-// cache.
+// each load of a column serves both rows. f16 sums of eight products are added to f32 by FMLAL with 1 as the second factor, which
+// any pipe executes. Adding every product in f32 would be exact, but takes twice the instructions, and 20% longer when the rows are
+// in the last-level cache.
 
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/streams.h"
@@ -13,7 +13,7 @@
 
 #define MAX_COLS 2 // columns per pass
 
-// Returns sums of four products, eight at a time, in f16.
+// Returns a vector of 8 f16 sums of four products each.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16_t *x, const float16x8_t *y) {
     const float16x8_t t = vfmaq_f16(vmulq_f16(f16_at(x), y[0]), f16_at(x + 8), y[1]);
     return vfmaq_f16(vfmaq_f16(t, f16_at(x + 16), y[2]), f16_at(x + 24), y[3]);
@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void add64(float32x4_t *sum, const 
 }
 
 static inline __attribute__((always_inline)) void add64_cols(float32x4_t (*sum_a)[2], float32x4_t (*sum_b)[2], const uint16_t *a,
-    const uint16_t *b, const struct run *const *y, int64_t i, const int nc) {
+    const uint16_t *b, const struct segment *const *y, int64_t i, const int nc) {
     for (int c = 0; c < nc; c++) {
         float16x8_t v[8];
         for (int j = 0; j < 8; j++) {
@@ -38,9 +38,9 @@ static inline __attribute__((always_inline)) void add64_cols(float32x4_t (*sum_a
     }
 }
 
-// Multiplies two rows with one run of each of nc columns. m: elements in the run.
-static inline __attribute__((always_inline)) void run2(int64_t m, const uint16_t *a, const uint16_t *b,
-    const struct run *const *y, const int nc, float32x4_t *all_a, float32x4_t *all_b) {
+// Multiplies two rows with one segment of each of nc columns. m: elements in the segment.
+static inline __attribute__((always_inline)) void segment2(int64_t m, const uint16_t *a, const uint16_t *b,
+    const struct segment *const *y, const int nc, float32x4_t *all_a, float32x4_t *all_b) {
     const float32x4_t zero = vdupq_n_f32(0.0f);
     float32x4_t sum_a[MAX_COLS][2] = {{zero, zero}, {zero, zero}}, sum_b[MAX_COLS][2] = {{zero, zero}, {zero, zero}};
     int64_t i = 0;
@@ -60,14 +60,14 @@ static inline __attribute__((always_inline)) void run2(int64_t m, const uint16_t
 }
 
 // Multiplies two rows with nc columns, y0 and y1; nc is 1 or MAX_COLS.
-static inline __attribute__((always_inline)) void rows2(int64_t n, const uint16_t *a, const uint16_t *b, const struct run *y0,
-    const struct run *y1, const int nc, float *s_a, float *s_b) {
+static inline __attribute__((always_inline)) void rows2(int64_t n, const uint16_t *a, const uint16_t *b, const struct segment *y0,
+    const struct segment *y1, const int nc, float *s_a, float *s_b) {
     float32x4_t all_a[MAX_COLS] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}, all_b[MAX_COLS] = {all_a[0], all_a[0]};
     for (; n >= STEP; n -= STEP, a += STEP, b += STEP, y0++, y1++) { // a constant length, so that the compiler unrolls
-        run2(STEP, a, b, (const struct run *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
+        segment2(STEP, a, b, (const struct segment *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
     }
     if (n > 0) {
-        run2(n, a, b, (const struct run *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
+        segment2(n, a, b, (const struct segment *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
     }
     for (int c = 0; c < nc; c++) {
         s_a[c] = vaddvq_f32(all_a[c]);
@@ -75,7 +75,7 @@ static inline __attribute__((always_inline)) void rows2(int64_t n, const uint16_
     }
 }
 
-static inline float finite_or_recomputed(float s, int64_t n, const char *x, const struct run *y) {
+static inline float finite_or_recomputed(float s, int64_t n, const char *x, const struct segment *y) {
     return isfinite(s) ? s : row_recompute_f32(n, (const void *) x, y);
 }
 

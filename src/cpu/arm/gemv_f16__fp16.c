@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gemv_f16__fp16.c: one or a few columns times f16 rows, at the speed of memory. A conversion of four f16 values to f32 takes one
-// of two pipes for two cycles. So eight products are added in f16, in two parts, and the sum is converted, not each product.
+// of two pipes for two cycles. So eight products are added in f16, as two sums of four, and only the sum is converted.
 
 #include "base/min.h"
 #include "cpu/arm/gemv_f16.h"
@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-#define AHEAD 1024 // bytes: prefetch distance
-#define LARGEST 128.0f
-#define MAX_COLS 4 // columns per pass
+#define AHEAD 1024     // bytes: prefetch distance
+#define LARGEST 128.0f // limit of the scaled elements of a column
+#define MAX_COLS 4     // columns per pass
 
 static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
-    for (struct run *to = panel; n > 0; n -= STEP, y += STEP, to++) {
+    for (struct segment *to = panel; n > 0; n -= STEP, y += STEP, to++) {
         const int64_t m = min_i64(n, STEP);
         const float scale = scale_for(column_max(m, y), LARGEST);
         to->unscale = 1.0f / scale;
@@ -31,7 +31,7 @@ static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     }
 }
 
-// Returns sums of four products, eight at a time, in f16.
+// Returns a vector of 8 f16 sums of four products each.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16x8x4_t x, const uint16_t *y) {
     const uint16x8x4_t v = vld1q_u16_x4(y); // sequential loads, so that no two loads hit the same cache bank
     float16x8_t t = vmulq_f16(vreinterpretq_f16_u16(x.val[0]), vreinterpretq_f16_u16(v.val[0]));
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) float16x8_t product4(const uint16x8
 
 // Adds the products of 64 elements with nc columns to f32 sums.
 static inline __attribute__((always_inline)) void add64(
-    float32x4_t *lo, float32x4_t *hi, const uint16_t *x, const struct run *const *y, int64_t k, int64_t i, const int nc) {
+    float32x4_t *lo, float32x4_t *hi, const uint16_t *x, const struct segment *const *y, int64_t k, int64_t i, const int nc) {
     float16x8_t t[MAX_COLS];
     const uint16x8x4_t x0 = vld1q_u16_x4(x);
     for (int c = 0; c < nc; c++) {
@@ -58,7 +58,7 @@ static inline __attribute__((always_inline)) void add64(
 
 // Multiplies one row with nc columns, at most MAX_COLS. Each part of the row is loaded once for all columns.
 static inline __attribute__((always_inline)) void row__fp16(
-    int64_t n, const uint16_t *x, const struct run *const *y, const int nc, float *s) {
+    int64_t n, const uint16_t *x, const struct segment *const *y, const int nc, float *s) {
     float32x4_t sum[MAX_COLS];
     for (int c = 0; c < nc; c++) {
         sum[c] = vdupq_n_f32(0.0f);
@@ -90,7 +90,7 @@ static inline __attribute__((always_inline)) void row__fp16(
 }
 
 static void gemv__fp16(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) {
-    const struct run *y = vy;
+    const struct segment *y = vy;
     for (int r = 0; r < nx; r++) {
         const uint16_t *x = (const void *) ((const char *) vx + (size_t) r * bx);
         row__fp16(n, x, &y, 1, s + r);
@@ -100,7 +100,7 @@ static void gemv__fp16(int64_t n, float *s, const void *vx, size_t bx, int nx, c
     }
 }
 
-static void row_cols(int64_t n, const uint16_t *x, const struct run *const *y, int nc, float *s) {
+static void row_cols(int64_t n, const uint16_t *x, const struct segment *const *y, int nc, float *s) {
     switch (nc) {
         case 1: row__fp16(n, x, y, 1, s); break;
         case 2: row__fp16(n, x, y, 2, s); break;
@@ -110,7 +110,7 @@ static void row_cols(int64_t n, const uint16_t *x, const struct run *const *y, i
 }
 
 static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, int ny) {
-    const struct run *y[CPU_GEMV_COLS];
+    const struct segment *y[CPU_GEMV_COLS];
     for (int c = 0; c < ny; c++) {
         y[c] = vy[c];
     }
@@ -129,5 +129,5 @@ static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t b
 
 void cpu_tier_fp16_gemv_f16(struct cpu_kernels *k) {
     k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){
-        .pack_y = pack__fp16, .run = gemv__fp16, .run_cols = gemv_cols__fp16, .step = STEP, .y_size = sizeof(struct run)};
+        .pack_y = pack__fp16, .run = gemv__fp16, .run_cols = gemv_cols__fp16, .step = STEP, .y_size = sizeof(struct segment)};
 }

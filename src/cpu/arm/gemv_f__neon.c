@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gemv_f__neon.c: one or a few columns times f32 or f16 rows, two rows at a time (streams.h). Both rows share the loads of the
-// column. The column stays in f32, because an f16 column would have to be converted in addition to the rows.
+// column. The column stays in f32: this tier multiplies in f32, so an f16 column would have to be converted at every use.
 
 #include "cpu/arm/streams.h"
 #include "cpu/arm/unpack.h"
@@ -45,7 +45,7 @@ static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
                 all_a = fmaf(one_##type(a, j), y[c][j], all_a); \
                 all_b = fmaf(one_##type(b, j), y[c][j], all_b); \
             } \
-            s_a[c] = all_a; /* s_a == s_b if a row has no partner */ \
+            s_a[c] = all_a; /* s_a == s_b if a == b (streams.h) */ \
             s_b[c] = all_b; \
         } \
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). A core can hold few waiting instructions, so
-// the code is software-pipelined over sections of 64 elements. While one section is multiplied, the next is loaded, the sums of the
-// previous one are folded (added across lanes), and those of the section before that are scaled. The pipelining saves a quarter of
-// the time on a Neoverse V1 (docs/user/speed.md).
+// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). A block has 8 runs of 32 elements with a scale
+// and a minimum each. A section is two runs. A core can hold few waiting instructions, so the code is software-pipelined over
+// sections. While section i is multiplied, section i + 1 is loaded, the sums of section i - 1 are folded (added across lanes), and
+// the sums of section i - 2 are scaled. The pipelining saves a quarter of the time on a Neoverse V1 (docs/user/speed.md).
 //
 // Vectors hold both rows, a and b:
-//   folded dots of a section  {a low, a high, b low, b high}: low nibbles are a run of 32 elements, high nibbles the next run
-//   minima of a block         {a, a, b, b}
-//   both, folded              {a, b, minima of a, minima of b}: needs one conversion and one product with the scales
-// The sum of y over a run has 13 bits. It is stored as two bytes, 128 hi + lo, which SDOT multiplies with the minima. The bytes are
-// negated, so that the minima are added instead of subtracted.
+//   folded dots of a section  {a low, a high, b low, b high}: the low nibbles are the first run, the high nibbles the second
+//   sums of minima of a block {a, a, b, b}
+//   both, folded together     {a, b, minima of a, minima of b}: one conversion and one product with {d, d, dmin, dmin} suffice
+// The minima are multiplied with the sums of y over the runs. Such a sum has 13 bits and is stored as two bytes, 128 hi + lo, so
+// that SDOT can multiply it. The bytes are negated, so that the products are added instead of subtracted.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -62,7 +62,8 @@ UNPACK_INLINE struct dots dots_q4_K(const struct section *s) {
     };
 }
 
-// Applies the first folding step to the dots of the previous section. Returns the completely folded dots of the section before it.
+// Applies the first folding step to d, the dots of the previous section, and stores the result in *h. Returns the folded dots of
+// the section before that, which *h held.
 UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
     const int32x4_t folded = vpaddq_s32(h->a, h->b);
     h->a = vpaddq_s32(d->a_low, d->a_high);
@@ -85,11 +86,11 @@ UNPACK_INLINE int32x4_t scales_at(uint8x16_t both, int j) {
     return vreinterpretq_s32_u8(vqtbl1q_u8(both, vld1q_u8(scale_index[j])));
 }
 
-// The head of a block of both rows. The head (d, dmin, scales) precedes the quants and is the same in both formats.
+// The heads (d, dmin, scales) of a block of row a and a block of row b. q4_K and q5_K have the same head.
 struct heads {
     uint8x16_t scales; // 8 scales of a, then 8 of b
-    int8x16_t mins;
-    float32x4_t d; // {d of a, d of b, dmin of a, dmin of b}
+    int8x16_t mins;    // 8 minima of a, then 8 of b
+    float32x4_t d;     // {d of a, d of b, dmin of a, dmin of b}
 };
 
 UNPACK_INLINE uint16x4_t two_f16(const char *at) {
@@ -132,7 +133,7 @@ UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths
     return (struct dots){dot2(v[0], v[1], s->y), dot2(v[2], v[3], s->y), dot2(v[4], v[5], s->y + 2), dot2(v[6], v[7], s->y + 2)};
 }
 
-// Both formats begin with d, dmin and scales. In q5_K the fifth bits follow.
+// Bytes of the head. In q5_K the fifth bits follow the head.
 #define HEAD 16
 _Static_assert(offsetof(block_q4_K, qs) == HEAD && offsetof(block_q5_K, qh) == HEAD, "a block's head");
 _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a block's head");
@@ -143,7 +144,7 @@ UNPACK_INLINE void store_two(const struct streams *at, float32x4_t sums) {
     *at->s_b = vget_lane_f32(v, 1);
 }
 
-// Processes pairs of rows without a gap: the pipeline finishes a pair while the next pair begins.
+// Multiplies all pairs of rows. The pipeline does not stop between pairs: it finishes a pair while the next pair begins.
 UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool is_q5) {
     const size_t size = is_q5 ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = is_q5 ? offsetof(block_q5_K, qs) : HEAD;
     const int32x4_t zero = vdupq_n_s32(0);
@@ -153,7 +154,8 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
     float32x4_t sums = vdupq_n_f32(0.0f), d = sums;
     const struct y_block *y = column;
     const char *a = at.a, *b = at.b;
-    // The pair whose results are stored next. At the first store the sums are 0; the end of the first pair overwrites them.
+    // The pair whose results are stored next. The first store happens before a pair is complete: it stores zeros to the first pair,
+    // which the results of the first pair overwrite later.
     struct streams previous = at;
     struct section s;
     struct fifths f;
@@ -195,7 +197,7 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
                 a = at.a;
                 b = at.b;
                 y = column;
-            } // otherwise the load ahead re-reads the same block
+            } // otherwise the next load reads this block a second time
         }
         SECTION(3, scales_at(h.scales, 1), a, b, y->qs)
         if (is_q5) {

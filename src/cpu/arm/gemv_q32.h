@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // gemv_q32.h: one column times rows of the formats with blocks of 32 elements, two rows at a time (streams.h). An iteration
-// processes a group of four blocks of each row, so that one conversion to float serves four sums. As in gemv_k.h, the code is
-// software-pipelined: it loads the next block while it multiplies one, and it folds (adds across lanes), converts and scales the
-// sums of the previous group while it multiplies the current group.
+// processes a group of four blocks of each row, so that one instruction converts four sums to float. As in gemv_k.h, the code is
+// software-pipelined. While it multiplies a block, it loads the next block. While it multiplies a group, it folds (adds across
+// lanes), converts and scales the sums of the previous group.
 //
-// The column consists of groups of four blocks. Groups are aligned, because an unaligned load costs two loads:
+// The column also consists of groups of four blocks. Its groups are aligned, because an unaligned load costs two loads:
 //   [4 scales] [4 sums or offsets]? [128 bytes]
-// q4_1 and q5_1 multiply the sums with their minima. The offsets of q4_0 subtract 8 times the sum of the bytes of y, so that the
-// kernel can use unsigned nibbles.
+// For q4_1 and q5_1 the group has sums, with which the minima are multiplied. For q4_0 it has offsets: minus 8 times the sum of the
+// bytes of y in each block. The kernel multiplies unsigned nibbles q and adds the offset, because the elements are q - 8.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -61,7 +61,7 @@ UNPACK_INLINE struct q32 expand_mxfp4(const struct raw *r) {
     return (struct q32){vqtbl1q_s8(t, low4(r->v[0])), vqtbl1q_s8(t, vshrq_n_u8(r->v[0], 4))};
 }
 
-// Scales of four consecutive blocks: *_OF joins their bits in a general register, floats_of_* converts them to floats.
+// The scales of four consecutive blocks: *_OF joins their bits in a general register, floats_of_* converts them to floats.
 #define F16_OF(b, d) ((uint64_t) (b)[0].d | (uint64_t) (b)[1].d << 16 | (uint64_t) (b)[2].d << 32 | (uint64_t) (b)[3].d << 48)
 #define BYTES_OF(b, d) ((uint64_t) (b)[0].d | (uint64_t) (b)[1].d << 8 | (uint64_t) (b)[2].d << 16 | (uint64_t) (b)[3].d << 24)
 
@@ -85,15 +85,17 @@ UNPACK_INLINE int32x4_t dot32(struct q32 x, const int8x16_t *y) {
 
 // Pipeline state of one of the two rows.
 struct row {
-    struct raw next;
-    int32x4_t dot[4], half[2], fold;
-    float32x4_t part, scale, sums;
+    struct raw next;         // the next block
+    int32x4_t dot[4];        // dot products of the blocks of a group, four partial sums each
+    int32x4_t half[2], fold; // dot after the first and after the second folding step
+    float32x4_t part;        // fold as floats
+    float32x4_t scale, sums; // scales of the previous group; result
 };
 
-enum extra { PLAIN, OFFSETS, SUMS };
+enum extra { PLAIN, OFFSETS, SUMS }; // the second field of a group of the column; PLAIN: none
 
-// Offsets include the bits of a large float, so that a subtraction converts the sums to float (nibbles.h).
-#define LARGE 0x1.8p23f // LARGE plus a small integer has the integer in its low bits
+// Offsets include the bits of a large float, so that sums with an offset are converted to float by a subtraction (nibbles.h).
+#define LARGE 0x1.8p23f // the float LARGE + i has the bits LARGE_BITS + i, for small integers i
 #define LARGE_BITS 0x4b400000
 
 UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum extra extra) {
@@ -121,7 +123,7 @@ UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum extra extra)
         int32x4_t offsets = zero_s32; \
         for (int64_t left = n / 128; left > 0; left--) { \
             const int8_t *q = (const int8_t *) y + HEAD(extra != PLAIN); \
-            const bool is_last = left == 1; /* then the load ahead re-reads the last block */ \
+            const bool is_last = left == 1; /* the last group loads its last block a second time */ \
             const int step = is_last ? 3 : 4; \
             streams_prefetch(a, b); \
             const uint64_t bits_a = bits_of(a, d), bits_b = bits_of(b, d); \
@@ -304,7 +306,8 @@ static void pack_q8_1(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 #ifndef __ARM_FEATURE_DOTPROD // with dotprod, gemv_q8_0__dotprod.c has the kernel of q8_0
-// Memory limits the speed of q8_0. The hardware prefetcher predicts one sequential row better than two.
+// Multiplies one row at a time. Memory limits the speed of q8_0, and the hardware prefetcher predicts one sequential row better
+// than two.
 UNPACK_INLINE float one_row_q8_0(int64_t n, const block_q8_0 *x, const char *y) {
     const int32x4_t zero_s32 = vdupq_n_s32(0);
     const float32x4_t zero_f32 = vdupq_n_f32(0.0f);

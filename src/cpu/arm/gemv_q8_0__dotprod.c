@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
-// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. A Neoverse
-// N1 reads 18.4 GB/s of its maximum of 19.5 GB/s; one row at a time, with separate loads of the column for each row, read 17.4
-// GB/s.
+// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. This
+// kernel reads 18.4 GB/s on a Neoverse N1, whose maximum is 19.5 GB/s. With one row at a time, and separate loads of the column for
+// each row, it read 17.4 GB/s.
 //
 // A block is a scale of two bytes and 32 bytes of quants. So in three of four blocks the quants do not start at a multiple of 8,
 // and loading them takes two cycles instead of one. This kernel loads four blocks (136 bytes) at aligned positions, including the
 // scales:
 //   scale | 2 .. 33 block 0 | scale | 36 .. 67 block 1 | scale | 70 .. 101 block 2 | scale | 104 .. 135 block 3
-// The column has the same layout, with zeros at the positions of the scales. SDOT adds four bytes at a time, and no group of four
-// bytes contains bytes of two blocks. Blocks 0 and 2 have four bytes too many for two vectors. A third SDOT adds those of block 0.
-// Those of block 2 are added after the first folding (adding pairs of lanes), when the first half of the sums belongs to block 2.
-// The scales are in lanes 0, 1, 2 and 3 of vectors that are loaded anyway.
+// The column has the same layout, with zeros at the positions of the scales. SDOT adds the products of four consecutive bytes, and
+// no such four bytes contain elements of two blocks. With its scale, a block has 34 bytes, two more than two vectors. The last
+// bytes of block 0 are therefore in a third vector, which a third SDOT multiplies. The last bytes of block 2 and the first bytes of
+// block 3 are in one vector. Its sums (dot_late) are added after the first folding step (adding pairs of lanes), when the lower
+// half of the result belongs to block 2 and the upper half to block 3. The f16 scales are in lanes 0, 1, 2 and 3 of vectors that
+// are loaded anyway.
 //
-// The column consists of groups of [4 scales] [10 vectors] [16 unused bytes, so that a group fills whole cache lines]. After the
-// groups, the remaining blocks are stored as [4 scales] [32 bytes each].
+// The column consists of groups of four blocks: [4 scales] [10 vectors] [16 unused bytes, so that a group is three cache lines].
+// After the groups, the remaining blocks are stored as [4 scales] [32 bytes per block].
 
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/streams.h"
@@ -49,8 +51,9 @@ UNPACK_INLINE float32x4_t scales_of(int8x16_t x0, int8x16_t x32, int8x16_t x64, 
 
 // Products of four blocks of a row with four blocks of the column.
 struct group {
-    int32x4_t dot[4], dot_late; // dot: to be folded; dot_late: parts of blocks 2 and 3, added after the first folding
-    float32x4_t scales;         // of the row
+    int32x4_t dot[4];   // partial sums of each block
+    int32x4_t dot_late; // partial sums of blocks 2 and 3, added after the first folding step
+    float32x4_t scales; // of the row
 };
 
 UNPACK_INLINE struct group group_of(const char *x, const int8x16_t *v) {

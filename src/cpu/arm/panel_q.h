@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: panels of quantised rows and of columns for products with many columns (gemm_q__*.c). A panel holds bytes in the order
-// in which the tier multiplies them, and scales as vectors in the layout of the tier's results. So rows are unpacked once for all
-// columns.
+// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns (gemm_q__*.c). A panel
+// holds elements as bytes, in the order in which the tier multiplies them, and scales as vectors in the layout of the tier's
+// results. So rows are unpacked once for all columns.
 //
 // A panel consists of lines. A line of x has 16 bytes for each group of GROUP rows: either STEP bytes of each row, or one number of
-// each row. A line of y has STEP bytes of each column, or one number of each column.
-//   blocks of 32:  x: [scale] [min]? [bytes: LINES(32)]
-//                  y: [scale] [sum]? [bytes: LINES(32)]
-//   blocks of 256: x: [d] [scales of runs: run, int32] [minima of runs: run, float]? [bytes: LINES(256)]
-//                  y: [d] [sums of runs: run, float]? [bytes: LINES(256)]
-// Missing rows and columns are copies of the first; their results are not stored.
+// each row. A line of y has STEP bytes of each column, or one number of each column. A run is the 16 or 32 elements of a block of
+// 256 that have a common scale. The lines of a block, where [..]? exists only for formats with minima:
+//   blocks of 32:  x: [scale] [minimum]? [bytes: LINES(32) lines]
+//                  y: [scale] [sum]? [bytes: LINES(32) lines]
+//   blocks of 256: x: [d] [scales as int32: a line per run] [minima as float: a line per run]? [bytes: LINES(256) lines]
+//                  y: [d] [sums as float: a line per run]? [bytes: LINES(256) lines]
+// Missing rows and columns are copies of the first one; their results are not stored.
 //
 // The including file defines MR, NR and GROUP, and these functions for the layout of numbers within a line:
-//   x_lines4(to, v)      v[r]: four numbers of row r of a group; number j goes to line j
-//   x_bytes(to, v)       v[r]: 16 bytes of row r of a group, to LINES(16)
-//   y_number(line, c, v) v: a number of column c
+//   x_lines4(to, v)      stores four numbers v[r] of each row r of a group; number j goes to line j
+//   x_bytes(to, v)       stores 16 bytes v[r] of each row r of a group in LINES(16) lines
+//   y_number(line, c, v) stores a number v of column c
 #pragma once
 
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
-#define AHEAD 512 // bytes: prefetch distance within a row
-#define STEP (16 / GROUP)
-#define LINES(n) ((n) / STEP)
-#define X_LINE (MR / GROUP * 16) // bytes
-#define Y_LINE (NR * STEP)
+#define AHEAD 512                // bytes: prefetch distance within a row
+#define STEP (16 / GROUP)        // bytes of each row or column in a line
+#define LINES(n) ((n) / STEP)    // lines of n elements
+#define X_LINE (MR / GROUP * 16) // bytes of a line of x
+#define Y_LINE (NR * STEP)       // bytes of a line of y
 
 UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v);
 UNPACK_INLINE void x_bytes(char *to, const int8x16_t *v);
@@ -123,7 +124,7 @@ static void pack_y_k16_min(CPU_TABLE, int64_t n, void *panel, const float *const
 
 // ---- panels of x ----
 
-// Stores the scales of 8 runs of each row of a group.
+// Stores the scales of 8 runs of each row of a group in 8 lines.
 UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -135,7 +136,7 @@ UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     x_lines4(to + 4 * X_LINE, hi);
 }
 
-// Stores the minima of 8 runs of each row, negated so that they are added.
+// Stores the minima of 8 runs of each row in 8 lines, multiplied with -dmin, so that the kernel adds them.
 UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -195,7 +196,7 @@ PACK_32(mxfp4, 0, NO_MINS)
 PACK_32(q4_1, 1, mins_q4_1)
 PACK_32(q5_1, 1, mins_q5_1)
 
-// heads_<type>: stores the scales and minima of a group of rows.
+// heads_<type> stores the lines of scales and minima of a block for a group of rows.
 #define HEADS_6BIT(type) \
     UNPACK_INLINE void heads_##type(char *to, const block_##type *const *row) { \
         int8x8_t scales[GROUP], mins[GROUP]; \
@@ -262,7 +263,7 @@ UNPACK_INLINE void heads_iq4_xs(char *to, const block_iq4_xs *const *row) {
     x_scales8(to, scales);
 }
 
-// n_head: lines of scales and minima; offset: subtracted from every element.
+// PACK_256 defines pack_x_<type>. n_head: lines of scales and minima; offset: subtracted from every unpacked element.
 #define D_OF(a, b, c, d0) f16x4_as_floats(&(a)->d, &(b)->d, &(c)->d, &(d0)->d)
 #define PACK_256(type, n_head, offset) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
@@ -295,8 +296,8 @@ PACK_256(iq4_xs, 8, 0)
 
 // ---- a tier ----
 
-// GEMM_Q_TIER ends the including file, which must define run_32(n, s, ld_s, x, nx, y, ny, has_min) and run_256(..., n_runs,
-// has_min).
+// The including file ends with GEMM_Q_TIER, which defines the function that fills the table. Before that, it must define the
+// kernels run_32(n, s, ld_s, x, nx, y, ny, has_min) for blocks of 32 and run_256(..., n_runs, has_min) for blocks of 256.
 #define GEMM_Q_RUN(name, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
         call(n, s, ld_s, vx, nx, vy, ny, __VA_ARGS__); \

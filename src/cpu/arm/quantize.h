@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// quantize.h: quantises floats to blocks of the formats that activations have in dot products. It is used for rows
-// (quantize__neon.c) and for packed columns. For finite floats the results are bit-identical to those of the portable functions;
-// other blocks are passed to the portable functions.
+// quantize.h: quantises floats to blocks of q8_0, q8_1 and q8_K, the formats of activations. It is used for rows (quantize__neon.c)
+// and for packed columns. For finite floats the results are bit-identical to those of the portable functions (ukr/convert.c);
+// blocks with other values are passed to the quantisers of src/quant.
 #pragma once
 
 #include "base/min.h"
@@ -40,8 +40,9 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
-    // Adding a large float rounds to the nearest integer, ties to even, in the low bits. The addition takes a cycle of any pipe; a
-    // Neoverse N1 needs two cycles of one pipe for the conversion and one more for narrowing the result.
+    // Adding a large float rounds each value to the nearest integer, ties to even; the low byte of the sum is that integer. The
+    // addition takes a cycle of any pipe. On a Neoverse N1, a conversion takes two cycles of one pipe, and narrowing its result one
+    // more.
     const float inverse = 1.0f / *d;
     uint8x16_t q[8];
     for (int j = 0; j < 8; j++) {
@@ -86,8 +87,8 @@ static inline void block_q8_1_of(const float *x, block_q8_1 *y) {
     vst1q_s8(y->qs + 16, hi);
 }
 
-// Returns the value that is farthest from zero, with its sign. If max and -min are equal, returns the first of these values in the
-// row.
+// Returns the element that is farthest from zero, with its sign; max and min are the extremes of the row. If max and -min are
+// equal, returns the one that comes first in the row.
 static inline float row_extreme(const float *x, float max, float min) {
     if (max != -min) {
         return max > -min ? max : min;

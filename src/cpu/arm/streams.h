@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// streams.h: iterates over rows two at a time, so that both rows share the loads of a column. One row comes from the first half of
-// the rows, the other from the second half; they are not neighbours. The hardware prefetcher follows two long sequential streams (a
-// Neoverse N1 reads 19.0 GB/s from two streams, 19.5 GB/s from one). It does not follow two streams that restart with every pair of
-// rows (10 GB/s). Prefetching every cache line by instruction would compensate for that, but makes kernels a third slower when the
-// rows are in a cache. Prefetching an occasional line far ahead is cheap and announces the next pages to the hardware.
+// streams.h: iterates over rows two at a time, so that both rows share the loads of a column. Row a comes from the first half of
+// the rows, row b from the second half; they are not neighbours. The hardware prefetcher follows two long sequential streams (a
+// Neoverse N1 reads 19.0 GB/s from two streams, 19.5 GB/s from one). If a and b were neighbours, both streams would restart with
+// every pair of rows, which the prefetcher does not follow (10 GB/s). Prefetching every cache line by instruction would compensate
+// for that, but makes kernels a third slower when the rows are in a cache. Prefetching an occasional line far ahead is cheap and
+// makes the hardware prefetch the next pages.
 #pragma once
 
 #include <stddef.h>
@@ -11,10 +12,10 @@
 #define STREAMS_AHEAD 8192 // bytes: prefetch distance
 
 struct streams {
-    const char *a, *b; // current rows; equal if the first half has one row more
-    float *s_a, *s_b;  // destinations of their results
-    size_t bx;
-    int n_a, n_b; // rows left
+    const char *a, *b; // current rows; a == b at the last row of an odd number of rows
+    float *s_a, *s_b;  // destinations of the results of a and b
+    size_t bx;         // bytes between rows
+    int n_a, n_b;      // rows left in each half, including the current one
 };
 
 static inline __attribute__((always_inline)) struct streams streams(float *s, const void *x, size_t bx, int nx) {
@@ -27,14 +28,15 @@ static inline __attribute__((always_inline)) int streams_have(const struct strea
 }
 
 static inline __attribute__((always_inline)) void streams_next(struct streams *at) {
-    const int has_a = --at->n_a > 0, has_b = --at->n_b > 0; // after the last row, a and b do not advance: bx may be any number
+    // a and b never point past the last row: bx may be any number, so the address could overflow.
+    const int has_a = --at->n_a > 0, has_b = --at->n_b > 0;
     at->a += has_a ? at->bx : 0;
     at->s_a += has_a;
     at->b = has_b ? at->b + at->bx : at->a;
     at->s_b = has_b ? at->s_b + 1 : at->s_a;
 }
 
-// Prefetches both rows to the L2 cache, for kernels that are not limited by memory alone.
+// Prefetches one line of each row to the L2 cache, for kernels whose speed is not limited by memory alone.
 static inline __attribute__((always_inline)) void streams_prefetch(const void *a, const void *b) {
     __builtin_prefetch((const char *) a + STREAMS_AHEAD, 0, 2);
     __builtin_prefetch((const char *) b + STREAMS_AHEAD, 0, 2);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of ARM, oldest first. Files named <what>__<tier>.c fill a tier; they are compiled with the flags of the tier.
+// tiers.c: the tiers of ARM, oldest first. The kernels of a tier are in files named <what>__<tier>.c, which are compiled with the
+// compiler flags of the tier.
 
 #include "cpu/kernels.h"
 
@@ -27,7 +28,7 @@ static bool has_bf16(void) {
     return cpu_features()->bf16;
 }
 
-// Files in the order in which they fill the table: a later file may use or replace entries of an earlier one.
+// The files of each tier, in the order in which they fill the table: a later file may use or replace slots of an earlier file.
 #define NEON(X, tier) \
     X(tier, dot) \
     X(tier, gemm_f32) \

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// unpack.h: unpacks blocks of quantised rows to vectors of signed bytes, and returns their scales. Elements are in row order, so
-// that activations need no shuffling. The dot products (dot_*.h), the one-column kernels (gemv_*.h) and the packing of panels
-// (panel_q.h) use it.
+// unpack.h: unpacks blocks of quantised rows to vectors of signed bytes, and returns their scales. The bytes are in the order of
+// the elements, so that activations need no shuffling. The dot products (dot_*.h), the one-column kernels (gemv_*.h) and the
+// packing of panels (panel_q.h) use it.
 //
-// Blocks of 32: unpack_<type>(block) returns 32 bytes, scale_<type>(block) the float that a byte of 1 represents. Some bytes are 16
-// times the value, which saves a shift; their scale is divided by 16.
-// Blocks of 256: unpack_<type>(block, v) stores 16 vectors. Elements of q3_K and q6_K include an offset (4, 32). The kernels
-// subtract the offset as scales times block sums, as they do with the minima of other formats.
+// Blocks of 32: unpack_<type>(block) returns 32 bytes, scale_<type>(block) the float with which a byte is multiplied. The bytes of
+// q4_0 are 16 times the value, which saves a shift; its scale is divided by 16.
+// Blocks of 256: unpack_<type>(block, v) stores 16 vectors. The bytes of q3_K and q6_K are larger than the value by an offset (4,
+// 32). Kernels that do not subtract the offset from the bytes subtract offset * scales * sums of y instead.
 #pragma once
 
 #include "quant/blocks.h"
@@ -48,8 +48,8 @@ UNPACK_INLINE struct q32 unpack_q8_0(const block_q8_0 *b) {
     return (struct q32){vld1q_s8(b->qs), vld1q_s8(b->qs + 16)};
 }
 
-// A nibble q represents q - 8. Flipping its top bit gives q - 8 in two's complement; in the upper half of a byte it is 16 times
-// that.
+// A nibble q represents q - 8. Flipping its top bit gives q - 8 in two's complement. In the upper half of a byte, that nibble is
+// 16 (q - 8).
 UNPACK_INLINE struct q32 unpack_q4_0(const block_q4_0 *b) {
     const uint8x16_t v = veorq_u8(vld1q_u8(b->qs), vdupq_n_u8(0x88));
     return (struct q32){s8(vshlq_n_u8(v, 4)), s8(vandq_u8(v, vdupq_n_u8(0xf0)))};
@@ -73,7 +73,7 @@ UNPACK_INLINE uint8x16_t bits16(const uint8_t *two) {
     return vreinterpretq_u8_u64(vcombine_u64(vld1_u64(&table_bits[two[0]]), vld1_u64(&table_bits[two[1]])));
 }
 
-// An element whose fifth bit is clear represents q - 16.
+// An element with nibble q is q if its fifth bit is set, otherwise q - 16. The bits 0xf0 of table_bits turn q into q - 16.
 UNPACK_INLINE struct q32 unpack_q5_0(const block_q5_0 *b) {
     const uint8x16_t v = vld1q_u8(b->qs);
     return (struct q32){s8(vorrq_u8(low4(v), bits16(b->qh))), s8(vorrq_u8(vshrq_n_u8(v, 4), bits16(b->qh + 2)))};
@@ -92,7 +92,7 @@ UNPACK_INLINE struct q32 unpack_table(const int8_t *table, const uint8_t *qs) {
 }
 
 static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // doubled
+static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // twice the values
 
 UNPACK_INLINE struct q32 unpack_iq4_nl(const block_iq4_nl *b) {
     return unpack_table(table_iq4, b->qs);
@@ -127,14 +127,15 @@ SCALE_FROM_F16(q5_0, 1.0f)
 SCALE_FROM_F16(q5_1, 1.0f)
 SCALE_FROM_F16(iq4_nl, 1.0f)
 
-// Returns 2^(e - 128), half of the value of e, because table_mxfp4 is doubled. The two smallest scales are subnormal.
+// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. The two smallest results are
+// subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-// table_powers holds the upper 16 bits of these scales; the lower 16 bits are 0.
+// table_powers holds the upper 16 bits of scale_mxfp4 for each e; the lower 16 bits are 0.
 #define POWER(e) (uint16_t)((e) == 0 ? 0x20 : (e) == 1 ? 0x40 : (e) *128 - 128)
 #define POWERS_4(e) POWER(e), POWER((e) + 1), POWER((e) + 2), POWER((e) + 3)
 #define POWERS_16(e) POWERS_4(e), POWERS_4((e) + 4), POWERS_4((e) + 8), POWERS_4((e) + 12)
@@ -158,8 +159,8 @@ MIN_FROM_F16(q5_1)
 
 // ---- blocks of 256 ----
 
-// Extracts the 8 scales and 8 minima of q4_K and q5_K: 6 bits each in 12 bytes. `second` holds the minima before the scales, so
-// that each result takes one instruction.
+// Extracts the 8 scales and 8 minima of q4_K and q5_K: 6 bits each in 12 bytes. `first` holds numbers 0 to 3 of each, `second`
+// numbers 4 to 7. `second` has the minima before the scales, so that each result takes one instruction.
 UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t *mins) {
     uint64_t low; // four scales, then four minima; the upper two bits of each byte belong to another number
     uint32_t high;
@@ -281,8 +282,7 @@ UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
 
 // ---- SDOT for processors that lack the instruction: each lane adds four products of bytes ----
 
-// Pairs of 8-bit products are added in 16 bits first. A pair fits in 16 bits if one operand has no -128, and activations never have
-// -128.
+// Two products of bytes are added in 16 bits first. The sum fits in 16 bits if one operand is never -128; activations never are.
 #ifndef __ARM_FEATURE_DOTPROD
 static inline __attribute__((always_inline)) int32x4_t sdot_by_products(int32x4_t sum, int8x16_t x, int8x16_t y) {
     const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(y)), high = vmull_high_s8(x, y);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// vec__neon.c: row functions on floats: exp and the activations computed from it, RoPE, maxima, sums, and weighted sums of rows for
-// attention. exp has an error of at most 2 units in the last place over the whole range, including subnormals, infinities and NaN.
+// vec__neon.c: row functions on floats: exp and the activation functions that use it, RoPE, maxima, sums, and weighted sums of rows
+// for attention. exp has an error of at most 2 units in the last place over the whole range, also where the result is subnormal; it
+// handles infinities and NaN.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -29,8 +30,8 @@ struct parts {
     int32x4_t k;
 };
 
-// exp(x) = 2^k exp(r) with |r| <= ln 2 / 2, for |x| <= 104. The polynomial is the Taylor series up to the seventh power, with that
-// power folded into lower ones (Chebyshev). The truncation error is below 2^-26.
+// Returns k and exp(r) such that exp(x) = 2^k exp(r) and |r| <= ln 2 / 2, for |x| <= 104. The polynomial is the Taylor series of
+// degree 7, reduced to degree 6 by Chebyshev economization. The truncation error is below 2^-26.
 INLINE struct parts parts4(float32x4_t x) {
     const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to an integer in the low bits
     const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f));
@@ -44,22 +45,23 @@ INLINE struct parts parts4(float32x4_t x) {
     return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
 }
 
-// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. For a NaN, k and the result are arbitrary; the sum may wrap.
+// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. If x is NaN, k is arbitrary and so is the result; the unsigned
+// addition may wrap.
 INLINE float32x4_t power2(int32x4_t k) {
     const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f));
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_s32(vshlq_n_s32(k, 23)), one));
 }
 
-// 2^k is multiplied in two factors, each of which fits a float.
+// Multiplies exp(r) with 2^(k / 2) and 2^(k - k / 2), because 2^k itself may not be a normal float.
 INLINE float32x4_t exp4(float32x4_t x) {
-    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // outside: 0 or infinity anyway
+    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond these limits, exp is 0 or infinity
     const struct parts e = parts4(x);
     const int32x4_t half = vshrq_n_s32(e.k, 1);
     return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));
 }
 
-// Returns 1 + exp(-x). Terms below 2^-126 do not change the sum; above 2^127.5 the result may be infinity. exp(-x) is 2^k exp(-u).
-// The rounding constant is larger by 127, so that its low bits are the biased exponent of 2^k.
+// Returns 1 + exp(-x), where exp(-x) = 2^k exp(-u). exp(-x) below 2^-126 does not change the sum; above 2^127.5 the result may be
+// infinity. The rounding constant is larger by 127 than in parts4, so that the low bits of z are the biased exponent of 2^k.
 INLINE float32x4_t one_and_exp4(float32x4_t x) {
     x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-89.0f)), vdupq_n_f32(87.0f));
     const float32x4_t z = vfmsq_n_f32(vdupq_n_f32(0x1.8p23f + 127), x, 0x1.715476p+0f);
@@ -171,7 +173,7 @@ static float row_max__neon(int64_t n, const float *x) {
     return max;
 }
 
-// Sums are f32 within 256 elements, f64 across them.
+// 256 elements at a time are added in f32; these sums are added in f64.
 static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) {
     const float32x4_t m = vdupq_n_f32(max);
     double sum = 0;
@@ -200,8 +202,8 @@ static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) 
 #define Q 4  // rows of y per tile
 #define D 16 // elements of each row per tile: sixteen sums stay in registers over all rows of x
 
-// A row of x whose weights are all 0 may contain anything and is skipped. If only some weights are 0, the row must not affect those
-// rows of y, even if it contains NaN or infinity.
+// Weight w[j][i] belongs to row j of y and row i of x. If all Q weights of a row of x are 0, the row is skipped. If some of them
+// are 0, the row must not affect the corresponding rows of y, even if it contains NaN or infinity: its elements are masked to 0.
 INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
     float32x4_t a[Q][D / 4];
     for (int j = 0; j < Q; j++) {

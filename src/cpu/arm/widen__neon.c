@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // widen__neon.c: converts rows of q8_0 to floats, for embeddings and for the keys and values of attention. Results are
-// bit-identical to those of the portable function. Conversions from bytes to integers to floats would all use one pipe of a
-// Neoverse N1. Here a byte becomes the low bits of a large float, and a subtraction, which any pipe executes, removes the large
-// part.
+// bit-identical to those of the portable function. On a Neoverse N1, one pipe executes all conversions from bytes to integers and
+// from integers to floats. This kernel avoids them: it places a byte in the low bits of a large float, and subtracts the large
+// float, which any pipe can do.
 
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
@@ -20,7 +20,7 @@ static void q8_0_to_f32__neon(const void *restrict vx, float *restrict y, int64_
     const uint16x8_t exponent = vdupq_n_u16(0x4b00); // the upper 16 bits of 2^23
     for (int64_t i = 0; i < n / QK_Q8_0; i++) {
         const float32x4_t d = vdupq_n_f32(f16_as_float(&x[i].d));
-        for (int j = 0; j < 2; j++) { // prefetches the lines to be written into L2; saves 6% for many rows
+        for (int j = 0; j < 2; j++) { // prefetches to L2 the cache lines that will be written; saves 6% of the time for many rows
             __builtin_prefetch((const char *) y + AHEAD + 64 * j, 1, 2);
         }
         for (int j = 0; j < QK_Q8_0; j += 16, y += 16) {

@@ -24,7 +24,7 @@
 #define Q_PANELS 64  // maximum queries per unit with panels: with so many, packing keys and values takes little of the time
 #define Q_MANY 64    // minimum queries per group for panels; with fewer, a prompt gives the same sums as its tokens one by one
 #define K_ROWS 64    // keys per tile
-#define SPAN_MIN 256 // minimum keys per span
+#define SPAN_MIN 256 // keys per span, if a unit is divided as far as possible
 #define N_ITEMS 16   // units are divided into spans until there are this many items
 
 struct attn {
@@ -67,7 +67,7 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
-    // Each span has at least SPAN_MIN keys, except if all keys are fewer.
+    // At most one span per SPAN_MIN keys, rounded up.
     const int64_t max_spans = (a.n_kv + SPAN_MIN - 1) / SPAN_MIN;
     const int64_t n_spans = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
     a.n_spans = max_i64(1, min_i64(n_spans, max_spans));

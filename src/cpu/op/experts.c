@@ -332,8 +332,7 @@ static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor
 static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = rows_of_tile(p, op, w);
     const int64_t n_rows = (ne0 + rows - 1) / rows;
-    int64_t e = 0, e_start = 0,
-            e_tiles = 0; // expert of tile i, its first tile and its number of tiles; e only grows, because i does
+    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i, its first tile, its number of tiles; e never decreases
     for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
         for (; e < n_expert; e++) {
             e_tiles = n_rows * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);

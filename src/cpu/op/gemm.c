@@ -29,8 +29,7 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
 
 bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    const int few =
-        min_int(g->min_cols, g->nr); // nr if it is smaller: the alternative is slower here than the dot products of MUL_MAT
+    const int few = min_int(g->min_cols, g->nr); // at most nr: OUT_PROD has no dot products as an alternative to panels
     return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 

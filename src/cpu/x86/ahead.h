@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ahead.h: prefetches memory that is read soon. Weights are read once and sequentially, from memory. The hardware prefetcher
-// follows such reads, but not far enough ahead, and it stops at the end of a page.
+// ahead.h: prefetches memory that will be read soon. Kernels read weights once and sequentially, and weights are rarely in a cache.
+// The hardware prefetcher follows such reads, but not far enough ahead, and it stops at the end of a page.
 #pragma once
 
 #include <immintrin.h>
@@ -15,9 +15,9 @@ static inline __attribute__((always_inline)) void prefetch_ahead(const void *at,
     }
 }
 
-// prefetch_far prefetches n floats of a long row that is read or written sequentially, FAR_BYTES ahead. For rows larger than the
-// caches this saves a fifth of the time, because hardware prefetching stops at every page. Kernels whose arithmetic is too short to
-// hide the cost of prefetching use it only for rows of at least FAR_LENGTH elements.
+// prefetch_far prefetches the cache lines of n floats, FAR_BYTES after x. It is used for long rows that are read or written
+// sequentially. For rows larger than the caches this saves a fifth of the time, because hardware prefetching stops at every page.
+// Kernels with too little arithmetic to hide the cost of prefetching use it only for rows of at least FAR_LENGTH elements.
 #define FAR_BYTES 2048
 #define FAR_LENGTH 65536
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// by_rows.h: products of rows with one or several columns, for files that unpack a row once for all columns.
+// by_rows.h: macros for the gemv kernels (kernels.h: cpu_gemv) that unpack a row once for all columns.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -9,9 +9,10 @@
 #define COLS 4 // columns per pass
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++)
 
-// ROWS_32 defines rows_<type> for blocks of 32 elements; SUMS_ADD adds the products of 8 blocks of the row with all columns. The
-// including file defines Y_BLOCKS, the struct of 8 blocks of a column, and four macros: SUMS declares the sums, SUMS_ZERO(c) clears
-// those of column c, SUMS_ADD adds, and SUMS_END(c) returns the result of column c.
+// ROWS_32 defines rows_<type> for formats with blocks of 32 elements, and gemv_<type> and gemv_cols_<type>, which call it. The
+// including file defines Y_BLOCKS, the name of the struct of 8 blocks of a column, and four macros: SUMS declares the sums of all
+// columns, SUMS_ZERO(c) clears the sums of column c, SUMS_ADD(type, x) adds the products of 8 blocks of the row with all columns,
+// and SUMS_END(c) returns the result of column c.
 #define ROWS_32(type) \
     UNPACK_INLINE void rows_##type( \
         int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \

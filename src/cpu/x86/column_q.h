@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// column_q.h: the layout of a column for products with rows in blocks of 32 elements. A column consists of groups of 8 blocks, so
-// that one conversion serves eight scales of a row:
+// column_q.h: the layout of a packed column for products with rows in blocks of 32 elements. A column consists of groups of 8
+// blocks, because one instruction converts eight scales of a row to float:
 //   [8 scales] [8 initial values or sums] [256 bytes]
-// Bytes of a row are unsigned and include an offset. `initial` is the integer that a dot product starts with: -offset times the sum
-// of the bytes of the column's block. For formats with minima, `sum` is the float that the minimum is multiplied with. The bytes
-// are 16 units of 16 bytes, in the order in which the kernel reads them.
+// The unpacked bytes of a row are unsigned: they are larger than the value by an offset. `initial` is the integer that the dot
+// product of a block starts with: -offset times the sum of the bytes of the column's block. For formats with minima, the group has
+// `sum` instead: the float with which the minimum is multiplied. The 256 bytes are 16 units of 16 bytes, in the order in which the
+// kernel reads them; `order` lists the units.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -43,7 +44,7 @@ struct y_group {
     PACK(name, block_q8_0, GGML_TYPE_Q8_0, order, to->initial[j] = -(offset) *sum_bytes(b[j].qs))
 #define PACK_SUMS(name, order) PACK(name, block_q8_1, GGML_TYPE_Q8_1, order, to->sum[j] = f16_as_float(&b[j].s))
 
-// The scales of 8 blocks of a row as floats, and their minima.
+// SCALES_* return the scales of 8 blocks of a row as floats, MINS_* the minima of 8 blocks, MIN_* the minimum of one block.
 #define F16_OF_8(b, of) \
     _mm256_cvtph_ps(_mm_setr_epi16((short) (b)[0].of, (short) (b)[1].of, (short) (b)[2].of, (short) (b)[3].of, \
         (short) (b)[4].of, (short) (b)[5].of, (short) (b)[6].of, (short) (b)[7].of))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // dot_q__avx2.c: dot products of quantised rows, 32 bytes at a time. VPMADDUBSW multiplies unsigned with signed bytes and adds two
-// neighbouring products in 16 bits, which must not overflow. For rows of signed bytes, the magnitudes of x are multiplied with y
-// times the signs of x. Blocks of 256 are computed in integers: VPMADDWD, which adds pairs of 16-bit sums to 32 bits, multiplies
-// them with the scale of the run.
+// neighbouring products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies the magnitudes of x with y
+// times the signs of x. Blocks of 256 are computed in integers: VPMADDWD multiplies the 16-bit sums with the scale of their run (16
+// or 32 elements with a common scale) and adds pairs of these products in 32 bits.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
@@ -60,8 +60,9 @@ DOT_32_MIN(q5_1)
 
 // ---- blocks of 256 ----
 
-// Scales of 16 runs as 16-bit words: even runs in the lower 128 bits, odd runs in the upper 128 bits. A vector of 32 bytes holds
-// the two runs in the same order.
+// words_16 returns the scales of 16 runs as 16-bit words: even runs in the lower 128 bits, odd runs in the upper 128 bits. A vector
+// of 32 bytes of x has the same layout: an even run in the lower 128 bits, the next run in the upper 128 bits. words_8 returns the
+// scales of 8 runs of 32 elements, the same in both halves.
 UNPACK_INLINE __m256i words_16(__m128i scales) {
     return _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
 }
@@ -70,7 +71,7 @@ UNPACK_INLINE __m256i words_8(__m128i scales) {
     return _mm256_broadcastsi128_si256(_mm_cvtepi8_epi16(scales));
 }
 
-// Returns the sum over 8 vectors of scale times dot product.
+// Adds up scale times dot product over the 8 vectors of a block. Returns 8 partial sums.
 UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, const bool is_signed) {
     __m256i sum = _mm256_setzero_si256(), which = _mm256_set1_epi16(0x0100);
     for (int j = 0; j < 8; j++) {
@@ -82,7 +83,8 @@ UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, 
     return sum;
 }
 
-// Returns the sum over 16 runs of factor times block sum. If a format has 8 factors, `twice` repeats each for two runs.
+// Adds up factor times sum over the 16 sums of 16 elements that q8_K stores. Returns 8 partial sums. If a format has 8 factors,
+// `twice` repeats each of them for two sums.
 UNPACK_INLINE __m256i dot_sums(__m128i factors, const int16_t *bsums) {
     return _mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), load32(bsums));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// floats.h: V, the vector of floats of a tier, and elements of f32, f16 and bf16 rows as floats: eight, a vector, or one at a time.
-// Requires AVX2 and F16C.
+// floats.h: V, the widest vector of floats of a tier, and functions that load elements of f32, f16 and bf16 rows as floats: load_*
+// load eight, v_* a vector V, one_* one. Requires AVX2 and F16C.
 #pragma once
 
 #include "quant/half.h"
@@ -9,7 +9,8 @@
 
 #define FLOATS_INLINE static inline __attribute__((always_inline))
 
-// V_SOME selects lanes. V_LOAD_SOME sets the other lanes to 0.
+// V_SOME is the type of a mask that selects lanes. V_LOAD_SOME sets the lanes that are not selected to 0. V_POWER_2(z) returns 2^k
+// for the biased exponent of k in the low bits of z. V_WHERE_NOT_0(v, weight) sets the lanes of v whose weight is 0 to 0.
 #ifdef __AVX512F__
 #    define V __m512
 #    define V_LANES 16

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gemm_f.h: products of f32, f16 and bf16 rows with many columns, in tiles of MR rows by NR columns. The kernel processes one
-// element of all rows and columns at a time, and the sums stay in registers. In a panel, element k of MR rows (or NR columns) is in
-// adjacent floats. Missing rows and columns are copies of the first; their results are not stored. A tier may define MR, a multiple
-// of V_LANES, and MIN_COLS_F16.
+// gemm_f.h: products of f32, f16 and bf16 rows with many columns, in tiles of MR rows by NR columns. For each index k, the kernel
+// multiplies element k of all rows with element k of all columns; the sums stay in registers. In a panel, element k of MR rows (or
+// NR columns) is in adjacent floats. Missing rows and columns are copies of the first one; their results are not stored. A tier may
+// define MR, a multiple of V_LANES, and MIN_COLS_F16 before it includes this file.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -17,12 +17,12 @@
 #    define MIN_COLS_F16 40
 #    define MIN_COLS_BF16 40
 #else
-#    ifndef MR // fewer if a vector is two registers
+#    ifndef MR // the tiers of sse.h, whose vectors are two registers, define a smaller number
 #        define MR 16
 #    endif
 #    define NR 6
 #    define MIN_COLS_F32 10
-#    ifndef MIN_COLS_F16 // fewer if f16 is converted without F16C: panels convert each row once for all columns
+#    ifndef MIN_COLS_F16 // tiers without F16C define a smaller number: their conversions are slow, and panels convert each row once
 #        define MIN_COLS_F16 20
 #    endif
 #    define MIN_COLS_BF16 20
@@ -80,7 +80,7 @@ PACK_X(f32, float)
 PACK_X(f16, uint16_t)
 PACK_X(bf16, uint16_t)
 
-// The dot products of bf16 round both operands to bf16. This kernel does the same.
+// Columns of bf16 rows are rounded to bf16, because the dot products of bf16 round both operands to bf16.
 FLOATS_INLINE float round_bf16(float v) {
     return berth_bf16_to_float(berth_float_to_bf16(v));
 }
@@ -88,7 +88,8 @@ FLOATS_INLINE float identity(float v) {
     return v;
 }
 
-// Packs PIECE elements of all columns at a time, so that the lines of the panel are filled while they are in the L1 cache.
+// PACK_Y packs PIECE elements of all columns at a time, so that the cache lines of the panel are filled while they are in the L1
+// cache.
 #define PIECE 64
 #define PACK_Y(name, as) \
     static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \

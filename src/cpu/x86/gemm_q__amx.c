@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__amx.c: products of quantised rows with many columns by AMX tiles. One instruction multiplies 32 bytes (one run) of 16
-// columns with those of 16 rows. The integer results go through memory to vectors, where each run is scaled. Meanwhile the tile of
-// the next run is multiplied. Formats with runs of 16 elements keep the kernels of gemm_q__vnni.c: half of a tile would be empty,
-// and scaling takes most of their time. Rows are packed as in gemm_q__vnni.c. The bytes of a column are contiguous, as a row of a
-// tile.
+// gemm_q__amx.c: products of quantised rows with many columns by AMX tiles. One instruction multiplies a run (panel_q.h) of 32
+// bytes of 16 columns with the same run of 16 rows. The integer results go through memory to vectors, where they are scaled.
+// Meanwhile the next run is multiplied. Formats with runs of 16 elements keep the kernels of gemm_q__vnni.c: half of a tile would
+// be empty, and scaling takes most of their time. Rows are packed as in gemm_q__vnni.c. The bytes of a run of a column are
+// contiguous (Y_QUAD), because they are a row of a tile.
 
 #define MR 32
 #define NR 16
@@ -15,7 +15,8 @@
 
 #define K 32 // bytes of a run
 
-// Tile numbers, as the macros of the intrinsics require them: sums, columns and rows of even runs, then of odd runs.
+// The numbers of the three tiles (sums, columns, rows) of even runs and of odd runs. They are macros, because the intrinsics
+// require constants.
 #define EVEN 0, 1, 2
 #define ODD 3, 4, 5
 
@@ -35,7 +36,8 @@ UNPACK_INLINE __m512 floats_at(const char *at) {
     return _mm512_loadu_ps((const void *) at);
 }
 
-// Multiplies a run of 16 rows, which begin at x, with all columns, and stores the integers.
+// Multiplies a run of 16 rows with the same run of all columns, and stores the integer sums at `to`. x: the bytes of the rows; y:
+// the start of the run in the panel of columns.
 #define MULTIPLY(tiles, to, x, y) MULTIPLY_BY(tiles, to, x, y)
 #define MULTIPLY_BY(sums, columns, rows, to, x, y) \
     do { \

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gemm_q__vnni.c: products of quantised rows with many columns, in tiles of 32 rows by 6 columns, by VPDPBUSD. VPDPBUSD multiplies
-// four bytes of each of 16 rows with four bytes of a column, repeated in all lanes, and adds the products. Twelve integer sums hide
-// its latency (5 cycles, two per cycle). The tier avxvnni, for processors without AVX-512, uses 8 rows and vectors of 8 lanes.
+// four bytes of each of 16 rows with four bytes of a column, repeated in all lanes, and adds the products. It has a latency of 5
+// cycles, and two start per cycle, so the twelve vectors of sums hide the latency. The tier avxvnni, for processors without
+// AVX-512, uses 8 rows and vectors of 8 lanes.
 
 #ifdef __AVX512F__
 #    define MR 32
@@ -20,7 +21,7 @@
 
 UNPACK_INLINE void run_multiply(
     VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit) {
-    (void) has_min, (void) is_8bit; // all bytes are unsigned here
+    (void) has_min, (void) is_8bit; // all bytes of x are unsigned in this tier, also those of 8 bits
     for (int j = 0; j < R / 4; j++, x += 4 * MR, y += 4 * NR) {
         VI rows[VECS];
         EACH_VEC(v) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. A block is computed in integers:
-// VPMADDUBSW adds two products of bytes in 16 bits, and add_words multiplies these sums with the scale of the run and adds pairs in
-// 32 bits. A row is unpacked once for all columns.
+// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. A run is the 16 or 32 elements of a
+// block that have a common scale. A block is computed in integers: VPMADDUBSW adds two products of bytes in 16 bits, and add_words
+// multiplies these sums with the scale of their run and adds pairs of them in 32 bits. A row is unpacked once for all columns.
 //
-// The 64 bytes of a vector hold elements that are not adjacent in the row. So the column is stored in the same order: 16 units of
-// 16 bytes, which an `order` table lists per layout. The scale of an element follows from its unit.
+// The 64 bytes of an unpacked vector are not adjacent in the row. The column is stored in the same order as the unpacked row: a
+// block is 16 units of 16 elements, and an `order` table lists the units. The number of a unit also gives the run, and so the
+// scale, of its elements.
 #pragma once
 
 #include "cpu/x86/by_rows.h"
@@ -20,7 +21,7 @@ UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
 
 struct y_256 {
     float d;
-    int16_t sums[16]; // sums of y over runs; multiplied with the 16 words of `words_of` (GEMV) or with the minima
+    int16_t sums[16]; // sums of y over runs (enum sums); multiplied with the minima, or with the scales to correct an offset
     int8_t qs[QK_K];
 };
 
@@ -31,7 +32,9 @@ static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14
 
 // ---- the column ----
 
-enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST }; // runs of 16; runs of 32, in the first or the last 8 words
+// Which sums a column stores: of 16 runs of 16 elements, or of 8 runs of 32 elements in the first or in the last 8 words. The other
+// 8 words are 0.
+enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST };
 
 UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, const uint8_t *order, const enum sums sums) {
     for (int64_t i = 0; i < n / QK_K; i++, to++) {
@@ -72,8 +75,8 @@ UNPACK_INLINE __m512i or_bits(__m512i v, __m512i bits, int mask) {
     return _mm512_ternarylogic_epi32(v, bits, _mm512_set1_epi8((char) mask), 0xf8);
 }
 
-// Return the same 32 bytes twice in a vector, shifted by `low` bits in the lower half and by `high` bits in the upper half. The
-// shifts are on 32-bit lanes, so the caller masks bits that cross bytes.
+// twice_right and twice_left load 32 bytes to both halves of a vector, and shift the lower half by `low` bits and the upper half by
+// `high` bits. They shift 32-bit lanes, so the caller masks the bits that came from a neighbouring byte.
 UNPACK_INLINE __m512i twice_right(const uint8_t *at, int low, int high) {
     const __m512i by = _mm512_inserti64x4(_mm512_set1_epi32(low), _mm256_set1_epi32(high), 1);
     return _mm512_srlv_epi32(_mm512_broadcast_i64x4(load32(at)), by);
@@ -146,7 +149,7 @@ UNPACK_INLINE __m256i words_6bit(const uint8_t *from) {
 #define WORDS_6BIT(b) words_6bit((b)->scales)
 #define WORDS(type) _mm256_cvtepi8_epi16(scales_##type(b))
 
-// Returns indices into the words of a block: the scale of each 16-bit sum of vector j.
+// Returns the index of the scale of each 16-bit sum of vector j, among the words of a block. run: elements of a run.
 UNPACK_INLINE __m512i scale_indices(const uint8_t *order, int j, const int run) {
     uint16_t which[32];
     for (int i = 0; i < 32; i++) {
@@ -225,7 +228,8 @@ void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
     ROW(IQ4_XS, iq4_xs, low_high)
 #undef ROW
 #ifndef __AVX512VNNI__
-    // gemm_q__avx512.c packs rows first and pads to four columns, so it is slower below these numbers of columns.
+    // gemm_q__avx512.c packs rows first, and pads the number of columns to a multiple of four. Below these numbers of columns it is
+    // slower than this file.
     k->gemm[GGML_TYPE_Q2_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q4_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q3_K].min_cols = 6;

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx2.c: products of rows in blocks of 32 elements with a few columns. For formats with nibbles, two blocks (a pair) are
-// processed at a time, one in each half of a vector: first the low nibbles, then the high nibbles. So a pair is unpacked, widened
-// and scaled together. A row is unpacked once for all columns. Bytes of a row are unsigned and include an offset, which the column
-// corrects (y_pairs.initial). Bytes of iq4_nl stay signed: they are multiplied with the signs of the column and then with its
-// magnitudes. Bytes of q8_0 may be -128: their magnitudes are multiplied with the column times their signs.
+// gemv_q__avx2.c: products of rows in blocks of 32 elements with a few columns. A row is unpacked once for all columns. For formats
+// with nibbles, two blocks (a pair) are processed at a time, one in each half of a vector: first their low nibbles, then their high
+// nibbles. So the two blocks are unpacked, widened and scaled together. VPMADDUBSW requires one unsigned operand, which differs by
+// format:
+//   most formats  bytes of a row are larger than the value by an offset, which the column corrects (y_pairs.initial)
+//   iq4_nl        bytes of a row stay signed; they are multiplied with the signs of the column, and then with its magnitudes
+//   q8_0          the magnitudes of a row are multiplied with the column times the signs of the row, because a byte may be -128
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
-// 8 blocks of a column. The bytes of a pair are 16 of each block, then the other 16 of each block.
+// 8 blocks of a column. The bytes of a pair are the first 16 bytes of each block, then the last 16 bytes of each block.
 struct y_pairs {
     float scale[8];
     float sum[8]; // multiplied with the minima
     union {
-        int32_t initial[4][8]; // start of the sums of a pair: -offset times the bytes of y that each sum covers
-        uint8_t magnitude[GROUP];
+        int32_t initial[4][8];    // initial value of each of the 8 sums of a pair: -offset times the sum of its bytes of y
+        uint8_t magnitude[GROUP]; // for iq4_nl: the magnitudes of qs
     };
     int8_t qs[GROUP];
 };
 
 // ---- the column ----
 
-enum form { PLAIN, PAIRS, PAIRS_SIGNED };
+enum form { PLAIN, PAIRS, PAIRS_SIGNED }; // q8_0: blocks in order; pairs with `initial`; iq4_nl: pairs with `magnitude`
 
 UNPACK_INLINE void store_bytes(
     struct y_pairs *to, const int8_t *even, const int8_t *odd, int j, const enum form form, int offset) {
@@ -70,7 +72,7 @@ UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) 
     v[1] = BITS_AT(q, 4, 15);
 }
 
-// Adds the fifth bits, 32 for each block.
+// Sets the fifth bits of a pair; each block has 32 of them.
 UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
     int32_t a, b;
     memcpy(&a, even, sizeof a);
@@ -200,7 +202,8 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW(Q4_1, q4_1, with_min)
     ROW(Q5_1, q5_1, with_min)
 #undef ROW
-    // gemm_q__avx2.c packs rows first and pads to four columns, so it is slower below these numbers of columns.
+    // gemm_q__avx2.c packs rows first, and pads the number of columns to a multiple of four. Below these numbers of columns it is
+    // slower than this file.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 7;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 7;
     k->gemm[GGML_TYPE_MXFP4].min_cols = 7;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 // gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns for AVX-512 without VNNI, two (q8_0) or four (iq4_nl)
 // blocks at a time. The magnitudes of a row are multiplied with the column (column_q.h) times the signs of the row. Other formats
-// with blocks of 32 keep the kernels of gemv_q__avx2.c: two of their blocks of nibbles fill a vector of AVX2, and fewer ports
-// execute 512-bit instructions.
+// with blocks of 32 keep the kernels of gemv_q__avx2.c, which are not slower: two of their blocks fill a vector of AVX2, and fewer
+// ports execute 512-bit instructions.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
 static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PACK_OFFSET(plain, 0, order)
-// The low nibbles of four blocks, then their high nibbles.
+// The order of units for four blocks: first the elements in low nibbles, then the elements in high nibbles.
 static const uint8_t fours[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
 PACK_OFFSET(fours, 0, fours)
 
-// Returns sums of two products each, in 16 bits.
+// Returns 32 sums of two products each, in 16 bits.
 UNPACK_INLINE __m512i products(__m512i magnitude, __mmask64 is_negative, __m512i y) {
     return _mm512_maddubs_epi16(magnitude, _mm512_mask_sub_epi8(y, is_negative, _mm512_setzero_si512(), y));
 }
@@ -78,7 +78,8 @@ ROWS_32(iq4_nl)
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
     GEMV_ROW(Q8_0, q8_0, plain, GROUP, y_group)
     GEMV_ROW(IQ4_NL, iq4_nl, fours, GROUP, y_group)
-    // gemm_q__avx512.c multiplies 8-bit bytes no faster and pads to four columns, so it is slower below these numbers of columns.
+    // gemm_q__avx512.c multiplies 8-bit elements no faster, and pads the number of columns to a multiple of four. Below these
+    // numbers of columns it is slower than this file.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;
 }

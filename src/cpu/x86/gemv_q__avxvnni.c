@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemv_q__avxvnni.c: products of rows in blocks of 32 elements with one column (column_q.h), by the VPDPBUSD of processors without
-// AVX-512. Rows are read sequentially, 32 bytes at a time. Bytes of a row are unsigned and include an offset, which is 128 for
-// bytes of 8 bits.
+// AVX-512. Rows are read sequentially, 32 elements at a time. The unpacked bytes of a row are unsigned: they are larger than the
+// value by an offset, which is 128 for elements of 8 bits.
 
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/column_q.h"

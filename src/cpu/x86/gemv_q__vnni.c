@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__vnni.c: products of rows in blocks of 32 elements with a few columns, by VPDPBUSD, 64 bytes at a time. A vector holds two
-// blocks of q8_0, or the low nibbles of four blocks followed by a vector of their high nibbles. Columns (column_q.h) have the same
-// order. A row is unpacked once for all columns.
+// gemv_q__vnni.c: products of rows in blocks of 32 elements with a few columns, by VPDPBUSD, 64 bytes at a time. For q8_0, a vector
+// holds two blocks. For formats with nibbles, one vector holds the low nibbles of four blocks, and the next vector their high
+// nibbles. Columns (column_q.h) have the same order. A row is unpacked once for all columns.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
@@ -39,7 +39,7 @@ UNPACK_INLINE __m512i high(__m512i v) {
     return low(_mm512_srli_epi16(v, 4));
 }
 
-// unpack64_<type>: the unsigned bytes of two blocks of q8_0 in v[0], or of four blocks of nibbles in v[0] and v[1].
+// unpack64_<type> stores unsigned bytes: of two blocks of q8_0 in v[0], or of four blocks of the other types in v[0] and v[1].
 UNPACK_INLINE void unpack64_q8_0(__m512i v[2], const block_q8_0 *b) {
     const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(load32(b[0].qs)), load32(b[1].qs), 1);
     v[0] = _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)); // adds 128
@@ -54,7 +54,8 @@ UNPACK_INLINE void unpack64_q8_0(__m512i v[2], const block_q8_0 *b) {
 UNPACK64_4BIT(q4_0)
 UNPACK64_4BIT(q4_1)
 
-// Returns the fifth bits of four blocks that `which` selects: those of the low or of the high nibbles.
+// Returns the 64 fifth bits of four blocks that belong to the low or to the high nibbles; `which` is the mask that selects them in
+// two blocks.
 UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, uint64_t which) {
     uint32_t u[4];
     memcpy(&u[0], a, 4);
@@ -75,7 +76,7 @@ UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t 
 UNPACK64_5BIT(q5_0)
 UNPACK64_5BIT(q5_1)
 
-// Values of the nibbles, made unsigned by an offset of 128 (iq4_nl) or 12 (mxfp4).
+// The values of the nibbles plus an offset of 128 (iq4_nl) or 12 (mxfp4), which makes them unsigned.
 static const uint8_t above_iq4[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
@@ -88,7 +89,8 @@ static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 
 UNPACK64_TABLE(iq4_nl, above_iq4)
 UNPACK64_TABLE(mxfp4, above_mxfp4)
 
-// Returns the f16 values at word `at` of 8 blocks of `words` words each; four blocks are within 64 bytes.
+// Returns the f16 at word `at` of each of 8 blocks as floats. A block has `words` words; word `at` of four consecutive blocks is
+// within 64 bytes.
 UNPACK_INLINE __m256 f16_of_blocks(const void *b, const int words, const int at) {
     const __m512i which = _mm512_castsi128_si512(_mm_setr_epi16((short) at, (short) (at + words), (short) (at + 2 * words),
         (short) (at + 3 * words), (short) at, (short) (at + words), (short) (at + 2 * words), (short) (at + 3 * words)));
@@ -100,13 +102,13 @@ UNPACK_INLINE __m256 f16_of_blocks(const void *b, const int words, const int at)
 #define SCALES_20(b) f16_of_blocks(b, 10, 0)
 #define MINS_20(b) f16_of_blocks(b, 10, 1)
 
-// Returns the block that each of the 16 sums of step j belongs to. per: blocks per step.
+// A step processes `per` blocks. Returns the number of the block to which each of the 16 sums of step j belongs.
 UNPACK_INLINE __m512i blocks_at(int j, const int per) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_epi32(_mm512_srli_epi32(lanes, per == 2 ? 3 : 2), _mm512_set1_epi32(j * per));
 }
 
-// Returns sums of four (per == 2) or eight products each, started with `initial`.
+// Returns 16 sums of four (per == 2) or eight products each, plus `initial`.
 UNPACK_INLINE __m512i dot(__m512i initial, const __m512i v[2], const int8_t *y, const int per) {
     const __m512i sums = _mm512_dpbusd_epi32(initial, v[0], load64(y));
     return per == 2 ? sums : _mm512_dpbusd_epi32(sums, v[1], load64(y + 64));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// pack_x.h: packs rows of quantised blocks into panels, 8 rows at a time. panel_q.h includes it after defining MR and the layout of
-// runs. The packed bytes are transposed first, four bytes of each row, and then unpacked for all rows at once. This moves at most
-// half as many bytes as unpacking first. The numbers of a block (scales, minima) are transposed in the same way: 16 bytes of each
-// row become four vectors with one row per lane.
+// pack_x.h: packs rows of quantised blocks into panels, 8 rows at a time. panel_q.h, which includes it, defines run, quad and the
+// layout of a panel. The quantised bytes of 8 rows are first transposed, so that a vector holds four bytes (a 32-bit lane) of each
+// row. Then one operation unpacks all 8 rows. Transposing before unpacking moves at most half as many bytes as transposing
+// afterwards. The scales and minima of a block are transposed in the same way: 16 bytes of each row become four vectors with one
+// row per lane. In the functions below, g is the first of the 8 rows.
 #pragma once
 
-// Transposes 32-bit words 0 to 3 of 8 rows: one row per lane.
+// Transposes 32-bit words 0 to 3 of 8 rows: lane r of to[j] is word j of row r.
 UNPACK_INLINE void words_across(__m256i to[4], const __m128i v[8]) {
     __m256i a[4];
     for (int r = 0; r < 4; r++) {
@@ -45,8 +46,8 @@ UNPACK_INLINE void rows_at(const char *rows[MR], const void *x, size_t bx, int n
     }
 }
 
-// Prefetches the next `size` bytes of each row after those at `at`. The hardware prefetcher does not follow this many rows.
-// Prefetching two or four times as far ahead was not faster.
+// Prefetches the `size` bytes that follow the `size` bytes at offset `at` of each row. The hardware prefetcher does not follow this
+// many rows. Prefetching two or four times as far ahead was not faster.
 UNPACK_INLINE void prefetch_rows(const char *const *row, size_t at, size_t size) {
     for (int r = 0; r < 8; r++) {
         for (size_t i = 0; i < size; i += 64) {
@@ -59,7 +60,7 @@ UNPACK_INLINE void store_floats(char *to, __m256 v) {
     _mm256_storeu_ps((float *) (void *) to, v);
 }
 
-// Stores four bytes of each of 8 rows: quad j of a run.
+// Stores quad j of a run, which is four bytes of each of 8 rows.
 UNPACK_INLINE void store_quads(char *run, int g, int j, __m256i v, const bool has_min) {
     _mm256_storeu_si256((void *) (run + 4 * ((1 + has_min + j) * MR + g)), v);
 }
@@ -85,7 +86,7 @@ UNPACK_INLINE void store_nibbles(
     }
 }
 
-// Stores such a run with fifth bits: bit e of a row's word belongs to element e.
+// Stores a run of 5-bit elements. q: nibbles, as in store_nibbles; bits: a word of fifth bits per row, bit e for element e.
 UNPACK_INLINE void store_5bit(char *run, int g, const __m256i q[4], __m256i bits, const bool has_min) {
     const __m256i each =
         _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
@@ -123,8 +124,8 @@ UNPACK_INLINE void store_5bit(char *run, int g, const __m256i q[4], __m256i bits
 #define NO_MINS(type)
 #define MINS_OF_F16(type) store_floats(to + 4 * (MR + g), f16_across(row, at + offsetof(block_##type, m)));
 
-// All rows of 8 blocks are packed before the next 8 blocks, so that their lines of the panel are filled while they are in the L1
-// cache.
+// PACK_32 packs 8 blocks of all rows before the next 8 blocks, so that the cache lines of the panel are filled while they are in
+// the L1 cache.
 #define PACK_32(type, has_min, scales, mins, bytes) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
         const char *rows[MR]; \
@@ -161,7 +162,7 @@ UNPACK_INLINE __m256 byte_of(__m256i v, const int j, __m256 d, const bool is_sig
     return _mm256_mul_ps(_mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(up, 24) : _mm256_srli_epi32(up, 24)), d);
 }
 
-// Stores one number per run: the bytes of n_runs / 4 vectors, times d, to lines that are `step` bytes apart.
+// Stores one number of each of 8 rows per run: the bytes of n_runs / 4 vectors, times d. Runs are `step` bytes apart in the panel.
 UNPACK_INLINE void store_numbers(
     char *to, const __m256i *v, __m256 d, const int n_runs, const size_t step, const bool is_signed) {
     _Pragma("GCC unroll 16") for (int j = 0; j < n_runs; j++) {
@@ -169,7 +170,7 @@ UNPACK_INLINE void store_numbers(
     }
 }
 
-// Extracts the scales and then the minima of a block, 6 bits each in 12 bytes: scales_6bit for 8 rows at once.
+// Extracts the 8 scales (to[0], to[1]) and the 8 minima (to[2], to[3]) of a block of 8 rows, as scales_6bit does for one row.
 UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, size_t at) {
     const __m256i six = _mm256_set1_epi8(0x3f), two = _mm256_set1_epi8(0x30);
     __m256i u[4]; // word 0 is d and dmin; words 1 to 3 are the 12 bytes
@@ -204,7 +205,8 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
     store_numbers(to + 4 * g, u, d, n_runs, step, true)
 #define MINS_D(type) _mm256_xor_ps(f16_across(row, at + offsetof(block_##type, dmin)), _mm256_set1_ps(-0.0f))
 
-// For formats that are unpacked by bit operations alone: applies bits_<type> to quad j of the transposed bytes of 8 rows.
+// BYTES_BY_BITS unpacks and stores the elements of formats that need bit operations only: it applies bits_<type> (unpack.h) to the
+// transposed bytes of 8 rows.
 #define BYTES_BY_BITS(type, R, has_min) \
     for (int i = 0; i < 2; i++) { \
         __m256i raw[RAW_##type][4]; \

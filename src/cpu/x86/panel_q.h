@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: panels of quantised rows and of columns for products with many columns. The including file defines the number of rows
-// and columns of a panel: MR, a multiple of 8, and NR.
+// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns. The including file defines
+// the number of rows and columns of a panel: MR, a multiple of 8, and NR. It also defines MIN_COLS, the number of columns below
+// which other kernels are faster, and OFFSET_8BIT, the offset of elements of 8 bits.
 //
-// Panels consist of runs of R elements (32 or 16) that share a scale. Elements are in groups of four, as the instructions multiply
-// them.
-//   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {4 bytes of each row}]
-//   y: [initial: NR] [scale: NR floats]         [bytes: R / 4 times {4 bytes of each column}]
-// Bytes of x are unsigned and include an offset. `initial` corrects the offset: it is the integer that the sum starts with, -offset
-// times the sum of the column's bytes. For formats with minima, `initial` is a float: the sum of the column's bytes times the
-// scale. Missing rows and columns are copies of the first; their results are not stored.
+// A run is R elements (32 or 16) of a row that have a common scale. Panels consist of runs. The elements of a run are in quads of
+// four bytes, as the instructions multiply them.
+//   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {a quad of each row}]
+//   y: [initial: NR] [scale: NR floats]         [bytes: R / 4 times {a quad of each column}]
+// Bytes of x are unsigned: they are larger than the value by an offset. `initial` corrects the offset: it is an integer, -offset
+// times the sum of the column's bytes in the run, with which the integer sum starts. Formats with minima have no offset. For them
+// `initial` is a float, the scale of the column times the sum of its bytes, which the kernel multiplies with the minimum. Missing
+// rows and columns are copies of the first one; their results are not stored.
 #pragma once
 
 #include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
-#ifndef MIN_COLS_256 // for blocks of 256, if different
+#ifndef MIN_COLS_256 // MIN_COLS of formats with blocks of 256
 #    define MIN_COLS_256 MIN_COLS
 #endif
-#define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min))) // bytes
+// Bytes of a run of x and of y.
+#define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min)))
 #define Y_RUN(R) (NR * ((R) + 8))
 #ifndef Y_QUAD // byte offset of quad j of column c in a run
 #    define Y_QUAD(j, c, R) (4 * ((2 + (j)) * NR + (c)))
@@ -113,8 +116,9 @@ PACK_Y_Q8_K(k_min_16, 16, 0, true)
 
 typedef void (*panels_run_t)(CPU_GEMM_ARGS);
 
-// Fills the table entries of all types with their packing functions and products. run_8bit is for runs of 32 bytes of 8 bits,
-// run_32 and run_16 for runs of at most 6 bits. The _min variants are for formats with minima.
+// Fills the table entries of all types with their packing functions and their product functions. run_8bit multiplies formats whose
+// elements have 8 bits, in runs of 32; run_32 and run_16 multiply formats of at most 6 bits, in runs of 32 or 16. The _min variants
+// are for formats with minima.
 static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
@@ -139,8 +143,8 @@ static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run
 
 // ---- a tier ----
 
-// GEMM_Q_TIER ends the including file, which must define product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit). R: elements of a
-// run; is_8bit: its bytes use all 8 bits.
+// The including file ends with GEMM_Q_TIER, which defines the function that fills the table. Before that, it must define
+// product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit). R: elements of a run; is_8bit: the elements have 8 bits.
 #define GEMM_Q_RUN(how, R, has_min, is_8bit) \
     static void run_##how(CPU_GEMM_ARGS) { \
         product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit); \

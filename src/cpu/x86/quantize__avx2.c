@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// quantize__avx2.c: quantises rows of floats to the formats that activations have in dot products, and converts f16 and bf16 rows
-// from and to floats. Results are bit-identical to those of the portable functions for finite blocks; other blocks are passed to
-// the portable functions.
+// quantize__avx2.c: quantises rows of floats to q8_0, q8_1 and q8_K, the formats of activations, and converts f16 and bf16 rows
+// from and to floats. For blocks of finite floats, the results are bit-identical to those of the portable functions; other blocks
+// are passed to the quantisers of src/quant.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/floats.h"
@@ -160,7 +160,7 @@ static void f16_from_f32__avx2(const float *restrict x, void *restrict vy, int64
 TO_F32(f16_to_f32__avx2, f16)
 TO_F32(bf16_to_f32__avx2, bf16)
 
-// The compiler vectorises this loop; with the flags of this tier its vectors are twice as wide.
+// The compiler vectorises this loop. With the flags of this tier, its vectors are twice as wide as in the portable function.
 static void bf16_from_f32__avx2(const float *restrict x, void *restrict vy, int64_t n) {
     uint16_t *y = vy;
     for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sse.h: emulates the 32-byte vectors of the AVX2 kernels by two 16-byte vectors, for processors without AVX2. With SSE4.2 all
-// vectors are emulated, with AVX only integer vectors. The tiers sse42 and avx include this file and then the files of avx2. It
-// defines only the intrinsics that those files use, under the same names. An emulated multiply-add rounds twice. Requires SSE4.2.
+// sse.h: emulates the 32-byte vectors of the AVX2 kernels by two 16-byte vectors, for processors without AVX2. The tiers sse42 and
+// avx include this file and then the files of avx2. The tier sse42 emulates all vectors, the tier avx only integer vectors. This
+// file defines only the intrinsics that the files of avx2 use, under the same names. An emulated multiply-add rounds twice.
+// Requires SSE4.2.
 #pragma once
 
 #include "quant/half.h"
@@ -103,7 +104,7 @@ SSE_INLINE sse_ints sse_permute2x128_si256(sse_ints a, sse_ints b, const int whi
     return which == 0x20 ? (sse_ints){a.lo, b.lo} : (sse_ints){a.hi, b.hi};
 }
 
-// Selects lanes by index. The indices are constants, so that these loops compile to moves.
+// Selects lanes by index. The callers pass constant indices, so these loops compile to moves.
 SSE_INLINE __m128i sse_lanes4(sse_ints v, __m128i which) {
     int32_t from[8], at[4], to[4];
     sse_storeu_si256(from, v);
@@ -134,7 +135,7 @@ SSE_WIDEN(cvtepi8_epi32, _mm_cvtepi8_epi32, 4)
 SSE_WIDEN(cvtepu8_epi32, _mm_cvtepu8_epi32, 4)
 SSE_WIDEN(cvtepu16_epi32, _mm_cvtepu16_epi32, 8)
 
-// Computes v << n per lane, for n below 31, as a product with 2^n.
+// Computes v << n per lane as a product with 2^n, for n < 31.
 SSE_INLINE __m128i sse_sllv4(__m128i v, __m128i n) {
     const __m128i power = _mm_slli_epi32(_mm_add_epi32(n, _mm_set1_epi32(127)), 23);
     return _mm_mullo_epi32(v, _mm_cvttps_epi32(_mm_castsi128_ps(power)));
@@ -254,7 +255,7 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 
 // ---- the names of the intrinsics ----
 
-// Compilers define some of these as macros, because they take constants.
+// #undef: compilers define some of these intrinsics as macros, because they take constants.
 #undef _mm256_cvtps_ph
 #undef _mm256_extract_epi32
 #undef _mm256_extracti128_si256

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sse_floats.h: the part of sse.h that AVX processors have in hardware: vectors of eight floats and of four doubles, each emulated
-// by two 16-byte vectors. Requires SSE4.2.
+// sse_floats.h: the part of the emulation (sse.h) that processors with AVX do not need: vectors of eight floats and of four
+// doubles, each emulated by two 16-byte vectors. Requires SSE4.2.
 #pragma once
 
 typedef struct {
@@ -139,7 +139,7 @@ SSE_INLINE int sse_movemask_ps(sse_floats v) {
 
 // ---- the names of the intrinsics ----
 
-// Compilers define some of these as macros, because they take constants.
+// #undef: compilers define some of these intrinsics as macros, because they take constants.
 #undef _mm256_cmp_ps
 #undef _mm256_extractf128_pd
 #undef _mm256_extractf128_ps

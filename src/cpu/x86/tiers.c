@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of x86-64, oldest first. Files named <what>__<tier>.c fill a tier; they are compiled with the flags of the
-// tier.
+// tiers.c: the tiers of x86-64, oldest first. The kernels of a tier are in files named <what>__<tier>.c, which are compiled with
+// the compiler flags of the tier.
 
 #include "cpu/kernels.h"
 
@@ -51,8 +51,8 @@ static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
-// Files in the order in which they fill the table. Later files use the quantising functions, and gemv_q changes entries that gemm_q
-// filled. Tiers sse42 and avx use the files of avx2 (sse.h).
+// The files of each tier, in the order in which they fill the table. gemv_q and gemv_k change slots that gemm_q filled. The tiers
+// sse42 and avx use the files of avx2 (sse.h).
 #define AVX2(X, tier) \
     X(tier, dot_f) X(tier, gemm_f) X(tier, quantize) X(tier, dot_q) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
@@ -68,8 +68,8 @@ CPU_TIER_FILES(avx512, AVX512)
 CPU_TIER_FILES(vnni, VNNI)
 CPU_TIER_FILES(amx, AMX)
 
-// The cosine and sine kernel handles angles of up to 2^30 and needs fused multiply-adds, which sse42 and avx lack. Tiles of sse42
-// would need more sums than there are registers.
+// The tiers sse42 and avx keep the portable cosine and sine, because the kernel of avx2 needs fused multiply-adds to be exact for
+// angles of up to 2^30. The tier sse42 also has no tiles: their sums would not fit into the registers.
 static void fill_sse42_without_tiles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
     fill_sse42(k);

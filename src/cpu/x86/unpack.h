@@ -2,10 +2,11 @@
 // unpack.h: unpacks blocks of quantised rows to vectors of 32 bytes in row order, and returns their scales. The dot products
 // (dot_q__avx2.c), the one-column kernels (gemv_*) and the packing of panels (panel_q.h) use it. Requires AVX2 and F16C.
 //
-// Blocks of 32: unpack_<type>(block) returns the bytes, scale_<type>(block) the float that a byte of 1 represents. Bytes are
+// Blocks of 32: unpack_<type>(block) returns the bytes, scale_<type>(block) the float with which a byte is multiplied. Bytes are
 // signed, except those of q4_1 and q5_1, which have minima.
-// Blocks of 256: unpack_<type>(block, v) stores 8 vectors, scales_<type>(block) returns a byte for each run of 16 or 32 elements.
-// Bytes are unsigned, except those of iq4_xs. Bytes of q3_K and q6_K include an offset (4, 32) that the caller subtracts.
+// Blocks of 256: unpack_<type>(block, v) stores 8 vectors. scales_<type>(block) returns one byte for each run, which is the 16 or
+// 32 elements that have a common scale. Bytes are unsigned, except those of iq4_xs. Bytes of q3_K and q6_K are larger than the
+// value by an offset (4, 32), which the caller corrects.
 #pragma once
 
 #include "quant/blocks.h"
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <string.h>
 
+// Marks all functions that must be inlined, here and in the files that include this one.
 #define UNPACK_INLINE static inline __attribute__((always_inline))
 
 UNPACK_INLINE float f16_as_float(const uint16_t *h) {
@@ -33,7 +35,7 @@ UNPACK_INLINE __m256i low4(__m256i v) {
     return _mm256_and_si256(v, _mm256_set1_epi8(15));
 }
 
-// v shifted right (BITS_AT) or left (BITS_UP) by n bits, masked per byte.
+// BITS_AT shifts v right by n bits, BITS_UP left; both then mask each byte.
 #define BITS_AT(v, n, mask) _mm256_and_si256(_mm256_srli_epi16(v, n), _mm256_set1_epi8(mask))
 #define BITS_UP(v, n, mask) _mm256_and_si256(_mm256_slli_epi16(v, n), _mm256_set1_epi8(mask))
 
@@ -88,7 +90,7 @@ UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
     return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), which), mask), mask);
 }
 
-// An element whose fifth bit is clear represents q - 16.
+// An element with nibble q is q if its fifth bit is set, otherwise q - 16. The bits 0xf0 turn q into q - 16.
 UNPACK_INLINE __m256i unpack_q5_0(const block_q5_0 *b) {
     return _mm256_or_si256(nibbles(b->qs), _mm256_andnot_si256(bits32(b->qh), _mm256_set1_epi8((char) 0xf0)));
 }
@@ -98,7 +100,7 @@ UNPACK_INLINE __m256i unpack_q5_1(const block_q5_1 *b) {
 }
 
 static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // doubled
+static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // twice the values
 
 UNPACK_INLINE __m256i unpack_table(const int8_t *table, const uint8_t *qs) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table)), nibbles(qs));
@@ -123,7 +125,8 @@ SCALE_FROM_F16(q5_0)
 SCALE_FROM_F16(q5_1)
 SCALE_FROM_F16(iq4_nl)
 
-// Returns 2^(e - 128), half of the value of e, because table_mxfp4 is doubled. The two smallest scales are subnormal.
+// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. The two smallest results are
+// subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;
@@ -150,8 +153,8 @@ UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
     return _mm_setr_epi32((int) s0, (int) s1, (int) m0, (int) m1);
 }
 
-// The elements of a block are stored in RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes from its start. bits_<type> unpacks
-// them by bit operations alone, so that it also works on transposed bytes (pack_x.h).
+// A block stores its elements in RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes from its start. bits_<type> unpacks these
+// vectors by bit operations within each byte, so that it also works on transposed bytes (pack_x.h).
 #define RAW_q4_K 4
 #define RAW_AT_q4_K offsetof(block_q4_K, qs)
 UNPACK_INLINE void bits_q4_K(const __m256i *raw, __m256i *v) {
@@ -265,7 +268,7 @@ UNPACK_INLINE __m128i scales_iq4_xs(const block_iq4_xs *b) {
     return _mm_sub_epi8(_mm_or_si128(each, _mm_packus_epi16(high, high)), _mm_set1_epi8(32));
 }
 
-// Minima, one per run, in the layout of the scales.
+// mins_<type> return the minima, one per run, in the same layout as scales_<type>.
 UNPACK_INLINE __m128i mins_q4_K(const block_q4_K *b) {
     return _mm_srli_si128(scales_6bit(b->scales), 8);
 }

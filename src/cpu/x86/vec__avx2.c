@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// vec__avx2.c: row functions on floats: arithmetic and sums, exp and the activations computed from it, cosine and sine, RoPE, and
-// weighted sums of rows for attention. exp has an error of at most 2 units in the last place over the whole range, including
-// subnormals, infinities and NaN.
+// vec__avx2.c: row functions on floats: arithmetic and sums, exp and the activation functions that use it, cosine and sine, RoPE,
+// and weighted sums of rows for attention. exp has an error of at most 2 units in the last place over the whole range, also where
+// the result is subnormal; it handles infinities and NaN.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/vector.h"
@@ -90,7 +90,7 @@ FLOATS_INLINE double square(double v) {
     return v * v;
 }
 
-// Adds in the order of the portable kernels, so that rows whose elements cancel give the same result.
+// Adds in the same order as the portable kernels. Otherwise sums whose terms nearly cancel would give different results.
 #define SUM(name, add, one) \
     static double row_##name##__avx2(int64_t n, const float *x) { \
         __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a; \
@@ -150,9 +150,9 @@ FLOATS_INLINE __m256 power2(__m256i k) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(k, 23), _mm256_castps_si256(_mm256_set1_ps(1.0f))));
 }
 
-// exp(x) = 2^k exp(r). 2^k is multiplied in two factors, each of which fits a float.
+// Computes exp(x) = 2^k exp(r). Multiplies with 2^(k / 2) and 2^(k - k / 2), because 2^k itself may not be a normal float.
 FLOATS_INLINE __m256 exp_of(__m256 x) {
-    x = within(x, -104.0f, 89.0f); // outside this range the result is 0 or infinity anyway
+    x = within(x, -104.0f, 89.0f); // beyond these limits, exp is 0 or infinity
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
     const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to an integer in the low bits
     const __m256 k = _mm256_sub_ps(z, magic);
@@ -187,7 +187,7 @@ ROW1(exp)
 ROW1(gelu)
 ROW1(gelu_quick)
 
-// Sums are f32 within 256 elements, f64 across them.
+// 256 elements at a time are added in f32; these sums are added in f64.
 static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
     const __m256 m = _mm256_set1_ps(max);
     double sum = 0;
@@ -217,8 +217,9 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
 
 // ---- cosine and sine ----
 
-// Computed in f64, so that errors disappear when the results are rounded to f32. x is n * pi / 2 + r. For |x| >= 2^30, infinities
-// and NaN, libm computes the results, because the reduction would need more digits of pi than two doubles have.
+// Cosine and sine are computed in f64, so that errors are lost when the results are rounded to f32. x is reduced to r, with
+// x = n * pi / 2 + r; n is the quadrant. For |x| >= 2^30 the reduction would need more digits of pi than two doubles hold, so libm
+// computes the results, also for infinities and NaN.
 #define MAX_ANGLE 0x1p30f
 
 FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
@@ -237,7 +238,8 @@ FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-0.5));
     odd = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays -0
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0));
-    // Quadrants 1 and 3 use the other series. The sine is negative in quadrants 2 and 3, the cosine in 1 and 2.
+    // In quadrants 1 and 3, the sine is computed by the series of the cosine and vice versa. The sine is negative in quadrants 2
+    // and 3, the cosine in quadrants 1 and 2.
     const __m256i q = _mm256_castpd_si256(z), next = _mm256_add_epi64(q, _mm256_set1_epi64x(1));
     const __m256d other = _mm256_castsi256_pd(_mm256_slli_epi64(q, 63)), sign = _mm256_set1_pd(-0.0);
     const __m256d sine = _mm256_blendv_pd(odd, even, other), cosine = _mm256_blendv_pd(even, odd, other);

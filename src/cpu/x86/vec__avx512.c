@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vec__avx512.c: row functions on floats with 512-bit vectors: arithmetic, exp and the activations computed from it, RoPE, and
+// vec__avx512.c: row functions on floats with 512-bit vectors: arithmetic, exp and the activation functions that use it, RoPE, and
 // weighted sums of rows.
 
 #include "cpu/x86/vector.h"
@@ -52,7 +52,7 @@ static void row_rotate__avx512(int64_t n, float *z, const float *x, const float 
     }
 }
 
-// VSCALEFPS multiplies by a power of two. Outside the limits the result is 0 or infinity anyway.
+// VSCALEFPS multiplies by a power of two. Beyond the limits of x, exp is 0 or infinity.
 FLOATS_INLINE __m512 exp_of(__m512 x) {
     x = within(x, -104.0f, 89.0f);
     const __m512 magic = _mm512_set1_ps(0x1.8p23f); // rounds to an integer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vector.h: row functions on floats for vectors of 8 or 16 lanes, as the tier has: a part of exp, the activations computed from it,
-// and weighted sums of rows for attention (kernels.h: mix).
+// vector.h: row functions on floats that are the same for vectors of 8 and of 16 lanes: the polynomial of exp, the activation
+// functions that use it, and weighted sums of rows for attention (kernels.h: mix).
 #pragma once
 
 #include "base/min.h"
@@ -28,13 +28,13 @@ FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
 
 // ---- the exponential ----
 
-// A NaN stays a NaN, because it is the second operand of both instructions.
+// Limits x to [lo, hi]. A NaN stays a NaN, because both instructions return their second operand if an operand is NaN.
 FLOATS_INLINE V within(V x, float lo, float hi) {
     return V_PS(min)(V_ALL(hi), V_PS(max)(V_ALL(lo), x));
 }
 
-// Returns exp(sign * r) for |r| <= ln 2 / 2. The polynomial is the Taylor series up to the seventh power, with that power folded
-// into lower ones (Chebyshev). The truncation error is below 2^-26.
+// Returns exp(sign * r) for |r| <= ln 2 / 2. The polynomial is the Taylor series of degree 7, reduced to degree 6 by Chebyshev
+// economization. The truncation error is below 2^-26.
 FLOATS_INLINE V exp_series(V r, const float sign) {
     V p = V_FMA(r, V_ALL(1.0f / 720), V_ALL(sign * 0.00837503932f));
     p = V_FMA(p, r, V_ALL(1.0f / 24));
@@ -44,8 +44,8 @@ FLOATS_INLINE V exp_series(V r, const float sign) {
     return V_FMA(p, r, V_ALL(1.0f));
 }
 
-// Returns 1 + exp(-x). Terms below 2^-126 do not change the sum; above 2^127.5 the result may be infinity. exp(-x) is 2^k exp(-u).
-// The rounding constant is larger by 127, so that its low bits are the biased exponent of 2^k.
+// Returns 1 + exp(-x), where exp(-x) = 2^k exp(-u). exp(-x) below 2^-126 does not change the sum; above 2^127.5 the result may be
+// infinity. The rounding constant `magic` includes 127, so that the low bits of z are the biased exponent of 2^k.
 FLOATS_INLINE V one_and_exp(V x) {
     x = within(x, -89.0f, 87.0f);
     const V magic = V_ALL(0x1.8p23f + 127);
@@ -106,7 +106,8 @@ static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
 #define MIX_ROWS 4                       // rows of y per tile
 #define MIX_VECS (V_LANES == 16 ? 4 : 2) // vectors of each row per tile: their sums stay in registers over all rows of x
 
-// some_0: some weights are 0. A row of x with weight 0 must not affect that row of y, even if it contains NaN or infinity.
+// some_0: some weights are 0. If row i of x has weight 0 for row j of y, it must not affect row j, even if it contains NaN or
+// infinity.
 FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     V a[MIX_ROWS][4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// widen__avx2.c: converts quantised rows to floats, for embeddings and for the values of attention. Results are bit-identical to
-// those of the portable functions: the same operations in the same order, without fused multiply-adds.
+// widen__avx2.c: converts quantised rows to floats, for embeddings and for the values of attention. It executes the same operations
+// in the same order as the portable functions, without fused multiply-adds, so the results are bit-identical.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
@@ -57,7 +57,7 @@ WIDEN_32_MIN(q5_1)
 
 // ---- blocks of 256 ----
 
-// RUN_OF returns the run of R elements that contains element 16 * j.
+// RUN_OF returns the number of the run (R elements with a common scale) that contains element 16 * j.
 #define RUN_OF(j, R) ((R) == 16 ? (j) : (j) / 2)
 #define WIDEN_256(type, R, offset) \
     static void type##_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) { \
