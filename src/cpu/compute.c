@@ -10,7 +10,7 @@
 // Computing a graph allocates no heap memory. A graph is checked completely before its first node runs. These faults return
 // GGML_STATUS_FAILED, with nothing computed: poison, ops without an entry in the op table, tensors outside their memory
 // (core/span.h), empty sources that the op reads, and too little work memory. Berth's libggml-base checks the tensors of a graph
-// before it calls the backend; such a graph is not checked for tensors outside their memory a second time (is_checked).
+// before it calls the backend; such a graph (is_checked) is not checked again for tensors outside their memory and empty sources.
 
 #include "base/min.h"
 #include "core/graph.h"
@@ -272,7 +272,7 @@ static size_t needs_work_size(const struct needs *needs) {
     return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // WORK_ALIGN: the memory at work_data may be unaligned
 }
 
-// Checks the graph and adds up its needs. Both happen in one pass, because graphs of small nodes spend much of their time here.
+// Checks the graph and computes its requirements. Both happen in one pass, because graphs of small nodes spend much of their time here.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct berth_span_walk *walk, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {

@@ -10,8 +10,8 @@
 //         CPU_OPS_END,
 //     };
 //
-// It also has one line in optable.c. An op without an entry is not supported. An entry runs only on tensors that its supports()
-// accepted.
+// A new family also needs one line in optable.h. An op without an entry is not supported. An entry runs only on tensors that its
+// supports() accepted.
 #pragma once
 
 #include "base/min.h"

@@ -34,8 +34,8 @@ struct cpu_tile {
 struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
-// A product with so few columns that packing the rows of x takes longer than it saves. It multiplies mr unpacked rows, bx bytes
-// apart, with a packed panel of ny columns (struct cpu_gemm).
+// A product with so few columns that packing the rows of x takes longer than it saves. It multiplies mr rows that are not
+// packed, bx bytes apart, with a packed panel of ny columns (struct cpu_gemm).
 #define CPU_GEMM_ROWS_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny
 struct cpu_gemm_rows {
     void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: not implemented
@@ -63,7 +63,7 @@ struct cpu_gemm {
 
 #define CPU_GEMV_COLS 8
 
-// A product with a few columns. It multiplies unpacked rows of x, of the slot's type, with columns that are packed one by one.
+// A product with a few columns. The rows of x have the slot's type and are not packed; the columns are packed one by one.
 struct cpu_gemv {
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
     // s[ix] = dot(row ix of x, the column); NULL: use tile.

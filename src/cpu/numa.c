@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // numa.c: ggml's NUMA strategies. A placement is a list of n processor sets; thread ith of a pool is bound to set ith % n.
-//   distribute, mirror  one set per node, without nodes whose processors the process may not use
+//   distribute, mirror  one set per node; nodes without a processor that the process may use are skipped
 //   isolate             one set: the node on which the caller of ggml_numa_init ran
 //   numactl             one set: the affinity of the process when ggml_numa_init was called
 // A set contains only processors that the process may use, and no set is empty. Berth does not place memory: the system allocates a

@@ -6,8 +6,7 @@
 // measures prevent this:
 //   - Each column is scaled by a power of two, which is exact, so that its largest element is between 4 and 8.
 //   - An f16 sum covers only some of the elements (a short sum) and is then added to an f32 sum. A short sum stays below 2^16
-//   unless
-//     a row has elements far above 8. If a sum is not finite, the tile is recomputed in f32.
+//     unless a row has elements far above 8. If a sum is not finite, the tile is recomputed in f32.
 // The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding complete rows in
 // f16.
 //

@@ -145,7 +145,7 @@ UNPACK_INLINE void run_256(
     store_tile(tile, s, ld_s, nx, ny);
 }
 
-// ---- unpacked rows (kernels.h: cpu_gemm_rows) ----
+// ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
 
 // Stores the sums of MR rows, multiplied with `factor`. It is 1/16 for q4_0, whose unpacked bytes are 16 times the value, else 1.
 UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
@@ -171,8 +171,8 @@ ROWS_RUN(q4_0, 0.0625f)
 ROWS_RUN(iq4_nl, 1.0f)
 ROWS_RUN(mxfp4, 1.0f)
 
-// ROWS_RUN_32 and ROWS_RUN_16 multiply one run (32 or 16 bytes) of four unpacked rows with the lines at y. The first row is at x;
-// rows are 256 bytes apart.
+// ROWS_RUN_32 and ROWS_RUN_16 multiply one run (32 or 16 elements as bytes) of four rows with the lines at y. The bytes of the
+// first row are at x; rows are 256 bytes apart.
 #define ROWS_LINE(y, x, k) \
     "sdot %[t0].4s, v" #y ".16b, v" #x "0.4b[" #k "]\n\t" \
     "sdot %[t1].4s, v" #y ".16b, v" #x "1.4b[" #k "]\n\t" \

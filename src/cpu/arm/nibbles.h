@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 // nibbles.h: multiplies the complete groups (gemv_q32.h) of two rows of q4_0, iq4_nl or mxfp4 with a column, by SDOT. The vector
 // pipes limit the speed, and the order of the instructions matters as much as their number. Compilers chose an order that changed
-// with every edit nearby, and their code took 6 to 15% longer on a Neoverse N1. The code below takes 27, 34 and 35 cycles per group
-// of both rows for the three types; without stalls it would take 25, 33 and 32. So the order is fixed here in assembly.
+// with every edit nearby, and their code took 6 to 15% longer on a Neoverse N1. So the order is fixed here in assembly. This code
+// takes 27, 34 and 35 cycles per group of both rows for the three types; without stalls it would take 25, 33 and 32.
 //
 // The stages are those of gemv_q32.h. Blocks and bytes of the column are loaded one block ahead. The sums of the previous group are
 // folded, converted to float and scaled between the blocks of the current group. Three more measures save cycles of the vector
 // pipes:
 //   - Scales go from general registers to vectors through memory, because a move takes a cycle of a vector pipe.
 //   - The offsets of q4_0 include the bits of a large float (LARGE in gemv_q32.h). Subtracting that float converts the sums to
-//   float.
-//     This takes one cycle of any pipe; a conversion takes two cycles of one pipe.
+//     float. This takes one cycle of any pipe; a conversion takes two cycles of one pipe.
 //   - Scales of mxfp4 come from a table that holds the upper 16 bits of floats.
 //
 // Registers:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// rows_q.h: multiplies four unpacked rows of q8_0, q4_0, iq4_nl or mxfp4 with a panel of four columns (gemm_q__dotprod.c). It is
-// used when there are so few columns that packing the rows takes longer than it saves. A line of the panel (panel_q.h) has four
-// bytes of each column. SDOT multiplies the line with four bytes of a row, so that each lane is the sum of one column and needs no
-// folding.
+// rows_q.h: multiplies four rows of q8_0, q4_0, iq4_nl or mxfp4, which are not packed, with a panel of four columns
+// (gemm_q__dotprod.c). It is used when there are so few columns that packing the rows takes longer than it saves. A line of the
+// panel (panel_q.h) has four bytes of each column. SDOT multiplies the line with four bytes of a row, so that each lane is the sum
+// of one column and needs no folding.
 //
 // The order of instructions is fixed here in assembly, because code of compilers takes 50% longer. Bytes of the next block are
 // loaded as soon as the bytes of the current block are multiplied. Sums of the previous block are scaled between the lines of the

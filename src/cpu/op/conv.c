@@ -159,8 +159,8 @@ static size_t dw_work(const struct ggml_tensor *op, int n_tasks) {
     return (cpu_scratch_floats(ggml_nelements(a)) + cpu_scratch_floats(op->ne[0]) * (size_t) n_tasks) * sizeof(float);
 }
 
-// Converts the kernel to floats in work memory. by_channel: the taps of a channel are adjacent. Otherwise the channels of a tap
-// are.
+// Converts the kernel to floats in work memory. by_channel: the taps of a channel are adjacent; otherwise the channels of a tap are
+// adjacent.
 static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, bool by_channel) {
     const int64_t n_taps = a->ne[0] * a->ne[1], n_channels = a->ne[3];
     float *taps = p->work;

@@ -7,8 +7,7 @@
 //            the memory. The pairs of one expert may be in two or more waves.
 //   columns  Few pairs per expert. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
 //   tiles    Otherwise. Every row of src[1] is converted to the vec_dot_type of src[0]'s type. A tile is TILE_ROWS rows of an
-//   expert
-//            times up to TILE_PAIRS rows of src[1]. The latter are copied next to each other, so that they have one stride.
+//            expert times up to TILE_PAIRS rows of src[1]. The latter are copied next to each other, so that they have one stride.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"

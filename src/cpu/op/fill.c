@@ -150,7 +150,7 @@ static void leaky_relu_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf_x);
         float *y = cpu_row_target(op, row, it.i0, buf_y);
         for (int64_t i = 0; i < it.n; i++) {
-            // max_f32 and min_f32 ignore NaN, so NaN becomes 0.
+            // If x is NaN, max_f32 and min_f32 return their second argument, 0.
             y[i] = max_f32(x[i], 0.0f) + slope * min_f32(x[i], 0.0f);
         }
         cpu_row_store(p->k, op, row, it.i0, it.n, y);

@@ -143,8 +143,8 @@ struct item {
     const char *panels; // address of panel c0
 };
 
-// Multiplies rows r to r + nr - 1 with all columns of the item. own: the packed panel of these rows; NULL: the rows are read
-// unpacked.
+// Multiplies rows r to r + nr - 1 with all columns of the item. own: the packed panel of these rows; NULL: the rows are not
+// packed.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;

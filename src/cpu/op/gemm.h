@@ -48,7 +48,7 @@ static inline size_t cpu_gemm_x_size(const struct cpu_gemm *g, int64_t n) {
 static inline size_t cpu_gemm_y_size(const struct cpu_gemm *g, int64_t n) {
     return cpu_gemm_lines(g->y_head + (size_t) ((n + g->step - 1) / g->step) * g->y_size);
 }
-// True if rows of n elements are read unpacked (kernels.h: cpu_gemm_rows) for n_cols columns.
+// True if rows of n elements are multiplied without packing them (kernels.h: cpu_gemm_rows) for n_cols columns.
 static inline bool cpu_gemm_has_rows(const struct cpu_gemm *g, int64_t n, int64_t n_cols) {
     return g->rows.run != NULL && n % g->rows.step == 0 && n_cols <= g->rows.max_cols;
 }

@@ -86,8 +86,7 @@ static void gate_gelu(
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        // For other sources, ggml reads its table only if |x| < 10. If x <= -10, the result is 0 for any g; if x >= 10, act(x) is
-        // x.
+        // For other sources, ggml reads its table only if |x| < 10. Below, the result is 0 for any g. Above, act(x) is x.
         const float v = x[i] >= 10.0f ? x[i] : act[i];
         y[i] = x[i] <= -10.0f ? 0.0f : v * g[i];
     }

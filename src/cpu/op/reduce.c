@@ -154,7 +154,7 @@ static bool argmax_supports(const struct ggml_tensor *op) {
            ggml_is_vector(op);
 }
 
-// Returns the index of the last of equal maxima. Elements before the last NaN are ignored, as in the reference.
+// Returns the index of the last of equal maxima. After a NaN, the search restarts at the next number, as in the reference.
 static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
     float buf[CPU_PIECE];
     float max = -INFINITY;

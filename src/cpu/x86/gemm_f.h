@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gemm_f.h: products of f32, f16 and bf16 rows with many columns, in tiles of MR rows by NR columns. For each index k, the kernel
 // multiplies element k of all rows with element k of all columns; the sums stay in registers. In a panel, element k of MR rows (or
-// NR columns) is in adjacent floats. Missing rows and columns are copies of the first one; their results are not stored. A tier may
-// define MR, a multiple of V_LANES, and MIN_COLS_F16 before it includes this file.
+// NR columns) is in adjacent floats. Missing rows and columns are copies of the first one; their results are not stored. For some
+// tiers, src/CMakeLists.txt defines MR, a multiple of V_LANES, and MIN_COLS_F16.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -17,12 +17,12 @@
 #    define MIN_COLS_F16 40
 #    define MIN_COLS_BF16 40
 #else
-#    ifndef MR // the tiers of sse.h, whose vectors are two registers, define a smaller number
+#    ifndef MR // the tier sse42, whose vectors are two registers, has a smaller number
 #        define MR 16
 #    endif
 #    define NR 6
 #    define MIN_COLS_F32 10
-#    ifndef MIN_COLS_F16 // tiers without F16C define a smaller number: their conversions are slow, and panels convert each row once
+#    ifndef MIN_COLS_F16 // tiers without F16C have a smaller number: their conversions are slow, and panels convert each row once
 #        define MIN_COLS_F16 20
 #    endif
 #    define MIN_COLS_BF16 20

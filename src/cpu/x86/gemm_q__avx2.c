@@ -8,7 +8,7 @@
 // 0). Their magnitudes are multiplied with the column times their signs.
 
 #define MR 8
-#ifndef NR // the tiers of sse.h, whose vectors are two registers, define a smaller number
+#ifndef NR // the tiers sse42 and avx (sse.h), whose vectors are two registers, have a smaller number
 #    define NR 4
 #endif
 #define MIN_COLS 4

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns for AVX-512 without VNNI, two (q8_0) or four (iq4_nl)
 // blocks at a time. The magnitudes of a row are multiplied with the column (column_q.h) times the signs of the row. Other formats
-// with blocks of 32 keep the kernels of gemv_q__avx2.c, which are not slower: two of their blocks fill a vector of AVX2, and fewer
+// with blocks of 32 keep the kernels of gemv_q__avx2.c, because two of their blocks fill a vector of AVX2, and fewer
 // ports execute 512-bit instructions.
 
 #include "cpu/x86/by_rows.h"
