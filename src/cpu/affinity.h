@@ -11,8 +11,7 @@
 
 // Returns the number of processors that threads with these parameters can use concurrently.
 int cpu_place_n_cpus(const struct ggml_threadpool_params *params, bool has_mask);
-// Binds the calling thread to all processors of the mask. With strict_cpu, it binds the thread to one of the n processors of the
-// mask: number ith % n.
+// Binds the calling thread to all processors of the mask. With strict_cpu, binds it to number ith % n of its n processors.
 void cpu_place_mask(const struct ggml_threadpool_params *params, int ith);
 void cpu_place_priority(enum ggml_sched_priority prio);
 

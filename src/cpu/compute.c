@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// compute.c: plans graphs and runs them on a thread pool. All threads of a team walk the nodes in order. Threads 0 .. n_tasks-1 run
-// a node; the other threads skip it.
+// compute.c: plans graphs and runs them on a thread pool. All threads of a team walk the nodes; the first n_tasks run a node.
 //   1. Each thread decides from the tensors alone whether a barrier is before a node. All threads decide the same, so all pass the
 //      same barriers.
 //   2. Between two barriers, either several tasks run one node, or thread 0 alone runs one or more nodes. No barrier is needed
@@ -272,7 +271,7 @@ static size_t needs_work_size(const struct needs *needs) {
     return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // WORK_ALIGN: the memory at work_data may be unaligned
 }
 
-// Checks the graph and computes its requirements. Both happen in one pass, because graphs of small nodes spend much of their time here.
+// Checks the graph and computes its requirements in one pass, because graphs of small nodes spend much of their time here.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct berth_span_walk *walk, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
@@ -304,8 +303,7 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     if (n_threads > GGML_MAX_N_THREADS) {
         n_threads = GGML_MAX_N_THREADS;
     }
-    // n_cpus = n_threads gives the largest number of tasks. With fewer processors, ops have no more tasks, so the work memory
-    // suffices for any pool.
+    // n_cpus = n_threads gives the largest number of tasks. With fewer processors, ops have no more tasks, so it suffices.
     struct needs needs = {.n_threads = n_threads, .n_cpus = n_threads, .n_tasks = 1};
     for (int i = 0; i < cgraph->n_nodes; i++) { // skips nodes that graph_check will refuse
         const struct ggml_tensor *node = cgraph->nodes[i];

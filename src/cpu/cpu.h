@@ -10,8 +10,7 @@
 //         CPU_OPS_END,
 //     };
 //
-// A new family also needs one line in optable.h. An op without an entry is not supported. An entry runs only on tensors that its
-// supports() accepted.
+// A new family also needs one line in optable.h. An op without an entry is not supported. It runs only on tensors that it supports.
 #pragma once
 
 #include "base/min.h"
@@ -33,8 +32,7 @@ struct cpu_params {
     struct cpu_team *team;       // private to compute.c
 };
 
-// The kernels that an op calls in addition to its own loops, one bit per kernel. berth_cpu_op_tier reads the bits to report the
-// tiers of an op (tier_report.c).
+// The kernels that an op calls in addition to its own loops, a bit per kernel. tier_report.c reports their tiers.
 #define CPU_USES(X) \
     X(ADD, add) \
     X(SUB, sub) \
@@ -123,9 +121,7 @@ static inline int cpu_tasks_for(double n, int n_threads) {
     }
     return n < n_threads ? (int) n : n_threads;
 }
-// One task, regardless of the size.
 int cpu_tasks_one(const struct ggml_tensor *op, int n_threads);
-// As many tasks as threads.
 int cpu_tasks_all(const struct ggml_tensor *op, int n_threads);
 
 // Divides n units evenly among the tasks. Returns this task's share, [*i0, *i1).
@@ -194,12 +190,10 @@ static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct
 
 // ---- computing ----
 
-// owner: the backend that computes, or NULL. is_checked: the caller has checked that all tensors are within their memory and that
-// no source is empty.
+// owner: the backend that computes, or NULL. is_checked: all tensors are known to be within their memory, and no source is empty.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
-// Returns the bytes of work memory that suffice for this graph and for every graph with the same nodes and edges whose extents are
-// not larger.
+// Returns bytes of work memory that suffice for this graph and all graphs of the same nodes and edges with no larger extents.
 size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads);
 // True if the calling thread is inside an op of a graph that `resource`, a backend or a thread pool, computes.
 bool cpu_is_busy_with(const void *resource);

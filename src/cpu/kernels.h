@@ -44,9 +44,9 @@ struct cpu_gemm_rows {
 };
 
 // A product with many columns. The rows of x have the slot's type, the columns of y are floats. Both are first packed into panels,
-// a layout that the machine multiplies fast. A panel is packed once and used with all panels of the other operand. Panels of f32
-// have the same layout on every machine: element k of all rows (or columns) in adjacent floats, then element k + 1. So callers may
-// fill f32 panels directly.
+// which the machine multiplies fast. A panel is packed once and used with all panels of the other operand. Panels of f32 have the
+// same layout on every machine: element k of all rows (or columns) in adjacent floats, then element k + 1. So callers may fill f32
+// panels directly.
 #define CPU_GEMM_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, int nx, const void *vy, int ny
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows

@@ -167,8 +167,7 @@ static bool node_add(
     return good;
 }
 
-// Reads all nodes that `online` lists. Stops at the first node without a file, so that a wrong list such as "0-2000000000" does not
-// take long.
+// Reads all nodes that `online` lists. Stops at the first node without a file, so that a wrong list ("0-2000000000") ends early.
 static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir) {
     char *online = file_text(dir, "online");
     if (online == NULL) {

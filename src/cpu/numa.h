@@ -26,8 +26,7 @@ void cpu_numa_free(struct cpu_numa *numa);
 
 // Returns the placement that ggml_numa_init chose; NULL if there is none. It never changes once it is set.
 const struct cpu_numa *cpu_numa_active(void);
-// Makes `numa` the active placement and returns the previous one. Threads may still use the previous one, so only tests may free
-// it.
+// Makes `numa` the active placement and returns the previous one. Threads may still use that one: only tests may free it.
 struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa);
 
 // Returns the processors of thread ith of a pool.

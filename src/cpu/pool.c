@@ -13,8 +13,7 @@
 // lane 1 never spin, and a job for no more threads than processors does not wake them.
 //
 // Threads do not survive a fork. The child process increments `generation` (after_fork). A pool whose threads belong to an earlier
-// generation restarts them before its next job. Workers block all signals except those that a thread raises itself, such as
-// SIGSEGV.
+// generation restarts them before its next job. Workers block all signals except those they raise, such as SIGSEGV.
 
 #include "cpu/pool.h"
 

@@ -13,8 +13,7 @@ typedef void (*cpu_job_t)(void *arg, int ith);
 // Runs job(arg, ith) for ith in 0 .. n-1 and returns when all n calls have finished. ith = 0 runs on the calling thread. n is at
 // most ggml_threadpool_get_n_threads. Jobs of several callers run serially.
 void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg);
-// Returns the number of threads of the pool. In a child process after a fork, it restarts the threads first. Call it before
-// cpu_pool_run.
+// Returns the number of threads of the pool. After a fork, it first restarts the threads. Call it before cpu_pool_run.
 int cpu_pool_restart_after_fork(struct ggml_threadpool *pool);
 // Returns the number of processors that the pool can use, according to its mask, the NUMA strategy or the affinity of the process.
 int cpu_pool_n_cpus(const struct ggml_threadpool *pool);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rowio.h: converts rows of any type and stride to floats and back, for op drivers that compute in f32. Long rows are converted in
-// pieces of CPU_PIECE elements.
+// rowio.h: converts rows of any type and stride to floats and back, for op drivers that compute in f32. Rows are cut into pieces.
 #pragma once
 
 #include "base/min.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dot__neon.c: dot products of f32 and f16 rows with 128-bit vectors and fused multiply-adds. f16 values are converted to f32
-// before they are multiplied. A multiply-add has a latency of 4 cycles, and current cores start two per cycle, so eight
-// accumulators hide the latency.
+// before they are multiplied. Eight accumulators hide the latency of 4 cycles; current cores start two multiply-adds per cycle.
 
 #include "base/min.h"
 #include "cpu/kernels.h"

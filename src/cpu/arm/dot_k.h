@@ -3,9 +3,8 @@
 // scale. The arithmetic within a block is integer and exact: the dot product of each run is multiplied with the scale of the run.
 // Minima and offsets are multiplied with the sums of 16 elements (bsums) that q8_K stores.
 //
-// For the product with one column (kernels.h: cpu_gemv), pack_q8_K writes the column as struct y256. The struct is padded so that
-// its loads are aligned, because an unaligned load costs two loads. gemv_k.h has the one-column kernels of q4_K and q5_K, which
-// process two rows at a time.
+// For the product with one column (kernels.h: cpu_gemv), pack_q8_K writes the column as struct y256. It is padded to align its
+// loads: an unaligned load costs two. gemv_k.h has the one-column kernels of q4_K and q5_K, which process two rows at a time.
 #pragma once
 
 #include "cpu/arm/quantize.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm_bf16__bf16.c: kernels for bfloat16 rows. Dot products use BFDOT. Products with many columns use BFMMLA, in tiles of 8 by 8.
 // BFMMLA multiplies 4 elements of 2 rows with 4 elements of 2 columns and adds the 4 sums in f32. A panel is a list of steps of 4
-// elements. A step holds, for each pair of rows (or columns), 4 elements of the first and 4 elements of the second. The last step
-// is padded with zeros.
+// elements. A step holds, for each pair of rows (or columns), 4 elements of each. The last step is padded with zeros.
 
 #include "cpu/kernels.h"
 

@@ -2,13 +2,11 @@
 // gemm_f16.h: the common part of products of f16 rows with many columns: packing the panels, and storing a finished tile. The
 // including file defines the rows (MR) and columns (NR) of a tile before the include; both are multiples of 8.
 //
-// Elements are multiplied and added in f16, eight at a time. Over a long row, f16 sums would lose precision and overflow. Two
-// measures prevent this:
+// Elements are multiplied and added in f16, eight at a time. Two measures keep f16 sums of long rows exact enough:
 //   - Each column is scaled by a power of two, which is exact, so that its largest element is between 4 and 8.
 //   - An f16 sum covers only some of the elements (a short sum) and is then added to an f32 sum. A short sum stays below 2^16
 //     unless a row has elements far above 8. If a sum is not finite, the tile is recomputed in f32.
-// The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding complete rows in
-// f16.
+// The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding rows in f16.
 //
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
 // Panel of y: first the float 1 / scale of each column, with which its sums are multiplied; then element 0 of each column, element
@@ -30,7 +28,6 @@
 
 // ---- panels ----
 
-// Transposes 8 rows of 8 f16 values.
 static void rows_transpose(uint16x8_t v[8]) {
     uint16x8_t a[8];
     uint32x4_t b[8];
@@ -161,8 +158,7 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
     }
 }
 
-// Returns the table entry: `run` multiplies panels, `rows` multiplies unpacked rows. Below min_cols columns, other kernels are
-// faster.
+// Returns the table entry: `run` is for panels, `rows` for rows that are not packed. Below min_cols, other kernels are faster.
 static inline struct cpu_gemm gemm_f16(void (*run)(CPU_GEMM_ARGS), int min_cols, struct cpu_gemm_rows rows) {
     return (struct cpu_gemm){.pack_x = pack_x,
         .pack_y = pack_y,

@@ -39,8 +39,7 @@
     "ldp q" #x0 ", q" #x1 ", [%[tile], #" #off "]\n\t" \
     "fmlal v" #x0 ".4s, v" #a #r ".4h, v" #ones ".4h\n\tfmlal2 v" #x1 ".4s, v" #a #r ".4h, v" #ones ".4h\n\t" \
     "stp q" #x0 ", q" #x1 ", [%[tile], #" #off "]\n\t"
-// Computes the sums of the next `most` groups of eight elements, or of all remaining groups if there are fewer. `eight` is the code
-// for one group.
+// Computes the sums of the next `most` groups of eight elements, or of all remaining groups. `eight` is the code for one group.
 #define SUMS(most, label, eight) \
     "cmp %[n], #" #most "\n\tmov %[left], #" #most "\n\tcsel %[left], %[n], %[left], lo\n\t" \
     "add %[next], %[x], %[ahead]\n\t" EACH(PREFETCH) EACH(ZERO) \

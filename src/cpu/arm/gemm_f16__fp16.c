@@ -23,8 +23,7 @@
 // add_steps adds to `part` the products of n steps of all rows with all columns. Vector 20 + r holds the sums of row r for all
 // columns, vector 10 + r the sums of row 8 + r. Vectors 0 to 7 hold the elements of the first 8 rows, then those of the other 8
 // rows. Vectors 8, 9, 18, 19 and 28 to 31 hold columns. The loop is written in assembly for three reasons. Compilers need two
-// instructions to multiply by a lane. They copy zeros, although MOVI needs no execution pipe. They run out of registers when they
-// unroll.
+// instructions to multiply by a lane. They copy zeros, although MOVI needs no execution pipe. Unrolled, they lack registers.
 
 // clang-format off
 #define EIGHT ".irp r, 0, 1, 2, 3, 4, 5, 6, 7\n\t"
@@ -64,8 +63,7 @@ static inline __attribute__((always_inline)) void add_steps(
 // add_quads adds to `part` the products of n quads of eight unpacked rows. The first row is at x; rows are b bytes apart. Elements
 // of rows are in vectors 0 to 7 in even steps and 8 to 15 in odd steps, because only vectors 0 to 15 can be the lane operand. Sums
 // are in vectors 16 to 23, columns in vectors 24 to 31. Each step loads the operands of the next step, because a core's
-// out-of-order window covers about one step. The last step loads operands that it has already used, because loads past the end are
-// not allowed.
+// out-of-order window covers about one step. The last step loads used operands, because it must not load past the end.
 #define X_ROW(r, v) "ldr q" #v ", [%[x], %[o" #r "]]\n\t"
 #define X_ROWS(v0, v1, v2, v3, v4, v5, v6, v7) \
     "ldr q" #v0 ", [%[x]]\n\t" X_ROW(1, v1) X_ROW(2, v2) X_ROW(3, v3) X_ROW(4, v4) X_ROW(5, v5) X_ROW(6, v6) X_ROW(7, v7)

@@ -74,8 +74,7 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 #define STORE(p, c) vst1q_f32(&tile[c][4 * p], sum##p##c);
 
 // Integer sums start with the bits of the float BASE. For integers below 2^22, adding an integer i to the bits of BASE gives the
-// float BASE + i. Subtracting BASE as a float then gives i as a float. This takes one cycle of any pipe; a conversion takes two
-// cycles of one pipe.
+// float BASE + i. Subtracting BASE then gives i as a float, in one cycle of any pipe; a conversion takes two cycles of one pipe.
 #define BASE 12582912.0f // 1.5 times 2^23
 #define BASED(p, c) int32x4_t t##p##c = vreinterpretq_s32_f32(base);
 #define ADD(p, c) \

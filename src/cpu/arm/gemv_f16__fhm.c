@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemv_f16__fhm.c: one or two columns times f16 rows, two rows at a time (streams.h). Loads limit the speed (three per cycle), and
 // each load of a column serves both rows. f16 sums of eight products are added to f32 by FMLAL with 1 as the second factor, which
-// any pipe executes. Adding every product in f32 would be exact, but takes twice the instructions, and 20% longer when the rows are
-// in the last-level cache.
+// any pipe executes. Adding every product in f32 would be exact, but takes twice the instructions, 20% longer from the last cache.
 
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/streams.h"

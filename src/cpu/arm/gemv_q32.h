@@ -306,8 +306,7 @@ static void pack_q8_1(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 #ifndef __ARM_FEATURE_DOTPROD // with dotprod, gemv_q8_0__dotprod.c has the kernel of q8_0
-// Multiplies one row at a time. Memory limits the speed of q8_0, and the hardware prefetcher predicts one sequential row better
-// than two.
+// Multiplies one row at a time. Memory limits the speed of q8_0, and the hardware predicts one sequential row best.
 UNPACK_INLINE float one_row_q8_0(int64_t n, const block_q8_0 *x, const char *y) {
     const int32x4_t zero_s32 = vdupq_n_s32(0);
     const float32x4_t zero_f32 = vdupq_n_f32(0.0f);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. This
-// kernel reads 18.4 GB/s on a Neoverse N1, whose maximum is 19.5 GB/s. With one row at a time, and separate loads of the column for
-// each row, it read 17.4 GB/s.
+// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. It reads
+// 18.4 of at most 19.5 GB/s on a Neoverse N1. One row at a time, which loads the column for each row, read 17.4 GB/s.
 //
 // A block is a scale of two bytes and 32 bytes of quants. So in three of four blocks the quants do not start at a multiple of 8,
 // and loading them takes two cycles instead of one. This kernel loads four blocks (136 bytes) at aligned positions, including the
@@ -11,8 +10,7 @@
 // no such four bytes contain elements of two blocks. With its scale, a block has 34 bytes, two more than two vectors. The last
 // bytes of block 0 are therefore in a third vector, which a third SDOT multiplies. The last bytes of block 2 and the first bytes of
 // block 3 are in one vector. Its sums (dot_late) are added after the first folding step (adding pairs of lanes), when the lower
-// half of the result belongs to block 2 and the upper half to block 3. The f16 scales are in lanes 0, 1, 2 and 3 of vectors that
-// are loaded anyway.
+// half of the result belongs to block 2 and the upper half to block 3. The f16 scales are in lanes 0 to 3 of vectors loaded anyway.
 //
 // The column consists of groups of four blocks: [4 scales] [10 vectors] [16 unused bytes, so that a group is three cache lines].
 // After the groups, the remaining blocks are stored as [4 scales] [32 bytes per block].

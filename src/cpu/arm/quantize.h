@@ -41,8 +41,7 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
         return false;
     }
     // Adding a large float rounds each value to the nearest integer, ties to even; the low byte of the sum is that integer. The
-    // addition takes a cycle of any pipe. On a Neoverse N1, a conversion takes two cycles of one pipe, and narrowing its result one
-    // more.
+    // addition takes a cycle of any pipe. On a Neoverse N1, a conversion takes two cycles of one pipe, and narrowing one more.
     const float inverse = 1.0f / *d;
     uint8x16_t q[8];
     for (int j = 0; j < 8; j++) {

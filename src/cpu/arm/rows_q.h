@@ -25,8 +25,7 @@
     "sdot v" #t1 ".4s, v" #y ".16b, v" #x1 ".4b[" #k "]\n\t" \
     "sdot v" #t2 ".4s, v" #y ".16b, v" #x2 ".4b[" #k "]\n\t" \
     "sdot v" #t3 ".4s, v" #y ".16b, v" #x3 ".4b[" #k "]\n\t"
-// ROWS_SUB, ROWS_MUL and ROWS_ADD subtract the large float from sum p of the previous block, scale the sum by dx and dy, and add it
-// to result s.
+// ROWS_SUB, ROWS_MUL and ROWS_ADD subtract the large float from sum p of the previous block, scale p by dx and dy, and add p to s.
 #define ROWS_SUB(p) "fsub v" #p ".4s, v" #p ".4s, v28.4s\n\t"
 #define ROWS_MUL(p, dx, r) "fmul v" #p ".4s, v" #p ".4s, v" #dx ".s[" #r "]\n\t"
 #define ROWS_ADD(s, p, dy) "fmla v" #s ".4s, v" #p ".4s, v" #dy ".4s\n\t"

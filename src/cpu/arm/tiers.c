@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of ARM, oldest first. The kernels of a tier are in files named <what>__<tier>.c, which are compiled with the
-// compiler flags of the tier.
+// tiers.c: the tiers of ARM, oldest first. The files <what>__<tier>.c of a tier are compiled with the flags of the tier.
 
 #include "cpu/kernels.h"
 

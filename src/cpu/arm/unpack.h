@@ -48,8 +48,7 @@ UNPACK_INLINE struct q32 unpack_q8_0(const block_q8_0 *b) {
     return (struct q32){vld1q_s8(b->qs), vld1q_s8(b->qs + 16)};
 }
 
-// A nibble q represents q - 8. Flipping its top bit gives q - 8 in two's complement. In the upper half of a byte, that nibble is
-// 16 (q - 8).
+// A nibble q represents q - 8. Flipping its top bit gives q - 8 in two's complement. In the upper half of a byte, it is 16 (q - 8).
 UNPACK_INLINE struct q32 unpack_q4_0(const block_q4_0 *b) {
     const uint8x16_t v = veorq_u8(vld1q_u8(b->qs), vdupq_n_u8(0x88));
     return (struct q32){s8(vshlq_n_u8(v, 4)), s8(vandq_u8(v, vdupq_n_u8(0xf0)))};
@@ -127,8 +126,7 @@ SCALE_FROM_F16(q5_0, 1.0f)
 SCALE_FROM_F16(q5_1, 1.0f)
 SCALE_FROM_F16(iq4_nl, 1.0f)
 
-// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. The two smallest results are
-// subnormal.
+// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. Two are subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // vec__neon.c: row functions on floats: exp and the activation functions that use it, RoPE, maxima, sums, and weighted sums of rows
-// for attention. exp has an error of at most 2 units in the last place over the whole range, also where the result is subnormal; it
-// handles infinities and NaN.
+// for attention. exp has an error of at most 2 units in the last place, also for subnormal results, infinities and NaN.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -45,8 +44,7 @@ INLINE struct parts parts4(float32x4_t x) {
     return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
 }
 
-// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. If x is NaN, k is arbitrary and so is the result; the unsigned
-// addition may wrap.
+// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. If x is NaN, k and the result are arbitrary; the sum may wrap.
 INLINE float32x4_t power2(int32x4_t k) {
     const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f));
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_s32(vshlq_n_s32(k, 23)), one));

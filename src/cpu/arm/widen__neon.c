@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // widen__neon.c: converts rows of q8_0 to floats, for embeddings and for the keys and values of attention. Results are
 // bit-identical to those of the portable function. On a Neoverse N1, one pipe executes all conversions from bytes to integers and
-// from integers to floats. This kernel avoids them: it places a byte in the low bits of a large float, and subtracts the large
-// float, which any pipe can do.
+// from integers to floats. This kernel avoids them: it puts a byte in the low bits of a large float and subtracts that.
 
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"

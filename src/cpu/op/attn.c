@@ -167,8 +167,7 @@ static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     return max_i64(best, plain);
 }
 
-// An op with fewer queries has fewer units, and so more spans per unit; it may also use dot products instead of panels. The bound
-// covers both cases.
+// An op with fewer queries has fewer units, and so more spans per unit; it may also use no panels. The bound covers both.
 static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
     const int64_t n_spans = (best.n_kv + SPAN_MIN - 1) / SPAN_MIN, n_items = ggml_nrows(best.q) * n_spans;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cells.h: copies elements of rows without conversion, for any element size and any strides. A cell is one element of a row, or one
-// block of a quantised row.
+// cells.h: copies elements of rows without conversion, for any element size and any strides. A cell is an element or a block.
 #pragma once
 
 #include "cpu/cpu.h"

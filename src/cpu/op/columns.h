@@ -17,15 +17,13 @@ struct columns {
     size_t size;                        // bytes of an element
 };
 
-// True if columns_length and columns_count fit into 63 bits. They multiply extents of several tensors, so they may overflow
-// although each tensor is valid.
+// True if columns_length and columns_count fit into 63 bits. They multiply extents of several valid tensors.
 static inline bool columns_fit(const struct columns *c) {
     int64_t length, count;
     return berth_mul_i64_ok(c->k[0], c->k[1], &length) && berth_mul_i64_ok(length, c->k[2], &length) &&
            berth_mul_i64_ok(length, c->n_channels, &length) && berth_mul_i64_ok(c->out[0], c->out[1], &count) &&
            berth_mul_i64_ok(count, c->out[2], &count);
 }
-// Elements of a column.
 static inline int64_t columns_length(const struct columns *c) {
     return c->k[0] * c->k[1] * c->k[2] * c->n_channels;
 }

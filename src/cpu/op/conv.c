@@ -159,8 +159,7 @@ static size_t dw_work(const struct ggml_tensor *op, int n_tasks) {
     return (cpu_scratch_floats(ggml_nelements(a)) + cpu_scratch_floats(op->ne[0]) * (size_t) n_tasks) * sizeof(float);
 }
 
-// Converts the kernel to floats in work memory. by_channel: the taps of a channel are adjacent; otherwise the channels of a tap are
-// adjacent.
+// Converts the kernel to floats in work memory. by_channel: taps of a channel are adjacent, otherwise channels of a tap.
 static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, bool by_channel) {
     const int64_t n_taps = a->ne[0] * a->ne[1], n_channels = a->ne[3];
     float *taps = p->work;
@@ -301,8 +300,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
            windows_cover(t.h, t.stride, t.ky, ne[1]) && ne[2] == t.n_out && ne[3] == t.n_batch;
 }
 
-// Work memory: the transposed kernel, the transposed data, and per task the channels of a pixel as floats and the products of a
-// row.
+// Work memory: the transposed kernel, the transposed data, and per task a pixel as floats and the products of a row.
 static size_t kernel_size(const struct ggml_tensor *op) {
     return cpu_scratch_floats(ggml_nelements(op->src[0])) * sizeof(float);
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // copy.c: DUP, CPY, CONT: copies elements in order from one layout and type to another. Shapes may differ; the number of elements
 // is equal. Equal types are copied as bytes. Different types are converted to f32 and then to the type of the result; f32 is
-// converted to i32 by rounding toward zero. i64 is converted directly to i32, for row indices. A cell is one element, or one block
-// of a quantised row.
+// converted to i32 by rounding toward zero. i64 is converted directly to i32, for row indices. A cell is an element or a block.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -77,8 +76,7 @@ static void strided_copy(char *to, size_t to_step, const char *from, size_t from
     }
 }
 
-// Returns the address of elements i .. i+n-1 in dense memory: in t if they are dense there, otherwise buf, into which they are
-// copied.
+// Returns the address of elements i .. i+n-1 in dense memory: in t if they are dense there, otherwise copied to buf.
 static const char *cells_gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
@@ -200,8 +198,7 @@ static int transposed_dim(const struct ggml_tensor *a) {
     return 0;
 }
 
-// Copies a transposed source of the same type and shape to a dense result. A unit of work is SQUARE indices along dimension d and
-// all indices along dimension 0.
+// Copies a transposed source of the same type and shape to a dense result. A unit of work is SQUARE indices along d, all along 0.
 static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(a->type);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the user's function once per task that the user requested. The number of tasks is
-// limited by the number of threads. Unlike other ops, it is not limited by the number of processors, because the user's function
-// may rely on the requested number.
+// limited by the number of threads. It is not limited by the number of processors, because the function may rely on it.
 
 #include "cpu/optable.h"
 

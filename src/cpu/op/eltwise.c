@@ -46,8 +46,7 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
     }
 }
 
-// True if all rows are dense f32, so that they need no buffer, and there is at least one row per task. Then tasks process complete
-// rows instead of pieces.
+// True if all rows are dense f32 and there is at least one row per task. Then rows are not cut into pieces.
 static bool binary_has_rows(const struct ggml_tensor *op, int nth) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return cpu_is_f32_dense(op) && cpu_is_f32_dense(a) && cpu_is_f32_dense(b) && b->ne[0] == op->ne[0] && ggml_nrows(op) >= nth;

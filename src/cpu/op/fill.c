@@ -109,8 +109,8 @@ static bool timestep_supports(const struct ggml_tensor *op) {
            op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
 }
 
-// Each timestep t has a row: first cos(t f), then sin(t f), for frequencies f that fall from 1 towards 1 / max_period. If the row
-// has an odd length, its last element is 0.
+// Each timestep t has a row: first cos(t f), then sin(t f), for frequencies f that fall from 1 towards 1 / max_period. The last
+// element of an odd row is 0.
 static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t half = op->ne[0] / 2;

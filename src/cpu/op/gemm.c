@@ -63,8 +63,7 @@ static size_t n_own(enum ggml_type type) {
     return type == GGML_TYPE_F32 ? X_PANELS : 1;
 }
 
-// Returns the capacity of a round, not the bytes of the panels that fit in it. The latter can grow when columns become shorter; the
-// capacity cannot.
+// Returns the capacity of a round, not the bytes of the panels that fit in it. The latter can grow when columns get shorter.
 size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
     const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
@@ -143,8 +142,7 @@ struct item {
     const char *panels; // address of panel c0
 };
 
-// Multiplies rows r to r + nr - 1 with all columns of the item. own: the packed panel of these rows; NULL: the rows are not
-// packed.
+// Multiplies rows r to r + nr - 1 with all columns of the item. own: the panel of these rows; NULL: they are not packed.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;

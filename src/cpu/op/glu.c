@@ -63,8 +63,7 @@ static void gate_silu(
     k->silu_mul(n, y, x, g);
 }
 
-// Rounds the argument and the result of gelu or gelu_quick to f16, because ggml reads both functions from tables over all f16
-// values. n <= CPU_PIECE.
+// Rounds the argument and the result of gelu or gelu_quick to f16, as ggml's tables over all f16 values do. n <= CPU_PIECE.
 static void act_rounded_f16(const struct cpu_kernels *k, cpu_row1_t act, int64_t n, float *y, const float *x) {
     uint16_t f16[CPU_PIECE];
     k->traits[GGML_TYPE_F16].from_float(x, f16, n);

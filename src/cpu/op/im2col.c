@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // im2col.c: IM2COL and IM2COL_3D copy the windows of an image to columns (columns.h). If the types differ, a column is first
 // gathered in work memory. IM2COL_BACK and COL2IM_1D do the reverse: they add the elements of each column to the window that it
-// belongs to, in f32. Windows may overlap. Each task computes complete channels of the result, so no two tasks write the same
-// element.
+// belongs to, in f32. Windows may overlap. Each task computes complete channels, so tasks share no element.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"

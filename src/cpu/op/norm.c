@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // norm.c: NORM, RMS_NORM and L2_NORM over rows, and GROUP_NORM over groups of channels (dimension 2). All are f32, in place or not.
-// Strided rows are gathered in work memory; GROUP_NORM requires dense rows. Sums are f64, so that rows of a million elements lose
-// no precision.
+// Strided rows are gathered in work memory; GROUP_NORM requires dense rows. Sums are f64, to keep the precision of long rows.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// pad.c: PAD and PAD_REFLECT_1D enlarge a tensor at its borders. ROLL moves its elements cyclically. WIN_PART divides an image into
-// windows, and WIN_UNPART joins the windows. GET_REL_POS and ADD_REL_POS handle relative positions within windows. Elements are
-// copied without conversion.
+// pad.c: PAD and PAD_REFLECT_1D enlarge a tensor at its borders. ROLL moves elements cyclically. WIN_PART divides an image into
+// windows, and WIN_UNPART joins the windows. GET_REL_POS and ADD_REL_POS handle relative positions within windows. Nothing is
+// converted.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"

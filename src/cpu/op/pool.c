@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // pool.c: POOL_1D, POOL_2D, POOL_2D_BACK: the maximum or the mean of each window. Elements of a window outside the data are
-// ignored, but the mean of POOL_2D always divides by the size of the complete window. If no element of a window is larger than
-// -FLT_MAX, the maximum is -FLT_MAX.
+// ignored, but the mean of POOL_2D always divides by the size of the complete window. The maximum is at least -FLT_MAX.
 
 #include "base/min.h"
 #include "cpu/optable.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // recurrent.c: linear attention whose state is a d x d matrix per head: RWKV_WKV6 and 7 (arXiv 2404.05892, 2503.14456),
 // GATED_LINEAR_ATTN (2312.06635), GATED_DELTA_NET (2412.06464). All are f32. A unit of work is one head of one sequence with all
-// its tokens. The result holds the outputs of all tokens, then the states. A state is copied from its source to its position in the
-// result and updated there.
+// its tokens. The result holds the outputs of all tokens, then the states. A state is copied to the result and updated there.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -163,8 +162,7 @@ static void gla_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- the gated delta rule: S = exp(g) S; S += beta (v - S k) k; y = S q / sqrt(d). The rows of S are indexed by values. ----
 
-// True if the state has d * d * n_head * n_seq elements. The product may overflow, because sources without tokens may have any
-// other extents.
+// True if the state has d * d * n_head * n_seq elements. The product may overflow: without tokens, other extents are arbitrary.
 static bool is_state(const struct ggml_tensor *state, int64_t d, int64_t n_head, int64_t n_seq) {
     int64_t size;
     return !__builtin_mul_overflow(d, d, &size) && !__builtin_mul_overflow(size, n_head, &size) &&

@@ -114,7 +114,7 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 // ---- angles ----
 
 // Factors of the rotation: the result of an element is c times the element plus s times the other element of its pair. If pairs are
-// neighbours, there is a c and a signed s per element (kernels.h: rotate). For split pairs, there is one c and one s per pair, and
+// neighbours, there is a c and a signed s per element (kernels.h: rotate). For split pairs, there is one c and one s per pair;
 // rotate_split adds the sign.
 struct angles {
     float *c, *s;

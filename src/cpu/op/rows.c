@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS read and write rows by index. If an index is out of range, the graph fails; nothing is read or
-// written outside the tensors.
+// rows.c: GET_ROWS and SET_ROWS read and write rows by index. The op fails if an index is out of range.
 
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"

@@ -238,8 +238,7 @@ static size_t sort_work_bound(const struct ggml_tensor *op, int n_threads) {
     return max_size(larger, as_is) * (size_t) sort_tasks(op, n_threads);
 }
 
-// ggml does not define the order of TOP_K's result. The reference returns a descending order with the first two swapped, and so
-// does Berth.
+// ggml does not define the order of TOP_K's result. This is the reference's: descending, with the first two swapped.
 static void first_two_swap(int32_t *at) {
     const int32_t first = at[0];
     at[0] = at[1];

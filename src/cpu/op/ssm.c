@@ -55,16 +55,15 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h (Gu and Dao, arXiv 2312.00752 and 2405.21060) ----
 
-// Returns the number K of states to keep: the states after each of the last K tokens. Graphs of ggml before 0.25 do not set it;
-// they keep one state.
+// Returns the number K of states to keep: the states after each of the last K tokens. Graphs of ggml before 0.25 keep one.
 static int64_t scan_states(const struct ggml_tensor *op) {
     const int32_t K = param_i32(op, 0);
     return K == 0 ? 1 : K;
 }
 
 // True if the sources match the state s [d_state, d_head, heads, ...] and x [d_head, heads, tokens, sequences]: dt [heads, tokens,
-// sequences], A [1 or d_state, heads], B and C [d_state, groups, tokens, sequences], one id per sequence. The result must have
-// enough elements for x and K states.
+// sequences], A [1 or d_state, heads], B and C [d_state, groups, tokens, sequences], one id per sequence. The result must hold x
+// and K states.
 static bool scan_fits(const struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
@@ -96,8 +95,7 @@ static float softplus_f32(float x) {
 }
 
 // Processes all tokens of one head of one sequence. state: [d_state, d_head], the initial state, which becomes the state after the
-// last token. decay: d_state floats of scratch. The state after the token that is i tokens before the last (0 < i < K) is stored at
-// state + i * n_slab.
+// last token. decay: d_state floats of scratch. The state after the token i before the last, 0 < i < K, is at state + i * n_slab.
 static void scan_head(
     const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, int64_t n_slab, float *decay) {
     const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];

@@ -277,8 +277,7 @@ static bool adamw_supports(const struct ggml_tensor *op) {
     return step_supports(op, 2, 7);
 }
 
-// Updates a piece of w, m and v. restrict promises that the four tensors do not overlap, so that the compiler can vectorise the
-// loop.
+// Updates a piece of w, m and v. The tensors do not overlap, so that the compiler can vectorise the loop.
 static void adamw_piece(
     int64_t n, float *restrict w, const float *restrict g, float *restrict m, float *restrict v, const float numbers[7]) {
     const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];

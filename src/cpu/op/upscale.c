@@ -68,8 +68,7 @@ static float sample_bilinear(const struct ggml_tensor *a, const char *plane, con
            pixel_at(a, plane, x0, y0 + 1) * (1 - dx) * dy + pixel_at(a, plane, x0 + 1, y0 + 1) * dx * dy;
 }
 
-// Averages source pixels with triangular weights. The triangle extends one result pixel, but at least one source pixel, to each
-// side.
+// Averages source pixels with triangular weights. A triangle extends one result pixel to each side, at least one source pixel.
 static float sample_antialias(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / s->f[0]), fmaxf(1.0f, 1.0f / s->f[1])};
     const float at[] = {((float) x + s->offset) / s->f[0], ((float) y + s->offset) / s->f[1]};

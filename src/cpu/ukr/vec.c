@@ -34,8 +34,7 @@ ROW1(silu, x[i] / (1.0f + expf(-x[i])))
 ROW1(tanh, tanhf(x[i]))
 ROW1(sigmoid, 1.0f / (1.0f + expf(-x[i])))
 
-// Both gelu functions round their argument and result to f16. ggml reads them from a table of f16 values, and Berth's results
-// should equal ggml's.
+// Both gelu functions round their argument and result to f16. ggml does so, too: it reads them from tables of f16 values.
 static float round_f16(float v) {
     return berth_half_to_float(berth_float_to_half(v));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dot_f.h: dot products of f32, f16 and bf16 rows: one row with one row, or a tile of MR rows of x with NR rows of y. f16 and bf16
-// values are converted to f32 before they are multiplied. A single dot product uses four vectors of sums to hide the latency of the
-// multiply-add.
+// values are converted to f32 before they are multiplied. Four vectors of sums hide the latency of the multiply-add.
 #pragma once
 
 #include "cpu/kernels.h"

@@ -88,8 +88,7 @@ FLOATS_INLINE float identity(float v) {
     return v;
 }
 
-// PACK_Y packs PIECE elements of all columns at a time, so that the cache lines of the panel are filled while they are in the L1
-// cache.
+// PACK_Y packs PIECE elements of all columns at a time, so that lines of the panel are filled while they are in the L1 cache.
 #define PIECE 64
 #define PACK_Y(name, as) \
     static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \

@@ -15,8 +15,7 @@
 
 #define K 32 // bytes of a run
 
-// The numbers of the three tiles (sums, columns, rows) of even runs and of odd runs. They are macros, because the intrinsics
-// require constants.
+// The numbers of the three tiles (sums, columns, rows) of even runs and of odd runs. Intrinsics require constants.
 #define EVEN 0, 1, 2
 #define ODD 3, 4, 5
 

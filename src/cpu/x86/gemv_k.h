@@ -4,8 +4,7 @@
 // multiplies these sums with the scale of their run and adds pairs of them in 32 bits. A row is unpacked once for all columns.
 //
 // The 64 bytes of an unpacked vector are not adjacent in the row. The column is stored in the same order as the unpacked row: a
-// block is 16 units of 16 elements, and an `order` table lists the units. The number of a unit also gives the run, and so the
-// scale, of its elements.
+// block is 16 units of 16 elements, and an `order` table lists the units. The number of a unit also gives its scale.
 #pragma once
 
 #include "cpu/x86/by_rows.h"
@@ -32,8 +31,7 @@ static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14
 
 // ---- the column ----
 
-// Which sums a column stores: of 16 runs of 16 elements, or of 8 runs of 32 elements in the first or in the last 8 words. The other
-// 8 words are 0.
+// Which sums a column stores: of 16 runs of 16 elements, or of 8 runs of 32 elements in the first or last 8 words.
 enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST };
 
 UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, const uint8_t *order, const enum sums sums) {
@@ -228,8 +226,7 @@ void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
     ROW(IQ4_XS, iq4_xs, low_high)
 #undef ROW
 #ifndef __AVX512VNNI__
-    // gemm_q__avx512.c packs rows first, and pads the number of columns to a multiple of four. Below these numbers of columns it is
-    // slower than this file.
+    // gemm_q__avx512.c packs rows and pads columns to a multiple of four. With fewer columns than this, it is slower.
     k->gemm[GGML_TYPE_Q2_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q4_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q3_K].min_cols = 6;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemv_q__avx2.c: products of rows in blocks of 32 elements with a few columns. A row is unpacked once for all columns. For formats
 // with nibbles, two blocks (a pair) are processed at a time, one in each half of a vector: first their low nibbles, then their high
-// nibbles. So the two blocks are unpacked, widened and scaled together. VPMADDUBSW requires one unsigned operand, which differs by
-// format:
+// nibbles. So the two blocks are unpacked, widened and scaled together. VPMADDUBSW requires one unsigned operand:
 //   most formats  bytes of a row are larger than the value by an offset, which the column corrects (y_pairs.initial)
 //   iq4_nl        bytes of a row stay signed; they are multiplied with the signs of the column, and then with its magnitudes
 //   q8_0          the magnitudes of a row are multiplied with the column times the signs of the row, because a byte may be -128
@@ -202,8 +201,7 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW(Q4_1, q4_1, with_min)
     ROW(Q5_1, q5_1, with_min)
 #undef ROW
-    // gemm_q__avx2.c packs rows first, and pads the number of columns to a multiple of four. Below these numbers of columns it is
-    // slower than this file.
+    // gemm_q__avx2.c packs rows and pads columns to a multiple of four. With fewer columns than this, it is slower.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 7;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 7;
     k->gemm[GGML_TYPE_MXFP4].min_cols = 7;

@@ -22,7 +22,6 @@ UNPACK_INLINE __m512i widened(__m512i pairs) {
     return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 }
 
-// Adds the products of 8 blocks.
 UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_group *const *y, const int ny) {
     const __m256 scales = SCALES_F16(x);
     __m512 d[COLS];
@@ -78,8 +77,7 @@ ROWS_32(iq4_nl)
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
     GEMV_ROW(Q8_0, q8_0, plain, GROUP, y_group)
     GEMV_ROW(IQ4_NL, iq4_nl, fours, GROUP, y_group)
-    // gemm_q__avx512.c multiplies 8-bit elements no faster, and pads the number of columns to a multiple of four. Below these
-    // numbers of columns it is slower than this file.
+    // gemm_q__avx512.c multiplies 8-bit elements no faster, and pads to four columns. With fewer columns than this, it is slower.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;
 }

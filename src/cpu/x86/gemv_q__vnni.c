@@ -54,8 +54,7 @@ UNPACK_INLINE void unpack64_q8_0(__m512i v[2], const block_q8_0 *b) {
 UNPACK64_4BIT(q4_0)
 UNPACK64_4BIT(q4_1)
 
-// Returns the 64 fifth bits of four blocks that belong to the low or to the high nibbles; `which` is the mask that selects them in
-// two blocks.
+// Returns the 64 fifth bits of four blocks that belong to the low or to the high nibbles; `which` selects them in two blocks.
 UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, uint64_t which) {
     uint32_t u[4];
     memcpy(&u[0], a, 4);
@@ -89,8 +88,7 @@ static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 
 UNPACK64_TABLE(iq4_nl, above_iq4)
 UNPACK64_TABLE(mxfp4, above_mxfp4)
 
-// Returns the f16 at word `at` of each of 8 blocks as floats. A block has `words` words; word `at` of four consecutive blocks is
-// within 64 bytes.
+// Returns the f16 at word `at` of each of 8 blocks as floats. A block has `words` words; four blocks have theirs within 64 bytes.
 UNPACK_INLINE __m256 f16_of_blocks(const void *b, const int words, const int at) {
     const __m512i which = _mm512_castsi128_si512(_mm_setr_epi16((short) at, (short) (at + words), (short) (at + 2 * words),
         (short) (at + 3 * words), (short) at, (short) (at + words), (short) (at + 2 * words), (short) (at + 3 * words)));

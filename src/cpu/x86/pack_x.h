@@ -124,8 +124,7 @@ UNPACK_INLINE void store_5bit(char *run, int g, const __m256i q[4], __m256i bits
 #define NO_MINS(type)
 #define MINS_OF_F16(type) store_floats(to + 4 * (MR + g), f16_across(row, at + offsetof(block_##type, m)));
 
-// PACK_32 packs 8 blocks of all rows before the next 8 blocks, so that the cache lines of the panel are filled while they are in
-// the L1 cache.
+// PACK_32 packs 8 blocks of all rows before the next 8 blocks, so that lines of the panel are filled while they are in L1.
 #define PACK_32(type, has_min, scales, mins, bytes) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
         const char *rows[MR]; \
@@ -205,8 +204,7 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
     store_numbers(to + 4 * g, u, d, n_runs, step, true)
 #define MINS_D(type) _mm256_xor_ps(f16_across(row, at + offsetof(block_##type, dmin)), _mm256_set1_ps(-0.0f))
 
-// BYTES_BY_BITS unpacks and stores the elements of formats that need bit operations only: it applies bits_<type> (unpack.h) to the
-// transposed bytes of 8 rows.
+// BYTES_BY_BITS unpacks and stores elements of formats that need bit operations only, by bits_<type> on transposed bytes.
 #define BYTES_BY_BITS(type, R, has_min) \
     for (int i = 0; i < 2; i++) { \
         __m256i raw[RAW_##type][4]; \

@@ -20,8 +20,7 @@
 #define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
 #define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
 
-// quad_at returns four bytes of a column in all lanes, float_at a float of a column in all lanes. floats_at returns vector v of MR
-// floats, one per row.
+// quad_at returns four bytes, float_at a float of a column in all lanes. floats_at returns vector v of the floats of MR rows.
 UNPACK_INLINE VI quad_at(const char *at) {
     int32_t v;
     memcpy(&v, at, sizeof v);

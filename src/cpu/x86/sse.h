@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sse.h: emulates the 32-byte vectors of the AVX2 kernels by two 16-byte vectors, for processors without AVX2. The tiers sse42 and
-// avx include this file and then the files of avx2. The tier sse42 emulates all vectors, the tier avx only integer vectors. This
-// file defines only the intrinsics that the files of avx2 use, under the same names. An emulated multiply-add rounds twice.
-// Requires SSE4.2.
+// avx include this file and then the files of avx2. The tier sse42 emulates all vectors, the tier avx only integer vectors. It
+// defines only the intrinsics that those files use, under the same names. An emulated multiply-add rounds twice. Requires SSE4.2.
 #pragma once
 
 #include "quant/half.h"

@@ -125,8 +125,7 @@ SCALE_FROM_F16(q5_0)
 SCALE_FROM_F16(q5_1)
 SCALE_FROM_F16(iq4_nl)
 
-// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. The two smallest results are
-// subnormal.
+// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. Two are subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;

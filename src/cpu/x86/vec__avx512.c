@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vec__avx512.c: row functions on floats with 512-bit vectors: arithmetic, exp and the activation functions that use it, RoPE, and
-// weighted sums of rows.
+// vec__avx512.c: row functions on floats with 512-bit vectors: arithmetic, exp and activation functions, RoPE, weighted sums.
 
 #include "cpu/x86/vector.h"
 

@@ -106,8 +106,7 @@ static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
 #define MIX_ROWS 4                       // rows of y per tile
 #define MIX_VECS (V_LANES == 16 ? 4 : 2) // vectors of each row per tile: their sums stay in registers over all rows of x
 
-// some_0: some weights are 0. If row i of x has weight 0 for row j of y, it must not affect row j, even if it contains NaN or
-// infinity.
+// some_0: some weights are 0. If row i of x has weight 0 for row j of y, it must not affect row j, even with NaN or infinity.
 FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     V a[MIX_ROWS][4];
