@@ -9,24 +9,26 @@
 #include <string.h>
 
 #define MAX_NODES_DEFAULT 30000
-#define MAX_NODES_LAST 1000000  // if no other method finds a schedule and there is time
+#define MAX_NODES_LAST 1000000  // for a last exact search, if no method has found a schedule and the caller allows time
 #define PACKED_OPS_MAX 12       // largest graph of which all schedules are listed
 #define N_LOWER 12              // the limit on live bytes is lowered at most this many times
 #define VARIANTS_WORK 500000000 // work limit of all variants together, about two seconds
-#define LOWERED_WORK_DIVISOR 16 // with lowered limits, the work limit is divided by this
+#define LOWERED_WORK_DIVISOR 16 // with lowered limits on live bytes, VARIANTS_WORK is divided by this
 #define KICKS_MAX 4000000       // limit on random cuts; the clock ends the local search long before
 
 struct solver {
     struct budget_graph g;
     const struct berth_budget_params *params;
-    uint64_t *limits; // [n_pools] the caller's limits; g.pools has the limits on live bytes
-    uint64_t *peaks;  // [n_pools] scratch
+    uint64_t *limits; // [n_pools] the caller's limits; g.pools has the limits on live bytes, which may be lower
+    uint64_t *peaks;  // [n_pools] peaks of the schedule that steps_offer has checked last
     struct budget_trace t;
     struct budget_steps best;
     uint64_t best_cost;
-    bool has_best, is_proven, is_none;
+    bool has_best;   // best is a schedule within the limits
+    bool is_proven;  // best is the cheapest schedule within the limits
+    bool is_none;    // it is proven that no schedule is within the limits
     bool is_hoisted; // the ops are in hoisted order, with new numbers
-    uint64_t bound;
+    uint64_t bound;  // no schedule within the limits costs less
     const char *method;
     int64_t n_nodes;
 };
@@ -181,7 +183,7 @@ static enum budget_answer variant_run(
 
 #define N_VARIANTS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
 
-// Runs all variants at the current limits. The cheapest schedule goes to out.
+// Runs all variants at the current limits on live bytes, each with a share of the work. Copies the cheapest schedule to out.
 static enum budget_answer variants_run(
     struct solver *s, const int32_t *order, int64_t end, struct budget_steps *out, const char **method) {
     struct budget_steps steps = {0};
@@ -315,7 +317,8 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     return exact_run(s, MAX_NODES_LAST, steps);
 }
 
-// Reports the values that are alive at the tightest op of the pool with the largest ratio of least bytes to limit.
+// Reports the op at which memory is shortest, and the values that must be alive there. The pool is the one with the largest ratio
+// of required bytes (least) to limit.
 static enum ggml_status tight_report(const struct solver *s, struct berth_budget_result *r) {
     bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
     int32_t pool = -1;
@@ -381,7 +384,7 @@ static enum ggml_status solver_run(struct solver *s) {
     return status;
 }
 
-// ---- the ops with other numbers ----
+// ---- running the methods on the hoisted order ----
 
 // Makes ops[k] the op order[k], and translates the op numbers in its sources and in until. place: [n] scratch.
 static void ops_renumber(

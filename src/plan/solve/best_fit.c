@@ -97,19 +97,19 @@ int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *
     }
     int32_t *ends = ends_at + m + 2;
     for (int32_t i = 0; i < p->n; i++) {
-        ends_at[p->b[i] + 1]++;
+        ends_at[p->end[i] + 1]++;
     }
     for (size_t s = 1; s < m + 2; s++) {
         ends_at[s] += ends_at[s - 1];
     }
     for (int32_t i = 0; i < p->n; i++) {
-        ends[ends_at[p->b[i]]++] = i;
+        ends[ends_at[p->end[i]]++] = i;
     }
     struct free_list f = {0};
     int64_t peak = 0;
     int32_t i_end = 0;
     for (int32_t i = 0; i < p->n && peak >= 0; i++) {
-        for (; i_end < p->n && p->b[ends[i_end]] <= p->a[i]; i_end++) {
+        for (; i_end < p->n && p->end[ends[i_end]] <= p->begin[i]; i_end++) {
             if (!free_list_give(&f, off[ends[i_end]], p->size[ends[i_end]])) {
                 peak = -2;
                 break;
@@ -148,7 +148,7 @@ int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_pla
         int64_t level = 0;
         for (int32_t k = 0; level >= 0 && k < n_placed; k++) {
             int32_t j = placed[k];
-            if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || off[j] + p->size[j] <= level) {
+            if (p->end[j] <= p->begin[i] || p->end[i] <= p->begin[j] || off[j] + p->size[j] <= level) {
                 continue;
             }
             if (off[j] - level >= p->size[i]) {

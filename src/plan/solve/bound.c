@@ -147,7 +147,7 @@ static uint64_t max_padding(const struct plan_pool *pool, int32_t s) {
     uint64_t most = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
         int32_t i = pool->block_of[k];
-        if (i >= 0 && pool->prob.a[i] <= s && s < pool->prob.b[i]) {
+        if (i >= 0 && pool->prob.begin[i] <= s && s < pool->prob.end[i]) {
             uint64_t slack = (uint64_t) pool->prob.size[i] * pool->unit - pool->items[pool->ids[k]].size;
             most = max_u64(slack, most);
         }
@@ -159,7 +159,7 @@ static int64_t section_step(const struct plan_pool *pool, int32_t s) {
     int64_t step = INT64_MIN;
     for (int32_t k = 0; k < pool->n_ids; k++) {
         int32_t i = pool->block_of[k];
-        if (i >= 0 && pool->prob.a[i] <= s && s < pool->prob.b[i] && pool->items[pool->ids[k]].first > step) {
+        if (i >= 0 && pool->prob.begin[i] <= s && s < pool->prob.end[i] && pool->items[pool->ids[k]].first > step) {
             step = pool->items[pool->ids[k]].first;
         }
     }
@@ -175,8 +175,8 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
             if (pad > INT64_MAX - p->size[i] || p->n > INT64_MAX / (p->size[i] + pad)) {
                 return 0; // a sum might overflow
             }
-            total[p->a[i]] += p->size[i] + pad;
-            total[p->b[i]] -= p->size[i] + pad;
+            total[p->begin[i]] += p->size[i] + pad;
+            total[p->end[i]] -= p->size[i] + pad;
         }
     }
     int64_t sum = 0, most = 0, slack = 0;
@@ -188,7 +188,7 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->align[i] % align == 0 && p->a[i] <= *s && *s < p->b[i]) {
+        if (p->align[i] % align == 0 && p->begin[i] <= *s && *s < p->end[i]) {
             const int64_t pad = (align - p->size[i] % align) % align;
             slack = max_i64(pad, slack);
         }
@@ -277,7 +277,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         }
     }
     if (i_top >= 0) {
-        pool->bound_step = section_step(pool, p->a[i_top]);
+        pool->bound_step = section_step(pool, p->begin[i_top]);
     }
     return GGML_STATUS_SUCCESS;
 }

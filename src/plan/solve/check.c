@@ -313,7 +313,7 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
             // All fixed blocks get one alias group. Those at the same offset may share bytes, because they really are members of a
             // group; berth_plan_blocks has refused any other fixed blocks that share bytes.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 1 : 0;
-            spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
+            spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->begin[i], p->end[i] - 1, 0, group};
             o.idx[i] = i;
         }
         ok = spots_sweep(spots, &o) < 0; // out of memory counts as valid

@@ -70,7 +70,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
     int64_t at = 0;
     for (int32_t k = 0; k < n_placed && at >= 0; k++) {
         const int32_t j = c->placed[k];
-        if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || c->plan[j] + p->size[j] <= at) {
+        if (p->end[j] <= p->begin[i] || p->end[i] <= p->begin[j] || c->plan[j] + p->size[j] <= at) {
             continue;
         }
         // The free units before block j may extend over several chunks. The gap in each of these chunks is offered.
@@ -134,8 +134,8 @@ static uint64_t key_of(const struct chunked *c, enum order by, int32_t i) {
     const struct plan_prob *p = c->p;
     switch (by) {
         case BY_SIZE: return ~(uint64_t) p->size[i];
-        case BY_FIRST: return (uint64_t) p->a[i];
-        case BY_AREA: return ~plan_coarse((double) p->size[i] * (double) (p->b[i] - p->a[i]), 20);
+        case BY_FIRST: return (uint64_t) p->begin[i];
+        case BY_AREA: return ~plan_coarse((double) p->size[i] * (double) (p->end[i] - p->begin[i]), 20);
         default: return ~(uint64_t) c->most[i];
     }
 }

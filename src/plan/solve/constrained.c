@@ -36,7 +36,7 @@ struct exhaust {
 };
 
 static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
-    return p->a[i] == p->a[j] && p->b[i] == p->b[j] && p->size[i] == p->size[j] &&
+    return p->begin[i] == p->begin[j] && p->end[i] == p->end[j] && p->size[i] == p->size[j] &&
            (p->align == NULL || p->align[i] == p->align[j]);
 }
 
@@ -47,7 +47,8 @@ static int64_t lowest_level(const struct exhaust *x, int32_t i) {
     int64_t at = limit >= 0 ? berth_plan_lowest_at(p, i, 0, limit) : -1;
     for (int32_t k = 0; k < x->n_placed && at >= 0;) {
         const int32_t j = x->placed[k];
-        if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || x->off[j] + p->size[j] <= at || at + p->size[i] <= x->off[j]) {
+        if (p->end[j] <= p->begin[i] || p->end[i] <= p->begin[j] || x->off[j] + p->size[j] <= at ||
+            at + p->size[i] <= x->off[j]) {
             k++;
             continue;
         }

@@ -37,10 +37,10 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
     for (int32_t k = 0; k < part->n; k++) {
         int32_t i = list[k];
         int64_t t = 0;
-        for (int32_t s = p->a[i]; s < p->b[i]; s++) {
+        for (int32_t s = p->begin[i]; s < p->end[i]; s++) {
             t = max_i64(x->rest[s], t);
         }
-        double w = p->b[i] - p->a[i];
+        double w = p->end[i] - p->begin[i];
         double z = (double) p->size[i];
         if (x->ask->blame != NULL) {
             z *= 1 + (double) x->ask->weight * (double) x->ask->blame[i] / x->blame_max;
@@ -79,11 +79,11 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     x->n_lists = base + 2 * n;
     for (size_t from = 0; from < n && answer == EXACT_FITS;) {
         by_start = x->lists + base; // the recursion may have moved the array
-        int32_t lo = p->a[by_start[from]];
-        int32_t end = p->b[by_start[from]];
+        int32_t lo = p->begin[by_start[from]];
+        int32_t end = p->end[by_start[from]];
         size_t to = from + 1;
-        for (; to < n && p->a[by_start[to]] < end; to++) {
-            end = max_i32(p->b[by_start[to]], end);
+        for (; to < n && p->begin[by_start[to]] < end; to++) {
+            end = max_i32(p->end[by_start[to]], end);
         }
         struct exact_part piece = {base + from, (int32_t) (to - from), lo, end};
         sort_part(x, &piece);
@@ -250,7 +250,7 @@ static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     memset(x->floor, 0, (size_t) p->n_sec * sizeof *x->floor);
     memset(x->span, 0, ((size_t) p->n_sec + 1) * sizeof *x->span);
     for (int32_t i = 0; i < p->n; i++) {
-        for (int32_t s = p->a[i] + 1; s < p->b[i]; s++) {
+        for (int32_t s = p->begin[i] + 1; s < p->end[i]; s++) {
             x->span[s]++;
         }
         x->lists[i] = i;

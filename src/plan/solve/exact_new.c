@@ -24,7 +24,7 @@ static bool fill_sections(struct exact *x) {
     const struct plan_prob *p = x->p;
     size_t n_ids = 0;
     for (int32_t i = 0; i < p->n; i++) {
-        n_ids += (size_t) (p->b[i] - p->a[i]);
+        n_ids += (size_t) (p->end[i] - p->begin[i]);
     }
     if (n_ids > MAX_NEIGHBOURS) {
         return false;
@@ -35,7 +35,7 @@ static bool fill_sections(struct exact *x) {
         return false;
     }
     for (int32_t i = 0; i < p->n; i++) {
-        for (int32_t s = p->a[i]; s < p->b[i]; s++) {
+        for (int32_t s = p->begin[i]; s < p->end[i]; s++) {
             x->sec_at[s + 2]++;
         }
     }
@@ -43,14 +43,14 @@ static bool fill_sections(struct exact *x) {
         x->sec_at[s] += x->sec_at[s - 1];
     }
     for (int32_t i = 0; i < p->n; i++) {
-        for (int32_t s = p->a[i]; s < p->b[i]; s++) {
+        for (int32_t s = p->begin[i]; s < p->end[i]; s++) {
             x->sec_ids[x->sec_at[s + 1]++] = i;
         }
     }
     return true;
 }
 
-// Fills the neighbour lists. Blocks are sorted by rising first section (a). Among the blocks after i, the neighbours of i are
+// Fills the neighbour lists. Blocks are sorted by rising first section. Among the blocks after i, the neighbours of i are
 // therefore those that start before i ends.
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
@@ -62,7 +62,7 @@ static bool fill_neighbours(struct exact *x) {
     size_t n_ids = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < p->n; i++) {
-            for (int32_t j = i + 1; j < p->n && p->a[j] < p->b[i]; j++) {
+            for (int32_t j = i + 1; j < p->n && p->begin[j] < p->end[i]; j++) {
                 if (pass == 0) {
                     x->near_at[i + 2]++;
                     x->near_at[j + 2]++;
@@ -115,8 +115,8 @@ static void fill_peers(struct exact *x) {
     }
     for (int32_t i = 0; i < p->n; i++) {
         // Only a few blocks have the same first section, and their numbers are adjacent.
-        for (int32_t j = i - 1; j >= 0 && p->a[j] == p->a[i]; j--) {
-            if (p->b[j] != p->b[i]) {
+        for (int32_t j = i - 1; j >= 0 && p->begin[j] == p->begin[i]; j--) {
+            if (p->end[j] != p->end[i]) {
                 continue;
             }
             if (x->peer[i] == i) {
@@ -132,20 +132,20 @@ static void fill_peers(struct exact *x) {
 }
 
 int64_t berth_exact_pairs(const struct plan_prob *p) {
-    // Blocks are sorted by rising first section (a). Block i forms a pair with each later block that starts before i ends.
+    // Blocks are sorted by rising first section. Block i forms a pair with each later block that starts before i ends.
     int64_t n_pairs = 0;
     int32_t *starts = berth_calloc((size_t) p->n_sec + 1, sizeof *starts);
     if (starts == NULL) {
         return INT64_MAX;
     }
     for (int32_t i = 0; i < p->n; i++) {
-        starts[p->a[i] + 1]++;
+        starts[p->begin[i] + 1]++;
     }
     for (int32_t s = 0; s < p->n_sec; s++) {
         starts[s + 1] += starts[s];
     }
     for (int32_t i = 0; i < p->n; i++) {
-        n_pairs += starts[p->b[i]] - i - 1;
+        n_pairs += starts[p->end[i]] - i - 1;
     }
     berth_free(starts);
     return n_pairs;
@@ -190,8 +190,8 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->slack = x->rest + m;
     x->floor = x->slack + m;
     x->span = x->floor + m;
-    fill_borders(p, p->a, x->begin_at, x->begin_ids);
-    fill_borders(p, p->b, x->end_at, x->end_ids);
+    fill_borders(p, p->begin, x->begin_at, x->begin_ids);
+    fill_borders(p, p->end, x->end_at, x->end_ids);
     fill_peers(x);
     return x;
 }

@@ -32,7 +32,7 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 // Adds the sections of block i to the queue. The queue is first in, first out. A section is therefore checked after most of the
 // changes to its neighbours.
 static void queue_block(struct exact *x, int32_t i) {
-    for (int32_t s = x->p->a[i]; s < x->p->b[i]; s++) {
+    for (int32_t s = x->p->begin[i]; s < x->p->end[i]; s++) {
         if (!x->is_queued[s]) {
             const int32_t end = x->i_queue + x->n_queue++;
             x->queue[end < x->p->n_sec ? end : end - x->p->n_sec] = s;
@@ -53,7 +53,7 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
     x->is_noted = false;
     berth_exact_set(x, &x->low[i], low);
     queue_block(x, i);
-    x->n_inspected += x->p->b[i] - x->p->a[i];
+    x->n_inspected += x->p->end[i] - x->p->begin[i];
     return exact_holds(x, low + x->p->size[i]);
 }
 
@@ -67,12 +67,12 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
     x->is_noted = false;
     berth_exact_set(x, &x->low[i], EXACT_PLACED);
     queue_block(x, i);
-    x->n_inspected += 4 * (p->b[i] - p->a[i]) + x->near_at[i + 1] - x->near_at[i];
-    for (int32_t s = p->a[i]; s < p->b[i]; s++) {
+    x->n_inspected += 4 * (p->end[i] - p->begin[i]) + x->near_at[i + 1] - x->near_at[i];
+    for (int32_t s = p->begin[i]; s < p->end[i]; s++) {
         berth_exact_set(x, &x->rest[s], x->rest[s] - p->size[i]);
         berth_exact_set(x, &x->floor[s], top);
     }
-    for (int32_t s = p->a[i] + 1; s < p->b[i]; s++) {
+    for (int32_t s = p->begin[i] + 1; s < p->end[i]; s++) {
         berth_exact_set(x, &x->span[s], x->span[s] - 1);
         *has_split |= x->span[s] == 0;
     }
@@ -140,7 +140,7 @@ static bool is_candidate(const struct exact *x, int32_t i) {
     if (x->low[i] != x->sky[i]) {
         return false;
     }
-    for (int32_t s = x->p->a[i]; s < x->p->b[i]; s++) {
+    for (int32_t s = x->p->begin[i]; s < x->p->end[i]; s++) {
         if (x->floor[s] != x->sky[i]) {
             return false;
         }
@@ -162,17 +162,17 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
     x->n_inspected += 3 * (part.n + part.hi - part.lo);
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        lo = min_i32(p->a[i], lo);
-        hi = max_i32(p->b[i], hi);
+        lo = min_i32(p->begin[i], lo);
+        hi = max_i32(p->end[i], hi);
         if (is_candidate(x, i)) {
-            int32_t *best = &x->best_at[p->a[i]];
+            int32_t *best = &x->best_at[p->begin[i]];
             if (*best < 0 || x->pre[i] < x->pre[*best]) {
                 *best = i;
             }
-            if (p->a[i] == part.lo && p->b[i] == part.hi) {
+            if (p->begin[i] == part.lo && p->end[i] == part.hi) {
                 x->part_wide_id = i;
             }
-            x->n_at[p->a[i]]++;
+            x->n_at[p->begin[i]]++;
         }
     }
     x->noted_lo = lo;
@@ -216,7 +216,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
             }
             for (int32_t k = 0; k < part.n; k++) {
                 int32_t i = list[k];
-                if (x->low[i] < wall && p->a[i] < r.hi && p->b[i] > r.lo && !berth_exact_raise(x, i, wall)) {
+                if (x->low[i] < wall && p->begin[i] < r.hi && p->end[i] > r.lo && !berth_exact_raise(x, i, wall)) {
                     return false;
                 }
             }

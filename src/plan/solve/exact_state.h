@@ -47,7 +47,7 @@ struct exact {
     int32_t *begin_at;       // [n_sec + 2] into begin_ids
     int32_t *begin_ids;      // [n] blocks by first section
     int32_t *end_at;         // [n_sec + 2] into end_ids
-    int32_t *end_ids;        // [n] blocks by end (b)
+    int32_t *end_ids;        // [n] blocks by end
     int32_t *near_at;        // [n + 1] into near_ids
     int32_t *near_ids;       // lists of neighbours
     int32_t *pre;            // [n] rank of the block in the preorder of its part; the preorder is the order by priority

@@ -28,8 +28,8 @@ struct gap {
 struct walk {
     const struct plan_prob *p;
     int64_t *off;
-    int32_t *by_first; // [n] by rising a, then falling b
-    int32_t *by_end;   // [n] by rising b, then falling a
+    int32_t *by_first; // [n] blocks by rising begin, then falling end
+    int32_t *by_end;   // [n] blocks by rising end, then falling begin
     int32_t *prev;     // [n] segment below a block
     int32_t *next;     // [n] segment above a block
     struct gap *gaps;  // [n + 1]
@@ -42,7 +42,7 @@ struct walk {
 
 // Returns the end of a block's lifetime in the direction of the walk.
 static inline int64_t lifetime_end(const struct walk *w, int32_t i) {
-    return w->is_backward ? -(int64_t) w->p->a[i] : w->p->b[i];
+    return w->is_backward ? -(int64_t) w->p->begin[i] : w->p->end[i];
 }
 
 // ---- gaps ----
@@ -160,7 +160,7 @@ static bool block_insert(struct walk *w, int32_t i) {
 enum stacking { BY_REACH, BY_START, BY_SIZE };
 
 static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {
-    const int32_t before = s - p->a[i], after = p->b[i] - s;
+    const int32_t before = s - p->begin[i], after = p->end[i] - s;
     if (by == BY_SIZE) {
         return p->size[i];
     }
@@ -172,9 +172,9 @@ static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t
 static int32_t stack_peak(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;
-    for (int32_t k = 0; k < p->n && p->a[w->by_first[k]] <= s; k++) {
+    for (int32_t k = 0; k < p->n && p->begin[w->by_first[k]] <= s; k++) {
         const int32_t i = w->by_first[k];
-        if (p->b[i] <= s) {
+        if (p->end[i] <= s) {
             continue;
         }
         int32_t at = n++;
@@ -205,19 +205,19 @@ static bool walk_forward(struct walk *w, int32_t s) {
     const struct plan_prob *p = w->p;
     int32_t i_end = 0;
     w->is_backward = false;
-    while (i_end < p->n && p->b[w->by_end[i_end]] <= s) {
+    while (i_end < p->n && p->end[w->by_end[i_end]] <= s) {
         i_end++;
     }
     for (int32_t k = 0; k < p->n; k++) {
         const int32_t i = w->by_first[k];
-        if (p->a[i] <= s) {
+        if (p->begin[i] <= s) {
             continue;
         }
-        for (; p->b[w->by_end[i_end]] <= p->a[i]; i_end++) {
+        for (; p->end[w->by_end[i_end]] <= p->begin[i]; i_end++) {
             block_remove(w, w->by_end[i_end]);
         }
         if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
-            w->failed_section = p->a[i];
+            w->failed_section = p->begin[i];
             return false;
         }
     }
@@ -228,19 +228,19 @@ static bool walk_backward(struct walk *w, int32_t s) {
     const struct plan_prob *p = w->p;
     int32_t i_first = p->n - 1;
     w->is_backward = true;
-    while (i_first >= 0 && p->a[w->by_first[i_first]] > s) {
+    while (i_first >= 0 && p->begin[w->by_first[i_first]] > s) {
         i_first--;
     }
     for (int32_t k = p->n - 1; k >= 0; k--) {
         const int32_t i = w->by_end[k];
-        if (p->b[i] > s) {
+        if (p->end[i] > s) {
             continue;
         }
-        for (; p->a[w->by_first[i_first]] >= p->b[i]; i_first--) {
+        for (; p->begin[w->by_first[i_first]] >= p->end[i]; i_first--) {
             block_remove(w, w->by_first[i_first]);
         }
         if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
-            w->failed_section = p->b[i] - 1;
+            w->failed_section = p->end[i] - 1;
             return false;
         }
     }
@@ -251,7 +251,7 @@ static bool walk_backward(struct walk *w, int32_t s) {
 static void sort_ends(struct walk *w, int32_t *count) {
     const struct plan_prob *p = w->p;
     for (int pass = 0; pass < 2; pass++) {
-        const int32_t *key = pass == 0 ? p->b : p->a;
+        const int32_t *key = pass == 0 ? p->end : p->begin;
         for (int32_t s = 0; s < p->n_sec + 2; s++) {
             count[s] = 0;
         }
@@ -335,7 +335,7 @@ static bool link_section(struct walk *w, int32_t s, int64_t cap) {
     }
     int32_t *order = (int32_t *) (key + 2 * n);
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->a[i] <= s && s < p->b[i]) {
+        if (p->begin[i] <= s && s < p->end[i]) {
             key[m] = (uint64_t) w->off[i];
             order[m++] = i;
         }

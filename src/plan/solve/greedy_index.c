@@ -42,7 +42,7 @@ void berth_greedy_pass_free(struct greedy_pass *d) {
     }
 }
 
-// Assigns the blocks to slots, class by class. The blocks of p are already sorted by rising a.
+// Assigns the blocks to slots, class by class. The blocks of p are already sorted by rising begin.
 static void greedy_fill_slots(struct greedy_pass *d) {
     const struct plan_prob *p = d->p;
     int32_t at[GREEDY_CLASSES]; // next free slot, by class number
@@ -50,22 +50,22 @@ static void greedy_fill_slots(struct greedy_pass *d) {
         at[width_class_of(d->classes[k].w_min)] = d->classes[k].slot;
         for (int32_t i = d->classes[k].slot + d->classes[k].n; i < d->classes[k].slot + d->classes[k].n_leaves * LEAF; i++) {
             d->block[i] = -1;
-            d->slot_a[i] = INT32_MAX;
-            d->slot_b[i] = INT32_MAX;
+            d->slot_begin[i] = INT32_MAX;
+            d->slot_end[i] = INT32_MAX;
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        int32_t slot = at[width_class_of(p->b[i] - p->a[i])]++;
+        int32_t slot = at[width_class_of(p->end[i] - p->begin[i])]++;
         d->block[slot] = i;
-        d->slot_a[slot] = p->a[i];
-        d->slot_b[slot] = p->b[i];
+        d->slot_begin[slot] = p->begin[i];
+        d->slot_end[slot] = p->end[i];
     }
     for (int k = 0; k < d->n_classes; k++) {
         struct greedy_class *c = &d->classes[k];
         int32_t n_cells = (p->n_sec >> c->shift) + 2;
         int32_t i = 0;
         for (int32_t cell = 0; cell < n_cells; cell++) {
-            while (i < c->n && d->slot_a[c->slot + i] < (int64_t) cell << c->shift) {
+            while (i < c->n && d->slot_begin[c->slot + i] < (int64_t) cell << c->shift) {
                 i++;
             }
             c->cell[cell] = i;
@@ -81,7 +81,7 @@ struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) {
     d->p = p;
     int32_t count[GREEDY_CLASSES] = {0};
     for (int32_t i = 0; i < p->n; i++) {
-        count[width_class_of(p->b[i] - p->a[i])]++;
+        count[width_class_of(p->end[i] - p->begin[i])]++;
     }
     size_t n_nodes = 0;
     size_t n_cells = 0;
@@ -113,9 +113,9 @@ struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) {
         berth_greedy_pass_free(d);
         return NULL;
     }
-    d->slot_a = d->block + ns;
-    d->slot_b = d->slot_a + ns;
-    d->rank = d->slot_b + ns;
+    d->slot_begin = d->block + ns;
+    d->slot_end = d->slot_begin + ns;
+    d->rank = d->slot_end + ns;
     d->by_rank = d->rank + ns;
     d->tmp_idx = d->by_rank + n;
     d->tmp_key = d->key + n;
@@ -133,7 +133,7 @@ struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) {
 
 static uint64_t priority_key(const struct greedy_pass *d, enum plan_priority priority, int32_t i) {
     const struct plan_prob *p = d->p;
-    double w = p->b[i] - p->a[i];
+    double w = p->end[i] - p->begin[i];
     double z = (double) p->size[i];
     double t = d->life_max != NULL ? (double) d->life_max[i] : 1;
     if (priority == PLAN_LWA) {
@@ -147,9 +147,9 @@ void berth_greedy_index_rank(struct greedy_pass *d, enum plan_priority priority)
     int32_t n = 0;
     for (int32_t slot = 0; slot < d->n_slots; slot++) {
         d->rank[slot] = GREEDY_NO_RANK;
-        d->slot_b[slot] = INT32_MAX;
+        d->slot_end[slot] = INT32_MAX;
         if (d->block[slot] >= 0 && (p->fixed == NULL || p->fixed[d->block[slot]] < 0)) {
-            d->slot_b[slot] = p->b[d->block[slot]];
+            d->slot_end[slot] = p->end[d->block[slot]];
             d->key[n] = ~priority_key(d, priority, d->block[slot]);
             d->by_rank[n] = slot;
             n++;
@@ -164,18 +164,18 @@ void berth_greedy_index_rank(struct greedy_pass *d, enum plan_priority priority)
 
 static struct greedy_node leaf_summary(const struct greedy_pass *d, int32_t slot) {
     const int32_t *rank = d->rank + slot;
-    const int32_t *ends = d->slot_b + slot;
-    int32_t least_b = INT32_MAX;
+    const int32_t *ends = d->slot_end + slot;
+    int32_t least_end = INT32_MAX;
     int32_t best = GREEDY_NO_RANK;
     for (int i = 0; i < LEAF; i++) {
-        least_b = min_i32(ends[i], least_b);
+        least_end = min_i32(ends[i], least_end);
         best = min_i32(rank[i], best);
     }
-    return (struct greedy_node){least_b, best};
+    return (struct greedy_node){least_end, best};
 }
 
 static struct greedy_node node_summary(struct greedy_node x, struct greedy_node y) {
-    return (struct greedy_node){min_i32(x.least_b, y.least_b), min_i32(x.best, y.best)};
+    return (struct greedy_node){min_i32(x.least_end, y.least_end), min_i32(x.best, y.best)};
 }
 
 void berth_greedy_index_build(struct greedy_pass *d) {
@@ -193,12 +193,12 @@ void berth_greedy_index_build(struct greedy_pass *d) {
 
 void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, int32_t slot) {
     d->rank[slot] = GREEDY_NO_RANK;
-    d->slot_b[slot] = INT32_MAX;
+    d->slot_end[slot] = INT32_MAX;
     int32_t leaf = (slot - c->slot) / LEAF;
     c->tree[c->pow2 + leaf] = leaf_summary(d, c->slot + leaf * LEAF);
     for (int32_t i = (c->pow2 + leaf) / 2; i > 0; i /= 2) {
         struct greedy_node sum = node_summary(c->tree[2 * i], c->tree[2 * i + 1]);
-        if (sum.least_b == c->tree[i].least_b && sum.best == c->tree[i].best) {
+        if (sum.least_end == c->tree[i].least_end && sum.best == c->tree[i].best) {
             break;
         }
         c->tree[i] = sum;
@@ -206,25 +206,25 @@ void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, in
 }
 
 struct query {
-    int32_t lo, hi;   // sections of the valley
-    int32_t cover;    // section in which the block must be alive, -1: any
-    int32_t from, to; // range of leaves that can hold a result
-    int32_t surely_a; // every block of the class that starts at or before this section ends inside the valley or before it
-    int32_t best;     // best rank found so far
+    int32_t lo, hi;       // sections of the valley
+    int32_t cover;        // section in which the block must be alive, -1: any
+    int32_t from, to;     // range of leaves that can hold a result
+    int32_t surely_begin; // every block of the class that starts at or before this section ends inside the valley or before it
+    int32_t best;         // best rank found so far
 };
 
 static void query_leaf(const struct greedy_pass *d, const struct greedy_class *c, int32_t leaf, struct query *q) {
     const int32_t slot = c->slot + leaf * LEAF;
     const int32_t *rank = d->rank + slot;
-    const int32_t *a = d->slot_a + slot;
-    const int32_t *b = d->slot_b + slot;
-    const int32_t a_max = q->cover < 0 ? INT32_MAX : q->cover;
-    const int32_t a_min = q->lo;
-    const int32_t b_min = q->cover;
-    const int32_t b_max = q->hi;
+    const int32_t *begin = d->slot_begin + slot;
+    const int32_t *end = d->slot_end + slot;
+    const int32_t begin_max = q->cover < 0 ? INT32_MAX : q->cover;
+    const int32_t begin_min = q->lo;
+    const int32_t end_min = q->cover;
+    const int32_t end_max = q->hi;
     int32_t best = q->best;
     for (int i = 0; i < LEAF; i++) {
-        int32_t is_in = -((a[i] >= a_min) & (a[i] <= a_max) & (b[i] > b_min) & (b[i] <= b_max));
+        int32_t is_in = -((begin[i] >= begin_min) & (begin[i] <= begin_max) & (end[i] > end_min) & (end[i] <= end_max));
         int32_t r = (rank[i] & is_in) | (GREEDY_NO_RANK & ~is_in);
         best = min_i32(r, best);
     }
@@ -234,11 +234,11 @@ static void query_leaf(const struct greedy_pass *d, const struct greedy_class *c
 // node covers the leaves [first, first + n).
 static void query_tree(
     const struct greedy_pass *d, const struct greedy_class *c, int32_t node, int32_t first, int32_t n, struct query *q) {
-    if (first >= q->to || first + n <= q->from || c->tree[node].best >= q->best || c->tree[node].least_b > q->hi) {
+    if (first >= q->to || first + n <= q->from || c->tree[node].best >= q->best || c->tree[node].least_end > q->hi) {
         return;
     }
-    if (q->cover < 0 && d->slot_a[c->slot + first * LEAF] >= q->lo && first + n <= c->n_leaves &&
-        d->slot_a[c->slot + (first + n) * LEAF - 1] <= q->surely_a) {
+    if (q->cover < 0 && d->slot_begin[c->slot + first * LEAF] >= q->lo && first + n <= c->n_leaves &&
+        d->slot_begin[c->slot + (first + n) * LEAF - 1] <= q->surely_begin) {
         q->best = c->tree[node].best;
         return;
     }
@@ -269,11 +269,11 @@ int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_
         int32_t before = q.best;
         q.from = from / LEAF;
         q.to = (to - 1) / LEAF + 1;
-        q.surely_a = hi - c->w_max;
+        q.surely_begin = hi - c->w_max;
         if (q.to - q.from <= 3) {
             for (int32_t leaf = q.from; leaf < q.to; leaf++) {
                 const struct greedy_node *sum = &c->tree[c->pow2 + leaf];
-                if (sum->best < q.best && sum->least_b <= hi) {
+                if (sum->best < q.best && sum->least_end <= hi) {
                     query_leaf(d, c, leaf, &q);
                 }
             }

@@ -180,11 +180,11 @@ static int64_t greedy_fill(struct greedy_pass *d, bool is_aimed, int64_t target,
         peak = max_i64(top, peak);
         n_unplaced--;
         if (is_aimed) {
-            unplaced_subtract(d, p->a[i], p->b[i], p->size[i]);
+            unplaced_subtract(d, p->begin[i], p->end[i], p->size[i]);
         }
         berth_greedy_index_remove(d, &d->classes[i_class], slot);
-        struct greedy_segment placed = {top, p->a[i]};
-        int32_t b = p->b[i];
+        struct greedy_segment placed = {top, p->begin[i]};
+        int32_t b = p->end[i];
         if (cur.lo < placed.lo) {
             if (b < hi) {
                 *--right = (struct greedy_segment){cur.level, b};

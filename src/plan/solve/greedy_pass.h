@@ -15,8 +15,8 @@
 
 // A node of the tree over the leaves of a class; a leaf is a group of consecutive slots.
 struct greedy_node {
-    int32_t least_b; // least end (b) of the unplaced blocks in the node's slots, INT32_MAX: none
-    int32_t best;    // best rank of the unplaced blocks in the node's slots, GREEDY_NO_RANK: none
+    int32_t least_end; // least end of the unplaced blocks in the node's slots, INT32_MAX: none
+    int32_t best;      // best rank of the unplaced blocks in the node's slots, GREEDY_NO_RANK: none
 };
 
 // A width class with at least one block.
@@ -28,7 +28,7 @@ struct greedy_class {
     int32_t n_leaves;         // leaves in use
     int32_t pow2;             // number of leaves of the tree, a power of two
     struct greedy_node *tree; // [2 * pow2]: 1 is the root, pow2 + i is leaf i
-    int32_t *cell;            // [(n_sec >> shift) + 2]: first block with a >= index << shift, relative to slot
+    int32_t *cell;            // [(n_sec >> shift) + 2]: first block with begin >= index << shift, relative to slot
 };
 
 // Consecutive sections with one level of the skyline.
@@ -45,8 +45,8 @@ struct greedy_pass {
     struct greedy_class classes[GREEDY_CLASSES];
     int16_t last_class[GREEDY_CLASSES]; // [class number] index in classes of the widest class up to that number, -1: none
     int32_t *block;                     // [n_slots] block in a slot, -1: the slot is padding
-    int32_t *slot_a;                    // [n_slots] first section of the block
-    int32_t *slot_b;                    // [n_slots] end of the block, INT32_MAX if it is placed
+    int32_t *slot_begin;                // [n_slots] first section of the block
+    int32_t *slot_end;                  // [n_slots] end of the block, INT32_MAX if it is placed
     int32_t *rank;                      // [n_slots] rank of the block by the priority of this pass, or GREEDY_NO_RANK
     int32_t *by_rank;                   // [n] slot of each rank
     int32_t n_free;                     // number of blocks that are not fixed

@@ -18,13 +18,13 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     memset(n_ends, 0, ((size_t) p->n_sec + 1) * sizeof *n_ends);
     for (int32_t i = 0; i < p->n; i++) {
         next[i] = -1;
-        ending[p->b[i]] = i; // several blocks may write this element; it is read only if a single block ends here
-        n_ends[p->b[i]]++;
+        ending[p->end[i]] = i; // several blocks may write this element; it is read only if a single block ends here
+        n_ends[p->end[i]]++;
     }
-    for (int32_t i = 0; i < p->n;) { // blocks are sorted by rising a
-        const int32_t s = p->a[i];
+    for (int32_t i = 0; i < p->n;) { // blocks are sorted by rising begin
+        const int32_t s = p->begin[i];
         int32_t to = i + 1;
-        while (to < p->n && p->a[to] == s) {
+        while (to < p->n && p->begin[to] == s) {
             to++;
         }
         if (s > 0 && to == i + 1 && n_ends[s] == 1 && p->total[s - 1] == cap && p->total[s] == cap) {
@@ -50,11 +50,11 @@ static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t 
         if (joined_id[i] >= 0) {
             continue;
         }
-        uncut->a[k] = p->a[i];
+        uncut->begin[k] = p->begin[i];
         uncut->size[k] = p->size[i];
         for (int32_t j = i; j >= 0; j = next[j]) {
             joined_id[j] = k;
-            uncut->b[k] = p->b[j];
+            uncut->end[k] = p->end[j];
         }
         k++;
     }

@@ -27,13 +27,13 @@
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
 #define PLAN_NO_CAP INT64_MAX
 
-// One pool, prepared for placing. The blocks are sorted by rising a. Invariants: 0 <= a[i] < b[i] <= n_sec; size[i] > 0; total[s] =
-// sum of size[i] over a[i] <= s < b[i]; bound >= max(total).
+// One pool, prepared for placing. The blocks are sorted by rising begin. Invariants: 0 <= begin[i] < end[i] <= n_sec; size[i] > 0;
+// total[s] = sum of size[i] over begin[i] <= s < end[i]; bound >= max(total).
 struct plan_prob {
     int32_t n;          // number of blocks
     int32_t n_sec;      // number of sections
-    int32_t *a;         // [n] first section
-    int32_t *b;         // [n] one past the last section
+    int32_t *begin;     // [n] first section
+    int32_t *end;       // [n] one past the last section
     int64_t *size;      // [n] units
     int64_t *total;     // [n_sec] live units
     int64_t bound;      // units; no plan has a lower peak
@@ -43,7 +43,7 @@ struct plan_prob {
     int64_t chunk;      // size of a chunk in units, 0: no chunks
     int32_t *fixed_ids; // [n_fixed] the fixed blocks, by rising offset
     int32_t n_fixed;
-    void *own_memory;      // memory of a, b, size and total; NULL: the caller owns that memory
+    void *own_memory;      // memory of begin, end, size and total; NULL: the caller owns that memory
     bool bound_is_inexact; // totals are upper estimates (see alias groups in blocks.c) and prove no bound
 };
 
@@ -94,15 +94,15 @@ size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec);
 void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory);
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
 void berth_plan_prob_fini(struct plan_prob *p);
-// Fills total, bound and bound_sec from a, b and size. False: the live units of a section exceed 2^63 - 1.
+// Fills total, bound and bound_sec from begin, end and size. False: the live units of a section exceed 2^63 - 1.
 bool berth_plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
 // Fills most[i] with the largest total in the lifetime of block i. False: out of memory.
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_USE;
 // Makes sub, the plain problem of the blocks ids[0..n). ids is sorted by rising number. False: out of memory; sub is then empty.
 bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
-// Converts times to sections. On entry, a and b hold the first and the last time of each block; times are below n_times. On return,
-// a and b hold sections, and n_sec is set. A new section begins at a start of a block if a block has ended since the section began.
-// sec_at: [n_times] scratch.
+// Converts times to sections. On entry, begin and end hold the first and the last time of each block; times are below n_times. On
+// return, begin and end hold sections, and n_sec is set. A new section begins at a start of a block if a block has ended since the
+// section began. sec_at: [n_times] scratch.
 void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times);
 // Returns the highest end of a block in the plan off.
 int64_t berth_plan_peak(const struct plan_prob *p, const int64_t *off);

@@ -168,8 +168,8 @@ static enum ggml_status pool_fill(
     berth_plan_prob_init_in(p, n, n, memory);
     p->bound_is_inexact = bound_is_inexact;
     int32_t *sec_at = berth_scratch_take(scratch, times_max(n) * sizeof *sec_at);
-    // dense_times fills a and b: b follows a in memory.
-    const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->a, scratch) : -1;
+    // dense_times fills begin and end: end follows begin in memory.
+    const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->begin, scratch) : -1;
     if (n_times < 0) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }

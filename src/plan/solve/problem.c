@@ -15,8 +15,8 @@ void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void
     *p = (struct plan_prob){.n = n, .n_sec = n_sec};
     p->size = memory;
     p->total = p->size + n;
-    p->a = (int32_t *) (p->total + n_sec + 1);
-    p->b = p->a + n;
+    p->begin = (int32_t *) (p->total + n_sec + 1);
+    p->end = p->begin + n;
 }
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
@@ -44,8 +44,8 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
     }
     for (int32_t i = 0; i < p->n; i++) {
         const uint64_t size = (uint64_t) p->size[i] >> shift;
-        total[p->a[i]] += size;
-        total[p->b[i]] -= size;
+        total[p->begin[i]] += size;
+        total[p->end[i]] -= size;
         all = min_u64(all + size, top); // does not overflow: sizes are at most 2^62
     }
     for (int32_t s = 0; s < p->n_sec; s++) {
@@ -94,7 +94,7 @@ bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     }
     for (int32_t i = 0; i < p->n; i++) {
         most[i] = 0;
-        for (size_t lo = (size_t) p->a[i] + m, hi = (size_t) p->b[i] + m; lo < hi; lo /= 2, hi /= 2) {
+        for (size_t lo = (size_t) p->begin[i] + m, hi = (size_t) p->end[i] + m; lo < hi; lo /= 2, hi /= 2) {
             if (lo & 1) {
                 most[i] = max_i64(tree[lo], most[i]);
                 lo++;
@@ -113,8 +113,8 @@ void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times) 
     enum { STARTS = 1, ENDS = 2 };
     memset(sec_at, 0, (size_t) n_times * sizeof *sec_at);
     for (int32_t i = 0; i < p->n; i++) {
-        sec_at[p->a[i]] |= STARTS;
-        sec_at[p->b[i]] |= ENDS;
+        sec_at[p->begin[i]] |= STARTS;
+        sec_at[p->end[i]] |= ENDS;
     }
     int32_t sec = -1;
     bool has_ended = true;
@@ -128,8 +128,8 @@ void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times) 
         sec_at[t] = sec;
     }
     for (int32_t i = 0; i < p->n; i++) {
-        p->a[i] = sec_at[p->a[i]];
-        p->b[i] = sec_at[p->b[i]] + 1;
+        p->begin[i] = sec_at[p->begin[i]];
+        p->end[i] = sec_at[p->end[i]] + 1;
     }
     p->n_sec = sec + 1;
 }
@@ -152,8 +152,8 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
         return false;
     }
     for (int32_t k = 0; k < n; k++) {
-        sub->a[k] = p->a[ids[k]];
-        sub->b[k] = p->b[ids[k]] - 1;
+        sub->begin[k] = p->begin[ids[k]];
+        sub->end[k] = p->end[ids[k]] - 1;
         sub->size[k] = p->size[ids[k]];
     }
     berth_plan_prob_cut(sub, sec_at, p->n_sec); // also removes sections whose blocks are all alive in a neighbouring section
@@ -193,7 +193,7 @@ int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level
     for (int32_t f = 0; at >= 0 && f < p->n_fixed; f++) {
         int32_t x = p->fixed_ids[f];
         int64_t end = p->fixed[x] + p->size[x];
-        if (x == i || end <= at || p->b[x] <= p->a[i] || p->b[i] <= p->a[x]) {
+        if (x == i || end <= at || p->end[x] <= p->begin[i] || p->end[i] <= p->begin[x]) {
             continue;
         }
         if (p->fixed[x] >= at && p->size[i] <= p->fixed[x] - at) {

@@ -32,8 +32,8 @@ static int64_t stack_through(struct window *w) {
     int32_t n = 0;
     w->n_ids = 0;
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->a[i] <= w->lo && p->b[i] >= w->hi) {
-            const int32_t before = w->lo - p->a[i], after = p->b[i] - w->hi;
+        if (p->begin[i] <= w->lo && p->end[i] >= w->hi) {
+            const int32_t before = w->lo - p->begin[i], after = p->end[i] - w->hi;
             w->key[n] = ~(uint64_t) max_i32(before, after);
             w->ids[n++] = i;
         }
@@ -45,7 +45,7 @@ static int64_t stack_through(struct window *w) {
         top += p->size[w->ids[k]];
     }
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->a[i] < w->hi && p->b[i] > w->lo && (p->a[i] > w->lo || p->b[i] < w->hi)) {
+        if (p->begin[i] < w->hi && p->end[i] > w->lo && (p->begin[i] > w->lo || p->end[i] < w->hi)) {
             w->ids[w->n_ids++] = i;
         }
     }
