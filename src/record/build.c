@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // build.c: builds records of graphs. First all listed tensors (nodes and leafs) get their row numbers, which needs only their
-// addresses. Then each tensor is read once: its row is filled, and the rows of its sources are looked up. The cost is O(rows +
-// edges).
+// addresses. Then each tensor is read once: its row is filled, and the rows of its sources are looked up. O(rows + edges).
 
 #include "record/record.h"
 
@@ -174,8 +173,7 @@ static bool reads_later_result(const struct build *b, int32_t r, int32_t s) {
     return s >= r && s < b->rec->n_nodes && !is_empty(src);
 }
 
-// Records the sources of row r, which must be a listed tensor. The sources of other tensors are not recorded, because the graph
-// does not compute these tensors.
+// Records the sources of the listed tensor of row r. The graph computes only listed tensors, so other sources are not recorded.
 static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // match.c: compares a graph with a record in one linear pass, without hashing or allocation. Row i of the record corresponds to the
 // i-th listed tensor of the graph (nodes, then leafs). So a source of a tensor matches if it is the tensor of the recorded source
-// row. The pass reads only the fields of a tensor that it compares, and assigns the address of the tensor at the same time. It
-// takes 9 ns per tensor; ggml takes 20 ns.
+// row. The pass also assigns the addresses of the tensors. It takes 9 ns per tensor; ggml takes 20 ns.
 
 #include "record/record.h"
 
@@ -132,8 +131,7 @@ static inline bool is_misplaced_view(const struct ggml_tensor *t) {
     return from->data != NULL && (t->data != (char *) from->data + t->view_offs || t->buffer != from->buffer);
 }
 
-// Calls init_tensor of the tensor's buffer. If the tensor is a view, its source must already have a buffer, because init_tensor may
-// read the source. If this fails, the tensor is restored.
+// Calls init_tensor, which may read the source of a view, so the source must have a buffer. On failure the tensor is restored.
 static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
@@ -144,8 +142,7 @@ static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     return false;
 }
 
-// Assigns an address to a tensor and stores in *undo how to restore it. has_no_init: the caller knows that the buffer has no
-// init_tensor.
+// Assigns an address to a tensor and stores in *undo how to restore it. has_no_init: the buffer has no init_tensor.
 static inline bool tensor_place(
     struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool has_no_init) {
     *undo = (struct record_undo){t, t->data};
@@ -184,8 +181,7 @@ static inline bool same_properties(
                          : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
 }
 
-// The functions below are parts of the loop of match_rows. They are always inlined, so that the variables of the loop stay in
-// registers.
+// These parts of the loop of match_rows are always inlined, so that its variables stay in registers.
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 struct placing {

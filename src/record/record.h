@@ -103,8 +103,7 @@ enum ggml_status berth_record_build(
 void berth_record_clear(struct record *rec); // forgets the graph, keeps the memory
 void berth_record_fini(struct record *rec);
 
-// Reserves memory for n_rows rows and n_srcs sources, including appended rows and their sources. Columns, rows and sources may
-// move.
+// Reserves memory for n_rows rows and n_srcs sources, including appended ones. Columns, rows and sources may move.
 bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
 // Two functions after which neither building nor reshaping allocates memory. berth_record_reserve_forms: for graphs with the rows
 // of rec and any layouts. berth_record_reserve_like: for graphs with the rows of other and any layouts.
@@ -195,8 +194,7 @@ static inline uint64_t record_layout_differs(const struct record_form *form, con
     return all[0] | all[1] | (form->view_offs ^ t->view_offs) | (uint64_t) (form->type ^ (int32_t) t->type);
 }
 
-// Returns whether the tensor has all properties of the form. This function has no branches, because it takes most of the time of a
-// cache hit with a full record.
+// Returns whether the tensor has the form. Has no branches, because it takes most of the time of a cache hit with a full record.
 static inline bool record_is_form(const struct record_form *form, const struct ggml_tensor *t) {
     const unsigned char *f = (const unsigned char *) form + RECORD_FORM_OFF,
                         *b = (const unsigned char *) t + offsetof(struct ggml_tensor, ne);
@@ -255,8 +253,7 @@ struct record_undo {
     void *data; // before the write
 };
 
-// Parameters and results of assigning addresses during the comparison, so that each tensor is accessed once. Unless the result of
-// the match is RECORD_SAME, the match restores all tensors.
+// How a match assigns addresses while it compares tensors. Unless the result is RECORD_SAME, it restores all tensors.
 struct record_placer {
     struct record_place *places; // [n_rows], NULL: no addresses are assigned
     struct record_undo *undo;    // [n_rows] scratch
@@ -266,11 +263,9 @@ struct record_placer {
                                  // the caller's memory has changed
 };
 
-// Compares the graph with the record and sets rec->tensors to the tensors of the graph. After RECORD_DIFFERS, rec->tensors is
-// undefined. placer may be NULL. Allocates no memory.
+// Compares the graph with the record and sets rec->tensors, which is undefined after RECORD_DIFFERS. Allocates no memory.
 enum record_match berth_record_match(
     struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules, struct record_placer *placer);
 
-// Replaces the layouts in the record by those of rec->tensors, after a match has returned RECORD_RESHAPED. Returns false if out of
-// memory; the record is then invalid.
+// After RECORD_RESHAPED: replaces the layouts in the record by those of rec->tensors. False: out of memory; the record is invalid.
 bool berth_record_reshape(struct record *rec) BERTH_MUST_USE;

@@ -87,8 +87,7 @@ static inline struct ggml_tensor *net_view(struct ggml_context *ctx, struct chec
     }
 }
 
-// Makes a new leaf, and an op that overwrites it: a copy or a fill, of the complete leaf or of a part, directly or through a view.
-// Later ops may read the leaf too.
+// Makes a new leaf, and a copy or a fill that overwrites the leaf or a part of it, directly or through a view.
 static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng *r, struct ggml_tensor *a) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *leaf = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force. Brute force visits every state
 // that a schedule can reach: it tries to run every op, to spill and read back every value, and to discard every value at any time.
-// It shares no code with the solver. A once op is an op that may run only once. `until` of an op names a once op: the op must not
-// run after it.
+// It shares no code with the solver. A once op may run only once. An op must not run after the op that its field until names.
 #pragma once
 
 #include "plan_brute.h"
@@ -23,8 +22,7 @@ static inline uint32_t case_roll(uint32_t n) {
     return (uint32_t) brute_random(n);
 }
 
-// Makes a graph like a training step: an op of the second half reads the op before it, and also its mirror image in the first half
-// or the neighbour of the mirror image.
+// Makes a graph like a training step: an op of the second half also reads its mirror image in the first half, or a neighbour of it.
 static inline void case_mirror(struct budget_case *c, uint32_t every) {
     for (int32_t i = 0; i < c->n; i++) {
         struct berth_budget_op *op = &c->ops[i];
@@ -197,8 +195,7 @@ static inline void case_expand(struct case_queue *q, const struct case_brute *b,
     }
 }
 
-// Returns the least cost of a schedule whose live bytes are within the budget; BUDGET_NEVER: there is none. q is scratch: it is
-// empty before and after the call.
+// Returns the least cost of a schedule whose live bytes are within the budget; BUDGET_NEVER: there is none. q is scratch.
 static inline uint32_t case_least(struct case_queue *q, const struct budget_case *c, uint64_t budget) {
     const struct case_brute b = case_brute_new(c);
     uint32_t found = BUDGET_NEVER;
@@ -323,8 +320,7 @@ static inline uint64_t case_packed(const struct case_listing *l) {
     return brute_live(items, n) > l->budget ? UINT64_MAX : brute_optimum(items, n);
 }
 
-// Returns whether the steps so far can be extended to a schedule that packs into the limit, at an additional cost of at most
-// `most`. have: the inputs, and the ops that have run.
+// Returns whether the steps so far can be extended, at a cost of at most `most`, to a schedule that packs into the limit.
 static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t most) {
     if (l->n == 32 || --l->left < 0) {
         return false;

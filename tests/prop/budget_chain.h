@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// budget_chain.h: chains of ops with their backward pass, for tests of the budget solver. Their least costs are known: by a formula
-// if all ops have the same cost, otherwise by a recurrence.
+// budget_chain.h: chains of ops with their backward pass, and their least costs, by a formula for equal costs or by a recurrence.
 #pragma once
 
 #include "support/check.h"

@@ -97,8 +97,7 @@ static inline size_t deep_results(struct deep *d, char *bytes) {
     return n;
 }
 
-// Runs the graph on the backend, without a memory limit. Copies the results to `expected` and sets *size to their size. Returns the
-// size of the compute buffer.
+// Runs the graph without a memory limit. Copies the results, *size bytes, to `expected`. Returns the size of the compute buffer.
 static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend, size_t *size) {
     struct deep d;
     deep_init(&d, seed, depth, backend);

@@ -67,8 +67,7 @@ static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *
 
 // ---- the file ----
 
-// Writes the term of value i in the sum of the bytes in memory at the position of op k in stage t. Returns the bytes of value i
-// that are in memory in any case, which are not written.
+// Writes the term of value i in the sum of bytes at the position of op k in stage t. Returns the part that is a constant.
 static inline uint64_t lp_bytes_write(FILE *f, const struct lp_case *c, int32_t t, int32_t k, int32_t i) {
     const uint64_t size = c->ops[i].size;
     if (k <= i) {

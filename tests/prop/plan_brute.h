@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_brute.h: helpers of the planner's property tests: random numbers, small sets of items, and the least peak by brute force.
-// Brute force shares no code with the solver.
+// plan_brute.h: for the planner's property tests: random numbers, and the least peak by brute force, without code of the solver.
 #pragma once
 
 #include "berth.h"

@@ -43,8 +43,7 @@ static void check_beams(
     }
 }
 
-// Checks the joined problem (join.c) at the largest number of live bytes as capacity: it has the same answer as the original
-// problem, and its plan gives a valid plan of all blocks.
+// Checks the joined problem (join.c) at the bound: it has the same answer as the original problem, and its plan is valid for both.
 static void check_joined(const struct berth_plan_item *items, int64_t n, const struct plan_prob *p, int64_t best) {
     int32_t joined_id[BRUTE_MAX];
     int64_t off[BRUTE_MAX], unjoined[BRUTE_MAX];
@@ -210,8 +209,7 @@ static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int6
     }
 }
 
-// Enumerates all multisets of n items with sizes 1..size_max and lifetimes within `steps` steps, and checks every stride-th of
-// them.
+// Checks every stride-th multiset of n items with sizes 1..size_max and lifetimes within `steps` steps.
 static void check_exhaustive(int64_t n, int size_max, int steps, uint64_t stride) {
     struct berth_plan_item kinds[256];
     int n_kinds = 0;

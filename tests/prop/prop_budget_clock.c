@@ -2,8 +2,7 @@
 // prop_budget_clock.c: the results of the budget solver do not depend on the clock. Random graphs with tight limits on packed
 // memory are solved with a clock that does not advance, and with a clock that advances two hours per reading, as if the machine
 // were busy. berth_budget_check must confirm every result with both clocks. With local search, which ends by the clock, the results
-// may differ, but the check must confirm them as well. Plans whose search counts work instead of time must not depend on the clock
-// either. BERTH_SEED=n repeats a run.
+// may differ, but the check must confirm them as well. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"
 
@@ -131,8 +130,7 @@ static void test_solve(void **state) {
     assert_true(n_fit >= check_cases(50));
 }
 
-// Local search ends by the clock, so its schedule depends on the clock. berth_budget_check must confirm the schedule with every
-// clock.
+// Local search ends by the clock, so its schedule depends on the clock. The check must confirm the schedule with every clock.
 static void test_local_search(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(check_seed(7));
@@ -149,8 +147,7 @@ static void test_local_search(void **state) {
     }
 }
 
-// A planner search that counts work gives the same plan with every clock and number of threads. Kinds: no constraints, alignments,
-// chunks.
+// A planner search that counts work gives the same plan with every clock and number of threads, also with alignments and chunks.
 static void test_planner(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(check_seed(8));

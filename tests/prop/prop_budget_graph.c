@@ -137,8 +137,7 @@ static void pair_fini(struct pair *p) {
     ggml_backend_free(p->backends[p->n]);
 }
 
-// Computes the graph three times on the first device. Values are spilled to the second device if there is one, otherwise to the
-// host.
+// Computes the graph three times on the first device. Values are spilled to the second device or, without one, to the host.
 static void sched_compute(
     struct limited *u, struct deep *d, struct pair *p, uint64_t seed, int depth, size_t size, struct tally *t) {
     const bool is_parallel = seed % 8 == 7;

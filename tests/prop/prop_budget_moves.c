@@ -63,8 +63,7 @@ static void reversed_init(struct deep *d, ggml_backend_t backend) {
     ggml_build_forward_expand(d->graph, d->out[0]);
 }
 
-// Limits the graph to half of the memory that it takes without a limit. The cost of a spill is less than that of two products, so
-// that spilling is cheaper than recomputing.
+// Limits the graph to half of its memory. A spill costs less than two products, so that spilling is cheaper than recomputing.
 static struct berth_graph_budget_params reversed_params(
     const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     ggml_gallocr_t galloc = ggml_gallocr_new(own);
@@ -346,8 +345,7 @@ static bool spill_case_step(struct case_set *y, int i, ggml_backend_sched_t sche
     return true;
 }
 
-// Different graphs alternate in one scheduler. The next graph may be the same, may have more spills, or may spill between other
-// devices. Each graph must give its expected results.
+// Graphs with different numbers of spills, between different devices, alternate in one scheduler. All results must be correct.
 static void test_alternating_graphs(void **state) {
     (void) state;
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};

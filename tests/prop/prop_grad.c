@@ -88,8 +88,7 @@ static void compare_gradient(const struct grad_rule *rule, const struct grad_gra
     }
 }
 
-// Builds the same graph in planned memory and compares its gradients with those of plain_graph, in which every tensor has separate
-// memory.
+// Builds the same graph in planned memory and compares its gradients with those of plain_graph, which shares no memory.
 static void compare_planned(
     const struct grad_rule *rule, uint64_t seed, const struct grad_case *plain, struct ggml_cgraph *plain_graph) {
     const struct grad_api api = grad_api_own();

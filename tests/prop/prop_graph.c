@@ -80,8 +80,7 @@ static size_t slot_of(const struct ggml_cgraph *g, const struct ggml_tensor *t) 
     return slot != BERTH_HASH_NONE && berth_bit_get(g->visited_hash_set.used, slot) ? slot : BERTH_HASH_NONE;
 }
 
-// Checks one tensor of the graph: it occurs for the first time, and its sources have occurred before. seen and uses are indexed by
-// the slot of a tensor in the graph's hash set.
+// Checks that a tensor occurs for the first time, after its sources. seen, uses: indexed by slot of the graph's hash set.
 static void check_member(const struct ggml_cgraph *g, const struct ggml_tensor *t, bool *seen, int32_t *uses) {
     const size_t slot = slot_of(g, t);
     assert_int_not_equal(slot, BERTH_HASH_NONE);

@@ -92,8 +92,7 @@ static void rows_add_gaps(struct check_rng *r, struct ggml_tensor *t) {
 // ---- one op ----
 
 // Computes op with n_threads threads and returns the bytes of the result. The work memory has only the cache lines that the op
-// requests, without the bytes that ggml_graph_plan adds for unaligned memory, so that it ends directly before the inaccessible
-// page.
+// requests, without the bytes that ggml_graph_plan adds for unaligned memory, so that it ends before the inaccessible page.
 static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     graph->nodes[0] = op;

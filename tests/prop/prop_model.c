@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// prop_model.c: model files with random changes in the bytes of their headers. Opening, tokenizing, planning and computing must end
-// with a result or an error message.
+// prop_model.c: model files with random changes in their headers. Every use of them must end with a result or an error message.
 
 #include "support/model_sample.h"
 #include "support/vocab_sample.h"

@@ -139,8 +139,7 @@ static void case_try(const char *arch, struct check_rng *r) {
     assert_int_equal(session_transfer(ring, tokens, next, half + 1, half + 1, &error), half);
     read_both(all, next, tokens, n_ctx, r);
 
-    // Load with a text that differs from the saved one from token `equal` on. The common part is kept, unless the next token would
-    // need rows that are not in the ring any more (is_far).
+    // Load with a text that differs from token `equal` on. The common part is kept, unless the ring has lost rows of its window.
     const int64_t equal = (int64_t) check_rng_below(r, (uint64_t) half);
     const bool is_far = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
     session_reset(next);

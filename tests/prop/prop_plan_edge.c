@@ -17,8 +17,7 @@ struct offset_search {
     uint64_t best;
 };
 
-// Returns the bytes that the first n items require: the sum, over all chunks of all pools, of the highest end of an item in the
-// chunk.
+// Returns the bytes that the first n items require: the sum, over all chunks of all pools, of the highest end in the chunk.
 static uint64_t required_bytes(const struct offset_search *o, int64_t n, const uint64_t *off) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {

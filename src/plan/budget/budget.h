@@ -64,8 +64,7 @@ static inline bool budget_is_input(const struct budget_graph *g, int32_t i) {
 static inline bool budget_is_once(const struct budget_graph *g, int32_t i) {
     return (g->ops[i].flags & BERTH_BUDGET_ONCE) != 0;
 }
-// Fills alive [n] with the values that every schedule has in the pool while op runs. Returns their number. *bytes: their total
-// size. is_up: [3 n] scratch.
+// Fills alive [n] with the values that every schedule has in the pool while op runs. Returns their number. is_up: [3 n] scratch.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes);
 
 // ---- steps ----
@@ -120,8 +119,7 @@ struct budget_pack {
     const uint64_t *limits; // [n_pools]
     int64_t budget_us;
 };
-// Computes the packed peak of each pool for a valid schedule. *is_conclusive: each pool is within its limit, or it is proven that
-// no plan of its items is.
+// Computes the packed peak of each pool for a valid schedule. *is_conclusive: each pool fits, or it is proven that it cannot fit.
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
     const struct budget_pack *how, uint64_t *peaks, bool *is_conclusive) BERTH_MUST_USE;
 enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
@@ -159,16 +157,13 @@ struct budget_style {
 // the value or reads it back before its next use. The cuts with the least cost per byte come first.
 enum budget_answer budget_trim(const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end,
     struct budget_steps *s) BERTH_MUST_USE;
-// Runs the ops in the given order and recomputes missing values. If memory is short, it discards values that are cheap to
-// recompute, large and not read soon (evict.c).
+// Runs the ops in the given order, discards values if memory is short, and recomputes values that are missing (evict.c).
 enum budget_answer budget_walk(
     const struct budget_graph *g, double distance_power, const struct budget_end *end, struct budget_steps *out) BERTH_MUST_USE;
-// Makes a start schedule by heuristics (initial_sets.c): it chooses a set of values that are not kept across the step with the most
-// bytes. order: a schedule that runs every op once.
+// Makes a start schedule by heuristics (initial_sets.c). order: a schedule that runs every op once.
 enum budget_answer budget_sets(
     const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;
-// Removes steps that recompute values or read them back, if these values can stay in memory instead. Until end_us, repeats this
-// after random cuts, which are called kicks.
+// Removes steps that restore values which can stay in memory instead. Until end_us, repeats this after random cuts (kicks).
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Solves a chain of ops and its backward pass, with values of one size, by dynamic programming. BUDGET_GAVE_UP: not a chain.
@@ -176,8 +171,7 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
 
 // ---- reorder.c ----
 
-// Makes an order in which once ops run earlier. order[k] is the op that runs k-th; inputs come first. *is_new: the order differs
-// from the given one. False: out of memory.
+// Makes an order in which once ops run earlier. Op order[k] runs k-th; inputs come first. *is_new: it is not the given order.
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 // Finds an order that requires less memory, with the order pass (src/plan/order).
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;

@@ -48,8 +48,7 @@ static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]
     return n;
 }
 
-// Finds the longest sequence of ops at the start of the graph in which each op reads only the previous op. list: x[0], then these
-// ops. *next: the op after them. Returns the number of ops.
+// Lists x[0], then the longest sequence of first ops in which each op reads only the previous one. *next: the op after them.
 static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t *next) {
     int32_t n = 0, src[2];
     list[0] = -1;
@@ -69,8 +68,7 @@ static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t
     return n;
 }
 
-// Finds the backward pass, which begins at op next, after the sequence x[1] .. x[n]. Sets c->l, c->back and c->middle. False: the
-// graph is not a chain.
+// Finds the backward pass, which begins at op next, after the sequence x[1] .. x[n]. Sets c->l, c->back and c->middle.
 static bool back_find(struct chain *c, int32_t n, int32_t next) {
     const struct budget_graph *g = c->g;
     int32_t before = c->x[n], k = -1, src[2];

@@ -40,8 +40,7 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     }
 }
 
-// Makes a graph in which each step of the schedule is an op that runs once. Op g->n + k is step k; ops 0 .. g->n - 1 stand for the
-// inputs. NULL: out of memory.
+// Makes a graph in which op g->n + k is step k of the schedule, and the first g->n ops are the inputs. NULL: out of memory.
 static struct berth_order_op *steps_unroll(
     const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct berth_arrays *mem) {
     size_t n_srcs = 0;

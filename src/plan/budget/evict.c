@@ -2,8 +2,7 @@
 // evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in the given order within the limits. If a source
 // of an op is not in memory, it recomputes the source, and before that the missing sources of the source. If memory is short, it
 // evicts values that are cheap to recompute, large, and not needed soon. It fails only if an op does not fit together with its
-// sources and the values that are needed at the same time to recompute them, or if one of the limits below is reached. improve.c
-// lowers the cost of the schedule afterwards.
+// sources and the values that are needed at the same time to recompute them, or if one of the limits below is reached.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -34,8 +33,7 @@ struct walk {
     enum budget_answer answer; // BUDGET_NONE as long as there is no failure
 };
 
-// Returns the last op of the order for which op i can be recomputed: `last`, or the op that overwrites a source of i if that is
-// earlier.
+// Returns the last op for which op i can be recomputed: `last`, or the op that overwrites a source of i if it is earlier.
 static int32_t last_need_limit(const struct budget_graph *g, int32_t i, int32_t last) {
     return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // exact.c: finds the cheapest of all schedules of a small graph by a best-first search (A*) over states. This search knows live
-// bytes only. A second search lists all schedules by rising cost. It is for limits on the packed peak, which depends on the
-// complete schedule and not only on the state.
+// bytes only. A second search, for limits on the packed peak, lists all schedules by rising cost.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -92,8 +91,7 @@ static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     return ended;
 }
 
-// Returns the ops that will not run any more after a state with this done: they must not run, or no op that may still run reads
-// their result.
+// Returns the ops that will not run any more after a state with this done: they must not run, or their results are not needed.
 static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     uint64_t finished = ended_find(w, done);
     for (int32_t i = w->g->n; i-- > 0;) {

@@ -52,8 +52,7 @@ static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     return found;
 }
 
-// Removes step k, which restores a value, if the previous instance of the value can stay in memory until then. Adds the size of the
-// value to the live bytes of the steps between.
+// Removes step k, which restores a value, if the previous instance of the value can stay in memory until then.
 static bool removal_try(struct improver *m, int32_t k) {
     struct budget_gaps *x = &m->x;
     const int32_t value = x->s->at[k].op, before = instance_before(x, k), pool = m->g->pool[value];

@@ -184,8 +184,7 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
 // ---- the least bytes of every schedule ----
 
 // While op runs, every schedule has these values in memory: the sources and the result of op, the outputs on which op depends, and
-// the values that cannot be recomputed and that ops after op need. is_up: op depends on the value. is_down: the value depends on
-// op.
+// the values that cannot be recomputed and that ops after op need. is_up: op depends on it. is_down: it depends on op.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
     bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
     memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
@@ -228,8 +227,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// Sets least and tight of each pool to the larger of: the bytes that are alive at the end (kept values), and those that are alive
-// at the start (inputs).
+// Sets least and tight of each pool from the kept values, alive at the end, and the inputs, alive at the start.
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
         g->least[g->pool[i]] += g->keep[i] && g->spill_pool[i] < 0 ? g->size[i] : 0;

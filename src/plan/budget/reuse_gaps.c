@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // reuse_gaps.c: finds and applies cuts. Between two uses of an instance there is a gap. The instance may be discarded in the gap (a
 // cut) if its value can be recomputed or read back before the next use. To recompute the value, its op must run, and before it the
-// ops of its sources that are not in memory, and so on. This list of ops is the cascade of the cut. It ends at values that are in
-// memory, or that can stay in memory within the limit.
+// ops of its sources that are not in memory and cannot stay there, and so on. This list of ops is the cascade of the cut.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -159,8 +158,7 @@ static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
     return x->g->can_recompute[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
 }
 
-// Returns whether a source of the cascade is in memory before step b, or can stay there. Otherwise the cascade must recompute it
-// too. Sets *has_failed if neither is possible.
+// Returns whether a source is in memory before step b or can stay there. False: the cascade must recompute the source too.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);
@@ -202,8 +200,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
     return true;
 }
 
-// Lists the ops that recompute the value before step cut->b, in the order in which they run. *ok: this is possible. False: out of
-// memory.
+// Lists the ops that recompute the value before step cut->b, in the order in which they run. *ok: this is possible.
 static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t value, bool *ok) {
     struct budget_gaps *x = c->x;
     struct budget_cuts *cuts = c->cuts;

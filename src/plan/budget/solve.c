@@ -40,8 +40,7 @@ static void limits_reset(struct solver *s) {
 }
 
 // Packs a schedule and checks whether it is within the caller's limits (*fits). Keeps it in s->best if it fits and is the cheapest
-// so far. Sets s->peaks to the packed peaks, or to the peaks of the live bytes if these exceed a limit already or params.live_only
-// is set.
+// so far. Sets s->peaks to the packed peaks, or to the peaks of the live bytes if the schedule was not packed.
 static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
     bool is_conclusive;
     *fits = false;
@@ -153,8 +152,7 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
 static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
 static const double powers[] = {1, 0.5, 2, 0};
 
-// Runs one heuristic to find a schedule within the limits on live bytes: the initial sets, a trim of an order with one of the
-// styles, or a walk with one of the powers.
+// Runs one heuristic: the initial sets, a trim of an order with one of the styles, or a walk with one of the powers.
 static enum budget_answer variant_run(
     struct solver *s, int variant, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
     const int n_styles = (int) (sizeof styles / sizeof *styles);
@@ -317,8 +315,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     return exact_run(s, MAX_NODES_LAST, steps);
 }
 
-// Reports the op at which memory is shortest, and the values that must be alive there. The pool is the one with the largest ratio
-// of required bytes (least) to limit.
+// Reports the op at which the pool with the largest ratio of required bytes to limit is fullest, and the values alive there.
 static enum ggml_status tight_report(const struct solver *s, struct berth_budget_result *r) {
     bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
     int32_t pool = -1;

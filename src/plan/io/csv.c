@@ -338,8 +338,7 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 // ---- writing ----
 
 // Repeated ids are written as "id (2)", "id (3)" and so on, with n apostrophes after the parenthesis: id (2)''. Returns n. It is
-// larger than the number of apostrophes after a final ')' in any id of the set, so that the new ids differ from all ids. 0: no id
-// ends in ')'.
+// larger than the number of apostrophes after a final ')' in any id of the set, so that the new ids differ from all ids.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (size_t i = 0; i < set->n_items; i++) {
@@ -355,8 +354,7 @@ static int id_marks(const struct berth_plan_set *set) {
     return n_marks;
 }
 
-// Writes an id. rank: number of earlier items with the same id. If rank is not 0, " (rank + 1)" and n_marks apostrophes make the id
-// unique.
+// Writes an id. rank: number of earlier items with the same id; if it is not 0, " (rank + 1)" and n_marks apostrophes follow.
 static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
     const bool is_quoted = strpbrk(id, ",\"\r\n") != NULL || (len > 0 && (is_blank(id[0]) || is_blank(id[len - 1])));

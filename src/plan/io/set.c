@@ -163,8 +163,7 @@ static int by_id(const void *a, const void *b) {
     return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-// Ranks serve to make ids unique. Graphs may have tensors with equal names, but a CSV file must have unique ids, because other
-// tools join files by id. The cost is O(n log n).
+// Tensors of a graph may have equal names, but a CSV file must have unique ids, because other tools join files by id. O(n log n).
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
     const size_t n = set->n_items;
     struct named *names = berth_malloc((n + 1) * sizeof *names);

@@ -145,8 +145,7 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
     return true;
 }
 
-// Tries the depth-first order, beam searches and, for small parts, the exact search. A result counts only if its peak is lower than
-// all earlier peaks.
+// Tries the depth-first order, beam searches and, for small parts, the exact search. Each must find a lower peak than before.
 static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
     const bool is_small = p->n <= ORDER_EXACT_MAX;
     const int32_t widths[] = {0, is_small ? BEAM_FIRST : 1, beam_width(s)}; // 0: depth first
@@ -222,8 +221,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
     return result != ORDER_OUT_OF_MEMORY;
 }
 
-// Improves windows around the peak as long as the peak falls. A window need not end at cut tasks: any range of an order can be
-// treated as a part.
+// Improves windows around the peak as long as the peak falls. Any range of an order can be treated as a part.
 static bool windows_improve(struct pass *s) {
     const int32_t n_tasks = s->g.n_tasks;
     static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};

@@ -61,8 +61,7 @@ bool order_is_topological(const struct order_graph *g, const int32_t *tasks, int
 
 // ---- parts ----
 
-// A part: a range of an order of tasks. The set of tasks before the range stays the same. The blocks and tasks of the part have
-// local numbers, which begin at 0.
+// A part: a range of an order of tasks. The set of tasks before the range stays the same. Blocks and tasks have local numbers.
 struct order_part {
     int32_t n;                   // number of tasks
     const int32_t *tasks;        // [n] in the order known so far
@@ -98,8 +97,7 @@ enum order_result order_exact(
 // Returns the best order that a beam search with `width` sets per step finds, if its peak is below `limit`.
 enum order_result order_beam(
     const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
-// Makes an order by visiting the tasks depth first, from the tasks without successors to their predecessors. The predecessor at the
-// end of the path that allocates most comes first.
+// Visits the tasks depth first, from the tasks without successors back. The predecessor whose path allocates most comes first.
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
 // Returns the peak of an order of the part; UINT64_MAX: out of memory.
 uint64_t order_part_peak(const struct order_part *p, const int32_t *order);

@@ -274,8 +274,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
             }
         }
         m.work -= m.n_states * (int64_t) (m.n_words / 8);
-        // set_work: work per state in this step. width_max: the largest width that the remaining work allows in the remaining
-        // steps.
+        // set_work: work per state in this step. width_max: the largest width that the remaining work allows.
         const int64_t set_work = (before - m.work) / m.n_states + 1, width_max = m.work / set_work / (p->n - i);
         if (width_max < m.width) {
             m.width = (int32_t) max_i64(width_max, 1);

@@ -12,8 +12,7 @@
 // at most as many live bytes at every later set.
 //
 // The set with the lowest peak so far is expanded first; among equals, the set with the most tasks; then the one with the fewest
-// live bytes. The first complete set is the optimum. As long as no move raises the peak, this order is depth first. Each set is
-// kept once, with its lowest peak.
+// live bytes. The first complete set is the optimum. As long as no move raises the peak, this order is depth first.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -246,8 +245,7 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
     return true;
 }
 
-// Follows free moves from node *x as long as there are any, and sets *x to the last node reached. Then adds all moves from that
-// node to the heap.
+// Follows free moves from node *x, sets *x to the last node reached, and adds the nodes after it to the heap.
 static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     for (;;) {
         const struct node from = e->nodes[*x];

@@ -211,8 +211,7 @@ static int32_t view_only_task(const struct build *b, int32_t i) {
     return only_task;
 }
 
-// Records that task t uses the memory of root r. Adds a use of the block, and edges from the last task that wrote this memory and,
-// if t writes, from the tasks that have read it since.
+// Records that task t uses the memory of root r. Adds edges from its last writer and, if t writes, from its readers since.
 static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
     const struct order_graph *g = b->g;
     const int32_t block = g->op_block[r];

@@ -135,8 +135,7 @@ static bool part_blocks(struct order_part *p, struct berth_arrays *mem, struct l
     return true;
 }
 
-// Computes the bound of the part. While a task runs, at least these blocks are alive: those that it uses or allocates, and the
-// blocks from before the part that cannot die inside it.
+// Computes the bound. While a task runs, at least its own blocks and the earlier blocks that cannot die in the part are alive.
 static void part_bound(struct order_part *p, const struct local *l) {
     const struct order_graph *g = l->g;
     uint64_t mortal = 0; // bytes alive before the part that may die in it

@@ -51,8 +51,7 @@ static uint64_t hash_mix(uint64_t hash, const int64_t *v, int32_t n) {
     return hash;
 }
 
-// Returns whether a state with the same low[] and floor[] was seen on this level: the same choices in another order give the same
-// state.
+// Returns whether this level has seen the same low[] and floor[]: the same choices in another order give the same state.
 static bool is_seen(struct beam *b) {
     const uint64_t hash = hash_mix(hash_mix(1, b->x->low, b->x->p->n), b->x->floor, b->x->p->n_sec) | 1;
     for (size_t k = 0; k < 8; k++) {

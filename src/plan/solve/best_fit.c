@@ -2,8 +2,7 @@
 // best_fit.c: two classic placements in addition to the greedy passes.
 // 1. Online best fit in the order of first sections. This is ggml's method, so the planner's best plan is not worse than ggml's. It
 //    ends without a plan if the free list becomes so long that the time is not linear.
-// 2. Blocks are put one by one into the lowest gap, in a given order such as largest first. This takes quadratic time; the caller
-//    limits n.
+// 2. Blocks are put one by one into the lowest gap, in a given order such as largest first. This takes quadratic time.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -191,8 +190,7 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
     return n;
 }
 
-// Places the blocks that are not fixed by falling size. If primary is not NULL, they are placed by rising sign * primary[i], and
-// the size decides only among equal values.
+// Places the blocks by falling size; if primary is not NULL, by rising sign * primary[i], and by falling size among equals.
 static int64_t place_by(const struct plan_prob *p, const int64_t *primary, int64_t sign, int64_t target, int64_t *off) {
     size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};

@@ -70,8 +70,7 @@ enum ggml_status berth_plan_items_check(
 
 // ---- alias groups ----
 
-// Makes one block of the items ids[members[0..n)], which are one group. Sets *bound_is_inexact if the hull is larger than the
-// group.
+// Makes one block of the group of items ids[members[0..n)]. Sets *bound_is_inexact if its hull is larger than the group.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};

@@ -73,8 +73,7 @@ static bool spots_meet(const struct spot *x, const struct spot *y) {
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
-// The numbers of the spots in some order, and scratch memory for sorting them. The sort is stable. To sort by several keys, sort by
-// the least significant key first.
+// The numbers of the spots in some order, and scratch memory for the stable sort: sort by the least significant key first.
 struct order {
     int32_t *idx, *tmp_idx;
     uint64_t *key, *tmp_key;

@@ -3,8 +3,7 @@
 // cost of a plan is the sum of the used lengths of its chunks. The blocks are placed one by one. Each goes to the place that
 // increases the used length of its chunk least; among equal places, into the smallest gap. Four orders of blocks are tried. Then
 // pairs of blocks are exchanged in the best order, and an exchange is kept if the cost does not rise. In the order of first steps
-// this method is online best fit, which is ggml's method. Plans that require more than ggml's are therefore rare. The method proves
-// no bound. It takes O(n^2) per order.
+// this is online best fit, ggml's method, so plans that require more than ggml's are rare. Proves no bound. O(n^2) per order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -82,8 +81,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
             at = berth_plan_lowest_at(p, i, c->plan[j] + p->size[j], limit);
         }
     }
-    // Offer the free units after all placed blocks: those in the chunk of the last block, and those in each later chunk up to the
-    // first empty chunk.
+    // Offer the free units after all placed blocks: in the chunk of the last block, and in later chunks up to the first empty one.
     while (at >= 0) {
         choice_offer(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
         if (c->used[at / p->chunk] == 0) {

@@ -67,8 +67,7 @@ static bool is_over(struct exhaust *x) {
     return x->is_late || plan_is_done(x->state, x->goal);
 }
 
-// Places the blocks of x->open. All placed blocks start at or below level. peak is the highest end of a placed block; it is below
-// the peak of the best plan so far.
+// Places the blocks of x->open. level: the highest offset of a placed block. peak: the highest end of a placed block.
 static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
     if (x->n_open == 0) {
         memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);

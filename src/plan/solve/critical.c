@@ -3,8 +3,7 @@
 // total is near the bound. Most blocks of a real graph live in sections with far fewer live bytes, so the core is small (10 of
 // 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core fits into the requested capacity, the blocks outside
 // the core are placed one by one into the lowest gap; blocks of fuller sections come first. If the core does not fit, the complete
-// problem does not fit, which raises the bound. If some block outside the core finds no gap, the method is repeated with a larger
-// core.
+// problem does not fit, which raises the bound. If some block outside the core finds no gap, a larger core is tried.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -27,8 +26,7 @@ struct core {
     int32_t n_core;
 };
 
-// Fills ids: first the core, which is all blocks with most[i] >= least, sorted by number; then the other blocks, sorted by falling
-// most and, among equals, by falling size.
+// Fills ids: the core (blocks with most[i] >= least) by number, then the other blocks by falling most, then falling size.
 static void core_split(struct core *c, int64_t least) {
     const struct plan_prob *p = c->p;
     int32_t n_others = 0;
@@ -104,8 +102,7 @@ static int64_t core_complete(struct core *c) {
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
     plan_work_add(c->goal->work, plan_work_place(p->n));
-    // Only this copy of the problem has the core as fixed blocks. Its fixed_ids are not set, because berth_plan_place_around takes
-    // the fixed blocks from how.set.
+    // Only this copy of the problem has fixed blocks. Its fixed_ids are not set: the fixed blocks are in how.set.
     const struct plan_placing how = {c->scratch, c->ids + c->n_core, c->n_core, p->n - c->n_core, c->scratch};
     const int64_t peak = berth_plan_place_around(&whole, &how, c->cap, c->state->spare);
     berth_free(whole.fixed);

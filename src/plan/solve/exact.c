@@ -56,8 +56,7 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
 
 static enum exact_answer part_descend(struct exact *x, struct exact_part part);
 
-// Divides a part into pieces that no unplaced block connects, and searches each piece separately. Restores the preorder of the part
-// afterwards.
+// Divides a part into pieces that no unplaced block connects, and searches each piece. Restores the preorder of the part.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     size_t base = x->n_lists;
@@ -114,8 +113,7 @@ bool berth_exact_is_over(struct exact *x) {
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
 }
 
-// Ranks a valley by candidates per failure. Valleys with few candidates and many failures come first, because a wrong choice fails
-// soonest there.
+// Ranks a valley by candidates per failure: a wrong choice fails soonest in valleys with few candidates and many failures.
 static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     double n_candidates = 0, n_failed = BLAME_LEAST;
     for (int32_t s = r->lo; s < r->hi; s++) {
@@ -169,8 +167,7 @@ int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     return best.best;
 }
 
-// Returns whether block i may be above its sky in a canonical plan. This requires an unplaced neighbour that can keep i from
-// sliding down to its sky.
+// Returns whether some unplaced neighbour of block i can keep i from sliding down to its sky in a canonical plan.
 static bool can_be_higher(const struct exact *x, int32_t i) {
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
         int32_t j = x->near_ids[k];

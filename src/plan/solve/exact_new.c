@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // exact_new.c: allocates the memory of an exact search over one problem. It fills in the lists that do not change: the blocks of
-// each section and the neighbours of each block. The neighbour lists have up to n^2 entries. Problems with more than MAX_NEIGHBOURS
-// entries are not searched.
+// each section and the neighbours of each block. Problems with more than MAX_NEIGHBOURS list entries are not searched.
 
 #include "plan/solve/exact_state.h"
 
@@ -50,8 +49,7 @@ static bool fill_sections(struct exact *x) {
     return true;
 }
 
-// Fills the neighbour lists. Blocks are sorted by rising first section. Among the blocks after i, the neighbours of i are
-// therefore those that start before i ends.
+// Fills the neighbour lists. Blocks are sorted by rising begin, so the neighbours after i are the blocks that start before i ends.
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
     size_t n = (size_t) p->n;
@@ -89,8 +87,7 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-// Lists the blocks by a section sec[i] <= n_sec of each block i. The blocks with sec[i] == s become ids[at[s] .. at[s + 1]). at has
-// n_sec + 2 elements, which are 0 on entry.
+// Lists the blocks by a section sec[i] <= n_sec of each block i. The blocks with sec[i] == s become ids[at[s] .. at[s + 1]).
 static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
     for (int32_t i = 0; i < p->n; i++) {
         at[sec[i] + 1]++;

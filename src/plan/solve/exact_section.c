@@ -77,8 +77,7 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
     return max_i64(end, low);
 }
 
-// For each k < N_NOT_FIRST, considers the blocks from k on. A block of this subset that cannot be its lowest block must be above a
-// block that can.
+// For each k < N_NOT_FIRST: of the blocks from k on, those that cannot be the lowest are above a block that can.
 static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
     int64_t latest = x->ask->cap - rest; // the highest possible offset of the lowest block of the subset
     int32_t to = 0;                      // the blocks [k, to) can be the lowest block of the subset
@@ -120,8 +119,7 @@ static struct side side_ends(const struct exact *x, int32_t s) {
     return (struct side){x->end_ids + x->end_at[s], x->end_at[s + 1] - x->end_at[s]};
 }
 
-// Returns the least low of the unplaced blocks of a side; EXACT_PLACED: there are none. *only: the unplaced block if there is
-// exactly one, otherwise -1.
+// Returns the least low of the unplaced blocks of a side, EXACT_PLACED if there are none. *only: the only unplaced block, or -1.
 static int64_t side_least(const struct exact *x, struct side side, int32_t *only) {
     int64_t least = EXACT_PLACED;
     int32_t n = 0;
@@ -142,8 +140,7 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
 // Checks one border of section s. own: the blocks of s that are not alive beyond the border. other: the blocks that are alive
 // directly beyond the border but not in s. At most slack units of s stay unused. The blocks that cross the border and the blocks of
 // own fill the other units. A block of other that is larger than the slack and above all placed blocks must therefore overlap the
-// addresses of a block of own. That block of other extends at most slack units below the lowest block of own, and at most slack
-// units above the highest block of own.
+// addresses of a block of own. It extends at most slack units below the lowest and above the highest block of own.
 static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
@@ -195,8 +192,7 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     return exact_holds(x, least + x->rest[s]);
 }
 
-// Checks a section of more than LARGE blocks. It applies the rules of section_subsets_fit and section_not_first to the set of all
-// unplaced blocks only, not to subsets.
+// Checks a section of more than LARGE blocks, with the same rules for the set of all unplaced blocks but not for its subsets.
 static bool section_check_large(struct exact *x, int32_t s) {
     const int64_t latest = x->ask->cap - x->rest[s];
     int32_t *ids = x->sec_ids + x->sec_at[s];

@@ -29,8 +29,7 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 
 // ---- propagation ----
 
-// Adds the sections of block i to the queue. The queue is first in, first out. A section is therefore checked after most of the
-// changes to its neighbours.
+// Adds the sections of block i to the queue. First in, first out: a section is checked after most changes to its neighbours.
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->begin[i]; s < x->p->end[i]; s++) {
         if (!x->is_queued[s]) {

@@ -136,8 +136,7 @@ int32_t berth_exact_choose(struct exact *x, struct exact_part part);
 struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i);
 // Places block i at its sky and derives the conclusions for the part left. False: there is no such plan.
 bool berth_exact_try(struct exact *x, int32_t i, bool is_part_wide, struct exact_part left, bool *has_split);
-// Adds the fact that block i is above its sky, and derives the conclusions for the part. The caller has tried i at its sky, failed,
-// and undone that. False: there is no such plan.
+// Derives the conclusions from the fact that block i is above its sky, after trying it at its sky has failed and was undone.
 bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struct exact_part part);
 
 // ---- beam.c ----

@@ -94,8 +94,7 @@ static void block_remove(struct walk *w, int32_t i) {
     link_gap(w, k);
 }
 
-// Returns the number of sections by which a neighbour outlives the new block, which ends at over; less is better. A neighbour that
-// ends earlier than the new block is worse than any other.
+// Returns how long a neighbour outlives the new block, which ends at over; less is better. Neighbours that end earlier are worst.
 static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t over) {
     const int64_t by = neighbour < 0 ? FOREVER : lifetime_end(w, neighbour) - over;
     return by >= 0 ? by : 2 * FOREVER - by;
@@ -167,8 +166,7 @@ static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t
     return by == BY_START ? before : max_i32(before, after);
 }
 
-// Lists the blocks alive in section s by falling block_weight, from the bottom of the stack up. Returns their number. -1: there are
-// too many blocks for the insertion sort.
+// Lists the blocks alive in section s, bottom of the stack first. Returns their number, -1: too many for the insertion sort.
 static int32_t stack_peak(struct walk *w, int32_t s, enum stacking by, int32_t *order) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;

@@ -4,8 +4,7 @@
 // second section then fill exactly the addresses of the blocks that end in the first. If only one block ends and only one begins,
 // both have the same offset. The search treats these two blocks, a pair, as one block. In problems like MiniMalloc's benchmarks
 // this removes a tenth of the blocks, and the sections between the blocks of a pair. A plan of the joined problem is a plan of the
-// original problem, at any capacity. A proof that the joined problem has no plan holds for the original problem at this capacity
-// only.
+// original problem, at any capacity. A proof that there is no plan holds for the original problem at this capacity only.
 
 #include "plan/solve/plan.h"
 

@@ -47,14 +47,12 @@ struct plan_prob {
     bool bound_is_inexact; // totals are upper estimates (see alias groups in blocks.c) and prove no bound
 };
 
-// Counted work: a substitute for time that is equal on all machines. Each operation of the search adds a fixed price in ns, which
-// is about the time that it really takes.
+// Counted work: a measure of time that is equal on all machines. Each operation of the search adds a fixed price, its usual time.
 struct plan_work {
     int64_t ns;
 };
 
-// The clock of all time limits. work == NULL: wall time, also if several threads search. Otherwise: the counted work, for results
-// that must not depend on the machine.
+// The clock of all time limits: the wall time if work is NULL, otherwise the counted work, which does not depend on the machine.
 static inline int64_t plan_now_us(const struct plan_work *work) {
     if (work != NULL) {
         return work->ns / 1000;
@@ -75,8 +73,7 @@ static inline void plan_work_add(struct plan_work *work, int64_t ns) {
     }
 }
 
-// Encodes a number >= 1 in 7 + bits bits: the exponent and the first bits of the mantissa. Larger numbers have larger or equal
-// codes.
+// Encodes a number >= 1 in 7 + bits bits: the exponent and the first bits of the mantissa. The codes keep the order of numbers.
 static inline uint64_t plan_coarse(double x, int bits) {
     union {
         double x;
@@ -88,8 +85,7 @@ static inline uint64_t plan_coarse(double x, int bits) {
 // ---- problem.c ----
 
 // Two ways to initialise a problem of n blocks and n_sec sections. berth_plan_prob_init_in uses memory of the caller, of the size
-// that berth_plan_prob_reserve returns. berth_plan_prob_init allocates the memory; the caller must call berth_plan_prob_fini, even
-// if berth_plan_prob_init has failed.
+// that berth_plan_prob_reserve returns. berth_plan_prob_init allocates memory; berth_plan_prob_fini frees it, also after a failure.
 size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec);
 void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory);
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
@@ -149,8 +145,7 @@ int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority
 
 // ---- best_fit.c ----
 
-// Places the blocks by online best fit in the order of their first sections, as ggml does. Returns the peak. -1: the peak would
-// exceed target; -2: out of memory.
+// Places the blocks by online best fit in the order of begin, as ggml does. Returns the peak, -1: above target, -2: out of memory.
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
 struct plan_placing {
     const int32_t *set;   // [n_set] blocks with offsets given in p->fixed, sorted by rising offset
@@ -158,27 +153,24 @@ struct plan_placing {
     int32_t n_set, n_order;
     int32_t *placed; // [n] scratch; may be the same array as set
 };
-// Puts each block of how->order into the lowest gap between the blocks placed before it. Returns the peak. -1: the peak would
-// exceed target.
+// Puts each block of how->order into the lowest gap between the blocks placed before it. Returns the peak, -1: above target.
 int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off);
 // Calls berth_plan_place_around with the fixed blocks of the problem as set.
 int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // Lists the blocks that are not fixed by falling size and returns their number. tmp_idx: [n] scratch, key: [2n] scratch.
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
-// These three functions place the blocks one by one into the lowest gap, in quadratic time. They differ in the order of the blocks.
-// They return the peak. -1: the peak would exceed target; -2: out of memory.
-// By falling size.
+// Three functions that place the blocks one by one into the lowest gap, in quadratic time. Result as of berth_plan_best_fit.
+// In the order of falling size.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
-// By falling alignment; among equal alignments, by falling size.
+// In the order of falling alignment; among equal alignments, of falling size.
 int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off);
-// By rising offset in the given plan, so that blocks slide down into gaps of that plan.
+// In the order of rising offset in the given plan, so that blocks slide down into gaps of that plan.
 int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off);
 
 // ---- from_peak.c ----
 
-// Plans a plain problem from its fullest section outward. Returns the peak, which is the bound. -1: no plan at the bound was found;
-// -2: out of memory.
+// Plans a plain problem from its fullest section outward. Returns the bound as peak, -1: no plan found, -2: out of memory.
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
 // Extends a partial plan outward from the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of all
 // blocks that are alive in these sections. The function fills in the offsets of the other blocks. Returns -1 if it has placed all
@@ -297,8 +289,7 @@ enum ggml_status berth_plan_critical(
 enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us,
     const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // join.c: finds blocks that have the same offset in every plan with a peak of at most cap, and makes the problem in which they are
-// one block. joined_id[i] is the number of block i in that problem. If there are no such blocks, joined has no blocks. False: out
-// of memory.
+// one block. joined_id[i] is the number of block i in that problem. If there are no such blocks, joined has no blocks.
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id, struct plan_prob *joined) BERTH_MUST_USE;
 // constrained.c: tries all plans of a constrained problem. If it finishes within max_nodes nodes and the goal's deadline (0: none),
 // the state has the best plan, and its bound is that plan's peak. Does nothing if the problem has chunks or more than

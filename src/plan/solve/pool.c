@@ -21,8 +21,7 @@
 
 #define FEW_BLOCKS 8
 
-// Many blocks have the same size, and division is slow. A small table, indexed by a hash of the size, holds recent sizes, so that
-// each is divided only once.
+// Many blocks have the same size, and division is slow. A small table, indexed by a hash of the size, holds recent sizes.
 #define N_SEEN 16
 
 static size_t seen_slot(uint64_t size) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// problem.c: functions on a struct plan_prob: they allocate it, compute its totals and sections, and find the lowest offset that a
-// block may have. pool.c makes problems from items.
+// problem.c: allocates problems, computes their totals and sections, and finds the lowest offset that a block may have.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -34,8 +33,7 @@ void berth_plan_prob_fini(struct plan_prob *p) {
     *p = (struct plan_prob){0};
 }
 
-// Fills the totals of all sections, with sizes divided by 2^shift. Totals wrap at 2^64. Returns the sum of these sizes, or 2^63 if
-// the sum is larger.
+// Fills the totals of all sections, modulo 2^64, with sizes divided by 2^shift. Returns the sum of these sizes, at most 2^63.
 static uint64_t fill_totals(struct plan_prob *p, int shift) {
     const uint64_t top = (uint64_t) 1 << 63;
     uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// progress.c: calls the caller's progress callback while a search runs. All threads of the search may call
-// berth_plan_watch_is_over. It calls the callback from one thread at a time, at most every PERIOD_US. If the callback ends the
-// search, all threads end.
+// progress.c: calls the caller's progress callback while threads search, from one thread at a time, at most every PERIOD_US.
 
 #include "plan/solve/plan.h"
 

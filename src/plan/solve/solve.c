@@ -81,8 +81,7 @@ struct outcome {
     const char *method;
 };
 
-// Raises out->bound to a bound in units. The highest block may be shorter than its rounded size by up to pad_max bytes. These bytes
-// are subtracted.
+// Raises out->bound to a bound in units. Subtracts pad_max bytes, the largest padding of the highest block.
 static void outcome_raise_bound(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
     if (!p->bound_is_inexact && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
@@ -156,8 +155,7 @@ static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int3
     return -1;
 }
 
-// Plans the pool of the items ids[0..n). is_chunked: the plan may use several chunks. *needs_chunks: the pool has no valid plan in
-// one chunk, so the caller must try it with is_chunked.
+// Plans the pool of the items ids[0..n). is_chunked: the plan may use several chunks. *needs_chunks: try it with is_chunked.
 static enum ggml_status pool_try(
     struct solve *s, int32_t *ids, int32_t n, bool is_chunked, struct outcome *out, bool *needs_chunks) {
     struct plan_pool pool = {
@@ -169,8 +167,7 @@ static enum ggml_status pool_try(
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }
-    // With a chunk size, planning in a single piece of memory is tried only for pools without padding, alignments and fixed
-    // offsets.
+    // A pool with padding, alignments or fixed offsets is not planned as one chunk.
     if (!is_chunked && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.pad_max > 0 || plan_prob_is_constrained(&pool.prob))) {
         *needs_chunks = true;
         goto done;

@@ -2,8 +2,7 @@
 // window.c: plans a problem of many blocks, starting from a window: the sections around the fullest section. In a neural network,
 // most blocks of the window are alive in all of its sections. These blocks are stacked at the bottom. Only a few blocks begin or
 // end in the window; an exact search places them above the stack. Then two walks, one from each end of the window outward, place
-// the blocks outside the window (from_peak.c). If a walk finds no gap for a block in some section, the window grows beyond that
-// section and the method starts again.
+// the blocks outside the window (from_peak.c). If a walk fails in a section, the method is repeated with a window that contains it.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
