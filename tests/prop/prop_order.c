@@ -71,19 +71,19 @@ static uint64_t order_peak(const struct random_graph *g, const int32_t *order) {
     return sum;
 }
 
-static void sources_come_first(const struct random_graph *g, const int32_t *order) {
-    int32_t slot[MAX_OPS];
+static void sources_first_check(const struct random_graph *g, const int32_t *order) {
+    int32_t position[MAX_OPS];
     for (size_t i = 0; i < g->n; i++) {
-        slot[order[i]] = (int32_t) i;
+        position[order[i]] = (int32_t) i;
     }
     for (size_t i = 0; i < g->n; i++) {
         if ((g->ops[i].flags & BERTH_ORDER_INPUT) != 0) {
-            assert_int_equal(slot[i], i);
+            assert_int_equal(position[i], i);
         }
         for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
             const int32_t src = k < 0 ? g->ops[i].view_of : g->srcs[i][k];
             if (src >= 0 && (g->ops[src].flags & BERTH_ORDER_INPUT) == 0 && (g->ops[i].flags & BERTH_ORDER_INPUT) == 0) {
-                assert_true(slot[src] < slot[i]);
+                assert_true(position[src] < position[i]);
             }
         }
     }
@@ -98,7 +98,7 @@ static void never_higher_and_valid(void **state) {
         int32_t order[MAX_OPS], second[MAX_OPS];
         struct berth_order_report r;
         assert_int_equal(berth_plan_order(g.ops, g.n, NULL, order, &r), GGML_STATUS_SUCCESS);
-        sources_come_first(&g, order);
+        sources_first_check(&g, order);
         const uint64_t given = order_peak(&g, NULL), found = order_peak(&g, order);
         assert_int_equal(given, r.live_given);
         assert_int_equal(found, r.live);
@@ -123,14 +123,14 @@ static void solved_peaks_never_rise(void **state) {
         assert_int_equal(berth_plan_order(g.ops, g.n, &params, order, &r), GGML_STATUS_SUCCESS);
         assert_true(r.changed ? r.peak < r.peak_given : r.peak == r.peak_given);
         assert_true(r.peak >= r.live);
-        sources_come_first(&g, order);
+        sources_first_check(&g, order);
     }
 }
 
 struct brute {
     const struct random_graph *g;
-    int32_t slots[MAX_OPS]; // positions of ops that are not inputs
-    int32_t n_slots;
+    int32_t positions[MAX_OPS]; // positions of ops that are not inputs
+    int32_t n_positions;
     int32_t order[MAX_OPS];
     uint64_t best;
     int64_t n_tries;
@@ -138,17 +138,17 @@ struct brute {
 
 static void brute_run(struct brute *b, int32_t at) {
     const struct random_graph *g = b->g;
-    if (at == b->n_slots) {
+    if (at == b->n_positions) {
         const uint64_t peak = order_peak(g, b->order); // UINT64_MAX for orders that violate an edge
         b->best = peak < b->best ? peak : b->best;
         b->n_tries++;
         return;
     }
-    for (int32_t k = at; k < b->n_slots; k++) {
-        const int32_t a = b->slots[at], c = b->slots[k], op = b->order[c];
+    for (int32_t k = at; k < b->n_positions; k++) {
+        const int32_t a = b->positions[at], c = b->positions[k], op = b->order[c];
         bool is_ready = true;
-        for (int32_t j = at; j < b->n_slots && is_ready; j++) {
-            const int32_t other = b->order[b->slots[j]];
+        for (int32_t j = at; j < b->n_positions && is_ready; j++) {
+            const int32_t other = b->order[b->positions[j]];
             for (int32_t s = -1; s < g->ops[op].n_srcs; s++) {
                 is_ready = is_ready && (other == op || (s < 0 ? g->ops[op].view_of : g->srcs[op][s]) != other);
             }
@@ -173,7 +173,7 @@ static void equals_brute_force(void **state) {
         for (size_t k = 0; k < g.n; k++) {
             b.order[k] = (int32_t) k;
             if ((g.ops[k].flags & BERTH_ORDER_INPUT) == 0) {
-                b.slots[b.n_slots++] = (int32_t) k;
+                b.positions[b.n_positions++] = (int32_t) k;
             }
         }
         brute_run(&b, 0);

@@ -2,7 +2,7 @@
 // beam.c: answers an ask of the exact search (exact.h) by a beam search, that is, breadth first. A level holds states with the same
 // number of placed blocks, and only the best states of a level are kept. In each state the search tries up to BRANCHES next blocks,
 // in the order in which the depth-first search of exact.c tries them. After each choice it derives the conclusions of
-// exact_settle.c, so many wrong choices fail at once. A wrong choice that does not fail leaves less slack in some sections. The
+// exact_settle.c, so many wrong choices fail immediately. A wrong choice that does not fail leaves less slack in some sections. The
 // best states are therefore those with the least sum of 1 / slack^2 over the sections. If no state was dropped, the answer "no" is
 // a proof, as in the depth-first search. Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the
 // depth-first search ended 3% above the bound after a minute. exact_state.h defines sky, low and floor.

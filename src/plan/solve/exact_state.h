@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // exact_state.h: the state of the exact search at a node of the search tree. exact_new.c allocates the state, exact_settle.c and
 // exact_section.c derive conclusions from it, exact.c and beam.c walk the search tree. C is the capacity in units. Neighbours are
-// blocks with a common section. A plan below a node is a plan that the remaining choices can still reach.
+// blocks with a common section. A plan below a node is a plan that the remaining choices can still reach. A conclusion is a fact
+// about all plans below a node, such as a higher low[i].
 //
 //   sky[i]     the highest end of a placed neighbour of block i; a block is always placed at its sky
 //   low[i]     a lower bound of the offset of block i in all plans below this node; low[i] >= sky[i]
@@ -85,7 +86,7 @@ struct exact {
 struct exact_run {
     int32_t lo, hi;
     int64_t floor, left, right; // left, right: floors of the adjacent sections, EXACT_PLACED at the ends of the part
-    int32_t best;               // candidate of the run with the best preorder, -1: none
+    int32_t best;               // candidate in these sections with the best preorder, -1: none
 };
 
 // Returns whether value <= C. If not, records value as a candidate for next.

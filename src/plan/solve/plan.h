@@ -9,8 +9,8 @@
 //   block      one item of a pool, or all items of one alias group
 //   section    a maximal set of blocks that are alive together; sections replace steps. A section begins only where a block starts,
 //              so there are at most as many sections as blocks
-//   unit       the measure of sizes and offsets: a number of bytes that divides all sizes (after rounding up to the alignment, if
-//              all blocks have the same alignment), alignments that remain in the problem, and fixed offsets; see pool.c
+//   unit       the measure of sizes and offsets in a problem: a number of bytes that divides all sizes, alignments and fixed
+//              offsets of the problem. pool.c chooses the unit and may round sizes up for it
 //   width      the number of sections in the lifetime of a block
 //   total      the sum of the sizes of the blocks of a section
 //   skyline    the lowest free unit above the placed blocks, for each section
@@ -25,7 +25,7 @@
 #include <time.h>
 
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
-#define PLAN_NO_CAP INT64_MAX
+#define PLAN_NO_CAP INT64_MAX // as a peak: there is no plan yet; as a target: no limit
 
 // One pool, prepared for placing. The blocks are sorted by rising begin. Invariants: 0 <= begin[i] < end[i] <= n_sec; size[i] > 0;
 // total[s] = sum of size[i] over begin[i] <= s < end[i]; bound >= max(total).
@@ -118,8 +118,7 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
 
 // The order in which blocks are selected. The letters of a name are criteria, the most important first; larger values come first:
 //   W width    Z size    A area: width * size    L alignment
-//   T the largest sum of sizes in a section of the block's lifetime; greedy passes add up all blocks of a section, the exact
-//     search only its unplaced blocks
+//   T the largest sum of sizes in a section of the block's lifetime: of all blocks (greedy passes) or of unplaced blocks (exact.c)
 enum plan_priority { PLAN_WAT, PLAN_TAW, PLAN_TWA, PLAN_AT, PLAN_TZ, PLAN_ZW, PLAN_LWA };
 
 // Returns the priority of a block of width w and size z; blocks with larger keys come first. t: T, for PLAN_LWA the alignment.
@@ -202,8 +201,7 @@ struct plan_traits {
 
 enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
-// Fills in a pool whose items, ids, n_ids, max_chunk and is_chunked are set. The pool uses memory of scratch, so the caller must
-// call berth_plan_pool_fini before it releases scratch.
+// Fills in a pool whose first fields are set: items, ids, n_ids, max_chunk, is_chunked. It uses memory of scratch until fini.
 enum ggml_status berth_plan_pool_init(
     struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) BERTH_MUST_USE;
 void berth_plan_pool_fini(struct plan_pool *pool);

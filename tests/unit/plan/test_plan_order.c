@@ -17,14 +17,14 @@
 #define SRCS(...) .srcs = (const int32_t[]){__VA_ARGS__}, .n_srcs = (int32_t) (sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 #define LEN(a) (sizeof(a) / sizeof *(a))
 
-static void slots(const int32_t *order, size_t n, int32_t *slot) {
+static void positions_find(const int32_t *order, size_t n, int32_t *position) {
     for (size_t i = 0; i < n; i++) {
-        slot[i] = -1;
+        position[i] = -1;
     }
     for (size_t i = 0; i < n; i++) {
         assert_in_range(order[i], 0, n - 1);
-        assert_int_equal(slot[order[i]], -1);
-        slot[order[i]] = (int32_t) i;
+        assert_int_equal(position[order[i]], -1);
+        position[order[i]] = (int32_t) i;
     }
 }
 
@@ -53,7 +53,7 @@ static const struct berth_order_op two_branches[] = {
 
 static void branches_run_one_after_the_other(void **state) {
     (void) state;
-    int32_t order[LEN(two_branches)], slot[LEN(two_branches)];
+    int32_t order[LEN(two_branches)], position[LEN(two_branches)];
     struct berth_order_report r;
     struct berth_plan_item items[LEN(two_branches)];
     size_t n_items;
@@ -62,9 +62,9 @@ static void branches_run_one_after_the_other(void **state) {
     assert_int_equal(r.live_given, 210);
     assert_int_equal(r.live, 115);
     assert_int_equal(r.live_bound, 115);
-    slots(order, LEN(order), slot);
-    assert_int_equal(slot[0], 0);
-    assert_true((slot[3] < slot[2]) != (slot[4] < slot[1]));
+    positions_find(order, LEN(order), position);
+    assert_int_equal(position[0], 0);
+    assert_true((position[3] < position[2]) != (position[4] < position[1]));
     assert_int_equal(berth_plan_order_items(two_branches, LEN(two_branches), order, items, &n_items, NULL), GGML_STATUS_SUCCESS);
     assert_int_equal(live_peak(items, n_items, (int64_t) LEN(two_branches)), 115);
     assert_int_equal(berth_plan_order_items(two_branches, LEN(two_branches), NULL, items, &n_items, NULL), GGML_STATUS_SUCCESS);
@@ -123,22 +123,22 @@ static void side_effects_keep_their_order(void **state) {
         {.view_of = -1, .size = 1, .flags = BERTH_ORDER_EFFECT},         // 11: an effect that is not a write
         {SRCS(9), .view_of = -1, .size = 5, .flags = BERTH_ORDER_OUTPUT} // 12: output
     };
-    int32_t order[LEN(ops)], slot[LEN(ops)];
+    int32_t order[LEN(ops)], position[LEN(ops)];
     struct berth_order_report r;
     assert_int_equal(berth_plan_order(ops, LEN(ops), NULL, order, &r), GGML_STATUS_SUCCESS);
     assert_true(r.changed); // 3 is written before 4 is computed
     assert_int_equal(r.live_given, 210);
     assert_true(r.live <= 115);
-    slots(order, LEN(order), slot);
-    assert_true(slot[6] < slot[7]); // effects keep their order
-    assert_true(slot[7] < slot[10]);
-    assert_true(slot[10] < slot[11]);
-    assert_true(slot[6] < slot[9]);  // the reader runs after the writer
-    assert_true(slot[9] < slot[10]); // and before the next writer
-    assert_true(slot[5] < slot[6]);  // views come before their users
-    assert_true(slot[8] < slot[9]);
-    assert_int_equal(slot[0], 0);
-    assert_int_equal(slot[2], 2);
+    positions_find(order, LEN(order), position);
+    assert_true(position[6] < position[7]); // effects keep their order
+    assert_true(position[7] < position[10]);
+    assert_true(position[10] < position[11]);
+    assert_true(position[6] < position[9]);  // the reader runs after the writer
+    assert_true(position[9] < position[10]); // and before the next writer
+    assert_true(position[5] < position[6]);  // views come before their users
+    assert_true(position[8] < position[9]);
+    assert_int_equal(position[0], 0);
+    assert_int_equal(position[2], 2);
 }
 
 // Writes into planned memory follow the same rules. The memory stays alive until its last reader.
@@ -221,7 +221,7 @@ static void large_parts_gain_too(void **state) {
     (void) state;
     static struct berth_order_op ops[2 * N_BRANCHES + 2];
     static int32_t srcs[2 * N_BRANCHES + 2][N_BRANCHES];
-    static int32_t order[2 * N_BRANCHES + 2], second[2 * N_BRANCHES + 2], slot[2 * N_BRANCHES + 2];
+    static int32_t order[2 * N_BRANCHES + 2], second[2 * N_BRANCHES + 2], position[2 * N_BRANCHES + 2];
     const size_t n = LEN(ops);
     for (size_t i = 0; i < n; i++) {
         ops[i] = (struct berth_order_op){.srcs = srcs[i], .view_of = -1, .n_srcs = 1, .size = i <= N_BRANCHES ? 100 : 1};
@@ -237,10 +237,10 @@ static void large_parts_gain_too(void **state) {
     assert_int_equal(berth_plan_order(ops, n, NULL, order, &r), GGML_STATUS_SUCCESS);
     assert_int_equal(r.live_given, 10 + 100 * N_BRANCHES);
     assert_true(r.live <= 10 + 100 + N_BRANCHES);
-    slots(order, n, slot);
+    positions_find(order, n, position);
     for (size_t i = 1; i < n; i++) {
         for (int32_t k = 0; k < ops[i].n_srcs; k++) {
-            assert_true(slot[srcs[i][k]] < slot[i]);
+            assert_true(position[srcs[i][k]] < position[i]);
         }
     }
     assert_int_equal(berth_plan_order(ops, n, NULL, second, &r), GGML_STATUS_SUCCESS);
