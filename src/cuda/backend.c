@@ -99,8 +99,7 @@ static ggml_backend_buffer_t memory_of(const struct ggml_tensor *t) {
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// Copies on the stream of backend_src, so that the copy runs after the work that computes src. The stream of backend_dst waits
-// for the copy.
+// Copies on the stream of backend_src, after the work that computes src. The stream of backend_dst waits for the copy.
 static bool copy_async(
     ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!ggml_backend_is_cuda(backend_src) || !ggml_backend_is_cuda(backend_dst)) {

@@ -16,8 +16,7 @@ struct cuda_step {
     const struct cuda_fusion *fusion; // NULL with a row
 };
 
-// A copy of all properties of a tensor on which a launch depends. A plan is valid for every graph whose tensors have the same
-// properties as its snapshots.
+// A copy of all properties of a tensor on which a launch depends. A plan is valid for graphs whose tensors equal its snapshots.
 struct cuda_snapshot {
     const struct ggml_tensor *tensor;
     void *data;

@@ -169,8 +169,7 @@ struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
     return buffer != NULL && buffer->iface.get_base == buffer_base ? ((struct buffer *) buffer->context)->dev : NULL;
 }
 
-// Makes a buffer that owns the memory at base: device memory, or registered host memory. If the function returns NULL, the caller
-// still owns the memory.
+// Makes a buffer that owns the memory at base: device memory, or registered host memory. NULL: the caller still owns the memory.
 static ggml_backend_buffer_t buffer_wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
     struct buffer *b = shim_calloc(1, sizeof *b);
     if (b == NULL) {

@@ -170,8 +170,7 @@ struct cuda_driver {
     int version; // 13000 for CUDA 13.0
 };
 
-// Returns the driver's functions. The first call loads and initialises the driver. NULL: there is no usable driver; *why is the
-// reason, in one line.
+// Returns the driver's functions. The first call loads the driver. NULL: no usable driver; *why is the reason, in one line.
 const struct cuda_driver *cuda_driver(const char **why);
 // Returns the driver's text for an error: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)". The text is written into buf.
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size);

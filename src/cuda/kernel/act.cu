@@ -54,8 +54,7 @@ LANE void act_less(float *v, int bf, uint4 w) {
     }
 }
 
-// Converts a column without scaling and without changing the order of its elements. Magnitudes above the largest f16 become the
-// largest f16; NaN stays NaN.
+// Converts a column without scaling, in the order of its elements. Magnitudes above the largest f16 become that; NaN stays NaN.
 LANE void act_plain(const act_args &a, const char *x, int c) {
     uint16_t *to = a.tiles + (int64_t) c * ((a.k + 7) / 8 * 8);
     for (int i = threadIdx.x; i < (a.k + 7) / 8; i += blockDim.x) {

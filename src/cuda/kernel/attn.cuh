@@ -109,8 +109,7 @@ template <int TYPE, bool BF> LANE uint2 attn_four(bytes p, int i) {
     return o;
 }
 
-// Converts 16 rows of n elements to f16 or bf16, padded with zeros to D. odd: misalignment of row 0 in bytes. step: increase of
-// the misalignment from row to row.
+// Converts 16 rows of n elements to f16 or bf16, padded with zeros to D. Row r is misaligned by (odd + r * step) % 16 bytes.
 template <int D, int TYPE, bool BF>
 LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
 #pragma unroll 4
@@ -236,8 +235,7 @@ LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q
     const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
     const int t = threadIdx.x % 4;
     float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    // Four fragments are loaded before the first is used. The source must have this order, because the compiler does not reorder
-    // asm volatile statements.
+    // Four fragments are loaded before the first is used: the compiler does not reorder asm volatile statements.
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {
         uint32_t b[4][4];

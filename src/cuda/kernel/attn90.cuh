@@ -50,8 +50,7 @@ template <int D> LANE void attn90_queries(const attn_args &a, int query0, int he
     }
 }
 
-// Applies softcap and mask to the scores of a tile, and sets the scores after the last key to -INFINITY. Scores are in units of
-// log2.
+// Applies softcap and mask to the scores (in log2 units) of a tile, and sets the scores after the last key to -INFINITY.
 template <int KT>
 LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slope, int key0, int kind, float *s) {
     const int t = threadIdx.x % 4;

@@ -73,8 +73,7 @@ template <bool BF> LANE void wide_queries(const attn_args &a, int tile, int grou
     }
 }
 
-// Computes the partial scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for
-// ldmatrix.
+// Computes the partial scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses for ldmatrix.
 template <bool BF> LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {

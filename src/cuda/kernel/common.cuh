@@ -133,8 +133,7 @@ DEV float warp_max(float v) {
     }
     return v;
 }
-// Reduces v over a block. Over: warp_sum or warp_max. none: the neutral element of Over. The block must have full warps and at
-// most 1024 threads.
+// Reduces v over a block of full warps, at most 1024 threads. Over: warp_sum or warp_max. none: the neutral element of Over.
 template <float (*Over)(float)> DEV float block_reduce(float v, float none) {
     __shared__ float part[33];
     v = Over(v);

@@ -6,7 +6,7 @@
 
 // ---- im2col and convolutions ----
 
-// Uses one thread per element of the result. A row is [channel][kz][ky][kx]; rows are ordered by batch and window.
+// Uses one thread per element of the result. A row is one window, [channel][kz][ky][kx]. Rows are ordered by batch, then window.
 KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
     dep_begin();
     const struct cuda_columns &c = g.c;
@@ -100,7 +100,7 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Transposed convolution in one or two dimensions. p[0]: stride. Sums all pixels whose window contains this element.
+// Transposed convolution in one or two dimensions. p[0]: stride. Each result element sums the source pixels whose window has it.
 KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t s = g.p[0];
@@ -131,7 +131,7 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// p: kind, k0, k1, s0, s1, p0, p1 (window, strides, padding), and 1 for POOL_1D.
+// Pooling. p: kind, k0, k1 (window), s0, s1 (strides), p0, p1 (padding), and 1 for POOL_1D or 0 for POOL_2D.
 KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX, rows = g.p[7] != 0;
@@ -258,7 +258,7 @@ DEV int64_t clip(int64_t i, int64_t n) {
 DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t y) {
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
 }
-// Returns the source pixel to the left of result pixel i, and sets *part to the weight of the pixel to its right.
+// Result pixel i is between two source pixels. Returns the left one, and sets *part to the weight of the right one.
 DEV int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
     const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);

@@ -75,7 +75,7 @@ DEV float unary(int what, float v, const float *p) {
     }
 }
 
-// Any float type in any layout.
+// For any float type in any layout.
 KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -85,7 +85,7 @@ KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
     }
 }
 
-// Contiguous f32, a multiple of 4 elements.
+// For contiguous f32 tensors whose number of elements is a multiple of 4.
 KERNEL map_dense(const __grid_constant__ struct cuda_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n / 4; i += thread_count()) {
@@ -106,7 +106,7 @@ DEV float glu(const struct cuda_glu_args &g, float x, float u) {
     switch (g.what) {
         case GGML_GLU_OP_REGLU: return x > 0.0f ? x * u : 0.0f;
         case GGML_GLU_OP_GEGLU:
-            if (g.a_is_16) { // the CPU's f16 table gives inf * 0 at this end
+            if (g.a_is_16) { // the CPU's f16 table computes inf * 0 for -INFINITY
                 return (x == -INFINITY ? NAN : gelu(x)) * u;
             }
             return x <= -10.0f ? 0.0f : gelu(x) * u;
@@ -132,7 +132,7 @@ KERNEL glu_any(const __grid_constant__ struct cuda_glu_args g) {
     }
 }
 
-// f32 rows that begin at multiples of 16 bytes and hold a multiple of 4 elements. index and n count float4.
+// For f32 rows that begin at multiples of 16 bytes and hold a multiple of 4 elements. index and n count float4.
 KERNEL glu_fours(const __grid_constant__ struct cuda_glu_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -172,7 +172,7 @@ KERNEL eltwise_binary_dense(const __grid_constant__ struct cuda_binary_dense_arg
     }
 }
 
-// Adds the same tensor of several devices, and reads each directly from the memory of its device.
+// Adds the tensors of several devices (comm.c). Reads each tensor directly from the memory of its device.
 KERNEL comm_sum(const __grid_constant__ struct cuda_comm_args g) {
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         float sum = 0.0f;

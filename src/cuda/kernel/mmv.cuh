@@ -282,8 +282,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     walk.warp = warp;
     mmv_pieces<D> pieces;
     pieces.init(a.w_row, lane);
-    // If no kernel of the graph writes the weights, their copies start before the wait for the previous kernel, which computes the
-    // columns.
+    // If no kernel of the graph writes the weights, their copies start before the wait for the kernel that computes the columns.
     if (!a.w_const && a.wait) {
         wait_for_previous();
     }

@@ -84,8 +84,7 @@ template <class T> struct mv_blocks {
         dot.init(lane);
     }
 
-    // Converts elements 8 i to 8 i + 7 of the column. Four adjacent threads convert a sub, two of them a run. All threads of a
-    // warp must call this function.
+    // Converts elements 8 i to 8 i + 7. Four adjacent threads convert a sub, two of them a run. All threads of a warp must call.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most = v.most();
@@ -478,8 +477,7 @@ template <class T> LANE void mv(const mv_args &a) {
     const uint32_t ring_off = MV_WARPS * 64 + (T::column_size(a.k) + 15) / 16 * 16 + warp * a.n_stages * STAGE;
     const uint32_t ring = smem_addr(smem) + ring_off, bars = smem_addr(smem) + warp * 64;
     let_next_start();
-    // If no kernel of the graph writes the weights, their copies start before the wait for the previous kernel, which computes the
-    // column.
+    // If no kernel of the graph writes the weights, their copies start before the wait for the kernel that computes the column.
     if (a.wait && (a.ids != NULL || !a.w_const)) {
         wait_for_previous();
     }

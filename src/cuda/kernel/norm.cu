@@ -25,7 +25,7 @@ DEV float norm_scale(int what, float sum_sq, int64_t n, float eps) {
     }
 }
 
-// Rows with any strides.
+// For rows with any strides.
 KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
     dep_begin();
     const int64_t n = g.dst.ne[0];
@@ -71,7 +71,7 @@ DEV float dot4(float4 v) {
     return (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
 }
 
-// Dense rows of 4 * n4 floats at multiples of 16 bytes, with n4 <= 4 * blockDim.x. mul, add and b have full rows.
+// For contiguous rows of 4 * n4 floats at multiples of 16 bytes, n4 <= 4 * blockDim.x. Rows of mul, add and b have this length too.
 KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     const int n4 = (int) (g.dst.ne[0] / 4);
     float4 v[4], m[4], p[4]; // weights and bias are loaded together with the row, so that the thread waits once

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rearrange.cu: ops whose result elements are unchanged elements of a source, or zero; they differ only in the index of the
-// source element. Also ops that compute elements from few inputs: bands, ranges, parts.
+// rearrange.cu: place_any computes ops whose result elements are unchanged elements of a source, or zero; the ops differ only in
+// the index of the source element (source_of). The other kernels keep a triangle, write or add a part, and compute elements from
+// their index.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/rearrange.h"
@@ -10,7 +11,7 @@ DEV int64_t wrap(int64_t i, int64_t n) {
     return r < 0 ? r + n : r;
 }
 
-// Returns the source of element x of the result; NULL: zero.
+// Returns the address of the source element that becomes element x of the result; NULL: the element is zero.
 DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
     switch (g.what) {
         case GGML_OP_REPEAT: return at_repeat(g.a, x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // recur.cu: recurrences over tokens. A line is a row of the d x d state of a head, or a column if the rows belong to keys. Lines
-// do not depend on each other. Each has one warp, which keeps it in registers over all tokens of a sequence.
+// do not depend on each other. One warp computes one line and keeps it in registers over all tokens of a sequence.
 
 #include "cuda/kernel/dequant.cuh"
 #include "cuda/kernel/recur.h"
@@ -50,7 +50,7 @@ DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const
     }
     return sum_of(g, l, r, lane);
 }
-// q, k, v: of this token and head. gate: one number, or d numbers.
+// Processes one token of GATED_DELTA_NET. q, k: of this token and head; v: element of v for this line. gate: one or d numbers.
 DEV float step_delta(
     const struct cuda_recur_args &g, line &l, const float *q, const float *k, float v, const float *gate, float beta, int lane) {
 #pragma unroll

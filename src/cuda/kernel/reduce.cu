@@ -80,7 +80,8 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-// Finds the last of equal maxima; after a NaN, the search restarts. One block per row; each thread searches one stretch.
+// Finds the index of the largest element; of equal elements, the last. After a NaN, the search restarts: elements before the last
+// NaN do not count. One block per row; each thread searches one stretch of consecutive elements.
 KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x;
@@ -111,7 +112,7 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
             if (t * each >= g.n) {
                 break;
             }
-            if (resets[t]) { // after a NaN, only the result of this stretch counts
+            if (resets[t]) { // the stretch contains a NaN: the results of earlier stretches do not count
                 best = maxima[t];
                 if (places[t] >= 0) {
                     place = places[t];

@@ -22,7 +22,7 @@ DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
         const int32_t *s = g.sections;
         const int round = s[0] + s[1] + s[2] + s[3], at = i % round;
         section = section_of(g, at);
-        if (g.is_vision) { // each section starts at power 0; of several empty sections at the same start, only the first does
+        if (g.is_vision) { // the powers of step start at 0 in each section; of sections with the same start, only in the first
             const int starts[4] = {0, s[0], s[0] + s[1], s[0] + s[1] + s[2]};
             const int begin = starts[section];
             bool is_first = true;
@@ -97,7 +97,7 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
             store_number(y + j * g.dst.nb[0], g.dst.type, load_number(x + j * g.a.nb[0], g.a.type));
         }
     }
-    if (!has_waited) { // a kernel that waits for this one must also wait for the previous ones
+    if (!has_waited) { // the next kernel waits only for this one, so this one must not end before the previous ones
         dep_wait();
     }
 }

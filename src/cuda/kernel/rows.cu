@@ -122,7 +122,7 @@ KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Quantises into blocks of 32, from any type. n counts blocks. A block is within one row of dst, but may cross rows of a.
+// Quantises into blocks of 32, from any type. n counts blocks. A block is in one row of dst, but may come from several rows of a.
 KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t ib = thread_index(); ib < g.n; ib += thread_count()) {

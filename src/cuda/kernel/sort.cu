@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // sort.cu: sorts the indices of each row by 64-bit keys. The upper half of a key is the float, mapped to an unsigned integer of
-// the same order; the lower half is the index. All keys differ, and equal elements keep their order. Rows of up to 4,096 elements
-// are sorted in shared memory. Longer ones are sorted in device memory, with one launch per step of the same bitonic network.
+// the same order; the lower half is the index. All keys therefore differ, and equal elements keep their order. Rows of up to 4,096
+// elements are sorted in shared memory. Longer rows are sorted in device memory, with one launch per step of the bitonic sorting
+// network.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/reduce.h"

@@ -118,7 +118,7 @@ KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Each element of the result is the sum of its repetitions.
+// Gradient of REPEAT: each element of the result is the sum of all elements of g.a into which REPEAT copied it.
 KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -137,7 +137,8 @@ KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Row i of the result is the sum of the rows of g.a whose index in g.b is i. Each thread reads all indices in their order.
+// Gradient of GET_ROWS: row i of the result is the sum of the rows of g.a whose index in g.b is i. Each thread computes one
+// element; it reads all indices in their order, so that the order of the sum is fixed.
 KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t n_ids = g.b.ne[0] * g.b.ne[1] * g.b.ne[2] * g.b.ne[3];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// eltwise.c: element-wise ops: ops of one source, FILL, ops of two sources (the second source repeats to the shape of the first),
-// and GLU.
+// eltwise.c: element-wise ops: one source, FILL, two sources (the second repeats to the shape of the first), and GLU.
 
 #include "cuda/kernel/eltwise.h"
 
@@ -48,8 +47,7 @@ static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// Returns whether element i of a is combined with element i % n_b of b: the leading extents of b equal those of a, and all others
-// are 1.
+// Returns whether element i of a belongs to element i % n_b of b: the leading extents of b equal those of a, the others are 1.
 static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor *a) {
     int i = 0;
     while (i < 4 && b->ne[i] == a->ne[i]) {

@@ -159,8 +159,7 @@ static const struct ggml_tensor *first_result(const struct chain *c) {
     return c->sum != NULL ? c->sum : c->mm[0];
 }
 
-// Returns whether the launch may write its results: no result overlaps another result, or memory that another thread may still
-// read.
+// Returns whether no result overlaps another result or memory that another thread may still read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *out[MV_PARTS] = {first_result(c), c->mm[1], c->mm[2]};
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
