@@ -257,8 +257,7 @@ static inline float error_of(const struct search *z, int len, const struct side 
     return error;
 }
 
-// Inserts the start into the list, which is sorted by error. Of two starts whose d and dmin differ by at most 2%, the list keeps
-// the better one.
+// Inserts the start into the list, sorted by error. Of two starts whose d and dmin differ by at most 2%, only the better is kept.
 static void start_keep(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
     const float most = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
@@ -305,8 +304,7 @@ static void plan_improve(const struct search *z, struct plan *best) {
 
 // ---- blocks that contain only one value and zeros ----
 
-// A combination of d, dmin, s, m and level q for the value. Such a block can be written exactly, except for the rounding of d and
-// dmin.
+// A combination of d, dmin, s, m and q for the value. Such a block can be written exactly, except for the rounding to f16.
 struct near {
     double distance; // from the value, after rounding
     struct plan p;   // s[0] and m[0]: for the runs that contain the value

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// curve.h: computes the gain of a run at every scale, for grids with at most 16 levels. The gain is the reduction of the squared
-// error compared with writing zeros.
+// curve.h: computes the gain of a run at every scale, for grids with at most 16 levels. Gain: reduction of the sum of squares.
 #pragma once
 
 #include "base/min.h"

@@ -59,8 +59,7 @@ static void octet_init(const struct lattice *lattice, const struct frame *f, int
     }
 }
 
-// Finds the scales, points and signs of a superblock. even: the number of minus signs of an octet must be even. Returns false if
-// an element is not finite.
+// Finds scales, points and signs. even: octets must have an even number of minus signs. Returns false if an element is not finite.
 static bool block_fit(
     const struct lattice *lattice, const float *levels, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;

@@ -95,8 +95,7 @@ INLINE void half_lines(const struct lattice *l, const float *x, const float *w, 
     }
 }
 
-// Computes the lines of all halves. Returns the number of entries, a multiple of 4. The entries after the last half are so low
-// that they are never the best.
+// Computes the lines of all halves. Returns the number of entries, a multiple of 4. Entries after the last half are never the best.
 static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *h) {
     if (l->n_values == 8) {
         half_lines(l, x, w, shift, flipped, 2, 8, h);

@@ -93,8 +93,7 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // ---- q4_0, q5_0 ----
 
-// Returns the low byte of v as a signed number, limited to max. Values that do not fit into a byte therefore give the same result
-// as in the reference.
+// Returns the low byte of v as a signed number, limited to max, as the reference does for values that do not fit into a byte.
 static inline v4i low_byte(v4i v, int max) {
     v = v << 24 >> 24;
     const v4i above = v > max;

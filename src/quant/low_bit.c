@@ -15,8 +15,7 @@
 #include "quant/round.h"
 #include "quant/vec.h"
 
-// Rounds to nearest, ties away from zero. If the result does not fit, returns the low 32 bits of its conversion to a saturated
-// 64-bit integer.
+// Rounds to nearest, ties away from zero. If the result does not fit, returns the low 32 bits of the saturated 64-bit integer.
 static int round_low(float v) {
     const float r = roundf(v);
     if (!(fabsf(r) < 0x1p31f)) {

@@ -123,8 +123,7 @@ static inline const float *block_weights(const float *w, int64_t i) {
     return w != NULL ? w + i * QK_K : NULL;
 }
 
-// Returns the f16 nearest to *v * outer, limited to the finite f16 values. Replaces *v by the value that this f16 has in the
-// frame.
+// Returns the finite f16 nearest to *v * outer. Replaces *v by the value that this f16 has in the frame.
 static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     const double out = *v * f->outer;
     const float kept = (float) min_f64(BERTH_HALF_MAX, max_f64(-BERTH_HALF_MAX, out));

@@ -85,8 +85,7 @@ void berth_plain_affine(const float *x, const struct line_search *how, int s_max
 
 // ---- formats without an offset ----
 
-// Rounds the scales of 16 runs to integers in s_min .. -s_min - 1; the scale of the largest magnitude becomes s_min. Computes the
-// levels. Returns d.
+// Rounds 16 scales to integers in s_min .. -s_min - 1; the one of the largest magnitude becomes s_min. Computes q. Returns d.
 static uint16_t scales_of(const float *x, const float *scale, int bias, int s_min, int8_t *s, uint8_t *q) {
     const float max = run_extreme(scale, MAX_RUNS);
     const float inverse = (float) s_min / max;

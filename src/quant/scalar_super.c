@@ -71,8 +71,7 @@ static float run_gain(const struct search *z, bool exact, int r, float d, float 
     return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
 }
 
-// Lists in `tried` each s that differs by at most `reach` from the s of one of the run's best scales or from current_s. No s is
-// listed twice. Returns their number.
+// Lists in `tried`, once each, all s within `reach` of the s of the run's best scales or of current_s. Returns their number.
 static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int current_s, int *tried) {
     int middle[1 + CURVE_PEAKS];
     int n = 0;
@@ -102,8 +101,7 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen = p->s[r];
         float best = -INFINITY;
-        // All gains are computed before the first comparison: the outcomes are random, and mispredicted branches would delay the
-        // computation.
+        // All gains are computed before the first comparison, because mispredicted branches would delay the computation.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
@@ -239,8 +237,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         const float s0 = (float) p.s[r];
         const float a0 = aa - s0 * a[r];
         const float b0 = bb - s0 * s0 * b[r];
-        // All four changes are evaluated together with the current d. If one is accepted, d changes, and the remaining changes
-        // are evaluated separately.
+        // The four changes are evaluated together with the current d. After an accepted change, the others are evaluated anew.
         const v4f inverses = {inverse_or_0(p.d * (s0 - 2.0f)), inverse_or_0(p.d * (s0 - 1.0f)), inverse_or_0(p.d * (s0 + 1.0f)),
             inverse_or_0(p.d * (s0 + 2.0f))};
         bool moved = false;

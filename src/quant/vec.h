@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vec.h: vectors of four floats, for the searches. The code determines which lane adds which element, so sums are equal on every
-// machine.
+// vec.h: vectors of four floats, for the searches. Each element is added in a fixed lane, so sums are equal on every machine.
 #pragma once
 
 #include "base/min.h"
