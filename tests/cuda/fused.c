@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fused.c: cases of several ops that a backend may compute in one launch: norms with the ops around them, rope into a cache,
-// products of one column with norm, sum and gate.
+// fused.c: cases with several ops that a backend may compute in one launch: norms with the ops before and after them, ROPE into a
+// cache, products of one column with norm, sum or gate.
 
 #include "fused.h"
 
@@ -42,7 +42,7 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
 }
 
-// Rotates queries, rotates keys into their cache, and copies values into theirs. Returns all three results.
+// Rotates queries, rotates keys into a cache, and copies values into another cache. Returns the three results concatenated.
 static struct ggml_tensor *build_rope_qkv(struct op_build *b, const void *arg) {
     const struct rope_case *c = arg;
     const int64_t width = c->d * c->n_head;

@@ -119,8 +119,7 @@ EXPORT void standin_drop(void) {
     pthread_mutex_unlock(&lock);
 }
 
-// Every function of the driver calls this first: takes the lock and returns the status that the function must return. device: -1
-// for the current device.
+// Every driver function calls this first. Takes the lock and returns the status to return. device: -1 for the current device.
 static CUresult call_begin(int device) {
     pthread_mutex_lock(&lock);
     state.n_calls++;

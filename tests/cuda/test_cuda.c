@@ -295,8 +295,7 @@ static void products_of_a_column_are_one_launch(void **unused) {
     ggml_backend_free(backend);
 }
 
-// If the graph itself writes a weight, kernels do not read the weight before the previous kernel ends, and products with it stay
-// after the write.
+// If the graph writes a weight, no kernel reads the weight before the previous kernel ends, and products stay after the write.
 static void written_weights_are_not_read_early(void **unused) {
     (void) unused;
     ggml_backend_t b = ggml_backend_cuda_init(0);
@@ -412,8 +411,7 @@ static void devices_copy_to_each_other(void **unused) {
     ggml_free(ctx);
 }
 
-// A sum over four devices: checks the launches and copies. The simulated driver cannot check their order, and does not compute the
-// sums.
+// A sum over four devices: checks the launches and copies, but not their order or the numbers, which the driver does not simulate.
 static void devices_sum_a_tensor(void **unused) {
     (void) unused;
     st->n_devices = 4;
@@ -471,8 +469,7 @@ static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, v
     return state;
 }
 
-// A composite device of four devices: each device holds a quarter of the weights and computes its part, and the parts are added
-// by cuda_comm_allreduce.
+// A composite device of four: each device holds a quarter of the weights and computes a part; cuda_comm_allreduce adds the parts.
 static void devices_form_a_composite(void **unused) {
     (void) unused;
     st->n_devices = 4;
@@ -711,8 +708,7 @@ static void every_allocation_may_fail(void **unused) {
     }
 }
 
-// After a reserve, the reserved graph and smaller graphs with the same ops are computed without allocations, also if their plan is
-// new and replaces another one.
+// After a reserve, the graph and smaller graphs with the same ops are computed without allocations, even if their plan is new.
 static void reserved_graphs_need_no_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
