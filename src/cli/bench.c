@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench.c: `berth bench [MODEL]...`: measures tokens per second of prefill (pp) and decode (tg), with mean and deviation over
-// repetitions, for every combination of model, threads, tokens and depth. If a repetition gives another result than the first one,
-// the command fails.
+// repetitions, for every combination of model, threads, tokens and depth (tokens that are in the cache before the test). The
+// command fails if a repetition predicts another token than the warm-up.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -23,7 +23,7 @@ struct options {
     enum output output;
     bool json;
     const char *out;     // NULL: standard output
-    const char *cluster; // NULL: models are measured
+    const char *cluster; // file to write with the measured cluster; NULL: models are measured
 };
 
 #define LIST(least, most, field) .min = least, .max = most, CLI_TO_LIST(CLI_INTS, struct options, field)
@@ -82,7 +82,7 @@ struct test {
     double mean, deviation; // tokens per second
 };
 
-static int64_t most_of(const struct cli_ints *l) {
+static int64_t list_max(const struct cli_ints *l) {
     int64_t most = 0;
     for (size_t i = 0; i < l->n; i++) {
         most = max_i64(l->items[i], most);
@@ -91,20 +91,21 @@ static int64_t most_of(const struct cli_ints *l) {
 }
 
 static int options_check(struct options *o) {
-    const int64_t n_prompt = most_of(&o->prompts), n_gen = most_of(&o->gens);
+    const int64_t n_prompt = list_max(&o->prompts), n_gen = list_max(&o->gens);
     if (n_prompt == 0 && n_gen == 0) {
         return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
     }
     if (o->json) {
         o->output = JSON;
     }
-    o->model.n_ctx = most_of(&o->depths) + max_i64(n_prompt, n_gen);
+    o->model.n_ctx = list_max(&o->depths) + max_i64(n_prompt, n_gen);
     return CLI_OK;
 }
 
 // ---- measuring ----
 
-// Fills in random tokens, the same each time, so that no processor cache has their rows of the embedding.
+// Fills in pseudo-random tokens, the same in each run. They are random so that the processor caches do not already hold their rows
+// of the embedding matrix.
 static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     uint64_t x = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -113,7 +114,7 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     }
 }
 
-// Measures a test; *us excludes the tokens of the depth.
+// Runs a test once. *us: its time, without the tokens of the depth.
 static bool test_time(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
     const int64_t n_step = test->kind[0] == 'p' ? test->n_tokens : 1;
     session_reset(s);
@@ -164,7 +165,7 @@ static bool test_measure(struct session *s, struct test *test, int64_t n_reps, c
         sum += speed;
         squares += speed * speed;
         if (token_likeliest(s) != first) {
-            return model_fail(error, "%s%" PRId64 ": repetition %" PRId64 " predicts token %" PRId64 ", the first one %" PRId64,
+            return model_fail(error, "%s%" PRId64 ": repetition %" PRId64 " predicts token %" PRId64 ", the warm-up %" PRId64,
                 test->kind, test->n_tokens, r + 1, token_likeliest(s), first);
         }
     }
@@ -184,7 +185,8 @@ struct row {
     struct test test;
 };
 
-// Sets the name from the file, or else the architecture, and the type with the most bytes. Returns false if out of memory.
+// Sets all fields except test. row->model: the name of the model, or else its architecture, and the type of most bytes of weights.
+// Returns false if out of memory.
 static bool row_init(struct row *row, const struct workbench *m, int64_t n_threads) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int type = 0;
@@ -225,11 +227,11 @@ static void row_fini(struct row *row) {
     berth_stream_fini(&row->backend);
 }
 
-// Prints a text in which `with` replaces each character `end`, which would end a table cell or a CSV field.
-static void print_escaped(FILE *file, const char *text, char end, const char *with) {
+// Prints a text in which `replacement` replaces each character `end`, which would end a table cell or a CSV field.
+static void print_escaped(FILE *file, const char *text, char end, const char *replacement) {
     for (; *text != '\0'; text++) {
         if (*text == end) {
-            fputs(with, file);
+            fputs(replacement, file);
         } else {
             fputc(*text, file);
         }

@@ -63,7 +63,8 @@ const struct cli_help cli_chat_help = {
         {"With a system message and the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
 
-// ---- the history; saved as JSON ({"messages": [{"role": "user", "content": "..."}, ...]}) ----
+// ---- the history: all messages of the conversation. It is saved as JSON: {"messages": [{"role": "user", "content": "..."}, ...]}
+// ----
 
 struct chat_history {
     struct chat_message *messages; // the history owns the texts
@@ -99,7 +100,7 @@ static void chat_history_fini(struct chat_history *h) {
     *h = (struct chat_history){0};
 }
 
-// chat_history_save and chat_history_load print a message if they fail; the history is unchanged then.
+// If chat_history_save or chat_history_load fails, it prints an error and leaves the history unchanged.
 static bool chat_history_save(const struct chat_history *h, const char *path) {
     FILE *file = cli_open(path);
     if (file == NULL) {
@@ -197,10 +198,10 @@ static bool chat_history_load(struct chat_history *h, const char *path) {
 
 // ---- input lines ----
 
-// Lines have editing and a history if libedit or readline is installed. The library is loaded at the first use instead of being
-// linked, because few commands need it. libedit is tried first.
+// Input lines can be edited and recalled if libedit or readline is installed. The library is loaded by dlopen instead of being
+// linked, because only this command needs it. libedit is tried first.
 
-#define NO_END "\n(press Ctrl-D or type /quit to end)\n"
+#define END_HINT "\n(press Ctrl-D or type /quit to end)\n"
 
 struct chat_line {
     bool is_terminal;
@@ -215,8 +216,8 @@ static void chat_line_open(struct chat_line *l) {
     static const char *const names[] = {"libedit.so.2", "libreadline.so.8", "libreadline.so.7"};
     const char *term = getenv("TERM");
     *l = (struct chat_line){.is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
-    const bool is_wanted = l->is_terminal && term != NULL && strcmp(term, "dumb") != 0;
-    for (size_t i = 0; is_wanted && l->library == NULL && i < sizeof names / sizeof *names; i++) {
+    const bool can_edit = l->is_terminal && term != NULL && strcmp(term, "dumb") != 0;
+    for (size_t i = 0; can_edit && l->library == NULL && i < sizeof names / sizeof *names; i++) {
         l->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     }
     if (l->library != NULL) {
@@ -244,7 +245,7 @@ static bool line_read_plain(struct chat_line *l) {
             clearerr(stdin);
             errno = 0;
             cli_interrupt_clear();
-            fputs(NO_END "> ", stdout);
+            fputs(END_HINT "> ", stdout);
             fflush(stdout);
             cli_interrupt_wake_reads(true);
             continue;
@@ -274,7 +275,7 @@ static bool line_read(struct chat_line *l, const char *prompt) {
     char *text = l->read(prompt);
     while (text == NULL && cli_is_interrupted(NULL)) { // Ctrl-C at the prompt
         cli_interrupt_clear();
-        fputs(NO_END, stdout);
+        fputs(END_HINT, stdout);
         fflush(stdout);
         cli_interrupt_wake_reads(true);
         text = l->read(prompt);
@@ -318,7 +319,8 @@ struct chat {
     bool is_script;              // no terminal: Ctrl-C ends the conversation
     bool is_cached;              // the cache contains the history up to the end of the last answer's text
     struct generate_result made; // the last answer
-    int64_t n_read, read_us, n_made, made_us;
+    int64_t n_read, read_us;     // tokens and time of prefill in all turns
+    int64_t n_made, made_us;     // tokens and time of decode in all turns
 };
 
 static void templates_list(void) {
@@ -355,21 +357,21 @@ static int template_choose(struct chat *c) {
 
 // ---- a turn ----
 
-// Returns the offset in the formatted conversation at which the text of the last answer ends.
+// Returns the offset in the formatted conversation at which the text of message n - 1, an answer, ends.
 static size_t answer_end(const struct chat *c, size_t n) {
     char *text = chat_format(c->row, c->history.messages, n, false);
-    const char *tail = c->row->says[CHAT_ASSISTANT].behind;
+    const char *tail = c->row->texts[CHAT_ASSISTANT].after;
     const size_t size = text != NULL ? strlen(text) : 0, n_tail = text != NULL && tail != NULL ? strlen(tail) : 0;
     berth_free(text);
     return size - n_tail;
 }
 
-// Returns the tokens that the model has not processed yet.
+// Appends the tokens of the conversation that the model has not processed yet. Resets the session if the cache is not usable.
 static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
     char *text = chat_format(c->row, c->history.messages, c->history.n, true);
     size_t from = 0;
     int32_t first = -1;
-    if (c->is_cached) { // all but the user's last message, and possibly the last token of the answer
+    if (c->is_cached) { // the cache lacks only the user's last message, and possibly the last token of the answer
         from = answer_end(c, c->history.n - 1);
         first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->m->vocab, c->made.last) ? c->made.last : -1;
     } else {
@@ -401,8 +403,8 @@ static bool tokens_decode(struct chat *c, const struct token_list *tokens, struc
     return true;
 }
 
-// Processes the new tokens. If the context has not enough free positions, the oldest turns are dropped, and the rest is processed
-// again.
+// Processes the new tokens. If the context has not enough free positions, drops the oldest turns and processes the remaining
+// conversation from position 0.
 static bool tokens_process(struct chat *c, struct model_error *error) {
     struct session *s = c->m->session;
     for (;;) {
@@ -463,7 +465,7 @@ static bool answer_make(struct chat *c) {
     if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {
         ok = false;
     }
-    if (!ok) {                 // the question is dropped, too
+    if (!ok) {                 // drop the user's message
         if (!ferror(stdout)) { // cli_finish reports a full disk
             cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
         }
@@ -549,7 +551,7 @@ static int chat_run(struct chat *c) {
     chat_line_open(&line);
     c->is_script = !line.is_terminal;
     int code = c->options->prompt != NULL ? turn_take(c, c->options->prompt) : CLI_OK;
-    // The loop also ends if standard output fails, and for a script after any failure.
+    // The loop also ends if standard output fails. For a script, it ends after any failure.
     for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
                            !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
         if (text[0] == '/' && !command_run(c, text)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cli.h: shared by the commands of the program `berth`: exit codes, messages, sizes with units, colour, output files.
+// cli.h: functions that the commands of the program `berth` share: exit codes, messages, sizes with units, colour, output files.
 #pragma once
 
 #include "base/base.h"
@@ -14,14 +14,14 @@ enum cli_exit {
     CLI_USAGE = 2,     // wrong command line
     CLI_FAILURE = 3,   // failure outside the program: a file, memory, a full disk
     CLI_UNKNOWN = 4,   // no result within the time limit
-    CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); results so far are printed
+    CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); the results so far are printed
 };
 
 // ---- text.c ----
 
-// Prints "berth: ..." to standard error, with names as cli_text writes them; returns the code.
+// Prints "berth: ..." to standard error, with control characters replaced as by cli_text. Returns the code.
 int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// The same for a wrong option of a command, with a hint to its --help.
+// Like cli_fail, for a wrong option of a command: adds a hint to the command's --help and returns CLI_USAGE.
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // --quiet: standard error gets errors only: no warnings, no progress, no statistics.
@@ -70,29 +70,30 @@ enum cli_use {
 // Registers a file that the command reads, by device and inode. For a folder it registers its files, for a model in several files
 // all of them, for an adapter "FILE:SCALE" the file. Missing files and files that are not regular are ignored.
 void cli_input_add(const char *path, enum cli_use use);
-// Returns why an output of this use must not be this file; NULL: it may be.
+// Returns the reason why an output with this use must not replace the file; NULL: it may.
 const char *cli_input_refuses(const char *path, enum cli_use use);
 
 // ---- output.c ----
 
-// Call at the start of main. A closed standard stream is replaced by one that fails, so that no opened file gets its number.
+// Call at the start of main. Replaces each closed standard stream by one on which every access fails, so that no file that is
+// opened later gets its descriptor number.
 void cli_streams_init(void);
 // Returns whether path is "-" or another name of the file or pipe of standard output, such as /dev/stdout.
 bool cli_is_stdout(const char *path);
-// Call before long work. Returns CLI_OK if `path` is NULL or can be written and is not a file that the command reads. Otherwise
-// prints a message and returns its code. Changes nothing.
+// Call before long work. Returns CLI_OK if `path` is NULL, or if it can be written and is not a file that the command reads.
+// Otherwise prints a message and returns the exit code. Changes no file.
 int cli_output_check(const char *path);
-// The same for a file that cli_open_update will open.
+// Like cli_output_check, for a file that cli_open_update will open.
 int cli_update_check(const char *path);
 // Opens a file for writing, "-" for standard output. On failure, or if the command reads the file, prints a message and returns
-// NULL. The old file stays until cli_close replaces it by the complete new one, if it can be replaced.
+// NULL. A regular file keeps its old content until cli_close replaces it by the complete new content.
 FILE *cli_open(const char *path);
-// The same for a file that may have been read as CLI_UPDATE.
+// Like cli_open, for a file that may be registered as CLI_UPDATE.
 FILE *cli_open_update(const char *path);
 // Flushes and closes the file and detects write errors, such as a full disk. On failure the old file stays. `ok`: false if the
 // writer failed.
 int cli_close(FILE *file, const char *path, bool ok);
-// The same; `why`: the writer's error message, if it failed.
+// Like cli_close. `why`: the writer's error message, if ok is false.
 int cli_close_why(FILE *file, const char *path, bool ok, const char *why);
 // Closes the file and discards its content, without a message.
 void cli_drop(FILE *file);
@@ -105,5 +106,5 @@ void cli_output_forget(void);
 
 // From now on, a file that is truncated while it is mapped causes a failure with a message instead of SIGBUS.
 void cli_guard_init(void);
-// Checks that standard output is complete. For the end of main.
+// Call at the end of main. Returns `code`, or reports a failure if standard output could not be written completely.
 int cli_finish(int code);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // client.c: `berth client FOLDER`: checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. It
-// reads the libraries of a folder and compares their imports with the exports of Berth's libraries and of the libraries that stay.
-// Berth's libraries are the files next to the libggml that this program uses.
+// reads the libraries of the folder. Each function that they import must be exported by one of Berth's libraries, or by a library
+// of the folder that Berth does not replace. Berth's libraries are the files next to the libggml that this program uses.
 
 #include "base/json.h"
 
@@ -73,8 +73,8 @@ struct client_folder {
     size_t n, n_cap;
     struct client_names unreadable; // "NAME: why"
     char release[32];               // of llama.cpp, "" if no name contains it
-    char place[4096];               // Berth's folder with links under other names; "" if there is none
-    struct client_names nameless;   // required libraries for which Berth has no file name
+    char place[4096];               // folder that has Berth's libraries under the names that clients use; "" if there is none
+    struct client_names nameless;   // names of required libraries for which Berth has no file
     size_t n_callers, n_missing;    // number of callers; number of missing functions over all callers
     bool has_rpath;                 // of a caller
     bool is_berth;                  // the folder contains Berth's libggml-base
@@ -131,9 +131,9 @@ static bool names_add(struct client_names *names, const char *name) {
 
 // ---- one library ----
 
-// The output of a walk over the symbols of a library.
+// The result of a walk over the symbols of a library. imports and exports may be NULL.
 struct walk {
-    struct client_names *imports, *has;
+    struct client_names *imports, *exports;
     size_t n_defined; // exported functions of ggml
     bool is_berth, ok;
 };
@@ -146,7 +146,7 @@ static void on_symbol(void *user, const char *name, bool is_defined, bool is_wea
     }
     walk->n_defined += is_defined;
     if (is_defined) {
-        walk->ok = walk->has == NULL || names_add(walk->has, name);
+        walk->ok = walk->exports == NULL || names_add(walk->exports, name);
     } else if (!is_weak) {
         walk->ok = walk->imports == NULL || names_add(walk->imports, name);
     }
@@ -188,10 +188,12 @@ static void library_fini(struct client_library *library) {
     names_fini(&library->absent);
 }
 
-// Adds the library if it uses ggml. stays: the exports of libraries that are not replaced. Returns false if out of memory.
-static bool library_add(struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *stays) {
+// Adds the library if it uses ggml. kept_exports: the exports of libraries that Berth does not replace. Returns false if out of
+// memory.
+static bool library_add(
+    struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *kept_exports) {
     struct client_library library = {.role = role_of(name)};
-    struct walk walk = {.imports = &library.imports, .has = library.role == CLIENT_CALLER ? stays : NULL, .ok = true};
+    struct walk walk = {.imports = &library.imports, .exports = library.role == CLIENT_CALLER ? kept_exports : NULL, .ok = true};
     char why[PATH_MAX];
     if (!needs_read(folder, &library, elf)) {
         goto fail;
@@ -208,8 +210,8 @@ static bool library_add(struct client_folder *folder, const char *name, struct b
         library_fini(&library);
         return true;
     }
-    const bool is_name = walk.n_defined == 0 && library.needs.n > 0; // a link such as libggml.so.0
-    library.is_berth = (walk.is_berth || is_name) && library.role != CLIENT_CALLER;
+    const bool is_forwarder = walk.n_defined == 0 && library.needs.n > 0; // exports nothing, such as libggml.so.0
+    library.is_berth = (walk.is_berth || is_forwarder) && library.role != CLIENT_CALLER;
     library.n_imports = library.imports.n;
     library.has_rpath = berth_elf_name(elf, DT_RPATH, 0) != NULL && berth_elf_name(elf, DT_RUNPATH, 0) == NULL;
     const size_t size = strlen(name) + 1;
@@ -232,12 +234,12 @@ static bool is_library_name(const char *name) {
     return berth_ends_with(name, ".so") || berth_ends_with(name, ".node") || strstr(name, ".so.") != NULL;
 }
 
-static bool file_read(struct client_folder *folder, const char *path, const char *name, struct client_names *stays) {
+static bool file_read(struct client_folder *folder, const char *path, const char *name, struct client_names *kept_exports) {
     char why[160], text[PATH_MAX];
     struct berth_elf elf;
     bool ok;
     if (berth_elf_open(&elf, path, why, sizeof why)) {
-        ok = library_add(folder, name, &elf, stays);
+        ok = library_add(folder, name, &elf, kept_exports);
     } else {
         snprintf(text, sizeof text, "%.255s: %s", name, why);
         ok = names_add(&folder->unreadable, text);
@@ -246,7 +248,7 @@ static bool file_read(struct client_folder *folder, const char *path, const char
     return ok;
 }
 
-static bool files_read(struct client_folder *folder, DIR *d, struct client_names *stays) {
+static bool files_read(struct client_folder *folder, DIR *d, struct client_names *kept_exports) {
     struct client_names names = {0}; // sorted, independent of the file system's order
     bool ok = true;
     for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
@@ -257,7 +259,7 @@ static bool files_read(struct client_folder *folder, DIR *d, struct client_names
         const int n = snprintf(path, sizeof path, "%s/%s", folder->path, names.items[i]);
         struct stat st;
         if (n > 0 && (size_t) n < sizeof path && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
-            ok = file_read(folder, path, names.items[i], stays);
+            ok = file_read(folder, path, names.items[i], kept_exports);
         }
     }
     names_fini(&names);
@@ -267,7 +269,7 @@ static bool files_read(struct client_folder *folder, DIR *d, struct client_names
 // ---- Berth's side ----
 
 // Returns the folder of the libggml that this program uses, without a trailing slash.
-static bool own_folder(char out[PATH_MAX]) {
+static bool berth_folder_find(char out[PATH_MAX]) {
     Dl_info info;
     void *address;
     void (*function)(void) = ggml_backend_load_all;
@@ -283,13 +285,13 @@ static bool own_folder(char out[PATH_MAX]) {
 }
 
 // Reads the exports of Berth's libraries; has_cpu: of the CPU library too.
-static bool own_read(const char *own, bool has_cpu, struct client_names *has) {
+static bool berth_exports_read(const char *berth_path, bool has_cpu, struct client_names *berth_exports) {
     static const char *const files[] = {"libggml-base.so", "libggml.so", "libggml-cpu.so"};
     for (size_t i = 0; i < (has_cpu ? 3 : 2); i++) {
         char path[PATH_MAX + 32], why[160];
         struct berth_elf elf;
-        struct walk walk = {.has = has, .ok = true};
-        snprintf(path, sizeof path, "%s/%s", own, files[i]);
+        struct walk walk = {.exports = berth_exports, .ok = true};
+        snprintf(path, sizeof path, "%s/%s", berth_path, files[i]);
         const bool ok = berth_elf_open(&elf, path, why, sizeof why);
         const bool read = ok && berth_elf_symbols(&elf, on_symbol, &walk) && walk.ok;
         berth_elf_fini(&elf);
@@ -307,13 +309,13 @@ static bool is_file(const char *folder, const char *name) {
     return access(path, R_OK) == 0;
 }
 
-// Finds the folder in which Berth has the file names that clients need, and the missing names.
-static bool names_check(struct client_folder *folder, const char *own) {
-    const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", own);
+// Sets folder->place, and collects in folder->nameless the required names that it does not have.
+static bool names_check(struct client_folder *folder, const char *berth_path) {
+    const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", berth_path);
     if (n < 0 || (size_t) n >= sizeof folder->place || !is_file(folder->place, "libggml-base.so")) {
         folder->place[0] = '\0';
     }
-    const char *place = folder->place[0] != '\0' ? folder->place : own;
+    const char *place = folder->place[0] != '\0' ? folder->place : berth_path;
     for (size_t i = 0; i < folder->n; i++) {
         const struct client_library *library = &folder->libraries[i];
         for (size_t k = 0; library->role == CLIENT_CALLER && k < library->needs.n; k++) {
@@ -341,12 +343,13 @@ static bool needs_cpu_library(const struct client_folder *folder) {
     return false;
 }
 
-static bool imports_check(struct client_folder *folder, const struct client_names *has, const struct client_names *stays) {
+static bool imports_check(
+    struct client_folder *folder, const struct client_names *berth_exports, const struct client_names *kept_exports) {
     for (size_t i = 0; i < folder->n; i++) {
         struct client_library *library = &folder->libraries[i];
         for (size_t k = 0; library->role != CLIENT_BASE && k < library->imports.n; k++) {
             const char *name = library->imports.items[k];
-            if (!names_have(has, name) && !names_have(stays, name) && !names_add(&library->absent, name)) {
+            if (!names_have(berth_exports, name) && !names_have(kept_exports, name) && !names_add(&library->absent, name)) {
                 return false;
             }
         }
@@ -362,30 +365,30 @@ static bool imports_check(struct client_folder *folder, const struct client_name
 
 // On failure (out of memory, unreadable folder) prints a message and returns false.
 static bool client_folder_read(struct client_folder *folder, const char *path) {
-    struct client_names stays = {0}, has = {0};
-    char own[PATH_MAX];
+    struct client_names kept_exports = {0}, berth_exports = {0};
+    char berth_path[PATH_MAX];
     *folder = (struct client_folder){.path = path};
     DIR *d = opendir(path);
     if (d == NULL) {
         cli_fail(CLI_FAILURE, "%s: %s", path, strerror(errno));
         return false;
     }
-    bool ok = files_read(folder, d, &stays);
+    bool ok = files_read(folder, d, &kept_exports);
     closedir(d);
     if (!ok) {
         cli_fail(CLI_FAILURE, "%s: out of memory, or the folder has more than %d libraries or %d functions", path, FILES_MAX,
             IMPORTS_MAX);
-    } else if (!own_folder(own)) {
+    } else if (!berth_folder_find(berth_path)) {
         ok = false;
         cli_fail(CLI_FAILURE, "this program is linked statically and has no shared libraries for a client");
-    } else if (!own_read(own, needs_cpu_library(folder), &has)) {
+    } else if (!berth_exports_read(berth_path, needs_cpu_library(folder), &berth_exports)) {
         ok = false;
-    } else if (!names_check(folder, own) || !imports_check(folder, &has, &stays)) {
+    } else if (!names_check(folder, berth_path) || !imports_check(folder, &berth_exports, &kept_exports)) {
         ok = false;
         cli_fail(CLI_FAILURE, "%s: out of memory for %zu libraries", path, folder->n);
     }
-    names_fini(&stays);
-    names_fini(&has);
+    names_fini(&kept_exports);
+    names_fini(&berth_exports);
     return ok;
 }
 

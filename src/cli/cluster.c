@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// cluster.c: clusters in the commands. `berth fit MODEL --cluster FILE` predicts a model on a cluster, split by layers and by
-// tensors. `berth bench --cluster FILE` measures a cluster. --split auto measures one and chooses the split.
+// cluster.c: the parts of the commands that use clusters. `berth fit MODEL --cluster FILE` predicts memory and speed of a model on
+// a cluster, divided by layers and by tensors. `berth bench --cluster FILE` measures the available devices and writes a cluster
+// file. `--split auto` measures the available devices and chooses the division that is predicted to be faster.
 
 #include "simulate/cluster.h"
 #include "base/json.h"
@@ -10,7 +11,7 @@
 
 #define MEASURE_SECONDS 40
 
-static const char *const names[CLUSTER_N_WAYS] = {"layer", "tensor"};
+static const char *const split_names[CLUSTER_N_WAYS] = {"layer", "tensor"};
 
 static void print_device(const struct cluster *c, const struct prediction *f, int i) {
     const struct cluster_device *d = &c->devices[i];
@@ -43,10 +44,10 @@ static void print_text(const struct cluster *c, const char *path, const struct p
     printf(", context %" PRId64 ", batch %" PRId64 "; predicted speeds, decode with half of the context filled\n", known->n_ctx,
         known->n_batch);
     for (int w = 0; w < CLUSTER_N_WAYS; w++) {
-        print_prediction(c, &ways[w], names[w]);
+        print_prediction(c, &ways[w], split_names[w]);
     }
     if (best >= 0) {
-        printf("  faster: --split %s\n", names[best]);
+        printf("  faster: --split %s\n", split_names[best]);
     }
 }
 
@@ -75,9 +76,9 @@ static void print_json(const struct cluster *c, const char *path, const struct p
     berth_json_printf(
         &w, "'model': %s, 'ctx': %" PRId64 ", 'batch': %" PRId64, path, ways[CLUSTER_LAYER].n_ctx, ways[CLUSTER_LAYER].n_batch);
     for (int i = 0; i < CLUSTER_N_WAYS; i++) {
-        print_prediction_json(&w, names[i], c, &ways[i]);
+        print_prediction_json(&w, split_names[i], c, &ways[i]);
     }
-    berth_json_printf(&w, "'faster': %s}\n", best >= 0 ? names[best] : NULL);
+    berth_json_printf(&w, "'faster': %s}\n", best >= 0 ? split_names[best] : NULL);
 }
 
 static int cluster_open(struct cluster *c, const char *file) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // complete.c: `berth help --complete`: the answers for bash completion (tools/completion/berth.bash), one per line.
 //     --complete                   the commands; with a command that has subcommands: these
-//     --complete COMMAND [PART]    one line per option, "-o --out =.svg .html", without '=' if it takes no value; then one line for
-//     operands, "=.gguf|@types": values of the first, values of the others
+//     --complete COMMAND [PART]    one line per option, such as "-o --out =.svg .html"; without '=' if the option takes no value.
+//                                  Then one line for operands, such as "=.gguf|@types": values of the first, values of the others
 //     --complete @LIST             the words of a list
 // A value (`takes` in help.h) is one of: file name endings (".svg .html"), "*" any file, "/" a folder, "@LIST", or the words
 // themselves.
@@ -29,7 +29,7 @@ static void list_types(void) {
     }
 }
 
-// A cache row is a head of 64 or more elements, so blocks of up to 32 fit.
+// The size of a head must be a multiple of the block size. Heads have 64 or more elements, so blocks of up to 32 elements fit.
 static void list_cache_types(void) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (ggml_blck_size((enum ggml_type) t) <= 32 && quantize_can_make((enum ggml_type) t, false)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// devices.c: `berth devices`: lists the devices that are built in, in the program's folder or in GGML_BACKEND_PATH, with their
-// properties.
+// devices.c: `berth devices`: lists the devices and their properties. The libraries of devices are built in, in the program's
+// folder, or named by GGML_BACKEND_PATH.
 
 #include "base/json.h"
 #include "cli/help.h"

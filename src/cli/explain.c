@@ -126,7 +126,7 @@ static struct block block_at(const char *line) {
     return b;
 }
 
-static bool is_same(const struct block *a, const struct block *b) {
+static bool blocks_equal(const struct block *a, const struct block *b) {
     const char *x = a->text, *y = b->text;
     bool same = a->n_lines == b->n_lines;
     for (size_t i = 0; i < a->n_lines && same; i++, x = next_line(x), y = next_line(y)) {
@@ -138,7 +138,7 @@ static bool is_same(const struct block *a, const struct block *b) {
     return same;
 }
 
-static void same_print(int64_t from, int64_t to, const struct block *first, FILE *file) {
+static void equal_layers_print(int64_t from, int64_t to, const struct block *first, FILE *file) {
     if (to == from) {
         fprintf(file, "  layer %" PRId64 ": the same %zu nodes as layer %" PRId64 "\n", to, first->n_lines, first->layer);
     } else if (to > from) {
@@ -147,18 +147,19 @@ static void same_print(int64_t from, int64_t to, const struct block *first, FILE
     }
 }
 
-// layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. A line of a node belongs to the layer in its tensor's name
-// (blk.3.ffn.up). Other lines are always printed. Returns the number of lines of that layer. O(text).
+// Prints the lines of a graph. layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. The line of a node belongs to the
+// layer in its tensor's name (blk.3.ffn.up). Lines without a layer are always printed. Returns the number of lines of `layer`.
+// O(text).
 static size_t layers_print(const char *text, int64_t layer, FILE *file) {
     struct block first = {0};  // the last printed block
-    int64_t from = 0, to = -1; // equal layers after it
+    int64_t from = 0, to = -1; // the layers after it that are equal to it
     size_t n_printed = 0;
     while (*text != '\0') {
         int64_t i;
         const char *next = next_line(text);
         const bool has_layer = layer_of(text, &i) != NULL;
         if (layer == EXPLAIN_ALL || !has_layer) {
-            same_print(from, to, &first, file);
+            equal_layers_print(from, to, &first, file);
             first = (struct block){0};
             to = from - 1;
             fwrite(text, 1, (size_t) (next - text), file);
@@ -167,8 +168,8 @@ static size_t layers_print(const char *text, int64_t layer, FILE *file) {
         }
         const struct block b = block_at(text);
         n_printed += b.layer == layer ? b.n_lines : 0;
-        if (layer >= 0 ? b.layer == layer : first.text == NULL || !is_same(&first, &b)) {
-            same_print(from, to, &first, file);
+        if (layer >= 0 ? b.layer == layer : first.text == NULL || !blocks_equal(&first, &b)) {
+            equal_layers_print(from, to, &first, file);
             fwrite(b.text, 1, (size_t) (b.end - b.text), file);
             first = b;
             from = b.layer + 1;
@@ -178,7 +179,7 @@ static size_t layers_print(const char *text, int64_t layer, FILE *file) {
         }
         text = b.end;
     }
-    same_print(from, to, &first, file);
+    equal_layers_print(from, to, &first, file);
     return n_printed;
 }
 
@@ -231,7 +232,7 @@ static int explain_text(const struct workbench *m, int64_t layer) {
     return print_text(s, s->params.n_batch, layer);
 }
 
-// Prints what devices did with a graph, after it was computed.
+// Prints how the devices computed the last graph.
 typedef void (*print_t)(const struct workbench *m);
 
 static void print_shares(const struct workbench *m) {
@@ -239,7 +240,7 @@ static void print_shares(const struct workbench *m) {
     berth_meta_explain(m->devices.backend[0], stdout);
 }
 
-// Prints the lines of each backend that reports its fusions and their number.
+// Prints the fusions of each backend that reports them: one line per fusion, with the number of its uses.
 static void print_fused(const struct workbench *m) {
     int n_printed = 0;
     for (int i = 0; i < m->devices.n; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fit.c: `berth fit MODEL --memory N`: finds the largest context and batch within N bytes, of all devices together or of each,
-// predicts the decode speed, and shows the gain of more memory. src/fit does the search.
+// fit.c: `berth fit MODEL --memory N`: finds the largest context and batch within N bytes, predicts the decode speed, and shows the
+// gain of more memory. A limit applies to all devices together or to one device. src/fit does the search.
 
 #include "fit/fit.h"
 #include "base/json.h"
@@ -72,17 +72,17 @@ const struct cli_help cli_fit_help = {
         {"The full context on one GPU with 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
 };
 
-// The reason for the limit, by enum fit_limit_kind.
+// By enum fit_limit_kind: the name in JSON and the text.
 static const struct {
     const char *name, *what;
 } limits[] = {
     [FIT_GIVEN] = {"given", "as given"},
     [FIT_MEMORY] = {"memory", "limited by memory"},
-    [FIT_LEARNED] = {"model", "limited by the model: it has no more positions"},
+    [FIT_POSITIONS] = {"model", "limited by the model: it has no more positions"},
     [FIT_MODEL] = {"model", "limited to the context of training; --max-ctx raises the limit"},
     [FIT_MAX_CTX] = {"max-ctx", "limited by --max-ctx"},
     [FIT_CONTEXT] = {"context", "the whole context"},
-    [FIT_WANTED] = {"default", "the default size"},
+    [FIT_DEFAULT] = {"default", "the default size"},
 };
 
 struct found {
@@ -92,7 +92,7 @@ struct found {
 };
 
 // Returns "all devices" or the name of a device.
-static const char *name_of(const struct found *s, int device) {
+static const char *limit_name(const struct found *s, int device) {
     return device >= 0 ? ggml_backend_dev_name(s->m->devices.dev[device]) : "all devices";
 }
 
@@ -101,7 +101,7 @@ static void print_limits(const struct found *s) {
     char text[64];
     for (size_t i = 0; i < given->n; i++) {
         const struct fit_limit *limit = &given->items[i];
-        const char *name = limit->device >= 0 ? name_of(s, limit->device) : "";
+        const char *name = limit->device >= 0 ? limit_name(s, limit->device) : "";
         if (limit->text != NULL) {
             printf("%s%s%s%s", i > 0 ? ", " : "", cli_bytes(limit->bytes, text), *name != '\0' ? " of " : "", name);
         }
@@ -110,7 +110,7 @@ static void print_limits(const struct found *s) {
 
 static void print_limit(const struct found *s, const char *what, enum fit_limit_kind limit, int full) {
     const bool is_named = limit == FIT_MEMORY && s->o->question.limits.n > 1 && full != FIT_NONE;
-    printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? name_of(s, full) : "");
+    printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? limit_name(s, full) : "");
 }
 
 // Returns the bytes of compute memory that recomputing saves.
@@ -138,7 +138,7 @@ static void print_device(const struct found *s, int d) {
     const struct workbench *m = s->m;
     const struct session_memory *x = &m->session->memory[d];
     char text[64];
-    printf("  %s\n    weights  %s%s\n", name_of(s, d), cli_bytes(x->weights, text),
+    printf("  %s\n    weights  %s%s\n", limit_name(s, d), cli_bytes(x->weights, text),
         m->model->parts[d].is_mapped ? ", in pages of the mapped file" : "");
     printf("    cache    %s\n", cli_bytes(x->cache, text));
     printf("    compute  %s", cli_bytes(x->compute, text));
@@ -151,7 +151,7 @@ static void print_device(const struct found *s, int d) {
 
 // Prints what recomputing saves and costs, or why it is not used.
 static void print_recompute(const struct found *s) {
-    const struct session_recompute_plan *again = &s->m->session->again;
+    const struct session_recompute_plan *plan = &s->m->session->recompute_plan;
     char text[2][64];
     if ((s->o->question.allow & FIT_RECOMPUTE) == 0) {
         return;
@@ -172,8 +172,8 @@ static void print_recompute(const struct found *s) {
     } else {
         printf("  ops      %" PRId64 " of %" PRId64
                " of a batch recomputed%s: saves %s of %s of compute; prefill costs %.4f times as much\n",
-            again->n_again, again->n_nodes, again->n_again == 0 ? " (only reordered)" : "", cli_short_bytes(saved_of(s), text[0]),
-            cli_short_bytes(s->f.answer.compute_once, text[1]), again->slower);
+            plan->n_recomputed, plan->n_nodes, plan->n_recomputed == 0 ? " (only reordered)" : "",
+            cli_short_bytes(saved_of(s), text[0]), cli_short_bytes(s->f.answer.compute_once, text[1]), plan->cost_ratio);
     }
 }
 
@@ -186,7 +186,7 @@ static void print_setting(const struct found *s) {
             for (int64_t i = 0; i <= s->m->model->params.n_layer; i++) {
                 n += s->m->model->layer_device[i] == d;
             }
-            printf("  layers   %" PRId64 " of %" PRId64 " on %s\n", n, s->m->model->params.n_layer + 1, name_of(s, d));
+            printf("  layers   %" PRId64 " of %" PRId64 " on %s\n", n, s->m->model->params.n_layer + 1, limit_name(s, d));
         }
     }
     print_recompute(s);
@@ -200,7 +200,7 @@ static void print_next(const struct found *s) {
     char text[64];
     for (int i = 0; i < s->f.n_next; i++) {
         const struct fit_next *n = &s->f.next[i];
-        printf("  with     %s of %s: context %" PRId64 ", batch %" PRId64, cli_bytes(n->bytes, text), name_of(s, n->device),
+        printf("  with     %s of %s: context %" PRId64 ", batch %" PRId64, cli_bytes(n->bytes, text), limit_name(s, n->device),
             n->answer.n_ctx, n->answer.n_batch);
         if (s->o->question.allow != 0) {
             printf(", cache %s, %" PRId64 " layers on the host", ggml_type_name(n->answer.cache), n->answer.n_host);
@@ -209,8 +209,8 @@ static void print_next(const struct found *s) {
     }
 }
 
-// Prints the values alive at the peak. w: JSON output; NULL: text. Skipped for an engine that would have to load the model once
-// more.
+// Prints the values alive at the peak. w: JSON output; NULL: text. Prints nothing for an engine that would have to load the model a
+// second time.
 static void print_peak(const struct found *s, struct berth_json_writer *w) {
     if (!s->m->model->engine->can_replan) {
         return;
@@ -235,7 +235,7 @@ static void print_text(const struct found *s) {
     if (!a->fits) {
         printf("%sdoes not fit%s: a context of %" PRId64 " with a batch of %" PRId64 " requires %s", cli_colour(stdout, CLI_RED),
             cli_colour(stdout, CLI_RESET), a->n_ctx, a->n_batch, cli_bytes(fit_bytes(m, a->full), text));
-        printf("%s%s\n", a->full >= 0 ? " of " : "", a->full >= 0 ? name_of(s, a->full) : "");
+        printf("%s%s\n", a->full >= 0 ? " of " : "", a->full >= 0 ? limit_name(s, a->full) : "");
         print_recompute(s);
     } else {
         printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), a->n_ctx, a->n_batch,
@@ -266,7 +266,7 @@ static void print_limits_json(struct berth_json_writer *w, const struct found *s
     berth_json_begin(w, "limits", '{');
     for (size_t i = 0; i < given->n; i++) {
         if (given->items[i].device >= 0) {
-            berth_json_printf(w, "%s: %" PRIu64, name_of(s, given->items[i].device), given->items[i].bytes);
+            berth_json_printf(w, "%s: %" PRIu64, limit_name(s, given->items[i].device), given->items[i].bytes);
         }
     }
     berth_json_end(w);
@@ -287,18 +287,18 @@ static void print_json(const struct found *s) {
     const int full = a->batch_limit == FIT_MEMORY ? a->batch_full : a->ctx_full;
     berth_json_printf(&w, "'fits': %c, 'ctx': %" PRId64 ", 'ctx_limit': %s, 'batch': %" PRId64 ", 'batch_limit': %s, 'full': %s",
         a->fits, a->n_ctx, limits[a->ctx_limit].name, a->n_batch, limits[a->batch_limit].name,
-        is_full && full != FIT_NONE ? name_of(s, full) : NULL);
+        is_full && full != FIT_NONE ? limit_name(s, full) : NULL);
     print_answer_json(&w, a, s->f.per_second);
     berth_json_printf(&w, "'again': %" PRId64 ", 'slower': %.6f, 'saved': %" PRIu64 ", 'total': %" PRIu64 ", 'plans': %d",
-        a->compute > 0 ? s->m->session->again.n_again : 0, a->compute > 0 ? s->m->session->again.slower : 1.0, saved_of(s),
-        fit_bytes(s->m, FIT_ALL), a->n_plans);
+        a->compute > 0 ? s->m->session->recompute_plan.n_recomputed : 0,
+        a->compute > 0 ? s->m->session->recompute_plan.cost_ratio : 1.0, saved_of(s), fit_bytes(s->m, FIT_ALL), a->n_plans);
     cli_model_memory_json(&w, "devices", s->m);
     berth_json_begin(&w, "next", '[');
     for (int i = 0; i < s->f.n_next; i++) {
         const struct fit_next *n = &s->f.next[i];
         berth_json_begin(&w, NULL, '{');
         berth_json_printf(&w, "'device': %s, 'memory': %" PRIu64 ", 'ctx': %" PRId64 ", 'batch': %" PRId64,
-            n->device >= 0 ? name_of(s, n->device) : "all", n->bytes, n->answer.n_ctx, n->answer.n_batch);
+            n->device >= 0 ? limit_name(s, n->device) : "all", n->bytes, n->answer.n_ctx, n->answer.n_batch);
         print_answer_json(&w, &n->answer, n->per_second);
         berth_json_end(&w);
     }

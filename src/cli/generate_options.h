@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate_options.h: options of the commands that generate text (run, chat) or measure over one (perplexity, imatrix).
+// generate_options.h: options of the commands that generate text (run, chat) or process a text file (perplexity, imatrix).
 #pragma once
 
 #include "cli/help.h"
@@ -90,6 +90,6 @@ struct cli_contexts {
         CLI_OPTION( \
             0, "chunks", "N", "process at most N contexts (default: all)", CLI_RANGE(1, INT32_MAX), CLI_TO_CONTEXTS(n_max))
 
-// Calls contexts_read on the file until Ctrl-C; r has the callback `each` and user. Returns CLI_OK, or prints a message and returns
-// the exit code.
+// Calls contexts_read on the text file. Ctrl-C stops it. The caller sets r->each and r->user. Returns CLI_OK, or prints a message
+// and returns the exit code.
 int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct context_reader *r, int64_t *n_read);

@@ -13,7 +13,8 @@
 
 // A line of /proc/self/maps, parsed byte by byte: "start-end rights offset device inode      name".
 struct map_line {
-    uintptr_t start, end, x;
+    uintptr_t start, end;
+    uintptr_t x;  // the number that is being parsed
     int n_fields; // complete fields
     char name[512];
     size_t n_name;
@@ -37,7 +38,7 @@ static void line_add(struct map_line *line, char c) {
     }
 }
 
-// Finds the line of the mapping that contains the address. Returns false if there is none with a file.
+// Finds the line of the mapping that contains the address `at`. Returns false if no mapping of a file contains it.
 static bool map_find(uintptr_t at, struct map_line *line) {
     char text[512];
     bool is_found = false;

@@ -472,18 +472,18 @@ static void step_print(struct run *r) {
 }
 
 static bool has_validation_at(const struct trainer *t, int64_t step) {
-    return t->n_looks > 0 && t->looks[t->n_looks - 1].step == step;
+    return t->n_evaluations > 0 && t->evaluations[t->n_evaluations - 1].step == step;
 }
 
 // Computes the validation loss, unless this run already has it for this step.
 static int validation_run(struct run *r) {
     struct trainer *t = r->t;
     struct model_error error = {""};
-    if (r->val == NULL || (t->n_looks > r->first_validation && has_validation_at(t, t->n_done))) {
+    if (r->val == NULL || (t->n_evaluations > r->first_validation && has_validation_at(t, t->n_done))) {
         return CLI_OK;
     }
     const int64_t start = ggml_time_us();
-    const bool ok = trainer_look(t, r->val, cli_is_interrupted, &error);
+    const bool ok = trainer_evaluate(t, r->val, cli_is_interrupted, &error);
     r->spent_us += ggml_time_us() - start;
     if (!ok) {
         return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
@@ -492,7 +492,8 @@ static int validation_run(struct run *r) {
     if (!is_first(r->o) || cli_is_quiet() || (!isatty(STDERR_FILENO) && !is_log_time(r))) {
         return CLI_OK;
     }
-    fprintf(stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->looks[t->n_looks - 1].loss);
+    fprintf(
+        stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->evaluations[t->n_evaluations - 1].loss);
     return CLI_OK;
 }
 
@@ -512,15 +513,15 @@ static void print_json(const struct run *r, double seconds, double speed) {
         "'out': %s, 'steps': %" PRId64 ", 'done': %" PRId64 ", 'stopped': %c, 'parameters': %" PRId64 ", 'tokens': %" PRId64
         ", 'seconds': %.3f, 'per_second': %.3f, 'bytes_trained': %zu, 'bytes_compute': %zu, 'again': %zu, 'slower': %.4f",
         r->o->out != NULL ? r->o->out : "", t->params.n_steps, t->n_done, t->is_stopped, parameters_of(t), tokens_of(r), seconds,
-        speed, t->size, t->compute, t->n_again, t->slower);
+        speed, t->size, t->compute, t->n_recomputed, t->cost_ratio);
     berth_json_begin(&w, "losses", '[');
     for (int64_t i = 0; i < t->n_done; i++) {
         berth_json_printf(&w, "%.9g", (double) t->losses[i]);
     }
     berth_json_end(&w);
     berth_json_begin(&w, "val", '[');
-    for (size_t i = 0; i < t->n_looks; i++) {
-        berth_json_printf(&w, "{'step': %" PRId64 ", 'loss': %.9g}", t->looks[i].step, (double) t->looks[i].loss);
+    for (size_t i = 0; i < t->n_evaluations; i++) {
+        berth_json_printf(&w, "{'step': %" PRId64 ", 'loss': %.9g}", t->evaluations[i].step, (double) t->evaluations[i].loss);
     }
     puts("]}");
 }
@@ -536,14 +537,14 @@ static void print_text(const struct run *r, double seconds, double speed) {
     if (t->n_done > 0) {
         printf(", loss %.4f to %.4f", (double) t->losses[0], (double) t->losses[t->n_done - 1]);
     }
-    if (t->n_looks > r->first_validation) {
-        printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_validation].loss,
-            (double) t->looks[t->n_looks - 1].loss);
+    if (t->n_evaluations > r->first_validation) {
+        printf(", on %s %.4f to %.4f", r->o->val, (double) t->evaluations[r->first_validation].loss,
+            (double) t->evaluations[t->n_evaluations - 1].loss);
     }
     printf("; %" PRId64 " tokens in %s, %.0f tokens/s; trained %s, compute %s", tokens_of(r), duration_text(seconds, time), speed,
         cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
-    if (t->n_again > 0) {
-        printf(", %zu ops of a step recomputed: %.2f times the cost", t->n_again, t->slower);
+    if (t->n_recomputed > 0) {
+        printf(", %zu ops of a step recomputed: %.2f times the cost", t->n_recomputed, t->cost_ratio);
     }
     fputs("\n", stdout);
 }
@@ -588,9 +589,9 @@ static int steps_run(struct run *r) {
 static int train_run(const struct options *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.printed_us = r.start_us;
-    r.first_validation = t->n_looks;
+    r.first_validation = t->n_evaluations;
     if (val != NULL && has_validation_at(t, t->n_done)) { // the loss is computed again, because its text is unknown
-        r.first_validation = --t->n_looks;
+        r.first_validation = --t->n_evaluations;
     }
     if (o->out != NULL) {
         checkpoint_name(o, r.checkpoint);

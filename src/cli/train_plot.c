@@ -47,9 +47,9 @@ static struct frame frame_of(const struct trainer *t) {
         f.lowest = fmin(f.lowest, (double) t->losses[i]);
         f.highest = fmax(f.highest, (double) t->losses[i]);
     }
-    for (size_t i = 0; i < t->n_looks; i++) {
-        f.lowest = fmin(f.lowest, (double) t->looks[i].loss);
-        f.highest = fmax(f.highest, (double) t->looks[i].loss);
+    for (size_t i = 0; i < t->n_evaluations; i++) {
+        f.lowest = fmin(f.lowest, (double) t->evaluations[i].loss);
+        f.highest = fmax(f.highest, (double) t->evaluations[i].loss);
     }
     if (!(f.lowest <= f.highest)) {
         f.lowest = 0;
@@ -76,7 +76,7 @@ static void write_head(FILE *file, const struct trainer *t) {
         t->n_done, t->params.n_seq * t->params.n_ctx);
     fprintf(file, "<path class=\"m\" d=\"M%.0f 22h24\"/><text x=\"%.0f\" y=\"26\">running mean</text>\n", WIDTH - RIGHT - 260,
         WIDTH - RIGHT - 230);
-    if (t->n_looks > 0) {
+    if (t->n_evaluations > 0) {
         fprintf(file, "<circle class=\"v\" cx=\"%.0f\" cy=\"22\" r=\"4\"/><text x=\"%.0f\" y=\"26\">validation</text>\n",
             WIDTH - RIGHT - 110, WIDTH - RIGHT - 100);
     }
@@ -118,10 +118,10 @@ bool cli_train_plot(const struct trainer *t, FILE *file) {
     write_axes(file, &f);
     write_line(file, t, &f, false);
     write_line(file, t, &f, true);
-    for (size_t i = 0; i < t->n_looks; i++) {
+    for (size_t i = 0; i < t->n_evaluations; i++) {
         fprintf(file, "<circle class=\"v\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>step %" PRId64 ": %.4f</title></circle>\n",
-            x_of(&f, fmax((double) t->looks[i].step, 1)), y_of(&f, (double) t->looks[i].loss), t->looks[i].step,
-            (double) t->looks[i].loss);
+            x_of(&f, fmax((double) t->evaluations[i].step, 1)), y_of(&f, (double) t->evaluations[i].loss), t->evaluations[i].step,
+            (double) t->evaluations[i].loss);
     }
     fputs("</svg>\n", file);
     return !ferror(file);

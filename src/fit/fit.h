@@ -52,9 +52,9 @@ struct fit_question {
     struct work_watch watch;
 };
 
-// The reason why a context or a batch is not larger. FIT_GIVEN: an option sets it. FIT_MODEL: the trained context. FIT_LEARNED: the
-// learned position embeddings. FIT_CONTEXT: the context limits the batch. FIT_WANTED: the default batch is reached.
-enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_LEARNED, FIT_MAX_CTX, FIT_CONTEXT, FIT_WANTED };
+// The reason why a context or a batch is not larger. FIT_GIVEN: an option sets it. FIT_MODEL: the trained context. FIT_POSITIONS:
+// the learned position embeddings. FIT_CONTEXT: the context limits the batch. FIT_DEFAULT: the default batch is reached.
+enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_POSITIONS, FIT_MAX_CTX, FIT_CONTEXT, FIT_DEFAULT };
 
 // The setting found. The session of the workbench is planned for it.
 struct fit_answer {

@@ -59,7 +59,7 @@ static bool limits_set(struct model_devices *devices, const void *user) {
     const struct fit_question *q = user;
     for (size_t i = 0; i < q->limits.n; i++) {
         const int d = fit_limit_device(&q->limits.items[i], devices);
-        if (d >= 0 && d + 1 < devices->n && !model_devices_set_room(devices, d, q->limits.items[i].bytes)) {
+        if (d >= 0 && d + 1 < devices->n && !model_devices_set_limit(devices, d, q->limits.items[i].bytes)) {
             return false;
         }
     }
@@ -68,8 +68,8 @@ static bool limits_set(struct model_devices *devices, const void *user) {
 
 static void options_set(const struct fit_question *q, struct model_options *o, int64_t n_host) {
     o->n_host = n_host;
-    o->rooms = (q->allow & FIT_SPILL) != 0 ? limits_set : NULL;
-    o->rooms_user = q;
+    o->set_limits = (q->allow & FIT_SPILL) != 0 ? limits_set : NULL;
+    o->set_limits_user = q;
 }
 
 static bool model_open_with(const struct fit_question *q, struct workbench *m, int64_t n_host, struct model_error *error) {
@@ -118,18 +118,18 @@ static bool recompute_try(struct search *s, struct model_options *o, int *full) 
         if (missing >= taken) {
             break;
         }
-        o->compute = limit = taken - (size_t) missing;
+        o->compute_limit = limit = taken - (size_t) missing;
         if (!session_plan(s, o)) {
             return false;
         }
-        s->a->compute_least = s->m->session->again.least;
-        if (!s->m->session->again.is_kept) {
+        s->a->compute_least = s->m->session->recompute_plan.min_size;
+        if (!s->m->session->recompute_plan.fits) {
             break;
         }
         *full = fit_limits_exceeded(&s->q->limits, s->m);
     }
     s->a->compute = *full == FIT_NONE ? limit : 0;
-    o->compute = 0;
+    o->compute_limit = 0;
     return *full == FIT_NONE || session_plan(s, o);
 }
 
@@ -223,7 +223,7 @@ static enum fit_limit_kind ctx_reason(const struct search *s, int64_t n_ctx) {
     if (n_ctx == s->q->max_ctx) {
         return FIT_MAX_CTX;
     }
-    return learned != NULL && n_ctx == learned->ne[1] ? FIT_LEARNED : FIT_MODEL;
+    return learned != NULL && n_ctx == learned->ne[1] ? FIT_POSITIONS : FIT_MODEL;
 }
 
 // a->fits: some setting fits. Then the answer holds the largest one, and the session is planned for it.
@@ -356,7 +356,7 @@ static bool allowed_solve(struct search *s) {
         return false;
     }
     a->ctx_limit = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_reason(s, most);
-    a->batch_limit = q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
+    a->batch_limit = q->model.n_batch > 0 ? FIT_GIVEN : FIT_DEFAULT;
     if (a->n_batch < batch_default(s, wanted)) {
         a->batch_limit = FIT_MEMORY;
     }
@@ -414,7 +414,7 @@ bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *
 void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct model_options *o) {
     o->n_ctx = a->n_ctx;
     o->n_batch = a->n_batch;
-    o->compute = a->compute;
+    o->compute_limit = a->compute;
     if (!o->has_cache_type) {
         o->cache_k = o->cache_v = a->cache;
         o->has_cache_type = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// generate.c: generates tokens, writes their text, opens the grammar of a text, and processes long texts context by context
-// (generate.h).
+// generate.c: generates tokens, writes their text, opens a grammar that restricts the text, and processes long texts context by
+// context (generate.h).
 
 #include "generate/generate.h"
 
@@ -55,7 +55,8 @@ static bool bytes_write(struct text_writer *w, char *chars, size_t n) {
     return fwrite(chars, 1, n, w->file) == n && fflush(w->file) == 0;
 }
 
-// Returns how many of the held bytes can be written: all bytes before a stop word, or before a possible beginning of one.
+// Returns how many of the held bytes can be written: all bytes before a stop word, or before a suffix that may begin one. Sets
+// is_over if the held bytes contain a complete stop word.
 static size_t held_count(struct text_writer *w) {
     size_t n = w->n_held;
     for (int i = 0; i < w->n_stops; i++) {

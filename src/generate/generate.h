@@ -46,14 +46,14 @@ struct logprobs {
     int64_t n_top; // number of most probable tokens kept per choice
     // [n * (n_top + 1)] per choice the chosen token, then the most probable ones; token -1: the vocabulary has no more.
     struct logprob *items;
-    size_t n, room;
+    size_t n, room; // number of choices; capacity
 };
 
 // Computes the log probabilities of a choice. False: out of memory.
 bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n);
 // Stores the token that was chosen after logprobs_compute.
 void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
-// Removes the last logprobs_compute, because no token was chosen. l may be NULL.
+// Removes the entry of the last logprobs_compute, because no token was chosen. l may be NULL.
 void logprobs_drop(struct logprobs *l);
 // Writes a JSON array.
 void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab);
@@ -61,20 +61,20 @@ void logprobs_fini(struct logprobs *l);
 
 // ---- text of the generated tokens (generate.c) ----
 
-// Writes complete characters, and nothing from a stop word on, even if its bytes come in several tokens.
+// Writes the text of tokens as complete characters, up to the first stop word. A stop word may span several tokens.
 struct text_writer {
     const struct vocab *vocab;
     const char *const *stops; // [n_stops] owned by the caller
     int n_stops;
     FILE *file;
-    FILE *copy;       // gets the same text, with control characters; NULL: none
-    bool is_terminal; // control characters are replaced by '?' in file
+    FILE *copy;       // gets the same text, with its control characters; NULL: none
+    bool is_terminal; // `file` is a terminal: '?' replaces control characters in it
     struct utf8_stream stream;
-    char *piece, *chars; // bytes of a token; complete characters of these bytes
-    size_t cap;          // bytes of piece
-    char *held;          // [n_held] unwritten bytes that may be the beginning of a stop word
-    size_t n_held, max_stop;
-    bool is_over; // a stop word was found
+    char *piece, *chars;     // bytes of a token; complete characters of these bytes
+    size_t cap;              // bytes of piece
+    char *held;              // [n_held] unwritten bytes that may be the beginning of a stop word
+    size_t n_held, max_stop; // max_stop: bytes of the longest stop word
+    bool is_over;            // a stop word was found
 };
 
 // False: out of memory. text_writer_fini must be called in any case.
@@ -97,9 +97,9 @@ struct generator {
 };
 
 struct generate_result {
-    int64_t n_made;
-    int64_t n_decoded; // tokens of n_made that were decoded in made_us
-    int64_t made_us;
+    int64_t n_made;    // generated tokens, without the token that ends the text
+    int64_t n_decoded; // generated tokens that the model then processed to choose the next one
+    int64_t made_us;   // time of all generated tokens
     int32_t last;      // the last chosen token
     bool is_last_read; // the last token is in the cache
 };
@@ -111,19 +111,20 @@ bool text_generate(const struct generator *g, int64_t n_max, struct generate_res
 // ---- long texts, context by context (generate.c) ----
 
 struct context_reader {
-    struct session *session; // a context has params.n_ctx tokens; params.n_batch has the same value
+    struct session *session; // a context has session->params.n_ctx tokens; n_batch has the same value
     const struct vocab *vocab;
     const char *text;
     size_t size;
     const char *name; // of the text, for error messages
     int64_t n_max;    // largest number of contexts; 0: all
-    // Called after context i of n with its tokens. False stops without counting this context, with an error if one is set.
+    // Called after context i of n was processed, with its tokens. If it returns false, contexts_read stops and does not count this
+    // context; if it also set *error, contexts_read fails.
     bool (*each)(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error);
     void *user;
     ggml_abort_callback stop; // polled before each context; NULL: never
     void *stop_data;
 };
 
-// Processes complete contexts. The first token of each is replaced by the BOS token, if the vocabulary adds one. *n_read is their
-// number, at least 1. Also returns true if it was stopped after the first context.
+// Processes the complete contexts of the text. If the vocabulary adds a BOS token, it replaces the first token of each context.
+// *n_read: number of processed contexts. Succeeds if all contexts or, after a stop, at least one context was processed.
 bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error);

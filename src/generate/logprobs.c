@@ -46,7 +46,7 @@ bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n) {
         sum += isnan(logits[i]) ? 0 : exp((double) logits[i] - (double) largest);
     }
     const float all = largest + (float) log(sum);
-    logprobs_last(l)->log = all; // logarithm of the sum, until logprobs_choose
+    logprobs_last(l)->log = all; // logarithm of the sum; logprobs_choose replaces it
     logprobs_last(l)->token = -1;
     for (int64_t i = 0; i < l->n_top; i++) {
         top[i].log -= all;

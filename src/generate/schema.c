@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// schema.c: converts a JSON schema to a grammar (generate.h). The file becomes a tree with a hash table of its members. Every
-// schema in the file becomes one rule. A schema that $ref names is one rule however often it is named, so a schema may contain
-// itself. Properties keep the order of the file. A key that a grammar cannot express is refused with its name and never ignored,
+// schema.c: converts a JSON schema to a grammar (generate.h). The file is read into a tree; a hash table finds the members of its
+// objects. Every schema in the file becomes exactly one rule, however many $ref name it, so a schema may refer to itself.
+// Properties keep the order of the file. A key that a grammar cannot express causes an error with its name. It is never ignored,
 // because an almost valid text is useless.
 
 #include "base/json.h"
@@ -22,9 +22,9 @@ struct slice {
 struct node {
     struct slice text;                // as in the file, without surrounding blanks
     size_t key, key_size;             // offset and size in converter.keys, of a member of an object
-    struct node *up;                  // object or array that contains this value
-    struct node *first, *last, *next; // its own values; the next value of `up`
-    int rule;                         // -1: none yet
+    struct node *parent;              // object or array that contains this value
+    struct node *first, *last, *next; // first and last child; next child of `parent`
+    int rule;                         // number of the rule of this schema; -1: none yet
     bool is_required;                 // as a property: listed in "required"
     bool has_properties;              // the rules of its properties are written
 };
@@ -37,25 +37,25 @@ struct converter {
     size_t n_nodes, nodes_room;
     struct berth_stream keys; // keys of all members, without escapes
     size_t keys_size;
-    struct node **slots; // [n_slots] hash table of members by object and key; of equal keys the last one
+    struct node **slots; // [n_slots] hash table of members by object and key; if keys are equal, the last member
     size_t n_slots;
     struct berth_siphash_key hash_key;
-    struct node **waiting; // [n_rules] schemas in the order of their rules; rules from n_written on are not yet written
+    struct node **waiting; // [n_rules] schemas by number of their rule; the first n_written rules are written
     size_t n_rules, n_written, waiting_room;
     struct berth_stream rules;
 };
 
-static const char common[] = "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
-                             "char ::= [^\"\\\\\\x7f\\x00-\\x1f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n"
-                             "string ::= \"\\\"\" char* \"\\\"\"\n"
-                             "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
-                             "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?\n"
-                             "boolean ::= \"true\" | \"false\"\n"
-                             "null ::= \"null\"\n"
-                             "value ::= object | array | string | number | boolean | null\n"
-                             "member ::= string \":\" ws value\n"
-                             "object ::= \"{\" ws (member (\",\" ws member)* ws)? \"}\"\n"
-                             "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n";
+static const char common_rules[] = "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"
+                                   "char ::= [^\"\\\\\\x7f\\x00-\\x1f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n"
+                                   "string ::= \"\\\"\" char* \"\\\"\"\n"
+                                   "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
+                                   "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?\n"
+                                   "boolean ::= \"true\" | \"false\"\n"
+                                   "null ::= \"null\"\n"
+                                   "value ::= object | array | string | number | boolean | null\n"
+                                   "member ::= string \":\" ws value\n"
+                                   "object ::= \"{\" ws (member (\",\" ws member)* ws)? \"}\"\n"
+                                   "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n";
 
 // Stores the first error. Always returns false.
 static bool schema_fail(struct converter *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -80,7 +80,7 @@ static char first_char(const struct node *node) {
     return node->text.at[0];
 }
 
-static struct node *node_new(struct converter *c, struct node *up) {
+static struct node *node_new(struct converter *c, struct node *parent) {
     if (is_stopped(c)) {
         return NULL;
     }
@@ -92,14 +92,14 @@ static struct node *node_new(struct converter *c, struct node *up) {
     }
     c->nodes[c->n_nodes++] = node;
     node->rule = -1;
-    node->up = up;
-    if (up != NULL && up->last != NULL) {
-        up->last->next = node;
-    } else if (up != NULL) {
-        up->first = node;
+    node->parent = parent;
+    if (parent != NULL && parent->last != NULL) {
+        parent->last->next = node;
+    } else if (parent != NULL) {
+        parent->first = node;
     }
-    if (up != NULL) {
-        up->last = node;
+    if (parent != NULL) {
+        parent->last = node;
     }
     return node;
 }
@@ -144,7 +144,7 @@ static size_t slot_of(const struct converter *c, const struct node *object, cons
     size_t i = (size_t) berth_siphash_end(&hash) & (c->n_slots - 1);
     for (; c->slots[i] != NULL; i = (i + 1) & (c->n_slots - 1)) {
         const struct node *node = c->slots[i];
-        if (node->up == object && node->key_size == size && memcmp(c->keys.text + node->key, key, size) == 0) {
+        if (node->parent == object && node->key_size == size && memcmp(c->keys.text + node->key, key, size) == 0) {
             break;
         }
     }
@@ -166,8 +166,8 @@ static bool slots_fill(struct converter *c) {
         if (is_stopped(c)) {
             return false;
         }
-        if (node->up != NULL && first_char(node->up) == '{') {
-            c->slots[slot_of(c, node->up, c->keys.text + node->key, node->key_size)] = node;
+        if (node->parent != NULL && first_char(node->parent) == '{') {
+            c->slots[slot_of(c, node->parent, c->keys.text + node->key, node->key_size)] = node;
         }
     }
     return true;
@@ -235,7 +235,7 @@ static bool is_text(const struct node *node, const char *text) {
     return s.size == strlen(text) + 2 && s.at[0] == '"' && memcmp(s.at + 1, text, s.size - 2) == 0;
 }
 
-// Reads an integer from 0 on; `otherwise` if the key is absent.
+// Reads a non-negative integer; `otherwise` if the key is absent.
 static bool count_read(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
     const struct node *node = field_get(c, object, key);
     struct berth_json r;
@@ -294,7 +294,8 @@ static bool value_literal(struct converter *c, FILE *to, const struct node *valu
 
 // ---- schemas ----
 
-// Returns the rule of a schema. The rule is written later, so that a chain of references is not a chain of function calls.
+// Returns the number of the rule of a schema. The rule itself is written later, so that a long chain of references causes no deep
+// recursion.
 static bool rule_get(struct converter *c, struct node *node, int *rule) {
     if (is_stopped(c)) {
         return false;
@@ -349,8 +350,8 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
     return true;
 }
 
-// ---- objects: rule rN-I-0 matches property I of schema N and the later ones if no earlier property was written. Rule rN-I-1
-// matches the same after an earlier property, so it begins with a comma ----
+// ---- objects: rule rN-I-0 matches property I of schema N and all later properties, if the text has no earlier property of the
+// object. Rule rN-I-1 matches the same after an earlier property, so it begins with a comma ----
 
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;
@@ -369,13 +370,13 @@ static bool property_write(struct converter *c, struct node *property, int id, i
     return true;
 }
 
-// Writes the rules for properties after the n named ones.
+// Writes the rules rN-I-0 and rN-I-1 for I = n, after the n named properties: additional properties, or nothing.
 static bool others_write(struct converter *c, const struct node *s, int id, int n) {
     struct node *additional = field_get(c, s, "additionalProperties");
-    const bool is_all = n == 0 && additional == NULL;
+    const bool allows_any = n == 0 && additional == NULL;
     int rule = -1;
     FILE *to = c->rules.file;
-    if (!is_all && (additional == NULL || first_char(additional) == 'f')) {
+    if (!allows_any && (additional == NULL || first_char(additional) == 'f')) {
         fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
         return true;
     }
@@ -467,7 +468,7 @@ static bool reference_write(struct converter *c, struct berth_json_text path, vo
     return rule_get(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
 }
 
-// Ignores keys that do not change which values are valid. Other keys must be supported here.
+// Fails if a schema has a key that Berth does not support. The list also has keys that do not change which values are valid.
 static bool keys_check(struct converter *c, const struct node *s) {
     static const char *const keys[] = {"type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
         "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions", "title", "description",
@@ -575,7 +576,7 @@ static bool rules_write(struct converter *c) {
             return false;
         }
     }
-    return fprintf(c->rules.file, "root ::= r0\n%s", common) > 0;
+    return fprintf(c->rules.file, "root ::= r0\n%s", common_rules) > 0;
 }
 
 char *schema_to_grammar(const struct guide_source *source, struct model_error *error) {

@@ -43,7 +43,7 @@ enum arch_share {
 struct model_arch {
     const char *name;
     int rope_type;         // GGML_ROPE_TYPE_*
-    unsigned has;          // bits of arch_has
+    unsigned has;          // bits of enum arch_has
     enum arch_act act;     // activation of the feed-forward part
     enum arch_share share; // weights of the selected experts
     int window_every;      // every window_every-th layer has no window; 1: all layers have a window; 0: no layer has one

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention.c: builds the attention of a layer: queries, keys and values from one matrix or three, their norms, RoPE, the cache and
-// the masks.
+// attention.c: builds the attention of a layer: the products that compute queries, keys and values, their norms, RoPE, the writes
+// to the cache, and attention with a mask.
 
 #include "base/min.h"
 #include "model/graph.h"
@@ -16,9 +16,9 @@ static struct ggml_tensor *heads_view(struct graph_builder *b, struct ggml_tenso
 // Returns a view of n elements of each of n_heads heads of head_size elements, starting at element `at` of each row of flat.
 static struct ggml_tensor *heads_part(
     struct graph_builder *b, struct ggml_tensor *flat, int64_t at, int64_t n, int64_t head_size, int64_t n_heads) {
-    const size_t one = ggml_element_size(flat);
-    return ggml_view_4d(b->ctx, flat, n, n_heads, b->s->n_tokens, b->s->n_seq, (size_t) head_size * one, flat->nb[1],
-        flat->nb[1] * (size_t) b->s->n_tokens, (size_t) at * one);
+    const size_t element_size = ggml_element_size(flat);
+    return ggml_view_4d(b->ctx, flat, n, n_heads, b->s->n_tokens, b->s->n_seq, (size_t) head_size * element_size, flat->nb[1],
+        flat->nb[1] * (size_t) b->s->n_tokens, (size_t) at * element_size);
 }
 
 static struct qkv qkv_fused(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
@@ -65,11 +65,11 @@ int64_t builder_n_visible(const struct graph_builder *b, int64_t i) {
 
 // Writes the rows of x to the cache of the current layer.
 static void cache_write(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
-    struct ggml_tensor *rows = ggml_is_contiguous(x)
-                                   ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
-                                   : ggml_view_2d(b->ctx, x, cache->ne[0], b->s->n_tokens, x->nb[2], 0); // part of a fused row
-    struct ggml_tensor *where = params_has_window(b->p, b->i) ? b->in->window_rows : b->in->rows;
-    ggml_build_forward_expand(b->graph, builder_named(b, ggml_set_rows(b->ctx, cache, rows, where), name));
+    struct ggml_tensor *rows =
+        ggml_is_contiguous(x) ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
+                              : ggml_view_2d(b->ctx, x, cache->ne[0], b->s->n_tokens, x->nb[2], 0); // a view of fused QKV rows
+    struct ggml_tensor *row_ids = params_has_window(b->p, b->i) ? b->in->window_rows : b->in->rows;
+    ggml_build_forward_expand(b->graph, builder_named(b, ggml_set_rows(b->ctx, cache, rows, row_ids), name));
 }
 
 // Returns the cache rows that the current layer attends to, as [size, rows, n_head_kv].
@@ -112,14 +112,14 @@ static struct ggml_tensor *heads_join(struct graph_builder *b, struct ggml_tenso
     return ggml_is_contiguous(y) ? ggml_reshape_2d(b->ctx, y, width, n_rows) : ggml_cont_2d(b->ctx, y, width, n_rows);
 }
 
-// Applies the norms of the heads and RoPE.
+// Applies the norms of the heads, if the architecture has them, and RoPE.
 static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *l, struct qkv a) {
     const int every = b->p->desc->no_rope_every;
-    const bool is_head = !builder_has(b, ARCH_QK_WIDE);
-    if (is_head && l->q_norm != NULL) {
+    const bool has_head_norms = !builder_has(b, ARCH_QK_WIDE);
+    if (has_head_norms && l->q_norm != NULL) {
         a.q = builder_norm(b, a.q, l->q_norm, NULL, "attn.q_norm");
     }
-    if (is_head && l->k_norm != NULL) {
+    if (has_head_norms && l->k_norm != NULL) {
         a.k = builder_norm(b, a.k, l->k_norm, NULL, "attn.k_norm");
     }
     if (!builder_has(b, ARCH_POSITIONS) && (every == 0 || (b->i + 1) % every != 0)) {

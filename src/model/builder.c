@@ -14,7 +14,8 @@ struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_ten
     return t;
 }
 
-// The result gets `name`. The normalised value before the weight gets `name` with the suffix .rms or .norm.
+// The result gets the name `name`. The normalised value before the product with the weight gets this name with the suffix .rms or
+// .norm.
 struct ggml_tensor *builder_norm(
     struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias, const char *name) {
     const bool has_mean = builder_has(b, ARCH_LAYER_NORM);

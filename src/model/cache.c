@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// cache.c: allocates the cache of a session: one row of keys and values per position, for each layer on the layer's device. A type
-// is accepted if the devices can write its rows and attend to them; otherwise session_new fails.
+// cache.c: allocates the cache of a session: for each layer, on the layer's device, one row of keys and one of values per position.
+// A type is accepted if the devices can write its rows and attend to them; otherwise session_new fails.
 //
-// The cache of a layer with a window is a ring of n_ring rows: position p is in row p % n_ring. A batch is written before it is
-// attended to. So the positions that the first token of a batch attends to must remain until the last token is written: n_ring >=
-// n_window + n_batch - 1.
+// The cache of a layer with a window is a ring of n_ring rows: position p is in row p % n_ring. The graph writes the rows of the
+// complete batch before any token attends to them. So the rows of the last tokens must not overwrite positions that the first token
+// attends to: n_ring >= n_window + n_batch - 1.
 
 #include "model/model.h"
 
@@ -33,7 +33,8 @@ static int64_t tensors_per_layer(const struct session *s) {
     return (s->model->params.desc->has & ARCH_MLA) != 0 ? 1 : 2;
 }
 
-// The graph writes the cache in the order of layers, keys before values.
+// Checks that the devices support the SET_ROWS ops that write the cache. The graph contains them in the order of layers, keys
+// before values.
 static bool rows_check(const struct session *s, struct model_error *error) {
     const int64_t n_all = s->model->params.n_layer * tensors_per_layer(s);
     int64_t n_rows = 0;

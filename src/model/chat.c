@@ -12,56 +12,57 @@
     "<\xef\xbd\x9c" \
     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
 
-// A format in which every role has the same texts, except for its name, before and after its messages.
-#define ROLES(before, after, behind) \
-    .says = {{before "system" after, behind}, {before "user" after, behind}, {before "assistant" after, behind}}, \
-    .ask = before "assistant" after
+// A format in which the texts of the roles differ only in the name of the role.
+#define ROLES(before_name, after_name, after) \
+    .texts = {{before_name "system" after_name, after}, {before_name "user" after_name, after}, \
+        {before_name "assistant" after_name, after}}, \
+    .answer_begin = before_name "assistant" after_name
 
 const struct chat_template chat_templates[] = {
     {.name = "phi4", .marks = {"<|im_start|>", "<|im_sep|>"}, ROLES("<|im_start|>", "<|im_sep|>", "<|im_end|>")},
     {.name = "smolvlm",
         .marks = {"<|im_start|>", "<end_of_utterance>"},
         .begin = "<|im_start|>",
-        .says = {{"", "\n\n"}, {"User: ", "<end_of_utterance>\n"}, {"Assistant: ", "<end_of_utterance>\n"}},
-        .ask = "Assistant:"},
+        .texts = {{"", "\n\n"}, {"User: ", "<end_of_utterance>\n"}, {"Assistant: ", "<end_of_utterance>\n"}},
+        .answer_begin = "Assistant:"},
     {.name = "chatml", .marks = {"<|im_start|>"}, ROLES("<|im_start|>", "\n", "<|im_end|>\n")},
     {.name = "mistral-v7",
         .marks = {"[INST]", "[SYSTEM_PROMPT] "},
-        .says = {{"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
+        .texts = {{"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
     {.name = "mistral-v7-tekken",
         .marks = {"[INST]", "[SYSTEM_PROMPT]"},
-        .says = {{"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, {"[INST]", "[/INST]"}, {"", "</s>"}}},
+        .texts = {{"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, {"[INST]", "[/INST]"}, {"", "</s>"}}},
     {.name = "mistral-v1",
         .marks = {"' [INST] ' + system_message"},
         .is_system_in_user = true,
-        .says = {{"", "\n\n"}, {" [INST] ", " [/INST]"}, {" ", "</s>"}}},
+        .texts = {{"", "\n\n"}, {" [INST] ", " [/INST]"}, {" ", "</s>"}}},
     {.name = "mistral-v3-tekken",
         .marks = {"[AVAILABLE_TOOLS]", "\"[INST]\""},
         .is_system_in_user = true,
-        .says = {{"", "\n\n"}, {"[INST]", "[/INST]"}, {"", "</s>"}}},
+        .texts = {{"", "\n\n"}, {"[INST]", "[/INST]"}, {"", "</s>"}}},
     {.name = "mistral-v3",
         .marks = {"[INST]", "[AVAILABLE_TOOLS]"},
         .is_system_in_user = true,
         .trims = 1u << CHAT_ASSISTANT,
-        .says = {{"", "\n\n"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
+        .texts = {{"", "\n\n"}, {"[INST] ", "[/INST]"}, {" ", "</s>"}}},
     {.name = "llama2-sys-strip",
         .marks = {"[INST]", "<<SYS>>", "content.strip()"},
         .is_system_in_user = true,
         .trims = ALL,
-        .says = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+        .texts = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
     {.name = "llama2-sys-bos",
         .marks = {"[INST]", "<<SYS>>", "bos_token + '[INST]"},
         .is_system_in_user = true,
-        .again = "<s>",
-        .says = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+        .before_next_user = "<s>",
+        .texts = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
     {.name = "llama2-sys",
         .marks = {"[INST]", "<<SYS>>"},
         .is_system_in_user = true,
-        .says = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+        .texts = {{"<<SYS>>\n", "\n<</SYS>>\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
     {.name = "llama2",
         .marks = {"[INST]"},
         .is_system_in_user = true,
-        .says = {{"", "\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
+        .texts = {{"", "\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}}},
     {.name = "llama3",
         .marks = {"<|start_header_id|>", "<|end_header_id|>"},
         .trims = ALL,
@@ -74,26 +75,26 @@ const struct chat_template chat_templates[] = {
         .marks = {"<start_of_turn>"},
         .is_system_in_user = true,
         .trims = ALL,
-        .says = {{"", "\n\n"}, {"<start_of_turn>user\n", "<end_of_turn>\n"}, {"<start_of_turn>model\n", "<end_of_turn>\n"}},
-        .ask = "<start_of_turn>model\n"},
+        .texts = {{"", "\n\n"}, {"<start_of_turn>user\n", "<end_of_turn>\n"}, {"<start_of_turn>model\n", "<end_of_turn>\n"}},
+        .answer_begin = "<start_of_turn>model\n"},
     {.name = "gpt-oss",
         .marks = {"<|start|>", "<|channel|>"},
-        .says = {{"<|start|>system<|message|>", "<|end|>"}, {"<|start|>user<|message|>", "<|end|>"},
+        .texts = {{"<|start|>system<|message|>", "<|end|>"}, {"<|start|>user<|message|>", "<|end|>"},
             {"<|start|>assistant<|message|>", "<|return|>"}},
-        .ask = "<|start|>assistant"},
+        .answer_begin = "<|start|>assistant"},
     {.name = "command-r",
         .marks = {"<|START_OF_TURN_TOKEN|>", "<|USER_TOKEN|>"},
         .trims = ALL,
-        .says = {{"<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
+        .texts = {{"<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
             {"<|START_OF_TURN_TOKEN|><|USER_TOKEN|>", "<|END_OF_TURN_TOKEN|>"},
             {"<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"}},
-        .ask = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
+        .answer_begin = "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
     {.name = "chatglm4", .marks = {"[gMASK]<sop>"}, .begin = "[gMASK]<sop>", ROLES("<|", "|>\n", "")},
     {.name = "chatglm3",
         .marks = {"[gMASK]sop"},
         .begin = "[gMASK]sop",
-        .says = {{"<|system|>\n ", ""}, {"<|user|>\n ", ""}, {"<|assistant|>\n ", ""}},
-        .ask = "<|assistant|>"},
+        .texts = {{"<|system|>\n ", ""}, {"<|user|>\n ", ""}, {"<|assistant|>\n ", ""}},
+        .answer_begin = "<|assistant|>"},
     {.name = "phi3", .marks = {"<|assistant|>", "<|end|>"}, ROLES("<|", "|>\n", "<|end|>\n")},
     {.name = "exaone-moe", .marks = {"<|assistant|>", "<|endofturn|>"}, .trims = ALL, ROLES("<|", "|>\n", "<|endofturn|>\n")},
     {.name = "zephyr", .marks = {"<|user|>", "<|endoftext|>"}, ROLES("<|", "|>\n", "<|endoftext|>\n")},
@@ -102,70 +103,70 @@ const struct chat_template chat_templates[] = {
     {.name = "deepseek3",
         .marks = {"<\xef\xbd\x9c"
                   "Assistant\xef\xbd\x9c>"},
-        .says = {{"", "\n\n"}, {"<\xef\xbd\x9cUser\xef\xbd\x9c>", ""},
+        .texts = {{"", "\n\n"}, {"<\xef\xbd\x9cUser\xef\xbd\x9c>", ""},
             {"<\xef\xbd\x9c"
              "Assistant\xef\xbd\x9c>",
                 EOS_CN}},
-        .ask = "<\xef\xbd\x9c"
-               "Assistant\xef\xbd\x9c>"},
+        .answer_begin = "<\xef\xbd\x9c"
+                        "Assistant\xef\xbd\x9c>"},
     {.name = "deepseek2",
         .marks = {"'Assistant: ' + message['content'] + eos_token"},
-        .says = {{"", "\n\n"}, {"User: ", "\n\n"}, {"Assistant: ", EOS_CN}},
-        .ask = "Assistant:"},
+        .texts = {{"", "\n\n"}, {"User: ", "\n\n"}, {"Assistant: ", EOS_CN}},
+        .answer_begin = "Assistant:"},
     {.name = "deepseek",
         .marks = {"### Instruction:", "<|EOT|>"},
-        .says = {{"", ""}, {"### Instruction:\n", "\n"}, {"### Response:\n", "\n<|EOT|>\n"}},
-        .ask = "### Response:\n"},
+        .texts = {{"", ""}, {"### Instruction:\n", "\n"}, {"### Response:\n", "\n<|EOT|>\n"}},
+        .answer_begin = "### Response:\n"},
     {.name = "openchat",
         .marks = {"GPT4 Correct "},
-        .says = {{"", "<|end_of_turn|>"}, {"GPT4 Correct User: ", "<|end_of_turn|>"},
+        .texts = {{"", "<|end_of_turn|>"}, {"GPT4 Correct User: ", "<|end_of_turn|>"},
             {"GPT4 Correct Assistant: ", "<|end_of_turn|>"}},
-        .ask = "GPT4 Correct Assistant:"},
+        .answer_begin = "GPT4 Correct Assistant:"},
     {.name = "vicuna-orca",
         .marks = {"USER: ", "ASSISTANT: ", "SYSTEM: "},
-        .says = {{"SYSTEM: ", "\n"}, {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}},
-        .ask = "ASSISTANT:"},
+        .texts = {{"SYSTEM: ", "\n"}, {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}},
+        .answer_begin = "ASSISTANT:"},
     {.name = "vicuna",
         .marks = {"USER: ", "ASSISTANT: "},
-        .says = {{"", "\n\n"}, {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}},
-        .ask = "ASSISTANT:"},
+        .texts = {{"", "\n\n"}, {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}},
+        .answer_begin = "ASSISTANT:"},
     {.name = "kimi-k2",
         .marks = {"<|im_middle|>"},
-        .says = {{"<|im_system|>system<|im_middle|>", "<|im_end|>"}, {"<|im_user|>user<|im_middle|>", "<|im_end|>"},
+        .texts = {{"<|im_system|>system<|im_middle|>", "<|im_end|>"}, {"<|im_user|>user<|im_middle|>", "<|im_end|>"},
             {"<|im_assistant|>assistant<|im_middle|>", "<|im_end|>"}},
-        .ask = "<|im_assistant|>assistant<|im_middle|>"},
+        .answer_begin = "<|im_assistant|>assistant<|im_middle|>"},
     {.name = "seed_oss", .marks = {"<seed:bos>"}, .trims = 1u << CHAT_ASSISTANT, ROLES("<seed:bos>", "\n", "<seed:eos>")},
     {.name = "megrez", .marks = {"<|role_start|>"}, ROLES("<|role_start|>", "<|role_end|>", "<|turn_end|>")},
     {.name = "exaone3",
         .marks = {"[|system|]", "[|endofturn|]"},
         .trims = ALL,
-        .says = {{"[|system|]", "[|endofturn|]\n"}, {"[|user|]", "\n"}, {"[|assistant|]", "[|endofturn|]\n"}},
-        .ask = "[|assistant|]"},
+        .texts = {{"[|system|]", "[|endofturn|]\n"}, {"[|user|]", "\n"}, {"[|assistant|]", "[|endofturn|]\n"}},
+        .answer_begin = "[|assistant|]"},
     {.name = "solar-open",
         .marks = {"<|begin|>", "<|content|>"},
-        .says = {{"<|begin|>system<|content|>", "<|end|>"}, {"<|begin|>user<|content|>", "<|end|>"},
+        .texts = {{"<|begin|>system<|content|>", "<|end|>"}, {"<|begin|>user<|content|>", "<|end|>"},
             {"<|begin|>assistant<|content|>", "<|end|>"}},
-        .ask = "<|begin|>assistant"},
+        .answer_begin = "<|begin|>assistant"},
     {.name = "minicpm",
         .marks = {"<\xe7\x94\xa8\xe6\x88\xb7>"},
         .trims = ALL,
-        .says = {{"", ""}, {"<\xe7\x94\xa8\xe6\x88\xb7>", "<AI>"}, {"", ""}}},
+        .texts = {{"", ""}, {"<\xe7\x94\xa8\xe6\x88\xb7>", "<AI>"}, {"", ""}}},
     {.name = "hunyuan-moe",
         .marks = {"<|startoftext|>", "<|extra_4|>"},
-        .says = {{"<|startoftext|>", "<|extra_4|>"}, {"<|startoftext|>", "<|extra_0|>"}, {"", "<|eos|>"}}},
+        .texts = {{"<|startoftext|>", "<|extra_4|>"}, {"<|startoftext|>", "<|extra_0|>"}, {"", "<|eos|>"}}},
     {.name = "bailing",
         .marks = {"<role>HUMAN"},
-        .says = {{"<role>SYSTEM</role>", ""}, {"<role>HUMAN</role>", ""}, {"<role>ASSISTANT</role>", ""}},
-        .ask = "<role>ASSISTANT</role>"},
+        .texts = {{"<role>SYSTEM</role>", ""}, {"<role>HUMAN</role>", ""}, {"<role>ASSISTANT</role>", ""}},
+        .answer_begin = "<role>ASSISTANT</role>"},
     {.name = "grok-2",
         .marks = {"<|separator|>"},
         .trims = 1u << CHAT_SYSTEM | 1u << CHAT_USER,
-        .says = {{"System: ", "<|separator|>\n\n"}, {"Human: ", "<|separator|>\n\n"}, {"Assistant: ", "<|separator|>\n\n"}},
-        .ask = "Assistant:"},
+        .texts = {{"System: ", "<|separator|>\n\n"}, {"Human: ", "<|separator|>\n\n"}, {"Assistant: ", "<|separator|>\n\n"}},
+        .answer_begin = "Assistant:"},
     {.name = "orion",
         .marks = {"'\\n\\nAssistant: ' + eos_token"},
         .is_system_in_user = true,
-        .says = {{"", "\n\n"}, {"Human: ", "\n\nAssistant: </s>"}, {"", "</s>"}}},
+        .texts = {{"", "\n\n"}, {"Human: ", "\n\nAssistant: </s>"}, {"", "</s>"}}},
     {.name = NULL},
 };
 
@@ -197,7 +198,7 @@ static void put_text(FILE *file, const char *text) {
     fputs(text != NULL ? text : "", file);
 }
 
-// Writes a message between the texts of its role. system: a message to insert before the text; NULL: none.
+// Writes a message between the texts of its role. system: a system message to insert before the content of the message; NULL: none.
 static void put_message(
     FILE *file, const struct chat_template *row, const struct chat_message *m, const struct chat_message *system) {
     static const char blanks[] = " \t\n\v\f\r";
@@ -211,15 +212,15 @@ static void put_message(
             n--;
         }
     }
-    put_text(file, row->says[m->role].before);
+    put_text(file, row->texts[m->role].before);
     if (system != NULL) {
         put_message(file, row, system, NULL);
     }
     fwrite(content, 1, n, file);
-    put_text(file, row->says[m->role].behind);
+    put_text(file, row->texts[m->role].after);
 }
 
-char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool ask) {
+char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool is_answer_next) {
     struct berth_stream s;
     const struct chat_message *system = NULL; // written with the next user message
     bool has_user = false;
@@ -234,13 +235,13 @@ char *chat_format(const struct chat_template *row, const struct chat_message *me
             system = m;
             continue;
         }
-        put_text(s.file, is_user && has_user ? row->again : NULL);
+        put_text(s.file, is_user && has_user ? row->before_next_user : NULL);
         put_message(s.file, row, m, is_user ? system : NULL);
         if (is_user) {
             has_user = true;
             system = NULL;
         }
     }
-    put_text(s.file, ask ? row->ask : NULL);
+    put_text(s.file, is_answer_next ? row->answer_begin : NULL);
     return berth_stream_close(&s) ? s.text : NULL;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// chat.h: formats a conversation for a model. Each family of models is one row of a table (chat.c): the texts before and after the
-// messages of each role. Model files contain a Jinja template for this. Berth does not run it, but recognises the family by strings
-// in the template.
+// chat.h: formats a conversation as the text that a model expects. A table (chat.c) has one row per family of models: the texts
+// before and after the messages of each role. Model files describe this format by a Jinja template. Berth does not run the
+// template, but recognises the family by strings in it.
 #pragma once
 
 #include "model/model.h"
@@ -10,15 +10,15 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_N_ROLES };
 
 struct chat_template {
     const char *name;     // as in llama.cpp
-    const char *marks[3]; // strings; a Jinja template with all of them belongs to this family
+    const char *marks[3]; // a Jinja template that contains all of these strings belongs to this family
     const char *begin;    // text at the start of a conversation
     struct {
-        const char *before, *behind; // text before and after a message
-    } says[CHAT_N_ROLES];            // by role
-    const char *ask;                 // text after the last message, so that the model answers
-    const char *again;               // text before every user message except the first
-    unsigned trims;                  // bits 1 << role: white space around messages of this role is removed
-    bool is_system_in_user;          // the system message, with the texts of says[CHAT_SYSTEM], is inside the first user message
+        const char *before, *after; // text before and after a message
+    } texts[CHAT_N_ROLES];          // by role
+    const char *answer_begin;       // text after the last message: the model generates its answer after it
+    const char *before_next_user;   // text before every user message except the first
+    unsigned trims;                 // bits 1 << role: white space around messages of this role is removed
+    bool is_system_in_user;         // the system message, with texts[CHAT_SYSTEM] around it, is inside the first user message
 };
 
 struct chat_message {
@@ -32,6 +32,6 @@ extern const struct chat_template chat_templates[]; // ends with a row whose nam
 const struct chat_template *chat_template_find(const char *name);
 // Returns the family of a Jinja template; NULL: unknown.
 const struct chat_template *chat_template_recognise(const char *program);
-// Returns the formatted conversation, with row->ask at the end if ask is set. The caller frees it with berth_free. NULL: out of
-// memory.
-char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool ask);
+// Returns the formatted conversation, which ends with row->answer_begin if is_answer_next is set. The caller frees it with
+// berth_free. NULL: out of memory.
+char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool is_answer_next);

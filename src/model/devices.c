@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// devices.c: opens the devices of a model by name. The host's CPU is always the last device, as the scheduler requires. Also opens
-// a composite device.
+// devices.c: opens the devices of a model by name, or combines devices into a composite device. The host's CPU is always the last
+// device, as the scheduler requires.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -136,22 +136,22 @@ bool model_devices_open_list(struct model_devices *d, ggml_backend_dev_t *list, 
     return true;
 }
 
-// ---- a composite device for a model: attention heads and feed-forward rows are divided among the devices; every device has the
-// residual stream. A tensor without a rule is mirrored, which is always correct. Shares consist of complete heads and complete
-// blocks, so that no product is divided within a block ----
+// ---- a composite device for a model. Attention heads and feed-forward rows are divided among the devices; every device has the
+// complete residual stream. A tensor without a rule is mirrored, which is always correct. Shares consist of complete heads and
+// complete blocks, so that no product is divided within a block ----
 
 // Data of the split callback of a composite device; lives as long as the device is used.
 struct model_shares {
     int n;                        // devices
     int64_t head, head_v, gqa;    // elements per query or key head, elements per value head, query heads per key head
-    int64_t attn_block, ff_block; // block sizes of the axes over which attn_output and ffn_down sum
+    int64_t attn_block, ff_block; // largest block sizes of attn_output and of ffn_down
 };
 
 static int64_t gcd_i64(int64_t a, int64_t b) {
     return b == 0 ? a : gcd_i64(b, a % b);
 }
 
-// The unit in which an axis is divided: the elements that belong to one group of key heads, a feed-forward block, or a row.
+// The share of a device is a multiple of a unit: the elements of one group of key heads, a feed-forward block, or a row.
 enum share_unit { UNIT_QUERY, UNIT_KEY, UNIT_VALUE, UNIT_OUT, UNIT_FF, UNIT_ROW };
 
 static const struct {
@@ -185,7 +185,8 @@ static bool name_matches(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (is_end && tensor[n - m - 1] == '.');
 }
 
-// Returns the number of key heads that must stay together, so that their queries fill complete blocks of the output's rows.
+// Returns the smallest number of key heads whose query heads together fill complete blocks of the rows of attn_output. Such a group
+// of heads must be on one device.
 static int64_t heads_per_unit(const struct model_shares *s) {
     const int64_t width = s->head_v * s->gqa;
     return s->attn_block / gcd_i64(width, s->attn_block);
@@ -231,8 +232,8 @@ static int64_t largest_block(const struct model *m, const char *name) {
     int64_t block = 1;
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
-        const int64_t one = name_matches(t->name, name) ? ggml_blck_size(t->type) : 1;
-        block = max_i64(one, block);
+        const int64_t size = name_matches(t->name, name) ? ggml_blck_size(t->type) : 1;
+        block = max_i64(size, block);
     }
     return block;
 }
@@ -275,7 +276,8 @@ bool model_devices_open_parts(struct model_devices *d, const struct model *model
     return true;
 }
 
-// Lists all GPUs. If these are only CPUs of other ranks, the CPU of this rank is added as the first device.
+// Lists all GPUs. The CPU of another rank also has the type GPU. If the list has only such CPUs, the CPU of this rank is added as
+// the first device.
 static int parts_list_gpus(ggml_backend_dev_t *parts) {
     int n = 0, n_cpus = 0;
     for (size_t i = 0; i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
@@ -294,7 +296,7 @@ static int parts_list_gpus(ggml_backend_dev_t *parts) {
     return n;
 }
 
-// Finds devices by a comma-separated list of names; NULL: all. A name may occur twice. Returns their number, at most
+// Finds devices by a comma-separated list of names; NULL: all GPUs. A name may occur twice. Returns the number of devices, at most
 // GGML_BACKEND_META_MAX_DEVICES; 0 after an error.
 static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
     int n = names == NULL ? parts_list_gpus(parts) : 0;
@@ -336,14 +338,14 @@ bool model_devices_open_split(
     return true;
 }
 
-bool model_devices_set_room(struct model_devices *d, int i, size_t bytes) {
-    if (d->room == NULL) {
-        d->room = berth_calloc((size_t) d->n, sizeof *d->room);
+bool model_devices_set_limit(struct model_devices *d, int i, size_t bytes) {
+    if (d->limits == NULL) {
+        d->limits = berth_calloc((size_t) d->n, sizeof *d->limits);
     }
-    if (d->room != NULL) {
-        d->room[i] = bytes;
+    if (d->limits != NULL) {
+        d->limits[i] = bytes;
     }
-    return d->room != NULL;
+    return d->limits != NULL;
 }
 
 void model_devices_close(struct model_devices *d) {
@@ -353,7 +355,7 @@ void model_devices_close(struct model_devices *d) {
     berth_free(d->dev);
     berth_free(d->backend);
     berth_free(d->shares);
-    berth_free(d->room);
+    berth_free(d->limits);
     *d = (struct model_devices){0};
 }
 

@@ -30,25 +30,27 @@ static struct ggml_tensor *ffn_dense(struct graph_builder *b, struct ggml_tensor
 // ---- experts ----
 
 struct choice {
-    struct ggml_tensor *chosen; // i32 [n_used, n_tokens]
-    struct ggml_tensor *shares; // f32 [1, n_used, n_tokens]
+    struct ggml_tensor *chosen; // i32 [n_used, n_tokens] indices of the selected experts
+    struct ggml_tensor *shares; // f32 [1, n_used, n_tokens] weights of these experts
 };
 
-// Sets the scores of experts outside the selected groups to -infinity. The score of a group is the sum of its two highest scores.
+// Selects groups of experts, and sets the scores of experts in the other groups to -infinity. The score of a group is the sum of
+// the two highest scores of its experts.
 static struct ggml_tensor *groups_mask(struct graph_builder *b, struct ggml_tensor *scores) {
     const struct model_params *p = b->p;
-    const int64_t n_tokens = scores->ne[1], size = p->n_expert / p->n_group, n_out = p->n_group - p->n_group_used;
+    const int64_t n_tokens = scores->ne[1], size = p->n_expert / p->n_group, n_excluded = p->n_group - p->n_group_used;
     struct ggml_tensor *each = ggml_reshape_4d(b->ctx, scores, 1, size, p->n_group, n_tokens);
     struct ggml_tensor *top_two = ggml_reshape_3d(b->ctx, scores, size, p->n_group, n_tokens);
     top_two = ggml_get_rows(b->ctx, each, builder_named(b, ggml_top_k(b->ctx, top_two, 2), "ffn.group_two"));
     top_two = ggml_reshape_3d(b->ctx, builder_named(b, top_two, "ffn.group_best"), 2, p->n_group, n_tokens);
     top_two = builder_named(b, ggml_sum_rows(b->ctx, top_two), "ffn.group_sum"); // [1, n_group, n_tokens]
     top_two = ggml_scale(b->ctx, ggml_reshape_2d(b->ctx, top_two, p->n_group, n_tokens), -1);
-    struct ggml_tensor *out = ggml_top_k(b->ctx, builder_named(b, top_two, "ffn.group_worst"), (int) n_out); // [n_out, n_tokens]
+    struct ggml_tensor *excluded_ids =
+        ggml_top_k(b->ctx, builder_named(b, top_two, "ffn.group_worst"), (int) n_excluded); // [n_excluded, n_tokens]
     struct ggml_tensor *grouped = ggml_reshape_3d(b->ctx, scores, size, p->n_group, n_tokens);
-    struct ggml_tensor *excluded = ggml_view_3d(b->ctx, grouped, size, n_out, n_tokens, grouped->nb[1], grouped->nb[2], 0);
+    struct ggml_tensor *excluded = ggml_view_3d(b->ctx, grouped, size, n_excluded, n_tokens, grouped->nb[1], grouped->nb[2], 0);
     excluded = builder_named(b, ggml_fill(b->ctx, ggml_cont(b->ctx, excluded), -INFINITY), "ffn.group_none");
-    grouped = ggml_set_rows(b->ctx, ggml_cont(b->ctx, grouped), excluded, out);
+    grouped = ggml_set_rows(b->ctx, ggml_cont(b->ctx, grouped), excluded, excluded_ids);
     return ggml_reshape_2d(b->ctx, builder_named(b, grouped, "ffn.grouped"), p->n_expert, n_tokens);
 }
 
@@ -98,12 +100,13 @@ static struct ggml_tensor *ffn_experts(struct graph_builder *b, struct ggml_tens
     struct ggml_tensor *gate = experts_product(b, l->gates, l->gates_bias, in, c.chosen, "ffn.gates");
     struct ggml_tensor *act = builder_named(b, ffn_gate(b, gate, up), "ffn.acts");
     struct ggml_tensor *down = experts_product(b, l->downs, l->downs_bias, act, c.chosen, "ffn.downs");
-    struct ggml_tensor *all = builder_named(b, ggml_mul(b->ctx, down, c.shares), "ffn.each"); // [n_embd, n_used, n_tokens]
+    struct ggml_tensor *weighted = builder_named(b, ggml_mul(b->ctx, down, c.shares), "ffn.each"); // [n_embd, n_used, n_tokens]
     struct ggml_tensor *result = NULL;
-    ggml_build_forward_expand(b->graph, all);
+    ggml_build_forward_expand(b->graph, weighted);
     for (int64_t i = 0; i < p->n_expert_used; i++) {
-        struct ggml_tensor *one = ggml_view_2d(b->ctx, all, p->n_embd, n_tokens, all->nb[2], (size_t) i * all->nb[1]);
-        result = result == NULL ? one : builder_named(b, ggml_add(b->ctx, result, one), "ffn.experts");
+        struct ggml_tensor *row =
+            ggml_view_2d(b->ctx, weighted, p->n_embd, n_tokens, weighted->nb[2], (size_t) i * weighted->nb[1]);
+        result = result == NULL ? row : builder_named(b, ggml_add(b->ctx, result, row), "ffn.experts");
     }
     return p->n_expert_used == 1 ? builder_named(b, ggml_cont(b->ctx, result), "ffn.experts") : result;
 }

@@ -20,16 +20,16 @@ static struct berth_gguf_map *file_open(const char *path, bool read, struct mode
 }
 
 static bool part_check(const struct berth_gguf_map *map, const char *path, int64_t no, int64_t n, struct model_error *error) {
-    int64_t is_no = -1, is_of = -1;
-    return keys_int(berth_gguf_map_meta(map), "split.no", 0, MAX_FILES, &is_no, error) &&
-           keys_int(berth_gguf_map_meta(map), "split.count", 0, MAX_FILES, &is_of, error) &&
-           ((is_no == no && is_of == n) ||
+    int64_t actual_no = -1, actual_n = -1;
+    return keys_int(berth_gguf_map_meta(map), "split.no", 0, MAX_FILES, &actual_no, error) &&
+           keys_int(berth_gguf_map_meta(map), "split.count", 0, MAX_FILES, &actual_n, error) &&
+           ((actual_no == no && actual_n == n) ||
                model_fail(error,
                    "%s: this file is part %" PRId64 " of %" PRId64 ", but part %" PRId64 " of %" PRId64 " was expected", path,
-                   is_no + 1, is_of, no + 1, n));
+                   actual_no + 1, actual_n, no + 1, n));
 }
 
-// The other files are in the folder of the first one.
+// Opens files 2 to n. They are in the folder of the first file, `path`.
 static bool others_open(struct model *m, const char *path, bool read, int64_t n, struct model_error *error) {
     char end[32], other[4096];
     snprintf(end, sizeof end, "-00001-of-%05" PRId64 ".gguf", n);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 // fingerprint.c: computes a number that identifies a model. It covers all keys of the file except those that cannot change a
 // computed value (names, the tokenizer, the division into files). So a key that a later architecture adds is covered without a
-// change here. Optionally it also covers the name, type and shape of every weight and a sample of its bytes, because hashing all
-// bytes would require reading the whole file.
+// change here. Optionally the number also covers the name, type and shape of every weight and samples of its bytes. It does not
+// cover all bytes, because that would require reading the whole file.
 
 #include "base/siphash.h"
 #include "model/model.h"
 
 #include <string.h>
 
-#define SAMPLES 16 // samples per weight
-#define SAMPLE 64  // bytes per sample
+#define N_SAMPLES 16   // samples per weight
+#define SAMPLE_SIZE 64 // bytes per sample
 
 static struct berth_siphash hash_begin(void) {
     static const struct berth_siphash_key key = {{0x6265727468206d6fu, 0x64656c206d61726bu}}; // constant, so that runs agree
@@ -62,11 +62,11 @@ static uint64_t weight_hash(const struct ggml_tensor *t) {
     text_add(&hash, t->name);
     berth_siphash_add(&hash, &type, sizeof type);
     berth_siphash_add(&hash, t->ne, sizeof t->ne);
-    if (size <= SAMPLES * SAMPLE) {
+    if (size <= N_SAMPLES * SAMPLE_SIZE) {
         berth_siphash_add(&hash, t->data, size);
     } else {
-        for (size_t i = 0; i < SAMPLES; i++) {
-            berth_siphash_add(&hash, (const char *) t->data + (size - SAMPLE) * i / (SAMPLES - 1), SAMPLE);
+        for (size_t i = 0; i < N_SAMPLES; i++) {
+            berth_siphash_add(&hash, (const char *) t->data + (size - SAMPLE_SIZE) * i / (N_SAMPLES - 1), SAMPLE_SIZE);
         }
     }
     return berth_siphash_end(&hash);

@@ -5,7 +5,10 @@
 //
 // A character class becomes the UTF-8 byte sequences of its characters. So no later step handles characters, and tokens that hold
 // parts of a character need no special case. Grammars come from untrusted sources: parsing takes time and memory proportional to
-// the size of the grammar, and a guide has limits.
+// the size of the grammar, and the memory and the steps of a guide are limited.
+//
+// A rule has alternatives, and an alternative is a sequence of elements. An element that refers to a rule (GRAMMAR_RULE, or
+// GRAMMAR_REPEAT for a repetition) is a call of that rule.
 #pragma once
 
 #include "model/vocab.h"
@@ -36,8 +39,9 @@ struct grammar_rule {
     size_t name_size;
     uint32_t first; // first alternative; GRAMMAR_NONE: none yet
     // The following fields are set by grammar_check.c.
-    bool is_empty; // the rule matches the empty text
-    // Strongly connected component of the "begins with" relation; greater than the components of the rules it begins with.
+    bool can_be_empty; // the rule matches the empty text
+    // Number of the rule's strongly connected component in the relation "a rule begins with a call of another rule". A rule has a
+    // greater number than the rules of other components with which it begins.
     uint32_t component;
 };
 
@@ -65,24 +69,24 @@ struct grammar {
 // error.
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error);
 void grammar_free(struct grammar *grammar);
-// Polls grammar->stop. False with an error if the work must stop.
+// Polls grammar->stop. Returns false and sets *error if the work must stop.
 bool grammar_poll(const struct grammar *grammar, struct model_error *error);
-// grammar_check.c: refuses rules that begin with themselves, and sets the fields of rules that describe how they begin.
+// grammar_check.c: refuses rules that begin with themselves, and sets can_be_empty and component of every rule.
 bool grammar_check(struct grammar *grammar, struct model_error *error);
 
-// Returns whether the call e may be skipped after `count` matches of its rule.
+// Returns whether the text may continue after the call e if its rule was matched `count` times.
 static inline bool grammar_can_skip(const struct grammar *g, const struct grammar_elem *e, uint32_t count) {
     if (e->kind == GRAMMAR_REPEAT) {
         return count >= g->repeats[e->rule].least;
     }
-    return g->rules[e->rule].is_empty;
+    return g->rules[e->rule].can_be_empty;
 }
 
 static inline uint32_t grammar_callee(const struct grammar *g, const struct grammar_elem *e) {
     return e->kind == GRAMMAR_REPEAT ? g->repeats[e->rule].rule : e->rule;
 }
 
-// Returns whether no element of the alternative follows the call e after `count` matches of its rule.
+// Returns whether the alternative ends after the next match of the call e, whose rule was matched `count` times before.
 static inline bool grammar_is_tail(const struct grammar *g, const struct grammar_elem *e, uint32_t count) {
     return e[1].kind == GRAMMAR_END && (e->kind == GRAMMAR_RULE || g->repeats[e->rule].most == count + 1);
 }
@@ -94,8 +98,8 @@ struct guide;
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error);
 void guide_free(struct guide *u);
 bool guide_reset(struct guide *guide, struct model_error *error); // to the beginning of a text
-// Sets the logits of tokens that the grammar does not allow here to -infinity. Tokens that end a text are allowed where a text may
-// end. Returns the number of allowed tokens. 0: the text can only end, and the vocabulary has no token that ends it. -1 with an
+// Sets the logits of tokens that the grammar does not allow next to -infinity. If the text may end, tokens that end a text are
+// allowed. Returns the number of allowed tokens. 0: the text can only end, and the vocabulary has no token that ends it. -1 with an
 // error: out of memory, a limit of the grammar is exceeded, or the work was stopped.
 int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error);
 // Advances the guide by a chosen token. False with an error for the same reasons as guide_mask.

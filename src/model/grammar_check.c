@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// grammar_check.c: refuses rules that begin with themselves, because their stack would grow without limit before a byte is read. A
-// rule may end with itself, even if everything before the call may be empty: such a call pushes nothing. Time is linear in the size
-// of the grammar.
+// grammar_check.c: refuses rules that begin with themselves, because the guide's stack would grow without limit before a byte is
+// read. A rule may end with a call of itself, even if all elements before that call may be empty: a call at the end of an
+// alternative pushes nothing. Time is linear in the size of the grammar.
 
 #include "base/min.h"
 #include "model/grammar.h"
@@ -12,7 +12,7 @@ bool grammar_poll(const struct grammar *g, struct model_error *error) {
     return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "interrupted while the grammar was processed");
 }
 
-// Iterates over the calls with which a rule may begin: the calls after elements that may be empty.
+// An iterator over the calls with which a rule may begin: calls that have only calls that may be empty before them.
 struct walk {
     uint32_t alt;                    // GRAMMAR_NONE: all alternatives are done
     const struct grammar_elem *elem; // last call that was returned; NULL: none in this alternative yet
@@ -26,8 +26,8 @@ static bool is_call(const struct grammar_elem *e) {
 static const struct grammar_elem *walk_next(const struct grammar *g, struct walk *w) {
     while (w->alt != GRAMMAR_NONE) {
         const struct grammar_elem *e = w->elem == NULL ? g->elems + g->alts[w->alt].at : w->elem + 1;
-        const bool is_open = w->elem == NULL || grammar_can_skip(g, w->elem, 0);
-        if (is_open && is_call(e)) {
+        const bool is_reached = w->elem == NULL || grammar_can_skip(g, w->elem, 0);
+        if (is_reached && is_call(e)) {
             w->elem = e;
             return e;
         }
@@ -57,11 +57,11 @@ static void alt_visit(struct empty_search *s, uint32_t alt) {
     struct grammar *g = s->g;
     struct waiting *w = &s->alts[alt];
     const struct grammar_elem *e = &g->elems[w->elem];
-    while (is_call(e) && (grammar_can_skip(g, e, 0) || g->rules[grammar_callee(g, e)].is_empty)) {
+    while (is_call(e) && (grammar_can_skip(g, e, 0) || g->rules[grammar_callee(g, e)].can_be_empty)) {
         e = &g->elems[++w->elem];
     }
-    if (e->kind == GRAMMAR_END && !g->rules[w->rule].is_empty) {
-        g->rules[w->rule].is_empty = true;
+    if (e->kind == GRAMMAR_END && !g->rules[w->rule].can_be_empty) {
+        g->rules[w->rule].can_be_empty = true;
         s->found[s->n_found++] = w->rule;
     } else if (is_call(e)) {
         const uint32_t rule = grammar_callee(g, e);
@@ -73,7 +73,7 @@ static void alt_visit(struct empty_search *s, uint32_t alt) {
 // A repetition of a rule that matches the empty text also matches it, so its minimum count becomes 0.
 static void repeats_loosen(struct grammar *g) {
     for (size_t i = 0; i < g->n_repeats; i++) {
-        if (g->rules[g->repeats[i].rule].is_empty) {
+        if (g->rules[g->repeats[i].rule].can_be_empty) {
             g->repeats[i].least = 0;
         }
     }
@@ -117,8 +117,9 @@ struct visit {
 
 struct search {
     const struct grammar *g;
-    struct visit *visits;  // [n_rules]
-    uint32_t *path, *open; // [n_rules]
+    struct visit *visits; // [n_rules]
+    uint32_t *path;       // [n_path] rules from the start of the search to the current one
+    uint32_t *open;       // [n_open] visited rules without a component, in the order of their visits
     size_t n_path, n_open;
     uint32_t n_seen, n_components;
 };
@@ -129,7 +130,7 @@ static void search_enter(struct search *s, uint32_t rule) {
     s->path[s->n_path++] = s->open[s->n_open++] = rule;
 }
 
-// Continues from the last rule of the path, or leaves that rule.
+// Visits the next rule with which the last rule of the path begins, or removes that last rule from the path.
 static void search_step(struct search *s) {
     const uint32_t rule = s->path[s->n_path - 1];
     struct visit *v = &s->visits[rule];
@@ -144,8 +145,8 @@ static void search_step(struct search *s) {
         }
     } else {
         if (--s->n_path > 0) {
-            struct visit *above = &s->visits[s->path[s->n_path - 1]];
-            above->low = min_u32(v->low, above->low);
+            struct visit *caller = &s->visits[s->path[s->n_path - 1]];
+            caller->low = min_u32(v->low, caller->low);
         }
         if (v->low == v->index) {
             s->n_components++;
@@ -158,8 +159,8 @@ static void search_step(struct search *s) {
     }
 }
 
-// A call that is not the last element of its alternative pushes a place. If such a call reaches its own rule before a byte is read,
-// the stack would grow without limit.
+// A call that is not the last element of its alternative pushes a place (grammar_stack.h). If the called rule can begin with the
+// calling rule, the stack would grow without limit.
 static bool frames_check(const struct search *s, struct model_error *error) {
     for (size_t r = 0; r < s->g->n_rules; r++) {
         struct walk w = {s->g->rules[r].first, NULL};
@@ -184,9 +185,8 @@ static void members_list(struct grammar *g, const struct search *s) {
     for (size_t c = 0; c < g->n_components; c++) {
         g->first_member[c + 1] += g->first_member[c];
     }
-    for (size_t r = g->n_rules;
-         // Each component is filled from its end, so the entry of the next component moves down to the start of this one.
-         r-- > 0;) {
+    // first_member[c + 1] is the end of component c. It moves down to the start of c while the members of c are filled in.
+    for (size_t r = g->n_rules; r-- > 0;) {
         g->members[--g->first_member[g->rules[r].component + 1]] = (uint32_t) r;
     }
     memmove(g->first_member, g->first_member + 1, g->n_components * sizeof *g->first_member);

@@ -23,8 +23,8 @@ struct parser {
     struct grammar *g;
     struct names names;
     const char *text;
-    size_t at, size;
-    int depth;
+    size_t at, size; // offset of the next byte; size of the text
+    int depth;       // nested parentheses
     struct model_error *error;
 };
 
@@ -127,7 +127,8 @@ static bool names_grow(struct parser *p) {
     return true;
 }
 
-static bool rule_find(struct parser *p, const char *name, size_t size, uint32_t *out) {
+// Returns the rule with this name. Creates it if it does not exist, because a rule may be used before it is defined.
+static bool rule_find_or_add(struct parser *p, const char *name, size_t size, uint32_t *out) {
     if (!names_grow(p)) {
         return false;
     }
@@ -180,7 +181,7 @@ static size_t name_size(const struct parser *p) {
     return n;
 }
 
-// Returns whether the text here is "NAME ::=".
+// Returns whether the next text is "NAME ::=".
 static bool is_rule_here(const struct parser *p) {
     struct parser q = *p;
     const size_t n = name_size(&q);
@@ -338,7 +339,9 @@ static bool range_read(struct parser *p, struct range *r) {
 // Parses a class after its '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
-    size_t n = 0, room = 0, join_at = 4096; // after joining, there are at most half as many ranges as characters
+    // When the list has join_at ranges, overlapping ranges are joined. So the memory of a very long class stays limited: joined
+    // ranges do not touch, so there are at most half as many as characters of Unicode.
+    size_t n = 0, room = 0, join_at = 4096;
     const bool is_negated = parser_peek(p) == '^';
     bool ok = false;
     p->at += is_negated;
@@ -395,7 +398,7 @@ static bool literal_read(struct parser *p, struct items *s) {
 
 // ---- repetitions ----
 
-// Replaces the elements from `from` on by a repetition of them, least to most times; most < 0: unlimited.
+// Replaces the elements from index `from` on by one repetition of these elements, least to most times; most < 0: unlimited.
 static bool items_repeat(struct parser *p, struct items *s, size_t from, int64_t least, int64_t most) {
     struct grammar *g = p->g;
     uint32_t rule;
@@ -504,7 +507,7 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
     }
     bool ok;
     if (n > 0) {
-        ok = rule_find(p, p->text + p->at, n, &rule) && items_push(p, s, rule_call(rule));
+        ok = rule_find_or_add(p, p->text + p->at, n, &rule) && items_push(p, s, rule_call(rule));
         p->at += n;
     } else {
         p->at++;
@@ -543,8 +546,7 @@ static bool rules_check(struct parser *p) {
     for (size_t i = 0; i < p->g->n_rules; i++) {
         if (p->g->rules[i].first == GRAMMAR_NONE && p->g->rules[i].name != NULL) {
             return model_fail(p->error,
-                i == p->g->root ? "rule '%.64s', with which every text begins, is missing"
-                                : "rule '%.64s' is used, but not defined",
+                i == p->g->root ? "the start rule '%.64s' is missing" : "rule '%.64s' is used, but not defined",
                 p->g->rules[i].name);
         }
     }
@@ -558,7 +560,7 @@ static bool rules_read(struct parser *p) {
         if (!is_rule_here(p)) {
             return parser_fail(p, "expected a rule: NAME ::= ...");
         }
-        if (!rule_find(p, p->text + p->at, n, &rule)) {
+        if (!rule_find_or_add(p, p->text + p->at, n, &rule)) {
             return false;
         }
         if (p->g->rules[rule].first != GRAMMAR_NONE) {
@@ -588,7 +590,7 @@ struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback s
     g->stop_data = stop_data;
     g->max_stack_size = GRAMMAR_STACK_SIZE;
     g->max_steps = GRAMMAR_STEPS;
-    const bool ok = rule_find(&p, "root", 4, &g->root) && rules_read(&p) && rules_check(&p) && grammar_check(g, error);
+    const bool ok = rule_find_or_add(&p, "root", 4, &g->root) && rules_read(&p) && rules_check(&p) && grammar_check(g, error);
     berth_free(p.names.slots);
     if (!ok) {
         grammar_free(g);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GONE UINT32_MAX
+#define REMOVED UINT32_MAX
 
 bool stacks_init(struct grammar_stacks *s, size_t max_size, struct model_error *error) {
     *s = (struct grammar_stacks){.max_size = max_size};
@@ -41,7 +41,7 @@ size_t stacks_size(const struct grammar_stacks *s) {
 
 static bool is_full(const struct grammar_stacks *s, size_t n_more, struct model_error *error) {
     const size_t size = stacks_size(s) + n_more * sizeof *s->members;
-    if (size > s->max_size || s->n_places >= GONE || s->n_stacks >= GONE) {
+    if (size > s->max_size || s->n_places >= REMOVED || s->n_stacks >= REMOVED) {
         model_fail(error, "the grammar is too ambiguous: the stacks of this text need %zu bytes, but the limit is %zu", size,
             s->max_size);
         return true;
@@ -150,42 +150,42 @@ static int by_number(const void *a, const void *b) {
 }
 
 bool stacks_stack(struct grammar_stacks *s, uint32_t *places, size_t n, uint32_t *stack, struct model_error *error) {
-    size_t n_own = 0;
+    size_t n_unique = 0;
     if (n > 1) {
         qsort(places, n, sizeof *places, by_number);
     }
     for (size_t i = 0; i < n; i++) {
-        if (i == 0 || places[i] != places[n_own - 1]) {
-            places[n_own++] = places[i];
+        if (i == 0 || places[i] != places[n_unique - 1]) {
+            places[n_unique++] = places[i];
         }
     }
     if (!slots_grow(s, &s->stack_slots, &s->n_stack_slots, s->n_stacks, stacks_enter)) {
         return model_fail(error, "out of memory for %zu stacks of a grammar", s->n_stacks);
     }
-    const size_t slot = stack_slot(s, places, n_own);
+    const size_t slot = stack_slot(s, places, n_unique);
     if (s->stack_slots[slot] != 0) {
         *stack = s->stack_slots[slot] - 1;
         return true;
     }
-    if (is_full(s, n_own, error)) {
+    if (is_full(s, n_unique, error)) {
         return false;
     }
     if (!stamped_grow((void **) &s->stacks, s->n_stacks, &s->stacks_room, sizeof *s->stacks, &s->stack_stamps) ||
-        !berth_grow((void **) &s->members, &s->members_room, s->n_members + n_own, sizeof *s->members)) {
+        !berth_grow((void **) &s->members, &s->members_room, s->n_members + n_unique, sizeof *s->members)) {
         return model_fail(error, "out of memory for %zu stacks of a grammar", s->n_stacks);
     }
     *stack = (uint32_t) s->n_stacks++;
-    s->stacks[*stack] = (struct grammar_stack){s->n_members, (uint32_t) n_own, (uint32_t) s->n_places};
+    s->stacks[*stack] = (struct grammar_stack){s->n_members, (uint32_t) n_unique, (uint32_t) s->n_places};
     s->stack_slots[slot] = *stack + 1;
-    memcpy(s->members + s->n_members, places, n_own * sizeof *places);
-    s->n_members += n_own;
+    memcpy(s->members + s->n_members, places, n_unique * sizeof *places);
+    s->n_members += n_unique;
     return true;
 }
 
 // ---- removal of unused places and stacks ----
 
-// Sets new_place and new_stack to 0 for reachable entries; the others stay GONE. An entry refers only to older entries. So in a
-// pass from the newest to the oldest, every entry is marked before it is visited.
+// Sets new_place and new_stack to 0 for reachable places and stacks; the entries of unreachable ones stay REMOVED. A place or stack
+// refers only to older ones. So in a pass from the newest to the oldest, everything reachable is marked before it is visited.
 static void live_mark(const struct grammar_stacks *s, const uint32_t *live, size_t n, uint32_t *new_place, uint32_t *new_stack) {
     new_place[PLACE_OVER] = 0;
     for (size_t i = 0; i < n; i++) {
@@ -194,25 +194,25 @@ static void live_mark(const struct grammar_stacks *s, const uint32_t *live, size
     for (size_t k = s->n_stacks, p = s->n_places; k > 0 || p > 1;) {
         if (k > 0 && (p <= 1 || s->stacks[k - 1].born >= p)) { // the newest entry is a stack
             k--;
-            for (uint32_t i = 0; new_stack[k] != GONE && i < s->stacks[k].n; i++) {
+            for (uint32_t i = 0; new_stack[k] != REMOVED && i < s->stacks[k].n; i++) {
                 new_place[s->members[s->stacks[k].at + i]] = 0;
             }
         } else {
             p--;
-            if (new_place[p] != GONE) {
+            if (new_place[p] != REMOVED) {
                 new_stack[s->places[p].below] = 0;
             }
         }
     }
 }
 
-// Moves reachable entries to the front, oldest first, so that entries they refer to already have their new numbers.
+// Moves reachable places and stacks to the front, oldest first. So everything that they refer to already has its new number.
 static void live_move(struct grammar_stacks *s, uint32_t *new_place, uint32_t *new_stack) {
     size_t n_stacks = 0, n_places = 1, n_members = 0;
     for (size_t k = 0, p = 1; k < s->n_stacks || p < s->n_places;) {
         if (k < s->n_stacks && s->stacks[k].born <= p) {
             const struct grammar_stack old = s->stacks[k];
-            if (new_stack[k] != GONE) {
+            if (new_stack[k] != REMOVED) {
                 s->stacks[n_stacks] = (struct grammar_stack){n_members, old.n, (uint32_t) n_places};
                 for (uint32_t i = 0; i < old.n; i++) {
                     s->members[n_members++] = new_place[s->members[old.at + i]];
@@ -221,7 +221,7 @@ static void live_move(struct grammar_stacks *s, uint32_t *new_place, uint32_t *n
             }
             k++;
         } else {
-            if (new_place[p] != GONE) {
+            if (new_place[p] != REMOVED) {
                 s->places[n_places] = s->places[p];
                 s->places[n_places].below = new_stack[s->places[p].below];
                 new_place[p] = (uint32_t) n_places++;

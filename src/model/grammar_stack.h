@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: MIT
 // grammar_stack.h: the stacks of a guide, stored as one graph without duplicates.
 //
-// A place is an element of the grammar, the number of matches of its repetition so far, and the stack below it. A stack is a set of
-// places; at the end of a rule the text may continue at any of them. Each place and each stack is stored once, so equal places have
-// equal numbers, and two stacks share their common lower part. Alternatives that differ only in their continuation are one place on
-// one stack. So a text of n bytes has at most n places per call of the grammar, whereas the number of separate stacks can double
-// with each byte.
+// A place is a position in the grammar: an element, the number of matches of its repetition so far, and the stack below the rule of
+// the element. A stack is a set of places: when the rule ends, the text may continue at any of them. Each place and each stack is
+// stored once, so equal places have equal numbers, and two stacks share their common lower part. Alternatives that differ only in
+// their continuation are one place on one stack. So after n bytes there are at most n places per call in the grammar, whereas the
+// number of separate stacks could double with each byte.
 #pragma once
 
 #include "base/siphash.h"
 #include "model/grammar.h"
 
 struct grammar_place {
-    uint32_t elem, count;
-    uint32_t below; // stack
+    uint32_t elem;  // index of the element
+    uint32_t count; // matches of its repetition so far
+    uint32_t below; // number of the stack
 };
 
-#define PLACE_OVER 0u // end of the text
+#define PLACE_OVER 0u // the place after the end of the text
 #define STACK_NONE UINT32_MAX
 
 struct grammar_stack {
     size_t at; // index of its first place in members
     uint32_t n;
-    uint32_t born; // number of places when the stack was created; its own places have lower numbers
+    uint32_t born; // number of places that existed when the stack was created, so all places of the stack have lower numbers
 };
 
 struct grammar_stacks {
     struct grammar_place *places; // [n_places]; PLACE_OVER has no element
-    uint32_t *place_stamps;       // [places_room] for use by the guide; 0 for a new place
+    uint32_t *place_stamps;       // [places_room] the guide's round that visited the place last; 0 for a new place
     struct grammar_stack *stacks; // [n_stacks]
-    uint32_t *stack_stamps;       // [stacks_room] for use by the guide; 0 for a new stack
+    uint32_t *stack_stamps;       // [stacks_room] the guide's round that visited the stack last; 0 for a new stack
     uint32_t *members;            // [n_members] places of all stacks, ascending per stack
     size_t n_places, places_room, n_stacks, stacks_room, n_members, members_room;
     uint32_t *place_slots, *stack_slots; // hash tables of number + 1; 0: free
@@ -47,6 +48,6 @@ bool stacks_place(
     struct grammar_stacks *stacks, uint32_t elem, uint32_t count, uint32_t below, uint32_t *place, struct model_error *error);
 // Finds or creates the stack of n places. Sorts the places and removes duplicates.
 bool stacks_stack(struct grammar_stacks *stacks, uint32_t *places, size_t n, uint32_t *stack, struct model_error *error);
-// Removes all places and stacks that are unreachable from `live`, and renumbers the others and `live`. False: out of memory;
-// nothing has changed.
+// Removes all places and stacks that are unreachable from the n places in `live`. Renumbers the remaining places, also in `live`.
+// False: out of memory; nothing has changed.
 bool stacks_collect(struct grammar_stacks *stacks, uint32_t *live, size_t n);

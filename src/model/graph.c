@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// graph.c: builds one graph that computes a batch of tokens. With a cache, the graph writes new keys and values to the cache rows
-// that an input names, so the graphs of consecutive tokens are equal and are planned once per length of the cache view. Without a
-// cache, a batch holds several sequences, and each sequence attends only to itself, as training requires.
-// No error is checked while building: a failed constructor returns poison, which the caller finds with berth_graph_check.
+// graph.c: builds one graph that computes a batch of tokens. With a cache, an input of the graph lists the cache rows to which new
+// keys and values are written. So the graphs of consecutive tokens are equal, and a new plan is needed only when n_kv changes.
+// Without a cache, a batch holds several sequences, and each sequence attends only to itself, as training requires.
+// Errors are not checked during building: a failed constructor returns poison, which the caller finds with berth_graph_check.
 
 #include "model/graph.h"
 
@@ -17,7 +17,8 @@ static struct ggml_tensor *builder_scaled(struct graph_builder *b, struct ggml_t
     return scale != 1 ? builder_named(b, ggml_scale(b->ctx, x, scale), name) : x;
 }
 
-// Returns the output of a branch of a layer as it is added to the residual stream: with the post-norm and the residual scale.
+// Applies the post-norm and the residual scale to y, the output of attention or of the feed-forward part, before it is added to the
+// residual stream.
 static struct ggml_tensor *branch_output(
     struct graph_builder *b, struct ggml_tensor *y, struct ggml_tensor *norm, const char *name) {
     if (norm != NULL) {
@@ -26,7 +27,8 @@ static struct ggml_tensor *branch_output(
     return builder_scaled(b, y, b->p->residual_scale, name);
 }
 
-// After the attention of the last layer only the token whose logits are needed is computed further.
+// In the last layer, returns the row of the token whose logits are needed: the other tokens are not needed after attention. In
+// other layers, or with all_outputs, returns x.
 static struct ggml_tensor *rows_select(struct graph_builder *b, struct ggml_tensor *x, const char *name) {
     const bool is_last = b->i + 1 == b->p->n_layer && b->in->out != NULL;
     return is_last ? builder_named(b, ggml_get_rows(b->ctx, x, b->in->out), name) : x;
@@ -62,27 +64,27 @@ static void inputs_make(struct graph_builder *b) {
     const struct graph_shape *s = b->s;
     struct graph_inputs *in = b->in;
     const bool has_state = builder_has(b, ARCH_STATE);
-    bool has_window = false, has_all = false;
-    int64_t window = 0; // index of a layer with a window
+    bool has_window = false, has_full = false; // has_full: a layer without a window
+    int64_t window_layer = 0;                  // index of a layer with a window
     for (int64_t i = 0; !has_state && i < b->p->n_layer; i++) {
         if (params_has_window(b->p, i)) {
-            window = i;
+            window_layer = i;
             has_window = true;
         } else {
-            has_all = true;
+            has_full = true;
         }
     }
     in->tokens = input_new(b, GGML_TYPE_I32, s->n_tokens * s->n_seq, 0, "tokens");
     in->pos = has_state ? NULL : input_new(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
     in->states = has_state ? input_new(b, GGML_TYPE_I32, 1, 0, "states") : NULL;
-    in->rows = s->k != NULL && has_all ? input_new(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
-    in->mask = has_all ? input_new(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
+    in->rows = s->k != NULL && has_full ? input_new(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
+    in->mask = has_full ? input_new(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
     in->window_rows = s->k != NULL && has_window ? input_new(b, GGML_TYPE_I64, s->n_tokens, 0, "window_rows") : NULL;
-    in->window = has_window ? input_new(b, GGML_TYPE_F16, builder_n_visible(b, window), s->n_tokens, "mask_window") : NULL;
+    in->window = has_window ? input_new(b, GGML_TYPE_F16, builder_n_visible(b, window_layer), s->n_tokens, "mask_window") : NULL;
     in->out = s->all_outputs ? NULL : input_new(b, GGML_TYPE_I32, 1, 0, "wanted");
 }
 
-// Adds the position embedding, if the model has one, to the tokens of each sequence.
+// Returns the embeddings of the tokens, plus the position embeddings if the model has them.
 static struct ggml_tensor *embedding_build(struct graph_builder *b) {
     struct ggml_tensor *x = builder_named(b, ggml_get_rows(b->ctx, b->m->token_embd, b->in->tokens), "embedding");
     x = builder_scaled(b, x, b->p->embd_scale, "embedding_scaled");
@@ -115,6 +117,6 @@ void graph_build(const struct model *m, const struct graph_shape *shape, struct 
         x = layer_build(&b, x);
     }
     b.i = -1;
-    in->logits = output_build(&b, x);
-    ggml_build_forward_expand(graph, in->logits);
+    in->result = output_build(&b, x);
+    ggml_build_forward_expand(graph, in->result);
 }

@@ -20,7 +20,7 @@ static inline bool builder_has(const struct graph_builder *b, unsigned has) {
 
 // ---- builder.c ----
 
-// Sets the name of t, in a layer with its prefix: blk.3.ffn.up. Returns t.
+// Sets the name of t and returns t. In a layer the name gets a prefix: blk.3.ffn.up.
 struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_tensor *t, const char *name);
 // Returns the architecture's norm of x. weight and bias may be NULL.
 struct ggml_tensor *builder_norm(
@@ -31,7 +31,7 @@ struct ggml_tensor *builder_product(
 // cap * tanh(x / cap)
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
-// Returns the number of rows that layer i attends to, in its cache if it has one (attention.c).
+// Returns the number of rows of keys that layer i attends to: rows of its cache, or tokens if there is no cache (attention.c).
 int64_t builder_n_visible(const struct graph_builder *b, int64_t i);
 
 // ---- parts of layer b->i ----

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// guide.c: computes which tokens may follow a text. The position of the text in the grammar is a set of places before bytes, on
-// stacks without duplicates (grammar_stack.h).
+// guide.c: computes which tokens may follow a text. The position of the text in the grammar is a set of places (grammar_stack.h),
+// each of them at an element that matches a byte.
 //
-// A byte leads from one set to the next in two passes. The first pass moves places past the byte and, at the end of a rule,
-// continues at the places below. The second pass enters the rules that are called there, callers before callees. So all places that
-// called a rule are known when it is entered, and the stack below it is built once. The last call of a rule pushes nothing, so
-// repetitions do not grow the stack.
+// places_step computes the set after one more byte, in two passes. The first pass moves each place that matches the byte to the
+// next element. At the end of a rule it continues at the places of the stack below. The second pass enters the rules that these
+// elements call. Callers are entered before callees, so all callers of a rule are known when the stack below the rule is built. A
+// call at the end of an alternative pushes nothing, so repetitions do not grow the stack.
 //
 // Tokens are tested in the order of their bytes: a common prefix is processed once, and all tokens with a prefix that the grammar
-// does not allow are skipped. The masks of the last sets are cached, because within a string or a word the set often stays the
-// same.
+// does not allow are skipped. A mask holds the tokens that may follow one set. The last masks are cached, because within a string
+// or a word the set often stays the same.
 
 #include "base/min.h"
 #include "model/grammar_stack.h"
@@ -20,13 +20,13 @@
 #include <string.h>
 
 #define N_MASKS 16                       // cached masks
-#define STEPS_ASK 4096                   // steps between two polls of grammar.stop
+#define STEPS_PER_POLL 4096              // steps between two polls of grammar.stop
 #define COLLECT_SIZE ((size_t) 16 << 20) // bytes of stacks below which unused stacks are not removed
 
 struct place_set {
     uint32_t *ids;
     size_t n, room;
-    bool is_over; // the text may end here
+    bool is_over; // the text may end at this position
 };
 
 struct piece {
@@ -35,12 +35,12 @@ struct piece {
     int32_t token;
 };
 
-// The tokens that may follow at a set of places.
+// The tokens that may follow when the position of the text is `set`.
 struct mask {
     struct place_set set;
     uint8_t *bits; // [n_tokens / 8 + 1]
-    int64_t n_left;
-    bool is_made;
+    int64_t n_allowed;
+    bool is_valid;
 };
 
 struct place_list {
@@ -48,10 +48,11 @@ struct place_list {
     size_t n, room;
 };
 
-// An entry of the stack below a component.
+// One call of a rule of a component. It adds the place after the call to the stack below the component. A call at the end of an
+// alternative adds all places of the stack below the caller.
 struct source {
-    uint32_t id; // place or stack
-    uint32_t next;
+    uint32_t id;   // number of the place or stack
+    uint32_t next; // next source of the same component; GRAMMAR_NONE: none
     bool is_stack;
 };
 
@@ -66,11 +67,11 @@ struct guide {
     uint32_t stamp;    // number of the current round, which marks visited places and stacks
     uint32_t *work;    // places to visit
     size_t n_work, work_room;
-    struct place_list ready, calls; // places before bytes and before calls that the first pass found
+    struct place_list ready, calls; // results of the first pass: places at bytes, places at calls
     struct source *sources;
     size_t n_sources, sources_room;
     uint32_t *first_source; // [n_components] GRAMMAR_NONE: the component is not called
-    uint32_t *called;       // [n_called] called components, a heap with the greatest on top
+    uint32_t *called;       // [n_called] called components, a heap with the greatest number on top
     size_t n_called;
     uint32_t *joined; // places of a stack under construction
     size_t n_joined, joined_room;
@@ -92,7 +93,7 @@ static bool step_count(struct guide *u) {
         return model_fail(
             u->error, "the grammar is too ambiguous: one token needs more than the limit of %" PRIu64 " steps", u->g->max_steps);
     }
-    return u->n_steps % STEPS_ASK != 0 || grammar_poll(u->g, u->error);
+    return u->n_steps % STEPS_PER_POLL != 0 || grammar_poll(u->g, u->error);
 }
 
 // ---- first pass: past a byte, and out of rules that end ----
@@ -262,7 +263,8 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
 static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
     const struct grammar_elem *e = &u->g->elems[elem];
     const uint32_t component = u->g->rules[grammar_callee(u->g, e)].component;
-    if (component == from) { // always a last call, as grammar_check ensures
+    if (component ==
+        from) { // at the end of an alternative, as grammar_check ensures; called_enter enters all rules of a component
         return true;
     }
     if (grammar_is_tail(u->g, e, count)) {
@@ -285,12 +287,12 @@ static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t be
 // Builds the stack below a component from all its callers.
 static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
     const uint32_t first = u->first_source[component];
-    bool is_one = u->sources[first].is_stack;
-    for (uint32_t i = first; is_one && i != GRAMMAR_NONE; i = u->sources[i].next) {
-        is_one = u->sources[i].is_stack && u->sources[i].id == u->sources[first].id;
+    bool is_single_stack = u->sources[first].is_stack;
+    for (uint32_t i = first; is_single_stack && i != GRAMMAR_NONE; i = u->sources[i].next) {
+        is_single_stack = u->sources[i].is_stack && u->sources[i].id == u->sources[first].id;
     }
     u->first_source[component] = GRAMMAR_NONE;
-    if (is_one) {
+    if (is_single_stack) {
         *stack = u->sources[first].id;
         return true;
     }
@@ -409,7 +411,7 @@ bool guide_reset(struct guide *u, struct model_error *error) {
     u->error = error;
     u->n_steps = 0;
     round_begin(u, &u->sets[0]);
-    u->sets[0].is_over = u->g->rules[u->g->root].is_empty;
+    u->sets[0].is_over = u->g->rules[u->g->root].can_be_empty;
     return stacks_stack(&u->stacks, &over, 1, &stack, error) && source_add(u, u->g->rules[u->g->root].component, stack, true) &&
            called_enter(u, &u->sets[0]);
 }
@@ -428,7 +430,7 @@ static int by_bytes(const void *a, const void *b) {
     return x->token < y->token ? -1 : 1;
 }
 
-// Lists the bytes of every token that has some, sorted.
+// Lists the tokens that have bytes, sorted by their bytes.
 static bool pieces_make(struct guide *u) {
     const struct vocab *v = u->vocab;
     size_t size = 0;
@@ -508,7 +510,7 @@ void guide_free(struct guide *u) {
 // ---- tokens ----
 
 // Returns the length of the common prefix of two tokens.
-static size_t pieces_shared(const struct piece *a, const struct piece *b) {
+static size_t common_prefix(const struct piece *a, const struct piece *b) {
     const size_t most = min_size(a->n, b->n);
     size_t n = 0;
     while (n < most && a->bytes[n] == b->bytes[n]) {
@@ -518,13 +520,13 @@ static size_t pieces_shared(const struct piece *a, const struct piece *b) {
 }
 
 static bool mask_fill(struct guide *u, struct mask *m) {
-    size_t n_alive = 0; // bytes of the previous piece that the grammar allowed
-    m->n_left = 0;
+    size_t n_matched = 0; // bytes of the previous piece that the grammar allowed
+    m->n_allowed = 0;
     memset(m->bits, 0, (size_t) u->vocab->n_tokens / 8 + 1);
     for (int32_t i = 0; i < u->n_pieces; i++) {
         const struct piece *piece = &u->pieces[i];
-        const size_t n_same = i > 0 ? pieces_shared(piece - 1, piece) : 0;
-        if (n_same > n_alive) { // fails at the same byte as the previous piece
+        const size_t n_same = i > 0 ? common_prefix(piece - 1, piece) : 0;
+        if (n_same > n_matched) { // fails at the same byte as the previous piece
             continue;
         }
         size_t n = n_same;
@@ -537,22 +539,22 @@ static bool mask_fill(struct guide *u, struct mask *m) {
             }
             n++;
         }
-        n_alive = n;
+        n_matched = n;
         if (n == piece->n) {
             m->bits[piece->token / 8] |= (uint8_t) (1u << (piece->token % 8));
-            m->n_left++;
+            m->n_allowed++;
         }
     }
     for (int32_t i = 0; u->sets[0].is_over && i < u->vocab->n_tokens; i++) {
         if (vocab_is_end(u->vocab, i)) {
             m->bits[i / 8] |= (uint8_t) (1u << (i % 8));
-            m->n_left++;
+            m->n_allowed++;
         }
     }
     return true;
 }
 
-static bool is_same(const struct place_set *a, const struct place_set *b) {
+static bool sets_equal(const struct place_set *a, const struct place_set *b) {
     return a->n == b->n && a->is_over == b->is_over && (a->n == 0 || memcmp(a->ids, b->ids, a->n * sizeof *a->ids) == 0);
 }
 
@@ -561,13 +563,13 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Removes unreachable stacks from time to time. If memory for this is unavailable, they stay.
+// Removes unreachable stacks if they may use much memory. If memory for the removal is unavailable, they stay.
 static void stacks_trim(struct guide *u) {
     if (stacks_size(&u->stacks) < u->collect_at || !stacks_collect(&u->stacks, u->sets[0].ids, u->sets[0].n)) {
         return;
     }
-    for (size_t i = 0; i < N_MASKS; i++) { // their places have other numbers now
-        u->masks[i].is_made = false;
+    for (size_t i = 0; i < N_MASKS; i++) { // the places have new numbers
+        u->masks[i].is_valid = false;
     }
     const size_t size = stacks_size(&u->stacks);
     u->collect_at = max_size(2 * size, COLLECT_SIZE);
@@ -575,18 +577,18 @@ static void stacks_trim(struct guide *u) {
 
 // Returns the mask of the current position; NULL with an error.
 static const struct mask *mask_find(struct guide *u) {
-    struct place_set *now = &u->sets[0];
+    struct place_set *current = &u->sets[0];
     stacks_trim(u);
-    if (now->n > 1) {
-        qsort(now->ids, now->n, sizeof *now->ids, by_number);
+    if (current->n > 1) {
+        qsort(current->ids, current->n, sizeof *current->ids, by_number);
     }
     for (size_t i = 0; i < N_MASKS; i++) {
-        if (u->masks[i].is_made && is_same(&u->masks[i].set, now)) {
+        if (u->masks[i].is_valid && sets_equal(&u->masks[i].set, current)) {
             return &u->masks[i];
         }
     }
     struct mask *m = &u->masks[u->next_mask++ % N_MASKS];
-    m->is_made = false;
+    m->is_valid = false;
     if (m->bits == NULL) {
         m->bits = berth_malloc((size_t) u->vocab->n_tokens / 8 + 1);
     }
@@ -595,14 +597,14 @@ static const struct mask *mask_find(struct guide *u) {
         return NULL;
     }
     m->set.n = 0;
-    m->set.is_over = now->is_over;
-    for (size_t i = 0; i < now->n; i++) {
-        if (!set_add(u, &m->set, now->ids[i])) {
+    m->set.is_over = current->is_over;
+    for (size_t i = 0; i < current->n; i++) {
+        if (!set_add(u, &m->set, current->ids[i])) {
             return NULL;
         }
     }
-    m->is_made = mask_fill(u, m);
-    return m->is_made ? m : NULL;
+    m->is_valid = mask_fill(u, m);
+    return m->is_valid ? m : NULL;
 }
 
 int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error) {
@@ -614,7 +616,7 @@ int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error
             logits[i] = -INFINITY;
         }
     }
-    return m != NULL ? m->n_left : -1;
+    return m != NULL ? m->n_allowed : -1;
 }
 
 bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {

@@ -91,7 +91,8 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
     return true;
 }
 
-// A cache that no graph writes to (of an encoder) has the size that libllama logged. False: out of memory.
+// Adds up the bytes of the cache with plan_only. If no graph writes to a cache (an encoder), takes the size that libllama logged.
+// False: out of memory.
 static bool cache_count(struct session *s) {
     struct cache_list list = {0};
     bool ok = true;
@@ -102,11 +103,11 @@ static bool cache_count(struct session *s) {
             ok = node->src[k] == NULL || cache_add(s, &list, node->src[k]);
         }
     }
-    size_t all = 0;
+    size_t total = 0;
     for (int d = 0; d < s->devices->n; d++) {
-        all += s->memory[d].cache;
+        total += s->memory[d].cache;
     }
-    s->memory[s->devices->n - 1].cache += all == 0 ? llama_logged_cache_size() : 0;
+    s->memory[s->devices->n - 1].cache += total == 0 ? llama_logged_cache_size() : 0;
     berth_free(list.items);
     return ok;
 }
@@ -148,7 +149,7 @@ static void params_read(struct model *m) {
     m->params.n_ctx_train = lib->llama_model_n_ctx_train(data->model);
 }
 
-// Weights that are not on another device belong to the CPU, mapped or read.
+// Counts all weights that are on no other device as weights of the CPU, mapped or read.
 static void weights_count(struct model *m, int n_devices) {
     const struct model_llama *data = m->engine_data;
     size_t all = (size_t) data->lib->llama_model_size(data->model);
@@ -285,7 +286,7 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
         params.pooling_type = 0;
     }
     context_free(s);
-    llama_logged_cache_size();
+    llama_logged_cache_size(); // sets the logged size to 0
     llama_error_clear();
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size};

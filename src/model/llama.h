@@ -22,7 +22,7 @@ const struct llama_library *llama_library_get(struct model_error *error);
 // the cause: after it, libllama logs a line for each caller of the failed function.
 void llama_error_clear(void);
 const char *llama_error(void);
-// Returns the bytes of caches that libllama logged since the last call. The log has two decimals of MiB.
+// Returns the bytes of caches that libllama logged since the last call of this function. The log rounds to 0.01 MiB.
 size_t llama_logged_cache_size(void);
 
 // model->engine_data of engine_llama.

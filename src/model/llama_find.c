@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// llama_find.c: finds libllama and loads it on top of Berth. The structs of libllama differ between releases, so only the releases
-// in llama_abi.h are accepted; the file name states the release. Before libllama, Berth's libraries are loaded under the ggml names
-// that libllama depends on (the program searches them in its own folders), so that the dynamic linker uses them.
+// llama_find.c: finds libllama and loads it with Berth's libraries as its ggml. The structs of libllama differ between releases, so
+// only the releases in llama_abi.h are accepted; the file name states the release. libllama depends on libraries of ggml by name.
+// Berth's libraries with these names, in the program's own folders, are loaded before libllama, so that the dynamic linker uses
+// them.
 
 #include "model/llama.h"
 
@@ -16,12 +17,12 @@
 
 static const char *const releases[] = {"v0.5.0", "b10361"}; // newest first
 
-#define HOW "'npm install node-llama-cpp@3.22.1' installs it; BERTH_LLAMA=DIR sets the folder to search"
+#define INSTALL_HINT "'npm install node-llama-cpp@3.22.1' installs it; BERTH_LLAMA=DIR sets the folder to search"
 
 struct search {
     char path[4096]; // path of libllama, once found
     const char *release;
-    char flawed[4096 + 200]; // the first file that cannot be loaded, with the reason; "": none
+    char unloadable[4096 + 200]; // the first file that cannot be loaded, with the reason; "": none
 };
 
 // A pipe or a truncated file must not reach the dynamic linker: it would wait for the pipe, and a truncated file would crash it.
@@ -30,13 +31,13 @@ static bool library_is_sound(struct search *s) {
     struct berth_elf elf;
     const bool ok = berth_elf_open(&elf, s->path, why, sizeof why);
     berth_elf_fini(&elf);
-    if (!ok && s->flawed[0] == '\0') {
-        snprintf(s->flawed, sizeof s->flawed, "%s cannot be loaded: %s; ", s->path, why);
+    if (!ok && s->unloadable[0] == '\0') {
+        snprintf(s->unloadable, sizeof s->unloadable, "%s cannot be loaded: %s; ", s->path, why);
     }
     return ok;
 }
 
-static bool folder_look(struct search *s, const char *folder) {
+static bool folder_search(struct search *s, const char *folder) {
     for (size_t i = 0; i < sizeof releases / sizeof *releases && s->release == NULL; i++) {
         const int n = snprintf(s->path, sizeof s->path, "%s/libllama.%s.so", folder, releases[i]);
         if (n > 0 && (size_t) n < sizeof s->path && access(s->path, R_OK) == 0 && library_is_sound(s)) {
@@ -47,13 +48,13 @@ static bool folder_look(struct search *s, const char *folder) {
 }
 
 // Searches the packages of node-llama-cpp below a folder: node_modules/@node-llama-cpp/NAME/bins/NAME.
-static bool node_look(struct search *s, const char *folder) {
+static bool node_search(struct search *s, const char *folder) {
     char at[4096];
     DIR *d = snprintf(at, sizeof at, "%s/node_modules/@node-llama-cpp", folder) < (int) sizeof at ? opendir(at) : NULL;
     for (struct dirent *e; d != NULL && s->release == NULL && (e = readdir(d)) != NULL;) {
         char bins[4096 + 600];
         snprintf(bins, sizeof bins, "%s/%s/bins/%s", at, e->d_name, e->d_name);
-        folder_look(s, bins);
+        folder_search(s, bins);
     }
     if (d != NULL) {
         closedir(d);
@@ -62,18 +63,18 @@ static bool node_look(struct search *s, const char *folder) {
 }
 
 // Searches the folders where npm installs globally and for one user.
-static bool npm_look(struct search *s) {
+static bool npm_search(struct search *s) {
     static const char *const folders[] = {"/usr/local/lib", "/usr/lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders && s->release == NULL; i++) {
         char inner[64];
         snprintf(inner, sizeof inner, "%s/node_modules/node-llama-cpp", folders[i]);
-        (void) (node_look(s, folders[i]) || node_look(s, inner));
+        (void) (node_search(s, folders[i]) || node_search(s, inner));
     }
     const char *home = secure_getenv("HOME");
-    return s->release != NULL || (home != NULL && home[0] == '/' && node_look(s, home));
+    return s->release != NULL || (home != NULL && home[0] == '/' && node_search(s, home));
 }
 
-static bool usual_look(struct search *s) {
+static bool default_search(struct search *s) {
     static const char *const folders[] = {
         "/usr/local/lib",
         "/usr/lib",
@@ -90,39 +91,40 @@ static bool usual_look(struct search *s) {
     snprintf(copy, sizeof copy, "%s", given != NULL ? given : "");
     for (char *part; s->release == NULL && (part = strsep(&rest, ":")) != NULL;) {
         if (*part != '\0') {
-            folder_look(s, part);
+            folder_search(s, part);
         }
     }
     for (size_t i = 0; i < sizeof folders / sizeof *folders && s->release == NULL; i++) {
-        folder_look(s, folders[i]);
+        folder_search(s, folders[i]);
     }
-    return s->release != NULL || npm_look(s);
+    return s->release != NULL || npm_search(s);
 }
 
-// The current folder is never searched unless BERTH_LLAMA names it: a folder of downloaded files must not be able to run code. The
-// error message states if libllama is there.
-static bool is_here(void) {
+// Returns whether libllama is in the current folder. It is never loaded from there unless BERTH_LLAMA names the folder: a folder of
+// downloaded files must not be able to run code. The error message mentions it.
+static bool is_in_current_folder(void) {
     struct search s = {.release = NULL};
-    return node_look(&s, ".");
+    return node_search(&s, ".");
 }
 
 static bool library_find(struct search *s, struct model_error *error) {
     const char *given = secure_getenv("BERTH_LLAMA");
     if (given != NULL && *given != '\0') {
-        if (folder_look(s, given) || node_look(s, given)) {
+        if (folder_search(s, given) || node_search(s, given)) {
             return true;
         }
-        return s->flawed[0] != '\0'
-                   ? model_fail(error, "%s" HOW, s->flawed)
-                   : model_fail(error, "BERTH_LLAMA=%s contains neither libllama.v0.5.0.so nor libllama.b10361.so; " HOW, given);
+        return s->unloadable[0] != '\0'
+                   ? model_fail(error, "%s" INSTALL_HINT, s->unloadable)
+                   : model_fail(error, "BERTH_LLAMA=%s contains neither libllama.v0.5.0.so nor libllama.b10361.so; " INSTALL_HINT,
+                         given);
     }
-    return usual_look(s) || model_fail(error, "%slibllama was not found; " HOW "%s", s->flawed,
-                                is_here() ? "; BERTH_LLAMA=. uses the one in ./node_modules" : "");
+    return default_search(s) || model_fail(error, "%slibllama was not found; " INSTALL_HINT "%s", s->unloadable,
+                                    is_in_current_folder() ? "; BERTH_LLAMA=. uses the one in ./node_modules" : "");
 }
 
-// Loads Berth's libraries under the ggml names that libllama depends on. If Berth has no library of a name, the linker loads ggml's
-// own library in addition; Berth's functions still take precedence.
-static void names_load(const char *path) {
+// Loads Berth's libraries under the ggml names that libllama depends on. If Berth has no library with such a name, the linker loads
+// ggml's own library in addition; Berth's functions still take precedence.
+static void ggml_names_load(const char *path) {
     char why[160];
     struct berth_elf elf;
     const char *name;
@@ -142,13 +144,14 @@ static bool symbol_get(void *handle, const char *name, void *out) {
     return p != NULL;
 }
 
-// Data from the log since the last query: the first error, which is the cause of the errors after it, and the sizes of caches.
+// Data from libllama's log: the first error since llama_error_clear, which is the cause of later errors, and the sum of the sizes
+// of caches since the last llama_logged_cache_size.
 static struct {
     char error[512];
     double cache_mib;
 } logged;
 
-static void log_keep(int level, const char *text, void *user) {
+static void on_log(int level, const char *text, void *user) {
     const char *size = strstr(text, " size = "), *unit = size != NULL ? strstr(size, " MiB (") : NULL;
     (void) user;
     if (level == GGML_LOG_LEVEL_ERROR && logged.error[0] == '\0') {
@@ -182,7 +185,7 @@ const struct llama_library *llama_library_get(struct model_error *error) {
     if (!library_find(&s, error)) {
         return NULL;
     }
-    names_load(s.path);
+    ggml_names_load(s.path);
     void *handle = dlopen(s.path, RTLD_NOW | RTLD_LOCAL); // never unloaded
     const char *missing = handle == NULL ? dlerror() : NULL;
 #define LLAMA_TAKE(name, result, arguments) \
@@ -197,7 +200,7 @@ const struct llama_library *llama_library_get(struct model_error *error) {
     }
     snprintf(lib.path, sizeof lib.path, "%s", s.path);
     lib.release = s.release;
-    lib.llama_log_set(log_keep, NULL);
+    lib.llama_log_set(on_log, NULL);
     lib.llama_backend_init();
     return &lib;
 }

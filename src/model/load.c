@@ -11,6 +11,7 @@
 
 // ---- tensors of a layer ----
 
+// The extents of tensors; extent_of computes them from the hyper-parameters.
 enum extent {
     ONE,
     EMBD,
@@ -57,10 +58,11 @@ static const struct layer_row {
     size_t at;        // offset in struct model_layer
     enum extent ne[3];
     enum when when;
-    unsigned with, without; // bits of arch_has and layer_is that must be set; that must be clear
+    unsigned required,
+        excluded; // bits of arch_has and layer_is: a layer has the tensor if all of these are set, all of those clear
 } layer_rows[] = {
-#define ROW(name, field, a, b, c, when, with, without) \
-    { name, offsetof(struct model_layer, field), {a, b, c}, when, with, without }
+#define ROW(name, field, a, b, c, when, required, excluded) \
+    { name, offsetof(struct model_layer, field), {a, b, c}, when, required, excluded }
     ROW("attn_norm.weight", attn_norm, EMBD, ONE, ONE, ALWAYS, 0, 0),
     ROW("attn_norm.weight", attn_norm, EMBD, ONE, ONE, ALWAYS, ARCH_STATE, 0),
     ROW("ssm_in.weight", state_in, EMBD, STATE_IN, ONE, ALWAYS, ARCH_STATE, 0),
@@ -164,7 +166,7 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
 
 // Returns whether a layer with these bits has the tensor of a row. State-space layers have only the rows with ARCH_STATE.
 static bool layer_has_row(const struct layer_row *row, unsigned bits) {
-    return (row->with & ~bits) == 0 && (row->without & bits) == 0 && (row->with & ARCH_STATE) == (bits & ARCH_STATE);
+    return (row->required & ~bits) == 0 && (row->excluded & bits) == 0 && (row->required & ARCH_STATE) == (bits & ARCH_STATE);
 }
 
 // ---- search ----
@@ -178,7 +180,7 @@ static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model
            model_fail(error, "tensor '%s' has type %s, which cannot be converted to f32", t->name, ggml_type_name(t->type));
 }
 
-// Makes the table of tensors by id. A search by name in a ggml_context would visit all tensors.
+// Fills m->by_id, so that tensor_find need not search in a ggml_context, which would visit all tensors.
 static bool ids_make(struct model *m, struct model_error *error) {
     int64_t n = 0, i = 0;
     for (int64_t f = 0; f < m->n_files; f++) {
@@ -306,9 +308,9 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         {"rope_factors_long.weight", {half, 1, 1}, 0, false, &m->rope_long},
         {"rope_factors_short.weight", {half, 1, 1}, 0, false, &m->rope_short},
     };
-    const unsigned needs[] = {ARCH_POSITIONS, ARCH_LAYER_NORM}; // for the first two rows
+    const unsigned required_bits[] = {ARCH_POSITIONS, ARCH_LAYER_NORM}; // bits that the first two rows require
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bool is_used = i >= sizeof needs / sizeof *needs || (p->desc->has & needs[i]) != 0;
+        const bool is_used = i >= sizeof required_bits / sizeof *required_bits || (p->desc->has & required_bits[i]) != 0;
         if (is_used && !weight_find(m, &rows[i], error)) {
             return false;
         }
@@ -324,8 +326,8 @@ static bool tensors_find(struct model *m, struct model_error *error) {
 
 // ---- shapes of a model without a file ----
 
-// Optional tensors are assumed only for the architectures that use them: qwen2 has biases, qwen3 and gemma3 have norms of queries
-// and keys.
+// Returns whether a model without a file has the tensor of a row. It has optional tensors only if its architecture uses them: qwen2
+// has biases, qwen3 and gemma3 have norms of queries and keys.
 static bool is_expected(const struct model_params *p, const struct layer_row *row) {
     const char *arch = p->arch;
     return row->when == ALWAYS ||
@@ -335,10 +337,10 @@ static bool is_expected(const struct model_params *p, const struct layer_row *ro
 }
 
 bool model_shapes(const struct model_params *p, bool has_output, model_shape_t each, void *user) {
-    const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, one[3] = {p->n_embd, 1, 1};
+    const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, vector[3] = {p->n_embd, 1, 1};
     const int64_t positions[3] = {p->n_embd, p->n_ctx_train, 1};
     if (((p->desc->has & ARCH_POSITIONS) != 0 && !each("position_embd.weight", positions, user)) ||
-        !each("token_embd.weight", table, user) || !each("output_norm.weight", one, user) ||
+        !each("token_embd.weight", table, user) || !each("output_norm.weight", vector, user) ||
         (has_output && !each("output.weight", table, user))) {
         return false;
     }

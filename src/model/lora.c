@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// lora.c: adapters: pairs of low-rank matrices, from a small file in llama.cpp's format, that are added to the weights of a model;
-// and the new adapter with which training starts. A pair is on the device of its weight. A pair without a weight in the model, or
-// with the wrong shape, is an error that states the tensor or both shapes.
+// lora.c: reads adapters, creates the adapter with which training starts, and merges an adapter into a model. An adapter is a small
+// file in llama.cpp's format with pairs of low-rank matrices, one pair per adapted weight. A pair is on the device of its weight. A
+// pair without a weight in the model or with the wrong shape is an error; the message has the name of the tensor or the shapes.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -160,8 +160,8 @@ struct model_lora *lora_open(const struct model *m, const char *path, float scal
 
 // ---- placement ----
 
-// Creates the tensors of each pair, without memory, on the device of its weight. rank is used for pairs without tensors from a
-// file.
+// Creates the tensors of each pair, without memory, on the device of its weight. `rank` is the rank of pairs that do not come from
+// a file.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
     l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
     if (l->parts == NULL) {
@@ -250,12 +250,12 @@ struct model_lora *lora_new(const struct model *m, int64_t rank, float alpha, st
 // ---- merging: writes a model with the adapter added to its weights: W + scale B A, row by row in f32, converted back to the type
 // of W. The weights are read from the file, so the model must not be placed. ----
 
-// Both matrices of a pair in f32, and the bytes of one result.
+// State of merging: both matrices of the current pair in f32, one row of the weight, and the bytes of the result.
 struct merging {
     const struct model *model;
     const struct model_lora *lora;
     float *a, *b, *row; // [rank][columns], [rows][rank], [columns]
-    void *out;          // bytes of the last tensor
+    void *out;          // bytes of the tensor that tensor_bytes returned last
 };
 
 static void matrices_free(struct merging *m) {

@@ -25,13 +25,14 @@ struct model_error {
 // Stores the text unless *error already holds one: the first error is kept. Always returns false.
 bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// ---- keys of a file (params.c). An absent key leaves *out unchanged. False: the key has the wrong type or is out of range ----
+// ---- keys of a file (params.c). False: the key has the wrong type or is out of range. If a key is absent, keys_text sets *out to
+// NULL; the other functions leave *out unchanged ----
 
 bool keys_int(
     const struct gguf_context *meta, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error);
 bool keys_real(const struct gguf_context *meta, const char *key, float *out, struct model_error *error);
 bool keys_bool(const struct gguf_context *meta, const char *key, bool *out, struct model_error *error);
-// *out is borrowed from the file; NULL: the key is absent.
+// *out is borrowed from the file.
 bool keys_text(const struct gguf_context *meta, const char *key, const char **out, struct model_error *error);
 
 // ---- hyper-parameters (params.c) ----
@@ -64,7 +65,7 @@ struct model_params {
     int64_t n_state, n_state_head, n_group_state, n_conv;
     int64_t n_ctx_orig;                  // context that the model was trained for before its RoPE was scaled
     int64_t n_window;                    // positions that a token attends to in a layer with a window, including its own; 0: all
-    int window_every;                    // see params_has_window; every window_every-th layer has no window
+    int window_every;                    // every window_every-th layer has no window (params_has_window)
     float eps;                           // epsilon of the norms
     float freq_base, freq_base_window;   // RoPE base frequency; in layers with a window
     float freq_scale, freq_scale_window; // RoPE frequency scale; in layers with a window
@@ -95,14 +96,14 @@ struct model_devices {
     ggml_backend_dev_t *dev;     // [n]
     ggml_backend_t *backend;     // [n]
     struct model_shares *shares; // split of a composite device; NULL: there is no composite device
-    size_t *room;                // [n] bytes that layers and their cache may use; 0: the free memory. NULL: 0 for all devices
-    int64_t n_host;              // the first n_host layers stay on the host
-    int n_threads;               // CPU threads
-    ggml_abort_callback abort;   // set by model_devices_set_abort
+    size_t *limits;            // [n] bytes that layers and their cache may use; 0: the free memory of the device. NULL: 0 for all
+    int64_t n_host;            // the first n_host layers stay on the host
+    int n_threads;             // CPU threads
+    ggml_abort_callback abort; // set by model_devices_set_abort
     void *abort_data;
 };
 
-// Sets *function to the address of this function in the device's library, or to NULL.
+// Sets *function to the address of the function `name` in the device's library; NULL: the library does not have it.
 void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function);
 // Sets the number of threads, if the backend has threads.
 void model_device_set_threads(ggml_backend_t backend, int n_threads);
@@ -120,10 +121,10 @@ bool model_devices_open_list(struct model_devices *devices, ggml_backend_dev_t *
 bool model_devices_open_parts(struct model_devices *devices, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error);
 int model_n_cores(void);
-// Limits the bytes that layers may use on device d. False: out of memory.
-bool model_devices_set_room(struct model_devices *devices, int d, size_t bytes);
+// Limits the bytes that layers and their cache may use on device d. False: out of memory.
+bool model_devices_set_limit(struct model_devices *devices, int d, size_t bytes);
 void model_devices_close(struct model_devices *devices);
-// Computing stops when callback(user_data) returns true, on devices that can stop.
+// Devices that support it stop computing when callback(user_data) returns true.
 void model_devices_set_abort(struct model_devices *devices, ggml_abort_callback callback, void *user_data);
 
 // ---- weights (load.c finds and checks them, place.c copies or maps them to devices) ----
@@ -189,7 +190,7 @@ struct model {
 
 // Reads the header and finds every tensor. Does not read weights. NULL: *error holds the cause.
 struct model *model_open(const char *path, struct model_error *error);
-// The same, but the file is read into memory instead of mapped, so that other programs may change the file afterwards.
+// Like model_open, but reads the file into memory instead of mapping it, so that other programs may change the file afterwards.
 struct model *model_open_read(const char *path, struct model_error *error);
 // Opens a model of any architecture that libllama supports, to be run by libllama. no_mmap: the weights are read, not mapped.
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
@@ -198,11 +199,11 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
 bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
 bool model_files_check(const struct model *model, const char *path, struct model_error *error);
 void model_files_close(struct model *model);
-// fingerprint.c: returns a number that differs for two models if a key that can change a computed value differs, and, with
-// with_weights, if their weights differ. Does not support models that libllama runs.
+// fingerprint.c: returns a number that identifies a model. It depends on the keys that can change a computed value and, with
+// with_weights, on the weights. Models that libllama runs are not supported.
 uint64_t model_fingerprint(const struct model *model, bool with_weights);
-// Returns whether Berth's own graphs support the architecture of a file. Also true for a file that is not a model, so that opening
-// it reports the reason.
+// Returns whether Berth's own graphs support the architecture of a file. Also returns true for a file that is not a model:
+// model_open then reports the reason.
 bool model_is_native(const char *path);
 void model_free(struct model *model);
 
@@ -211,7 +212,7 @@ typedef bool (*model_shape_t)(const char *name, const int64_t ne[3], void *user)
 bool model_shapes(const struct model_params *params, bool has_output, model_shape_t each, void *user);
 
 // Places the weights on the devices: the CPU uses the file's mapped pages, other devices get copies. With plan_only nothing is
-// allocated or read: tensors only know their device, so that graphs can be planned. May be called once per model.
+// allocated or read: tensors get a device but no data, which is enough to plan graphs. May be called once per model.
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
@@ -238,14 +239,14 @@ struct model_lora {
 bool model_lora_add(
     struct model *model, const struct model_devices *devices, const char *path, float scale, struct model_error *error);
 // Creates the adapter with which training starts: random A and zero B in f32 for every matrix of the layers, without memory for the
-// tensors. It is not in model->loras.
+// tensors. The adapter is not added to model->loras.
 struct model_lora *lora_new(const struct model *model, int64_t rank, float alpha, struct model_error *error);
 void lora_free(struct model_lora *lora);
 // NULL: the adapter does not change this weight.
 const struct lora_pair *lora_find(const struct model_lora *lora, const struct ggml_tensor *weight);
 
-// Opens an adapter for a model that need not be placed. The pairs refer to the weights of the model's file; a and b are in the
-// adapter's map.
+// Opens an adapter for a model that need not be placed. The pairs refer to the tensors of the model's file; their a and b are
+// tensors in the map of the adapter's file.
 struct model_lora *lora_open(const struct model *model, const char *path, float scale, struct model_error *error);
 
 // Writes the model with the adapter added to its weights. The model must not be placed.
@@ -276,7 +277,7 @@ struct session_params {
     bool plan_only;                  // nothing is allocated
     bool is_embedding;               // the result is the output of the last norm for every token: n_embd values instead of logits
     bool all_outputs;                // the last layer computes logits for every token, not only for the last one
-    size_t compute;                  // limit in bytes for the values of a graph, reached by recomputing ops; 0: no limit
+    size_t compute_limit;            // bytes that the compute buffer may take; ops are recomputed to keep it; 0: no limit
 };
 
 struct session_memory {
@@ -285,12 +286,13 @@ struct session_memory {
     struct berth_plan_report report; // the plan of the compute buffer
 };
 
-// How session_params.compute changed the current graph (native.c).
+// The schedule with which the graph of the largest batch keeps session_params.compute_limit (native.c).
 struct session_recompute_plan {
-    bool is_kept;             // a schedule within the limit was found; false: the graph is as it was built
-    int64_t n_again, n_nodes; // recomputed nodes; nodes of the graph as it was built
-    uint64_t least;           // bytes that every schedule needs
-    double slower;            // cost of the graph with recomputing, divided by its cost without
+    bool fits;            // a schedule within the limit was found; false: the graph is used as it was built
+    int64_t n_recomputed; // recomputed nodes
+    int64_t n_nodes;      // nodes of the graph as it was built
+    uint64_t min_size;    // bytes that every schedule needs
+    double cost_ratio;    // cost of the graph with recomputing, divided by its cost without
 };
 
 // The size and the kind of a graph.
@@ -303,17 +305,17 @@ struct graph_shape {
     bool has_flash, all_outputs, is_embedding;
 };
 
-// Inputs of a graph, which are written before the graph is computed.
+// The inputs of a graph, which are written before the graph is computed, and its result.
 struct graph_inputs {
     struct ggml_tensor *tokens;      // i32 [n_tokens * n_seq]
     struct ggml_tensor *pos;         // i32 [n_tokens]; NULL: the architecture uses no positions
     struct ggml_tensor *rows;        // i64 [n_tokens] rows of the cache to write; NULL: no cache, or every layer has a window
     struct ggml_tensor *mask;        // [n_kv, n_tokens] 0 or -inf; NULL: every layer has a window
     struct ggml_tensor *window_rows; // the same as rows, for layers with a window; NULL: no layer has a window
-    struct ggml_tensor *window;      // [rows of their cache, at most n_kv, n_tokens] the mask of layers with a window
+    struct ggml_tensor *window;      // [min(n_ring, n_kv), n_tokens] the mask of layers with a window
     struct ggml_tensor *states;      // i32 [1] 0, the index of the state; NULL without ARCH_STATE
     struct ggml_tensor *out;         // i32 [1] index of the token whose logits are computed; NULL with all_outputs
-    struct ggml_tensor *logits;      // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
+    struct ggml_tensor *result;      // f32 logits [n_vocab, 1], with all_outputs [n_vocab, n_tokens * n_seq]; or embeddings
 };
 
 #define KV_STEP 256 // n_kv is a multiple of this, so that consecutive graphs are equal
@@ -330,23 +332,23 @@ struct session {
     ggml_backend_sched_t sched;
     size_t max_nodes;
     struct session_memory *memory; // [devices->n] after session_reserve
-    size_t *sizes;                 // [devices->n] work memory
+    size_t *sizes;                 // [devices->n] temporary array
 
     struct ggml_context *graph_ctx;     // holds graph
     struct ggml_context *recompute_ctx; // holds the recomputed nodes of graph; NULL: no limit
-    struct session_recompute_plan again;
-    struct berth_budget_step *steps; // [n_steps] the schedule of a batch that keeps the limit, once it is found
+    struct session_recompute_plan recompute_plan;
+    struct berth_budget_step *steps; // [n_steps] the schedule of recompute_plan; NULL: not found yet, or no limit
     size_t n_steps;
     struct ggml_cgraph *graph;
     struct graph_inputs in;
-    int64_t graph_tokens, graph_kv; // shape of graph; 0: none
+    int64_t graph_tokens, graph_kv; // n_tokens and n_kv of graph; graph_tokens 0: the graph must not be reused
     bool is_allocated;              // graph has its memory
     int64_t n_past;                 // number of positions in the cache
     float *logits;                  // [n_vocab] of the last token; [n_embd] with is_embedding
     float *sums;                    // [n_embd] with is_embedding: sum over all tokens since position 0
-    ggml_fp16_t *mask_row;          // [n_ctx] work memory
-    int64_t *rows;                  // [n_batch] work memory
-    int32_t *pos;                   // [n_batch] work memory
+    ggml_fp16_t *mask_row;          // [n_ctx] temporary array
+    int64_t *rows;                  // [n_batch] temporary array
+    int32_t *pos;                   // [n_batch] temporary array
 };
 
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
@@ -377,8 +379,8 @@ struct model_engine {
     bool can_split;   // composite devices are supported
     bool can_lora;    // model_lora_add is supported
     bool can_save;    // session_save and session_load are supported
-    bool can_limit;   // session_params.compute is supported
-    bool can_replan;  // a further session with plan_only is cheap, because it reads no weights
+    bool can_limit;   // session_params.compute_limit is supported
+    bool can_replan;  // another session with plan_only is cheap, because it reads no weights
     bool has_fused;   // graphs run on the backends of model_devices, which report their fused ops
     bool (*place)(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
         void *user_data, struct model_error *error);
@@ -397,7 +399,7 @@ struct model_engine {
 };
 
 extern const struct model_engine engine_native; // native.c: Berth's own graphs
-extern const struct model_engine engine_llama;  // llama.c: libllama; its models have no weights here
+extern const struct model_engine engine_llama;  // llama.c: libllama, which loads the weights itself
 
 // place.c: the place function of engine_native.
 bool weights_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
@@ -405,11 +407,10 @@ bool weights_place(struct model *model, const struct model_devices *devices, boo
 
 // ---- speed (speed.c) ----
 
-// Measured speed of a device. bytes: bytes of weights of each type that it multiplies with one column per second; 0: no such
-// weights, or unsupported. node: seconds per small op.
+// Measured speed of a device.
 struct device_speed {
-    double bytes[GGML_TYPE_COUNT];
-    double node;
+    double bytes[GGML_TYPE_COUNT]; // bytes of weights per second in products with one column; 0: not measured for this type
+    double node;                   // seconds per small op
 };
 struct model_speed {
     struct device_speed *devices; // [n]
@@ -419,7 +420,7 @@ bool model_speed_measure(const struct model *model, struct model_devices *device
 void model_speed_fini(struct model_speed *speed);
 // Predicts tokens per second of decode at half of the context, for the plan of session_reserve; 0: unknown.
 double model_speed_predict(const struct model_speed *speed, const struct session *session);
-// Measures the same by generating tokens, in a session with memory at position 0; 0 after an error.
+// Measures this speed by generating tokens. The session must be at position 0 and not plan_only. Returns 0 after an error.
 double model_speed_trial(struct session *session, struct model_error *error);
 
 // cache.c: cache_ring returns the rows of a layer with a window, cache_make allocates the cache, cache_choose checks whether the
@@ -454,10 +455,10 @@ struct sampler {
     float mu;                  // mirostat: largest surprise allowed now
     int32_t *past;             // [past_room] ring of the last tokens
     int64_t n_past, past_room; // tokens accepted since the start; capacity of the ring
-    float *logits;             // [2 n_vocab] modified logits, then the counts of tokens
-    struct sample_entry *heap; // [2 * n_heap], n_heap >= n_vocab; the second part is work memory
+    float *logits;             // [2 * n_vocab] modified logits, then the number of occurrences of each token in `past`
+    struct sample_entry *heap; // [2 * n_heap], n_heap >= n_vocab; the second half is temporary memory
     int64_t n_heap;
-    uint64_t state[4];
+    uint64_t state[4]; // of the random number generator
 };
 
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
@@ -466,7 +467,7 @@ void sampler_seed(struct sampler *sampler, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
 // Adds a chosen or prefilled token to the history that penalties use. False: out of memory.
 bool sampler_accept(struct sampler *sampler, int32_t token);
-// Applies biases and penalties. Returns `logits` itself if there are neither. NULL: out of memory.
+// Returns the logits with biases and penalties applied, or `logits` itself if there are neither. NULL: out of memory.
 const float *sampler_logits(struct sampler *sampler, const float *logits, int64_t n);
 // Chooses the next token by its logits. -1: no logit is a number, or out of memory.
 int32_t sampler_pick(struct sampler *sampler, const float *logits, int64_t n);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// native.c: the engine of Berth's own graphs: a scheduler, and one graph per batch shape, on the cache of cache.c. Positions 0 ...
-// n_past - 1 are in the cache. A token attends to itself and to earlier positions, within the model's window in layers that have
-// one. The cache of a layer with a window holds the last n_ring positions.
+// native.c: the engine that runs Berth's own graphs. A session has one scheduler, the cache of cache.c, and the graph of the last
+// batch. If the next batch has another number of tokens or of cache positions, its graph is built anew. Positions 0 ... n_past - 1
+// are in the cache. A token attends to itself and to earlier positions; in a layer with a window, only to those within the window.
+// The cache of a layer with a window holds the last n_ring positions.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -34,7 +35,7 @@ static bool scratch_make(struct session *s, struct model_error *error) {
 
 static bool native_session_init(struct session *s, struct model_error *error) {
     const struct model *model = s->model;
-    const size_t n_layer = (size_t) model->params.n_layer, n_devices = (size_t) s->devices->n, compute = s->params.compute;
+    const size_t n_layer = (size_t) model->params.n_layer, n_devices = (size_t) s->devices->n, compute = s->params.compute_limit;
     s->max_nodes = graph_max_nodes(model);
     s->k = berth_calloc(n_layer, sizeof *s->k);
     s->v = berth_calloc(n_layer, sizeof *s->v);
@@ -56,13 +57,13 @@ static bool native_session_init(struct session *s, struct model_error *error) {
     if (s->sched == NULL) {
         return model_fail(error, "%s", berth_last_error());
     }
-    s->params.compute = 0; // the limit does not apply to the graph of cache_choose
+    s->params.compute_limit = 0; // cache_choose builds a graph only to check its ops; the limit does not apply to that graph
     if (!cache_choose(s, min_i64(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
         return false;
     }
-    s->params.compute = compute;
+    s->params.compute_limit = compute;
     if (compute > 0) {
-        s->graph = NULL;
+        s->graph = NULL; // it was built without the limit
     }
     return true;
 }
@@ -81,12 +82,12 @@ static void native_session_fini(struct session *s) {
     berth_free(s->pos);
 }
 
-// ---- graphs within the memory limit session_params.compute. Values are recomputed instead of kept from one use to the
-// next (berth-budget-graph.h), so the results are the same bits. Nodes that write the cache, and nodes that read it afterwards, run
-// once.
+// ---- graphs within the memory limit session_params.compute_limit. A value may be recomputed instead of kept from one use to the
+// next (berth-budget-graph.h). The recomputed value has the same bits. Nodes that write the cache, and nodes that read it
+// afterwards, run once.
 //
-// The schedule is searched once, for the largest batch, in session_reserve. Graphs with fewer tokens or positions use the same
-// schedule and so fit into the same memory. The graph of a single token needs less memory and is not changed. Only one device is
+// session_reserve searches a schedule once, for the largest batch. Graphs with fewer tokens or positions use the same schedule and
+// therefore fit into the same memory. The graph of a single token needs less memory and is not changed. Only one device is
 // supported: several devices would need one limit each. ----
 
 // Stores the schedule for later graphs.
@@ -100,10 +101,10 @@ static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     return s->steps != NULL;
 }
 
-// Finds a schedule, or applies the stored one, which fits because no tensor of a later graph is larger. GGML_STATUS_SUCCESS with
-// *out NULL: no schedule within the limit was found.
+// The first call, for the largest batch, searches a schedule and stores it. Later calls apply the stored schedule. It fits, because
+// no tensor of a later graph is larger. GGML_STATUS_SUCCESS with *out NULL: no schedule within the limit was found.
 static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
-    const struct berth_graph_budget_params params = {.bytes = s->steps == NULL ? s->params.compute : UINT64_MAX,
+    const struct berth_graph_budget_params params = {.bytes = s->steps == NULL ? s->params.compute_limit : UINT64_MAX,
         .buft = ggml_backend_get_default_buffer_type(s->devices->backend[0]),
         .seed = 1,
         .steps = s->steps,
@@ -115,11 +116,11 @@ static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **ou
     if (status != GGML_STATUS_SUCCESS) {
         model_fail(error, "%s", berth_last_error());
     } else if (is_first) {
-        s->again = (struct session_recompute_plan){.is_kept = *out != NULL,
-            .n_again = *out != NULL ? (int64_t) r->n_again : 0,
+        s->recompute_plan = (struct session_recompute_plan){.fits = *out != NULL,
+            .n_recomputed = *out != NULL ? (int64_t) r->n_again : 0,
             .n_nodes = n_nodes,
-            .least = r->n_uses > 0 ? r->uses[0].least : 0,
-            .slower = *out != NULL && r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1};
+            .min_size = r->n_uses > 0 ? r->uses[0].least : 0,
+            .cost_ratio = *out != NULL && r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1};
         if (*out != NULL && !steps_keep(s, r)) {
             model_fail(error, "out of memory for a schedule of %zu steps", r->n_steps);
             status = GGML_STATUS_ALLOC_FAILED;
@@ -137,7 +138,8 @@ static bool session_recompute(struct session *s, int64_t n_tokens, struct model_
     const bool is_first = s->steps == NULL;
     const enum ggml_status status = schedule_find(s, &graph, error);
     if (status != GGML_STATUS_SUCCESS) {
-        return !is_first && status == GGML_STATUS_FAILED; // a graph with other ops runs as it was built
+        // FAILED: the stored schedule does not match the ops of this graph. The graph then runs as it was built.
+        return !is_first && status == GGML_STATUS_FAILED;
     }
     if (graph != NULL) {
         s->graph = graph;
@@ -151,19 +153,19 @@ static size_t graph_ctx_size(const struct session *s) {
     return s->max_nodes * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(s->max_nodes, false);
 }
 
-// Applies the limit to s->graph. With plan_only an unreachable limit is a result, not an error: s->again reports it.
+// Applies the limit to s->graph. Fails if no schedule fits. With plan_only that is not an error: s->recompute_plan.fits is false.
 static bool limit_apply(struct session *s, int64_t n_tokens, struct model_error *error) {
     if (!session_recompute(s, n_tokens, error)) {
         return false;
     }
-    if (s->again.is_kept || s->params.plan_only || n_tokens < s->params.n_batch) {
+    if (s->recompute_plan.fits || s->params.plan_only || n_tokens < s->params.n_batch) {
         return true;
     }
     return s->devices->n > 1
                ? model_fail(error, "a limit of %zu bytes for the compute buffer requires one device, but %d are used",
-                     s->params.compute, s->devices->n)
-               : model_fail(error, "no schedule fits into %zu bytes: every schedule needs at least %" PRIu64, s->params.compute,
-                     s->again.least);
+                     s->params.compute_limit, s->devices->n)
+               : model_fail(error, "no schedule fits into %zu bytes: every schedule needs at least %" PRIu64,
+                     s->params.compute_limit, s->recompute_plan.min_size);
 }
 
 static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
@@ -192,12 +194,12 @@ static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_
         .is_embedding = s->params.is_embedding};
     s->graph = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
     graph_build(s->model, &shape, s->graph_ctx, s->graph, &s->in);
-    ggml_set_output(s->in.logits);
+    ggml_set_output(s->in.result);
     if (berth_graph_check(s->graph) != GGML_STATUS_SUCCESS) {
         s->graph = NULL;
         return model_fail(error, "cannot build the graph: %s", berth_last_error());
     }
-    if (s->params.compute > 0 && !limit_apply(s, n_tokens, error)) {
+    if (s->params.compute_limit > 0 && !limit_apply(s, n_tokens, error)) {
         s->graph = NULL;
         return false;
     }
@@ -231,13 +233,13 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d].work = max_size(s->memory[d].work, s->sizes[d]);
     }
-    const size_t again = s->recompute_ctx != NULL ? ggml_get_mem_size(s->recompute_ctx) : 0;
-    *recompute_size = max_size(*recompute_size, again);
+    const size_t size = s->recompute_ctx != NULL ? ggml_get_mem_size(s->recompute_ctx) : 0;
+    *recompute_size = max_size(*recompute_size, size);
     return true;
 }
 
-// Host memory of the session itself: the current graph, its inputs and its result.
-static size_t own_size(const struct session *s) {
+// Returns the host memory of the session itself: the current graph, its inputs and its result.
+static size_t host_size(const struct session *s) {
     const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
     return graph_ctx_size(s) + n_ctx * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +
            n_batch * (sizeof *s->rows + sizeof *s->pos);
@@ -247,9 +249,9 @@ static bool native_session_reserve(struct session *s, struct model_error *error)
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
-    size_t again = 0;
-    const bool ok = shape_reserve(s, 1, &again, error) && shape_reserve(s, s->params.n_batch, &again, error);
-    s->memory[s->devices->n - 1].work += own_size(s) + again;
+    size_t recompute_size = 0;
+    const bool ok = shape_reserve(s, 1, &recompute_size, error) && shape_reserve(s, s->params.n_batch, &recompute_size, error);
+    s->memory[s->devices->n - 1].work += host_size(s) + recompute_size;
     // Report the allocated sizes instead of the planned ones.
     for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) {
         s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
@@ -259,9 +261,9 @@ static bool native_session_reserve(struct session *s, struct model_error *error)
 
 // ---- computation ----
 
-// Fills a mask. Token i at position n_past + i attends to itself and to earlier positions within the window. The column of a
-// position in the mask is its row in the cache, modulo the number of rows of a ring. The mask is written row by row, because a
-// complete copy may be as large as all other values together. A NULL mask is skipped.
+// Fills a mask; a NULL mask is skipped. Row i belongs to token i at position n_past + i, which attends to itself and to earlier
+// positions within the window. Column c belongs to row c of the cache. Position p is in row p; in a ring of n rows, in row p % n.
+// The mask is written row by row, because a complete copy may be as large as all other values together.
 static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n) {
     const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n_rows = mask != NULL ? mask->ne[0] : 0;
@@ -269,8 +271,8 @@ static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window
     for (int64_t j = 0; j < n_rows; j++) {
         s->mask_row[j] = hidden;
     }
-    for (int64_t pos = max_i64(0, s->n_past - window); mask != NULL && pos < s->n_past;
-         pos++) { // positions that the token before the batch attended to
+    // Start with the positions that the token before the batch attended to.
+    for (int64_t pos = max_i64(0, s->n_past - window); mask != NULL && pos < s->n_past; pos++) {
         s->mask_row[pos % n_rows] = visible;
     }
     for (int64_t i = 0; mask != NULL && i < n; i++) {
@@ -283,7 +285,7 @@ static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window
     }
 }
 
-// Sets the cache rows to which the tokens are written, in a cache of n_rows rows.
+// Sets the input `rows`: the rows of a cache of n_rows rows to which the batch is written. rows may be NULL.
 static void rows_set(struct session *s, struct ggml_tensor *rows, int64_t n_rows, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         s->rows[i] = (s->n_past + i) % n_rows;
@@ -328,8 +330,8 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
         return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computation was interrupted" : berth_last_error());
     }
     const size_t size = (size_t) result_width(s) * sizeof *s->logits;
-    for (int64_t i = s->params.is_embedding ? 0 : s->in.logits->ne[1] - 1; i < s->in.logits->ne[1]; i++) {
-        ggml_backend_tensor_get(s->in.logits, s->logits, (size_t) i * size, size);
+    for (int64_t i = s->params.is_embedding ? 0 : s->in.result->ne[1] - 1; i < s->in.result->ne[1]; i++) {
+        ggml_backend_tensor_get(s->in.result, s->logits, (size_t) i * size, size);
         for (int64_t k = 0; s->params.is_embedding && k < result_width(s); k++) {
             s->sums[k] += s->logits[k];
         }
@@ -341,7 +343,7 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
 static bool native_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
     const size_t size = (size_t) result_width(s) * sizeof *out;
     (void) error;
-    ggml_backend_tensor_get(s->in.logits, out, (size_t) i * size, size);
+    ggml_backend_tensor_get(s->in.result, out, (size_t) i * size, size);
     return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// params.c: reads keys of a file and checks their types and ranges, because files come from untrusted sources, and reads the
-// hyper-parameters of a model. load.c compares them with the shapes of the tensors. The ranges checked here ensure that no product
-// of hyper-parameters overflows.
+// params.c: reads keys of a file and the hyper-parameters of a model. Files come from untrusted sources, so the type and the range
+// of every key are checked. The ranges ensure that no product of hyper-parameters overflows. load.c compares the hyper-parameters
+// with the shapes of the tensors.
 
 #include "model/model.h"
 
@@ -13,7 +13,7 @@
 
 #define MAX_WIDTH ((int64_t) 1 << 24)   // elements per row
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
-#define MAX_LAYERS 4096                 // for a model without tensors, whose layers cannot be counted
+#define MAX_LAYERS 4096                 // for a header without tensors; otherwise the number of tensors is the limit
 
 // ---- keys ----
 
@@ -36,7 +36,7 @@ static bool value_as_int(const struct gguf_context *meta, int64_t id, int64_t *o
     }
 }
 
-// Some keys may hold one value per layer. The values must be equal.
+// Reads an array of integers, because some keys may hold one value per layer. The values must be equal.
 static bool array_as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     const size_t n = gguf_get_arr_n(meta, id);
     const void *data = NULL;
@@ -170,7 +170,8 @@ static bool state_read(const struct gguf_context *meta, struct model_params *p, 
         !count_require(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
         return false;
     }
-    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // attention and feed-forward do not exist here
+    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff =
+        1; // unused: there is no attention and no feed-forward part
     if (p->n_inner % p->n_state_head != 0 || p->n_state_head % p->n_group_state != 0 || p->n_conv < 2) {
         return model_fail(error,
             "invalid state sizes: %" PRId64 " elements, %" PRId64 " heads, %" PRId64 " groups, convolution kernel %" PRId64,
@@ -221,7 +222,7 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
     return (p->desc->has & ARCH_STATE) != 0 ? state_read(meta, p, error) : heads_read(meta, p, error);
 }
 
-// Reads how experts are selected and weighted; from keys of the file with SHARE_KEYS.
+// Sets how experts are selected and weighted; with SHARE_KEYS, reads it from keys of the file.
 static bool experts_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t func = 0;
@@ -254,7 +255,7 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
     return true;
 }
 
-// Reads the sizes of multi-head latent attention. head_size and head_size_v are the sizes of the cached row and of its latent part.
+// Reads the sizes of multi-head latent attention. head_size is the size of the cached row, head_size_v the size of its latent part.
 static bool mla_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     int64_t n_latent;
     if ((p->desc->has & ARCH_MLA) == 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // place.c: places the weights of a model on its devices. A device that can use host memory uses the file's mapped pages without a
-// copy, if they are aligned; other devices get copies. Layers go to GPUs from the last layer on, in proportion to the memory of
-// each GPU, or as many as fit.
+// copy, if the file aligns its tensors; other devices get copies. Layers are assigned to GPUs from the last layer to the first, in
+// proportion to the memory of each GPU, or as many as fit.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #define MAP_ALIGNMENT 8              // bytes; size of the largest number in any type
-#define STEP_SIZE ((size_t) 2 << 20) // bytes between two progress reports; also the mapped bytes held while uploading
+#define STEP_SIZE ((size_t) 2 << 20) // bytes that are read or uploaded between two progress reports
 
 struct placing {
     struct model *model;
     const struct model_devices *devices;
     berth_gguf_progress_t progress;
     void *user_data;
-    size_t done, all; // bytes placed; bytes in total
+    size_t done, total; // bytes placed; bytes in total
     struct model_error *error;
 };
 
@@ -40,11 +40,11 @@ static size_t *layer_sizes(const struct model *m) {
     return sizes;
 }
 
-// Returns the bytes of device d for weights. A tenth of its free memory is kept for the cache and the compute buffer.
-static size_t device_room(const struct model_devices *devices, int d) {
+// Returns the bytes of device d that weights may use. A tenth of its free memory is kept for the cache and the compute buffer.
+static size_t device_capacity(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
     ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
-    const size_t limit = devices->room != NULL ? devices->room[d] : 0;
+    const size_t limit = devices->limits != NULL ? devices->limits[d] : 0;
     if (limit > 0 && (n_total == 0 || limit < n_free)) {
         n_free = limit;
     }
@@ -55,28 +55,28 @@ static size_t device_room(const struct model_devices *devices, int d) {
 // proportion to its memory, so that each has memory left for its cache. Otherwise each GPU takes as many layers as fit.
 struct assignment {
     int d;        // device that takes layers now; -1: no GPU is left
-    size_t room;  // bytes left on device d
-    double share; // bytes that device d should still take; the difference is added to the share of the next device
+    size_t left;  // bytes left on device d
+    double share; // bytes that device d should still take; the remainder, which may be negative, passes to the next device
     bool has_share;
 };
 
 static void assignment_next(struct assignment *assign, const struct placing *p, double part) {
     assign->d--;
-    assign->room = assign->d >= 0 ? device_room(p->devices, assign->d) : 0;
-    assign->share += part * (double) assign->room;
+    assign->left = assign->d >= 0 ? device_capacity(p->devices, assign->d) : 0;
+    assign->share += part * (double) assign->left;
     assign->has_share = assign->d > 0 && part > 0; // the first GPU takes all remaining layers
 }
 
 // Returns the fraction of each GPU's memory that all layers need; 0: they do not fit, or the memory is unknown.
-static double room_fraction(const struct placing *p, const size_t *sizes) {
-    double all = 0, rooms = 0;
+static double capacity_fraction(const struct placing *p, const size_t *sizes) {
+    double total = 0, capacity = 0;
     for (int64_t i = 0; i <= p->model->params.n_layer; i++) {
-        all += (double) sizes[i];
+        total += (double) sizes[i];
     }
     for (int d = 0; d < p->devices->n - 1; d++) {
-        rooms += (double) device_room(p->devices, d);
+        capacity += (double) device_capacity(p->devices, d);
     }
-    return all < rooms && rooms < (double) SIZE_MAX ? all / rooms : 0;
+    return total < capacity && capacity < (double) SIZE_MAX ? total / capacity : 0;
 }
 
 static bool layers_assign(struct placing *p) {
@@ -88,18 +88,18 @@ static bool layers_assign(struct placing *p) {
         berth_free(sizes);
         return model_fail(p->error, "out of memory for the placement of %" PRId64 " layers", m->params.n_layer);
     }
-    const double part = room_fraction(p, sizes);
+    const double part = capacity_fraction(p, sizes);
     struct assignment assign = {.d = cpu};
     assignment_next(&assign, p, part); // start with the last GPU
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
         if (i < p->devices->n_host) {
             assign.d = -1;
         }
-        while (assign.d >= 0 && (sizes[i] > assign.room || (assign.has_share && (double) sizes[i] / 2 > assign.share))) {
+        while (assign.d >= 0 && (sizes[i] > assign.left || (assign.has_share && (double) sizes[i] / 2 > assign.share))) {
             assignment_next(&assign, p, part);
         }
         m->layer_device[i] = assign.d >= 0 ? assign.d : cpu;
-        assign.room -= assign.d >= 0 ? sizes[i] : 0;
+        assign.left -= assign.d >= 0 ? sizes[i] : 0;
         assign.share -= (double) sizes[i];
     }
     berth_free(sizes);
@@ -114,7 +114,7 @@ static int weight_device(const struct placing *p, const struct model_weight *w) 
 
 static bool progress_add(struct placing *p, size_t size) {
     p->done += size;
-    return p->progress == NULL || p->progress(p->done, p->all, p->user_data) || model_fail(p->error, "loading was interrupted");
+    return p->progress == NULL || p->progress(p->done, p->total, p->user_data) || model_fail(p->error, "loading was interrupted");
 }
 
 // Creates the tensors of a device without memory.
@@ -186,7 +186,8 @@ static ggml_backend_buffer_t weight_buffer(
     return buffers[0];
 }
 
-// Makes one buffer per file and combines several buffers into one. False: entries that could not be made are NULL.
+// Creates one buffer per mapped file, and combines several buffers into one. Returns false on failure; the buffers that were not
+// created are then NULL.
 static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_buffer_t *buffers) {
     struct model *m = p->model;
     for (int64_t f = 0; f < m->n_files; f++) {
@@ -232,18 +233,18 @@ static void pages_drop(const struct model *m, const void *bytes, size_t size) {
     }
 }
 
-// Drops the remaining pages of weights that were uploaded to a device: pages shared by two pieces or two weights, and pages that
-// the kernel read ahead. Pages of weights for other devices stay, so that each page is read only once.
+// Drops the remaining pages of weights that were uploaded to a device: pages that belong to two steps or two weights, and pages
+// that the kernel read ahead. Pages of weights for other devices stay, so that each page is read only once.
 static void device_drop(const struct placing *p, int d) {
     const struct model *m = p->model;
-    const uintptr_t n_page = (uintptr_t) sysconf(_SC_PAGESIZE);
+    const uintptr_t page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
         for (int64_t f = 0; weight_device(p, &m->weights[i]) == d && f < m->n_files; f++) {
             const uintptr_t at = (uintptr_t) t->data, base = (uintptr_t) berth_gguf_map_base(m->files[f]);
             const uintptr_t size = ggml_nbytes(t), top = base + berth_gguf_map_size(m->files[f]);
             if (at >= base && at < top && size <= top - at) {
-                const uintptr_t from = at - at % n_page, to = (at + size + n_page - 1) / n_page * n_page;
+                const uintptr_t from = at - at % page_size, to = (at + size + page_size - 1) / page_size * page_size;
                 const uintptr_t first = max_size(from, base);
                 berth_gguf_map_drop(m->files[f], (const void *) first, min_size(to, top) - first);
             }
@@ -336,7 +337,7 @@ bool weights_place(struct model *m, const struct model_devices *devices, bool pl
         m->weights[m->n_weights++] = (struct model_weight){.file = m->token_embd, .slot = &m->output, .layer = m->params.n_layer};
     }
     for (size_t i = 0; i < m->n_weights; i++) {
-        p.all += ggml_nbytes(m->weights[i].file);
+        p.total += ggml_nbytes(m->weights[i].file);
     }
     bool is_uploaded = false;
     for (int d = 0; d < devices->n; d++) {

@@ -130,9 +130,10 @@ static bool is_line_end_or_slash(uint32_t c) {
     return is_line_end(c) || c == '/';
 }
 
-// Matches [^\r\n\p{L}\p{N}]? followed by upper-case letters and at least one lower-case letter, or by at least one upper-case
-// letter; then \p{N}; the rest is as in match_modern, with slashes after line ends. Letters outside ASCII count as both cases, so
-// the greedy match of upper-case letters may have to give back its last letters.
+// The first alternative is [^\r\n\p{L}\p{N}]?, upper-case letters and at least one lower-case letter. The second one is
+// [^\r\n\p{L}\p{N}]?, at least one upper-case letter, and lower-case letters. The third one is \p{N}. The others are as in
+// match_modern, but with [\r\n/]* instead of [\r\n]*. Letters outside ASCII count as both cases, so the greedy match of upper-case
+// letters may have to give back its last letters.
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;
@@ -175,13 +176,13 @@ static bool is_digit(uint32_t c) {
     return c >= '0' && c <= '9';
 }
 
-static size_t match_three(const uint32_t *c, size_t i, size_t n) {
+static size_t match_three_digits(const uint32_t *c, size_t i, size_t n) {
     return i + 3 <= n && is_digit(c[i]) && is_digit(c[i + 1]) && is_digit(c[i + 2]) ? 3 : 0;
 }
 
 // ---- rules ----
 
-static const struct split_rule rule_default = {{match_marks, match_gpt2, match_numbers, match_three}};
+static const struct split_rule rule_default = {{match_marks, match_gpt2, match_numbers, match_three_digits}};
 static const struct split_rule rule_gpt2 = {{match_gpt2}};
 static const struct split_rule rule_llama3 = {{match_llama3}};
 static const struct split_rule rule_qwen2 = {{match_qwen2}};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// prompt_cache.c: saves the cache of a session to a file, so that another run need not process the prompt again.
+// prompt_cache.c: saves the cache of a session to a file, so that a later run of the program need not process the prompt. The file:
 //
-//   "BERTHPC3", then u64: mark of the model, number of tokens, first position of layers with a window; the tokens, i32; then
+//   "BERTHPC3", then u64: hash of the session, number of tokens, first position of layers with a window; the tokens, i32; then
 //   for each layer the rows of keys and of values of these tokens, in order, or the complete state of a state-space layer.
 //   Everything is in the machine's byte order.
 //
-// The mark is a hash of the model's parameters and weights (fingerprint.c), its adapters, the types of the cache and everything
-// else that changes a row. It identifies files of other models. A text that shares its beginning with the saved tokens continues
-// after the shared part. A state cannot be reversed, so all saved tokens must be the beginning of the text. For layers with
-// a window, the saved rows must contain all positions in the window of the next token.
+// The hash covers the model's parameters and weights (fingerprint.c), its adapters, the types of the cache and everything else that
+// changes a row. A file with another hash is refused. A text that shares its beginning with the saved tokens continues after the
+// shared part. A state cannot be reversed, so the text of a state-space model must begin with all saved tokens. For layers with a
+// window, the saved rows must contain all positions in the window of the next token.
 
 #include "base/min.h"
 #include "base/siphash.h"
@@ -19,17 +19,17 @@
 #include <string.h>
 
 #define MAGIC "BERTHPC3" // the last character is the version
-#define STEP ((size_t) 1 << 20)
+#define STEP_SIZE ((size_t) 1 << 20)
 
-// ---- mark ----
+// ---- hash ----
 
-// Hashes everything that decides a row of the cache. The fingerprint covers the parameters and the weights of the model.
-static uint64_t mark_compute(const struct session *s) {
+// Hashes everything that changes a row of the cache. The fingerprint covers the parameters and the weights of the model.
+static uint64_t session_hash(const struct session *s) {
     static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // constant, so that runs agree
     const struct model *m = s->model;
     struct berth_siphash hash = berth_siphash_begin(&key);
     const uint64_t numbers[] = {model_fingerprint(m, true), (uint64_t) s->params.cache_k, (uint64_t) s->params.cache_v,
-        m->rope_long != NULL && s->params.n_ctx > m->params.n_ctx_orig}; // RoPE uses other factors for these rows
+        m->rope_long != NULL && s->params.n_ctx > m->params.n_ctx_orig}; // RoPE then uses rope_long, otherwise rope_short
     berth_siphash_add(&hash, numbers, sizeof numbers);
     for (const struct model_lora *l = m->loras; l != NULL; l = l->next) {
         for (size_t i = 0; i < l->n_pairs; i++) {
@@ -51,22 +51,22 @@ static bool is_state(const struct session *s) {
 // The direction and the buffer of a transfer.
 struct transfer {
     bool is_write; // to the file; false: from the file
-    char *step;    // [STEP]
+    char *buffer;  // [STEP]
     FILE *file;
 };
 
 // Transfers bytes at ... end of a tensor. t NULL: skips the bytes in the file.
 static bool bytes_transfer(const struct transfer *m, struct ggml_tensor *t, size_t at, size_t end) {
     for (size_t n; at < end; at += n) {
-        n = min_size(end - at, STEP);
+        n = min_size(end - at, STEP_SIZE);
         if (m->is_write && t != NULL) {
-            ggml_backend_tensor_get(t, m->step, at, n);
+            ggml_backend_tensor_get(t, m->buffer, at, n);
         }
-        if ((m->is_write ? fwrite(m->step, 1, n, m->file) : fread(m->step, 1, n, m->file)) != n) {
+        if ((m->is_write ? fwrite(m->buffer, 1, n, m->file) : fread(m->buffer, 1, n, m->file)) != n) {
             return false;
         }
         if (!m->is_write && t != NULL) {
-            ggml_backend_tensor_set(t, m->step, at, n);
+            ggml_backend_tensor_set(t, m->buffer, at, n);
         }
     }
     return true;
@@ -84,11 +84,11 @@ static bool rows_transfer(const struct transfer *m, struct ggml_tensor *t, int64
     return true;
 }
 
-// The positions in a file, and those to use.
+// The positions that a file holds, and how many of them to use.
 struct span {
     int64_t first;  // first position of layers with a window; other layers have all positions from 0 on
     int64_t n;      // number of positions in the file
-    int64_t n_kept; // positions to use; all when a file is written
+    int64_t n_kept; // the first n_kept positions are used; all when a file is written
 };
 
 // Transfers the rows to use and skips the other rows of the file.
@@ -107,13 +107,13 @@ static bool tensor_transfer(
 }
 
 static bool layers_transfer(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
-    const struct transfer m = {is_write, berth_malloc(STEP), file};
-    bool ok = m.step != NULL || model_fail(error, "out of memory");
+    const struct transfer m = {is_write, berth_malloc(STEP_SIZE), file};
+    bool ok = m.buffer != NULL || model_fail(error, "out of memory");
     for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
         ok = (tensor_transfer(&m, s, i, s->k[i], x) && tensor_transfer(&m, s, i, s->v[i], x)) ||
              (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is truncated"));
     }
-    berth_free(m.step);
+    berth_free(m.buffer);
     return ok;
 }
 
@@ -129,29 +129,29 @@ bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FIL
         return false;
     }
     const struct span all = {.first = n > s->n_ring ? n - s->n_ring : 0, .n = n, .n_kept = n};
-    const uint64_t head[3] = {mark_compute(s), (uint64_t) n, (uint64_t) all.first};
+    const uint64_t head[3] = {session_hash(s), (uint64_t) n, (uint64_t) all.first};
     const bool ok = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
                     fwrite(tokens, sizeof *tokens, (size_t) n, file) == (size_t) n;
     return ok ? layers_transfer(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
 }
 
-// Sets x->n_kept to the number of leading tokens of the file that equal those of the text and can be used. At least one token of
-// the text remains to be processed.
+// Sets x->n_kept to the number of leading tokens of the file that equal the tokens of the text and can be used. At least one token
+// of the text is not covered, so that the model processes it and computes logits.
 static bool prefix_find(
     const struct session *s, FILE *file, struct span *x, const int32_t *tokens, int64_t n, struct model_error *error) {
-    bool is_same = true;
+    bool is_prefix = true;
     for (int64_t i = 0; i < x->n; i++) {
         int32_t token;
         if (fread(&token, sizeof token, 1, file) != 1) {
             return model_fail(error, "the file is truncated");
         }
         if (x->n_kept >= n - 1 || x->n_kept >= s->params.n_ctx || token != tokens[i]) {
-            is_same = false;
+            is_prefix = false;
         }
-        x->n_kept += is_same;
+        x->n_kept += is_prefix;
     }
     const int64_t n_window = s->model->params.n_window;
-    // The next token attends to rows that were not saved.
+    // Whether the next token attends to rows that were not saved.
     const bool is_beyond_window = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first;
     if (is_beyond_window || (is_state(s) && x->n_kept < x->n)) {
         x->n_kept = 0;
@@ -174,7 +174,7 @@ bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *fil
     if (!has_magic || memcmp(magic, MAGIC, 8) != 0 || fread(head, sizeof head, 1, file) != 1) {
         return model_fail(error, "not a prompt cache");
     }
-    if (head[0] != mark_compute(s)) {
+    if (head[0] != session_hash(s)) {
         return model_fail(error,
             "the file was saved with another model, other adapters or another cache type; use another file, or remove this one");
     }

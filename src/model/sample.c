@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // sample.c: chooses the next token: the most probable one, or a random one of the probable ones. Candidates are popped from a heap,
-// so that only the candidates that are used are sorted: O(n + k log n).
+// so that of n tokens only the k candidates are sorted: O(n + k log n).
 
 #include "base/min.h"
 #include "model/model.h"
@@ -77,8 +77,8 @@ static void heap_sift(struct sample_entry *heap, int64_t n, int64_t i) {
     heap[i] = moved;
 }
 
-// Moves the best entry to the free place at the end of the heap. So popped entries follow the heap in ascending order, the best
-// entry last.
+// Removes the best entry from the heap and stores it directly after the remaining heap. So the popped entries follow the heap in
+// ascending order.
 static void heap_pop(struct sample_entry *heap, int64_t *n) {
     const struct sample_entry best = heap[0];
     heap[0] = heap[--*n];
@@ -131,8 +131,8 @@ static void share_keep(struct candidate_list *t, double share) {
     }
 }
 
-// Keeps the entries whose surprise is nearest to the mean surprise, until together they have this share. spare: work memory of t->n
-// entries.
+// Keeps the entries whose surprise is nearest to the mean surprise, as many as together have this share of the probability. spare:
+// temporary memory of t->n entries.
 static void typical_keep(struct candidate_list *t, double share, struct sample_entry *spare) {
     const double all = weight_sum(t);
     double mean = 0, sum = 0;
@@ -164,25 +164,25 @@ static void typical_keep(struct candidate_list *t, double share, struct sample_e
     t->n = n;
 }
 
-// Pops the candidates: at most top_k, and of these as many as are needed for a probability of top_p. Pops as few as possible.
+// Pops the candidates that top_k, typical, top_p and min_p allow. Pops as few entries as possible.
 static struct candidate_list candidates_take(const struct sampler *s, struct sample_entry *heap, int64_t n) {
     struct candidate_list t = {.best = heap + n - 1};
     const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;
     const float best = heap[0].logit;
-    const bool is_all = top == n && s->typical >= 1;
+    const bool has_only_top_p = top == n && s->typical >= 1;
     double all = 0, sum = 0;
     int64_t left = n;
-    for (int64_t i = 0; is_all && i < n; i++) {
+    for (int64_t i = 0; has_only_top_p && i < n; i++) {
         all += exp((double) heap[i].logit - (double) best);
     }
-    while (t.n < top && (!is_all || t.n == 0 || sum < all * (double) s->top_p)) {
+    while (t.n < top && (!has_only_top_p || t.n == 0 || sum < all * (double) s->top_p)) {
         heap_pop(heap, &left);
         sum += candidate_weight(&t, t.n++);
     }
     if (s->typical < 1) {
         typical_keep(&t, (double) s->typical, s->heap + s->n_heap);
     }
-    if (!is_all) {
+    if (!has_only_top_p) {
         share_keep(&t, (double) s->top_p);
     }
     while (t.n > 1 && candidate_weight(&t, t.n - 1) < (double) s->min_p) {
@@ -236,7 +236,7 @@ static int32_t mirostat_pick(struct sampler *s, struct sample_entry *heap, int64
     return candidate_at(&t, i)->token;
 }
 
-// Reserves memory for n candidates and for n entries of work memory.
+// Reserves memory for n candidates and for n temporary entries.
 static bool heap_reserve(struct sampler *s, int64_t n) {
     if (s->n_heap < n) {
         berth_free(s->heap);
@@ -271,7 +271,7 @@ bool sampler_accept(struct sampler *s, int32_t token) {
     return true;
 }
 
-// counts: [n] zeros, which are zeros again on return.
+// counts: [n] zeros on entry and on return.
 static void logits_penalise(const struct sampler *s, float *logits, int32_t *counts, int64_t n) {
     const int64_t n_past = min_i64(s->n_past, s->past_room);
     for (int64_t i = 0; i < n_past; i++) {

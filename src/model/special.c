@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// special.c: finds the special tokens that are spelled out in a text. Longer tokens take precedence everywhere in the text; of two
-// overlapping tokens of the same size, the one with the lower id.
+// special.c: finds the special tokens that are spelled out in a text. Of two overlapping tokens, the longer one takes precedence;
+// of the same size, the one with the lower id.
 //
 // The special tokens, reversed, form a trie with suffix links (Aho and Corasick). One pass over the text from its end finds, for
-// every byte, the longest special token that begins there; links lead to the shorter ones that begin there. These are candidates in
-// a heap. The best candidate is accepted if its bytes are free; otherwise the next shorter token at its byte replaces it. So the
-// time depends on the text and on the number of overlaps, not on the number of special tokens.
+// every byte, the longest special token that begins at this byte; suffix links lead to the shorter tokens that begin at the same
+// byte. The longest tokens are candidates in a heap. The best candidate is accepted if no accepted token overlaps it; otherwise the
+// next shorter token at the same byte replaces it. So the time depends on the text and on the number of overlaps, not on the number
+// of special tokens.
 
 #include "model/vocab.h"
 
@@ -78,7 +79,7 @@ static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t b
     }
 }
 
-// Sorts nodes by depth, so that parents and suffixes precede them. depths and order have room for n_nodes + 1 entries.
+// Sorts the nodes by depth, so that the parent and the suffixes of a node precede it. depths and order have n_nodes + 1 entries.
 static void nodes_order(const struct special_trie *t, uint32_t *depths, uint32_t *order, uint32_t *starts, uint32_t max_depth) {
     memset(starts, 0, ((size_t) max_depth + 2) * sizeof *starts);
     depths[0] = 0;
@@ -99,8 +100,8 @@ static void links_make(struct special_trie *t, const struct vocab *v, const uint
         struct special_node *node = &t->nodes[order[i]];
         node->link = node->parent == 0 ? 0 : node_step(t, t->nodes[node->parent].link, node->byte);
         for (int kind = 0; kind < N_KINDS; kind++) {
-            const bool is_own = node->token >= 0 && is_special(v, node->token, kind == FOR_ALL);
-            node->best[kind] = is_own ? order[i] : t->nodes[node->link].best[kind];
+            const bool is_token = node->token >= 0 && is_special(v, node->token, kind == FOR_ALL);
+            node->best[kind] = is_token ? order[i] : t->nodes[node->link].best[kind];
         }
     }
 }
@@ -192,12 +193,13 @@ static void heap_sink(struct candidates *c, size_t i) {
     c->heap[i] = moved;
 }
 
-// Accepted tokens are at least n bytes long. So one of them overlaps n bytes only if it covers the first or the last of them.
+// Returns whether no accepted token overlaps the n bytes from i on. Accepted tokens have at least n bytes, so it is enough to check
+// the first and the last byte.
 static bool is_free(const int32_t *at, size_t i, size_t n) {
     return at[i] == SPECIAL_NONE && at[i + n - 1] == SPECIAL_NONE;
 }
 
-// Accepts the best candidate, or replaces it by the next shorter token at its byte.
+// Accepts the best candidate, or replaces it by the next shorter token at the same byte, and updates the heap.
 static void best_resolve(struct candidates *c, int kind, int32_t *at) {
     const struct candidate best = c->heap[0];
     const struct special_node *nodes = c->v->specials->nodes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per token, which
 // takes most of the time. So each device is measured with matrix-vector products in the shapes of the model, one test per type of
-// weights, with all weights of the model or enough to exceed the processor's caches. Each of the other ops is small and counts as a
-// sum or a norm of a vector.
+// weights, with all weights of the model or enough to exceed the processor's caches. The other ops are small: each is assumed to
+// take as long as a sum or a norm of a vector.
 // This is inaccurate for a model of a few MiB: its weights stay in the caches, and a third of the time per token is spent between
 // the products, around the graph and in the scheduler. For such a model the speed is measured by generating tokens
 // (model_speed_trial).
@@ -20,14 +20,14 @@
 #define N_SMALL 64     // small ops per test
 #define TRY_US 200000  // microseconds of a trial
 #define TRY_TOKENS 8   // tokens that are timed together in a trial
-#define TRY_MOST 256   // largest number of repetitions of a trial
+#define TRY_MAX 256    // largest number of repetitions of a trial
 
 // ---- weights read per token ----
 
-// Returns the rows of a weight that one token is multiplied with, over all selected experts.
+// Returns the number of rows of a weight that decode multiplies with per token, over all selected experts.
 static int64_t rows_per_token(const struct model *m, const struct model_weight *w) {
-    const bool is_output = w->layer >= 0 || (m->is_tied && w->slot == &m->token_embd);
-    if (w->is_vector || !is_output || w->slot == &m->position_embd || w->file->ne[1] < 2) {
+    const bool is_multiplied = w->layer >= 0 || (m->is_tied && w->slot == &m->token_embd);
+    if (w->is_vector || !is_multiplied || w->slot == &m->position_embd || w->file->ne[1] < 2) {
         return 0;
     }
     const bool is_experts = w->file->ne[2] > 1 && m->params.n_expert > 0;
@@ -40,7 +40,7 @@ static int64_t rows_per_token(const struct model *m, const struct model_weight *
 struct sizes {
     size_t all;      // all weights, or all keys and values
     size_t matrix;   // largest matrix
-    size_t piece;    // weights that are timed together; short, so that other processes rarely interfere
+    size_t piece;    // weights that are timed together; few, so that other processes rarely interfere in that time
     int n_attention; // attention ops per test
 };
 
@@ -109,7 +109,7 @@ void model_speed_fini(struct model_speed *speed) {
 
 // ---- prediction ----
 
-// Returns the ops of the graph per layer that compute something and are not products.
+// Returns the number of ops per layer that compute something and are not products.
 static double small_ops_per_layer(const struct session *s) {
     int64_t n = 0;
     for (int i = 0; s->graph != NULL && i < ggml_graph_n_nodes(s->graph); i++) {
@@ -127,8 +127,8 @@ static double small_ops_per_layer(const struct session *s) {
     return (double) n / (double) (s->model->params.n_layer + 1);
 }
 
-// Returns the seconds of one token's attention in one layer at half of the context; *n is the number of attention ops in the graph.
-// 0: unknown.
+// Returns the seconds of one token's attention in one layer, with half of the context filled; 0: unknown. *n: number of attention
+// ops in the graph.
 static double attention_seconds(const struct session *s, ggml_backend_t backend, int *n) {
     const struct ggml_tensor *node = NULL;
     struct speed_test test;
@@ -206,7 +206,7 @@ double model_speed_trial(struct session *s, struct model_error *error) {
     const int64_t begin = ggml_time_us();
     double best = 0;
     bool ok = true;
-    for (int i = 0; ok && i < TRY_MOST && (i < 4 || ggml_time_us() - begin < TRY_US); i++) {
+    for (int i = 0; ok && i < TRY_MAX && (i < 4 || ggml_time_us() - begin < TRY_US); i++) {
         s->n_past = half; // the contents of the cache do not change the time
         const int64_t start = ggml_time_us();
         for (int64_t k = 0; ok && k < n; k++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// speed_test.c: measures the speed of graphs on a device. speed_test_run times each piece separately and uses its shortest time,
-// because other processes rarely interfere in so short a time. speed_test_mean uses the mean over all pieces, where interference is
-// part of the result.
+// speed_test.c: measures the speed of graphs ("pieces") on a device. A round computes all pieces once. speed_test_run times each
+// piece separately and uses its shortest time over all rounds: a piece is short, so other processes do not interfere in every
+// round. speed_test_mean uses the mean time of a round, which includes interference.
 
 #include "model/speed_test.h"
 #include "base/min.h"
@@ -11,23 +11,23 @@
 #define TEST_US 60000 // microseconds of speed_test_run
 #define MAX_ROUNDS 32
 #define MEAN_US 200000 // microseconds of speed_test_mean
-#define LEAST_ROUNDS 4
-#define MORE_LEAFS 8 // leafs in addition to 2 per node, for small graphs whose nodes have many sources
+#define MIN_ROUNDS 4
+#define EXTRA_LEAFS 8 // leafs in addition to 2 per node, for small graphs whose nodes have many sources
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
     const size_t graphs =
-        (SPEED_TEST_PIECES + 1) * (ggml_graph_overhead_custom(2 * n_nodes + MORE_LEAFS, false) + ggml_tensor_overhead());
+        (SPEED_TEST_PIECES + 1) * (ggml_graph_overhead_custom(2 * n_nodes + EXTRA_LEAFS, false) + ggml_tensor_overhead());
     const size_t size = (4 * n_nodes + 8) * ggml_tensor_overhead() + graphs;
     *t = (struct speed_test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
     return t->ctx != NULL;
 }
 
 struct ggml_cgraph *speed_test_piece(struct speed_test *t, size_t n_nodes) {
-    return t->pieces[t->n_pieces++] = ggml_new_graph_custom(t->ctx, 2 * n_nodes + MORE_LEAFS, false);
+    return t->pieces[t->n_pieces++] = ggml_new_graph_custom(t->ctx, 2 * n_nodes + EXTRA_LEAFS, false);
 }
 
 struct ggml_cgraph *speed_test_sweep(struct speed_test *t, size_t n_nodes) {
-    return t->sweep = ggml_new_graph_custom(t->ctx, 2 * n_nodes + MORE_LEAFS, false);
+    return t->sweep = ggml_new_graph_custom(t->ctx, 2 * n_nodes + EXTRA_LEAFS, false);
 }
 
 static bool round_run(struct speed_test *t, ggml_backend_t backend) {
@@ -55,15 +55,15 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
     return true;
 }
 
-// Runs rounds with zeros in all tensors, after n_first uncounted ones, until `us` microseconds have passed, but at least
-// LEAST_ROUNDS and at most `most`. Returns the mean seconds per round; negative: the device does not support an op, or an error.
+// Runs n_first uncounted rounds, then rounds until `us` microseconds have passed, but at least MIN_ROUNDS and at most `most`. All
+// tensors are zero. Returns the mean seconds per round; negative: the device does not support an op, or an error.
 static double rounds_run(struct speed_test *t, ggml_backend_t backend, int n_first, int most, int64_t us) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
     bool ok = buffer != NULL;
     int64_t begin = ggml_time_us();
     int i = -n_first;
     ggml_backend_buffer_clear(buffer, 0); // accepts NULL
-    for (; ok && (i < LEAST_ROUNDS || (i < most && ggml_time_us() - begin < us)); i++) {
+    for (; ok && (i < MIN_ROUNDS || (i < most && ggml_time_us() - begin < us)); i++) {
         if (i == 0) {
             begin = ggml_time_us();
         }

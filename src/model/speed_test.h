@@ -26,8 +26,8 @@ struct ggml_cgraph *speed_test_sweep(struct speed_test *test, size_t n_nodes);
 // Returns the seconds of all pieces with zeros in their tensors: the sum of their shortest times, each minus `start`, the time to
 // start any graph. 0: the device does not support an op.
 double speed_test_run(struct speed_test *test, ggml_backend_t backend, double start);
-// Returns the mean seconds of all pieces over some tenths of a second, including interference by other processes, as in a longer
-// run. The pieces should take much longer than `start`.
+// Returns the mean seconds of all pieces, measured for some tenths of a second. The mean includes interference by other processes,
+// as a longer run does. The pieces should take much longer than `start`.
 double speed_test_mean(struct speed_test *test, ggml_backend_t backend, double start);
 // Returns the seconds of a chain of n small ops on a vector, as one graph; see speed_test_run.
 double speed_test_chain(ggml_backend_t backend, int n, int64_t width);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // state.c: builds state-space layers (Mamba 2), which carry a state instead of attending to earlier tokens. A layer is a short
 // convolution over the last inputs, then a scan that decays the state of each head and adds the new input. The size of the state
-// does not depend on the length of the sequence. s->k[i] holds the last inputs of the convolution [kernel - 1, channels], s->v[i]
-// the states of the heads [state, head, heads].
+// does not depend on the length of the sequence. For layer i, s->k[i] holds the last inputs of the convolution [kernel - 1,
+// channels], and s->v[i] the states of the heads [state size, head size, heads].
 
 #include "model/graph.h"
 
@@ -33,22 +33,22 @@ static struct ggml_tensor *state_scan(struct graph_builder *b, struct ggml_tenso
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
     const int64_t n_tokens = x->ne[1], head = p->n_inner / p->n_state_head, n_all = p->n_group_state * p->n_state;
-    const size_t one = ggml_element_size(x), row = x->nb[1], group = (size_t) p->n_state * one;
-    struct ggml_tensor *v =
-        ggml_view_4d(b->ctx, x, head, p->n_state_head, n_tokens, 1, (size_t) head * one, row, row * (size_t) n_tokens, 0);
-    struct ggml_tensor *in = ggml_view_4d(
-        b->ctx, x, p->n_state, p->n_group_state, n_tokens, 1, group, row, row * (size_t) n_tokens, (size_t) p->n_inner * one);
+    const size_t element_size = ggml_element_size(x), row = x->nb[1], group = (size_t) p->n_state * element_size;
+    struct ggml_tensor *v = ggml_view_4d(
+        b->ctx, x, head, p->n_state_head, n_tokens, 1, (size_t) head * element_size, row, row * (size_t) n_tokens, 0);
+    struct ggml_tensor *in = ggml_view_4d(b->ctx, x, p->n_state, p->n_group_state, n_tokens, 1, group, row,
+        row * (size_t) n_tokens, (size_t) p->n_inner * element_size);
     struct ggml_tensor *out = ggml_view_4d(b->ctx, x, p->n_state, p->n_group_state, n_tokens, 1, group, row,
-        row * (size_t) n_tokens, (size_t) (p->n_inner + n_all) * one);
+        row * (size_t) n_tokens, (size_t) (p->n_inner + n_all) * element_size);
     step = builder_named(b, ggml_add(b->ctx, step, l->step_bias), "state.step");
     struct ggml_tensor *state = b->s->v[b->i];
     struct ggml_tensor *scan =
         builder_named(b, ggml_ssm_scan(b->ctx, state, v, step, l->decay, in, out, b->in->states, 1), "state.scan");
-    state_write(b, ggml_view_1d(b->ctx, scan, ggml_nelements(state), (size_t) ggml_nelements(v) * one),
+    state_write(b, ggml_view_1d(b->ctx, scan, ggml_nelements(state), (size_t) ggml_nelements(v) * element_size),
         ggml_view_1d(b->ctx, state, ggml_nelements(state), 0), "state.kept");
-    struct ggml_tensor *y =
-        ggml_view_3d(b->ctx, scan, head, p->n_state_head, n_tokens, (size_t) head * one, (size_t) p->n_inner * one, 0);
-    v = ggml_view_3d(b->ctx, x, head, p->n_state_head, n_tokens, (size_t) head * one, row, 0);
+    struct ggml_tensor *y = ggml_view_3d(
+        b->ctx, scan, head, p->n_state_head, n_tokens, (size_t) head * element_size, (size_t) p->n_inner * element_size, 0);
+    v = ggml_view_3d(b->ctx, x, head, p->n_state_head, n_tokens, (size_t) head * element_size, row, 0);
     return builder_named(b, ggml_add(b->ctx, y, builder_named(b, ggml_mul(b->ctx, v, l->skip), "state.skip")), "state.sum");
 }
 

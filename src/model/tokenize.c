@@ -84,8 +84,8 @@ static size_t pieces_start(struct merger *m, size_t size) {
     return n;
 }
 
-// Starts with the characters of a text and merges the cheapest pair, the leftmost of equal ones, until no pair can be merged. The
-// remaining pieces in order are the result; merged pieces have size 0. NULL: out of memory.
+// Starts with one piece per character of a text and merges the cheapest pair, the leftmost of equally cheap ones, until no pair can
+// be merged. Returns all *n pieces in order; a piece that was merged into its left neighbour has size 0. NULL: out of memory.
 static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost, const void *user, size_t *n) {
     struct merger m = {.text = text, .cost = cost, .user = user};
     *n = 0;
@@ -281,7 +281,7 @@ static bool bpe_encode(const struct vocab *v, const char *text, size_t size, str
 
 // ---- complete texts ----
 
-// Encodes text without special tokens, at the start of a text or after a special token.
+// Encodes a part of a text that contains no special token, at the start of the text or after a special token.
 static bool plain_encode(
     const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     if (size == 0) {

@@ -77,15 +77,15 @@ size_t utf8_stream_put(struct utf8_stream *s, const char *bytes, size_t size, ch
                 break; // incomplete character: wait for more bytes
             }
             const bool is_whole = prefix > 0 && prefix == char_size(held[0]);
-            const size_t n_gone = prefix > 0 ? prefix : 1;
+            const size_t n_used = prefix > 0 ? prefix : 1;
             if (is_whole) {
                 memcpy(out + n, s->held, prefix);
                 n += prefix;
             } else {
                 n += utf8_put(REPLACEMENT, out + n);
             }
-            s->n_held -= n_gone;
-            memmove(s->held, s->held + n_gone, s->n_held);
+            s->n_held -= n_used;
+            memmove(s->held, s->held + n_used, s->n_held);
         }
     }
     return n;

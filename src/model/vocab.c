@@ -175,7 +175,7 @@ static bool has_name(const struct vocab *v, const char *name) {
     return vocab_find(v, name, strlen(name)) >= 0;
 }
 
-// In formats with several messages per text, "<|end|>" ends a message, and other tokens end the text.
+// Returns whether the format has several messages per text. Then "<|end|>" ends a message, and other tokens end the text.
 static bool has_messages(const struct vocab *v) {
     return (has_name(v, "<|return|>") || has_name(v, "<|flush|>")) && (has_name(v, "<|call|>") || has_name(v, "<|calls|>"));
 }

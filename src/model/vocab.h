@@ -33,7 +33,7 @@ struct special_trie;
 
 struct vocab {
     const struct vocab_ops *ops;
-    const void *ops_data; // data of a tokenizer that is not the file's own
+    const void *ops_data; // data of the engine that implements ops; NULL with vocab_ops_file
     enum vocab_kind kind;
     const struct split_rule *split; // BPE: how a text is split into words
     bool is_word_first;             // BPE: a word that is a token is encoded as that token, without merges
@@ -66,7 +66,7 @@ extern const struct vocab_ops vocab_ops_file;
 
 // NULL: *error holds the cause. The file must live as long as the vocabulary.
 struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error);
-// Returns the tokenizer of a placed model, made by its engine.
+// Returns the tokenizer that the engine of a placed model creates.
 struct vocab *vocab_of_model(const struct model *model, struct model_error *error);
 void vocab_free(struct vocab *vocab);
 
@@ -80,8 +80,8 @@ void token_list_fini(struct token_list *list);
 // Writes the bytes of a token to out, at most cap bytes, and returns their full number. A token may hold part of a character.
 // Control tokens and the unknown token have no bytes.
 size_t vocab_piece(const struct vocab *vocab, int32_t token, char *out, size_t cap);
-// Returns whether this token ends a text: by the keys of the file or by the name of the token, whatever its type, because files
-// often lack the key or the type. O(1).
+// Returns whether this token ends a text. The keys of the file decide, or the name of the token: files often lack the key or give
+// the token a wrong type. O(1).
 bool vocab_is_end(const struct vocab *vocab, int32_t token);
 
 // ---- within this folder ----
@@ -106,20 +106,20 @@ int byte_of_char(uint32_t c); // -1: not in the alphabet
 bool specials_init(struct vocab *vocab);
 void specials_free(struct special_trie *trie);
 enum { SPECIAL_NONE = -1, SPECIAL_INSIDE = -2 };
-// Returns an array of size entries: for each byte of the text the special token that begins there, or SPECIAL_*. The caller frees
-// it. NULL: out of memory.
+// Returns an array of `size` entries: for each byte of the text the special token that begins at this byte, SPECIAL_INSIDE (inside
+// a special token) or SPECIAL_NONE. The caller frees the array. NULL: out of memory.
 int32_t *specials_find(const struct vocab *vocab, const char *text, size_t size, bool with_control);
 
 // ---- characters (unicode.c) ----
 
-// Decodes the character at text, of at most size bytes, and returns its number of bytes. A byte that is not valid UTF-8 counts as
-// one character, U+FFFD.
+// Decodes the first character of a text of `size` bytes and returns the character's number of bytes. A byte that is not valid UTF-8
+// counts as one character, U+FFFD.
 size_t utf8_next(const char *text, size_t size, uint32_t *c);
 size_t utf8_put(uint32_t c, char out[4]);
 
 // Converts bytes that arrive in pieces to complete characters. Invalid UTF-8 becomes U+FFFD.
 struct utf8_stream {
-    char held[4];
+    char held[4]; // bytes of an incomplete character
     size_t n_held;
 };
 // Writes to out, which has room for 3 * (size + 4) bytes, and returns the number of bytes written.

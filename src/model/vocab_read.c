@@ -40,7 +40,7 @@ static bool texts_read(const struct gguf_context *meta, const char *key, struct 
     return true;
 }
 
-// Reads an array with one number per token; NULL: the key is absent.
+// Reads an array with one number per token; *out NULL: the key is absent.
 static bool numbers_read(const struct gguf_context *meta, const char *key, enum gguf_type type, int32_t n, const void **out,
     struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);

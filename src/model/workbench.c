@@ -31,7 +31,8 @@ bool work_is_stopped(const struct work_watch *watch) {
     return watch->is_stopped != NULL && watch->is_stopped(watch->user);
 }
 
-// Both folders are relative to the program's folder, which may be moved: the installed models, and the link in a build folder.
+// Searches the folder of installed models and the link in a build folder. Both paths are relative to the program's folder, because
+// the installation may be moved.
 static bool shipped_find(char path[4096]) {
     static const char *const places[] = {BERTH_MODELS, "../models"};
     char program[4096];
@@ -64,7 +65,7 @@ struct model *workbench_model(const char *path, const struct model_options *o, s
     }
     struct model_error why = {""};
     struct model *model = model_open_llama(path, o->no_mmap, &why);
-    if (model == NULL && !o->by_llama) { // Berth's own error comes first
+    if (model == NULL && !o->by_llama) { // the message begins with the reason why Berth cannot run the model
         model_free(model_open(path, error));
     }
     if (model == NULL) {
@@ -90,7 +91,7 @@ static bool model_load(struct workbench *w, const struct model_options *o, struc
         return false;
     }
     w->devices.n_host = o->n_host;
-    if (o->rooms != NULL && !o->rooms(&w->devices, o->rooms_user)) {
+    if (o->set_limits != NULL && !o->set_limits(&w->devices, o->set_limits_user)) {
         return model_fail(error, "out of memory for the memory limits of devices");
     }
     return model_place(w->model, &w->devices, o->plan_only, o->progress, NULL, error);
@@ -115,7 +116,7 @@ bool lora_parse(const char *text, char path[4096], float *scale, struct model_er
     const float x = colon != NULL ? strtof(colon + 1, &end) : 1;
     *scale = 1;
     snprintf(path, 4096, "%s", text);
-    // Otherwise the colon is part of the file name.
+    // A number after the colon is the scale, unless a file with the complete name exists.
     if (colon != NULL && end != colon + 1 && *end == '\0' && access(text, R_OK) != 0) {
         snprintf(path, 4096, "%.*s", (int) (colon - text), text);
         *scale = x;
@@ -152,7 +153,7 @@ struct session_params workbench_session_params(const struct model_options *o) {
         .cache_v = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
         .plan_only = o->plan_only,
         .all_outputs = o->all_outputs,
-        .compute = o->compute,
+        .compute_limit = o->compute_limit,
         .is_embedding = o->is_embedding};
 }
 

@@ -6,7 +6,7 @@
 
 // Options that select a model, its devices and its session. Zero is the default of each.
 struct model_options {
-    const char *path;   // NULL: the shipped model
+    const char *path;   // NULL: the model that comes with Berth
     const char *device; // NULL: all devices
     int64_t n_threads;
     int64_t n_ctx, n_batch;
@@ -15,15 +15,15 @@ struct model_options {
     bool plan_only;
     bool no_mmap;                   // read the file instead of mapping it
     bool by_tensor;                 // each device gets a share of every layer
-    bool by_best;                   // the caller sets by_tensor to the result of cluster_choose
+    bool by_best;                   // --split auto: the caller sets by_tensor to the result of cluster_choose
     bool by_llama;                  // libllama runs the model, whatever its architecture
     bool may_llama;                 // libllama runs the model if Berth does not support its architecture
     bool all_outputs, is_embedding; // as in session_params
-    size_t compute;                 // as in session_params
+    size_t compute_limit;           // as in session_params
     int64_t n_host;                 // the first n_host layers stay on the host
-    // Sets the bytes that layers may use per device; NULL: the free memory.
-    bool (*rooms)(struct model_devices *devices, const void *user);
-    const void *rooms_user;
+    // Calls model_devices_set_limit for the devices that have a limit. False: out of memory. NULL: no device has one.
+    bool (*set_limits)(struct model_devices *devices, const void *user);
+    const void *set_limits_user;
     berth_gguf_progress_t progress; // reports the progress of loading; may return false to stop; NULL: none
 };
 
@@ -46,7 +46,7 @@ struct workbench {
     char path[4096];
 };
 
-// Sets path to the given file, if it is readable, or to the shipped model.
+// Sets path to options->path, or to the model that comes with Berth. Fails if the file is not readable.
 bool workbench_path(const struct model_options *options, char path[4096], struct model_error *error);
 // Opens the model of a file with Berth or libllama, as the options state; NULL on failure.
 struct model *workbench_model(const char *path, const struct model_options *options, struct model_error *error);

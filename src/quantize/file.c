@@ -7,10 +7,11 @@
 
 // Returns the type that a tensor gets. It keeps its type if it does not hold numbers, or if the new type requires an importance
 // matrix that does not contain the tensor.
-static enum ggml_type type_of(const struct quantize_job *job, const struct ggml_tensor *t) {
+static enum ggml_type target_type(const struct quantize_job *job, const struct ggml_tensor *t) {
     const enum ggml_type type = recipe_type(job->recipe, t);
-    bool is_wrong;
-    if (!type_is_real(t->type) || (ggml_quantize_requires_imatrix(type) && imatrix_find(job->imatrix, t, &is_wrong) == NULL)) {
+    bool has_wrong_size;
+    if (!type_is_real(t->type) ||
+        (ggml_quantize_requires_imatrix(type) && imatrix_find(job->imatrix, t, &has_wrong_size) == NULL)) {
         return t->type;
     }
     return type;
@@ -27,9 +28,9 @@ static struct ggml_tensor *tensor_next(const struct berth_gguf_map *map, struct 
 // Checks that every tensor in the importance matrix has the size that the model requires.
 static bool imatrix_check(const struct quantize_job *job, struct model_error *error) {
     for (struct ggml_tensor *t = tensor_first(job->map); t != NULL; t = tensor_next(job->map, t)) {
-        bool is_wrong;
-        (void) imatrix_find(job->imatrix, t, &is_wrong);
-        if (is_wrong) {
+        bool has_wrong_size;
+        (void) imatrix_find(job->imatrix, t, &has_wrong_size);
+        if (has_wrong_size) {
             return model_fail(
                 error, "the importance matrix belongs to another model: tensor '%s' has rows of %" PRId64, t->name, t->ne[0]);
         }
@@ -49,7 +50,7 @@ struct gguf_context *quantize_header(const struct quantize_job *job, struct quan
         gguf_set_val_u32(out, "general.file_type", (uint32_t) file_type);
     }
     for (struct ggml_tensor *t = tensor_first(job->map); t != NULL; t = tensor_next(job->map, t)) {
-        const enum ggml_type type = type_of(job, t);
+        const enum ggml_type type = target_type(job, t);
         gguf_add_tensor(out, t);
         if (type != t->type) {
             gguf_set_tensor_type(out, t->name, type);
@@ -82,10 +83,10 @@ static void progress_report(double part, void *user) {
 
 static bool tensor_convert(struct writing *w, enum ggml_type type, struct model_error *error) {
     const size_t size = gguf_get_tensor_size(w->header, w->i);
-    bool is_wrong;
+    bool has_wrong_size;
     const struct quantize_rows rows = {.tensor = w->t,
         .type = type,
-        .weights = imatrix_find(w->job->imatrix, w->t, &is_wrong),
+        .weights = imatrix_find(w->job->imatrix, w->t, &has_wrong_size),
         .n_threads = w->job->n_threads,
         .progress = progress_report,
         .user = w};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// imatrix.c: importance matrices: reads them, collects them while a model computes, and writes them. Files of both formats come
-// from untrusted sources: a count is not used before the file is known to hold that many bytes.
+// imatrix.c: reads importance matrices, collects them while a model computes, and writes them. Files come from untrusted sources: a
+// count is not used before the file is known to hold that many bytes.
 
 #include "quantize/quantize.h"
 
@@ -193,12 +193,12 @@ void imatrix_free(struct imatrix *m) {
     berth_free(m);
 }
 
-const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *is_wrong) {
+const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *has_wrong_size) {
     const struct entry key = {.name = (char *) (uintptr_t) t->name};
     const struct entry *e = m == NULL || m->n == 0 ? NULL : bsearch(&key, m->entries, m->n, sizeof key, by_name);
     const int64_t n_expected = t->ne[0] * t->ne[2] * t->ne[3];
-    *is_wrong = e != NULL && e->n != (size_t) n_expected;
-    return e == NULL || *is_wrong ? NULL : e->values;
+    *has_wrong_size = e != NULL && e->n != (size_t) n_expected;
+    return e == NULL || *has_wrong_size ? NULL : e->values;
 }
 
 // ---- collection ----
@@ -271,7 +271,8 @@ static void row_add(struct imatrix_sums *s, int64_t mat, const float *row) {
     s->counts[mat]++;
 }
 
-// Adds the inputs of a product: all rows to the one matrix, or each row to the matrices of the experts selected for its token.
+// Adds the inputs of a product. With MUL_MAT all rows belong to matrix 0; with MUL_MAT_ID each row belongs to the matrices of the
+// experts that are selected for its token.
 static bool product_add(struct imatrix_collector *c, struct imatrix_sums *s, const struct ggml_tensor *t) {
     const struct ggml_tensor *x = t->src[1], *ids = t->src[2];
     const int64_t n_rows = x->ne[1] * x->ne[2] * x->ne[3];

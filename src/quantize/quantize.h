@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// quantize.h: converts model files to other types: the type of each tensor, importance matrices, quantisation by threads. Also
-// compares files, and rewrites them without changing their tensors: split, joined, with other keys.
+// quantize.h: converts model files to other types. Also compares files, and rewrites them without changing their tensors: split
+// into several files, joined, or with other keys.
 #pragma once
 
 #include "model/workbench.h"
@@ -56,15 +56,16 @@ struct imatrix;
 // Reads a file of llama.cpp's llama-imatrix: GGUF with in_sum2 and counts, or the older .dat format. NULL on failure.
 struct imatrix *imatrix_open(const char *path, struct model_error *error);
 void imatrix_free(struct imatrix *m);
-// Returns the values of a tensor, ne[0] for each of its matrices; NULL: none. *is_wrong: there are values, but of another size.
-const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *is_wrong);
+// Returns the values of a tensor, ne[0] for each of its matrices; NULL: there are none, or *has_wrong_size is set because their
+// number does not match the tensor.
+const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, bool *has_wrong_size);
 
 // Sums the squares of the inputs of a model's matrices while a scheduler computes.
 struct imatrix_collector {
     struct imatrix_sums *sums; // [n] sorted by the address of the weight
     size_t n;
-    float *rows;  // work memory
-    int32_t *ids; // work memory
+    float *rows;  // temporary copy of the inputs of a product
+    int32_t *ids; // temporary copy of the ids of selected experts
     size_t rows_cap, ids_cap;
     bool has_failed;                // out of memory
     ggml_abort_callback is_stopped; // stops the graph when it returns true; NULL: never
@@ -140,7 +141,7 @@ bool rewrite_key_set(struct gguf_context *g, const char *word, struct model_erro
 // Returns the name of file `no` (from 0) of n: "OUT-00001-of-00003.gguf". False: the name is too long.
 bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, struct model_error *error);
 
-// Splits a model into several files. Each file has one tensor, or more up to max_size bytes and max_tensors tensors.
+// Splits a model into several files. A file holds at most max_tensors tensors and max_size bytes, but at least one tensor.
 struct rewrite_split {
     const struct berth_gguf_map *map;
     uint64_t max_size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // recipe.c: decides the type of each tensor. A mix gives more bits to the tensors that lose most by quantisation: attn_v, ffn_down
-// and the output. There is one row per mix. tests/unit/quantize/test_quantize_recipe_oracle.c compares them with llama.cpp's own
-// quantiser.
+// and the output. There is one row per mix. tests/unit/quantize/test_quantize_recipe_oracle.c compares the mixes with llama.cpp's
+// own quantiser.
 
 #include "quantize/quantize.h"
 
@@ -16,12 +16,12 @@
 #include <string.h>
 #include <strings.h>
 
-// The layers in which a tensor gets the better type. EDGES: the first and last eighth. MORE: EDGES and every third layer in
-// between.
-enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, MORE };
+// The layers in which a tensor gets the better type. EDGES: the first and the last eighth. EDGES_AND_THIRDS: these, and every third
+// layer in between.
+enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, EDGES_AND_THIRDS };
 
 struct better {
-    enum ggml_type good, else_type; // type in the layers of `where`; in the other layers
+    enum ggml_type good, else_type; // type in the layers that `where` selects; type in the other layers
     enum where where;
 };
 
@@ -30,7 +30,7 @@ struct recipe_mix {
     int file_type;
     enum ggml_type base, query;       // type of most tensors; of attn_q and attn_k
     enum ggml_type embedding, output; // type of the embedding of a model with an output; of the output
-    enum ggml_type wide;              // attn_v if four or more heads share it; COUNT: no special case
+    enum ggml_type wide;              // attn_v if four or more query heads share a value head; NO_TYPE: no special case
     struct better value, fused, down; // attn_v, attn_qkv, ffn_down
     struct better up;                 // ffn_up, ffn_gate
     enum ggml_type out, out_of_8;     // attn_output; the same in a model with 8 experts
@@ -38,7 +38,7 @@ struct recipe_mix {
     bool ignores_rules;               // with an importance matrix, value, fused and down are not used: these tensors get base
 };
 
-#define NO GGML_TYPE_COUNT
+#define NO_TYPE GGML_TYPE_COUNT
 #define Q2 GGML_TYPE_Q2_K
 #define Q3 GGML_TYPE_Q3_K
 #define Q4 GGML_TYPE_Q4_K
@@ -58,10 +58,12 @@ struct recipe_mix {
     { type, type, NOWHERE }
 // Queries, keys, the embedding and ffn_up get the type of most tensors.
 #define BASE(type) .base = type, .query = type, .embedding = type, .output = Q6, .up = ALL(type), .kv_of_8 = Q8
-// Mixes of two bits and fewer: the embedding, attn_v, and ffn_down in the first layers get another type (rest).
+// Mixes of two bits and fewer: the embedding, attn_v, and ffn_down in the first layers get the type `rest`, attn_output the type
+// `to`.
 #define LOW(type, rest, to) \
     .base = type, .query = type, .embedding = rest, .output = Q5, .wide = Q4, .value = ALL(rest), .fused = ALL(rest), \
     .down = {rest, type, FIRST_8TH}, .up = ALL(type), .out = to, .out_of_8 = Q5, .kv_of_8 = Q4
+// The same rule for attn_v and attn_qkv.
 #define BOTH(...) .value = {__VA_ARGS__}, .fused = {__VA_ARGS__}
 static const struct recipe_mix mixes[] = {
     {"iq1_s", 24, LOW(I1S, Q2, I2XXS)},
@@ -80,13 +82,15 @@ static const struct recipe_mix mixes[] = {
         .ignores_rules = true},
     {"q2_K", 10, BASE(Q2), .wide = Q4, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
     {"q2_K_S", 21, BASE(Q2), .wide = Q4, BOTH(Q2, Q2, NOWHERE), .down = {Q4, Q2, FIRST_8TH}, .out = Q2, .out_of_8 = Q2},
-    {"q3_K_S", 11, BASE(Q3), .wide = NO, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
-    {"q3_K_M", 12, BASE(Q3), .wide = NO, BOTH(Q5, Q4, FIRST_2), .down = {Q5, Q4, FIRST_16TH}, .out = Q4, .out_of_8 = Q5},
-    {"q3_K_L", 13, BASE(Q3), .wide = NO, BOTH(Q5, Q3, EVERYWHERE), .down = ALL(Q5), .out = Q5, .out_of_8 = Q3},
-    {"q4_K_S", 14, BASE(Q4), .wide = NO, BOTH(Q5, Q4, FIRST_4), .down = {Q5, Q4, FIRST_8TH}, .out = Q4, .out_of_8 = Q5},
-    {"q4_K_M", 15, BASE(Q4), .wide = NO, BOTH(Q6, Q4, MORE), .down = {Q6, Q4, MORE}, .out = Q4, .out_of_8 = Q5},
-    {"q5_K_S", 16, BASE(Q5), .wide = NO, BOTH(Q5, Q5, NOWHERE), .down = ALL(Q5), .out = Q5, .out_of_8 = Q5},
-    {"q5_K_M", 17, BASE(Q5), .wide = NO, BOTH(Q6, Q5, MORE), .down = {Q6, Q5, MORE}, .out = Q5, .out_of_8 = Q5},
+    {"q3_K_S", 11, BASE(Q3), .wide = NO_TYPE, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
+    {"q3_K_M", 12, BASE(Q3), .wide = NO_TYPE, BOTH(Q5, Q4, FIRST_2), .down = {Q5, Q4, FIRST_16TH}, .out = Q4, .out_of_8 = Q5},
+    {"q3_K_L", 13, BASE(Q3), .wide = NO_TYPE, BOTH(Q5, Q3, EVERYWHERE), .down = ALL(Q5), .out = Q5, .out_of_8 = Q3},
+    {"q4_K_S", 14, BASE(Q4), .wide = NO_TYPE, BOTH(Q5, Q4, FIRST_4), .down = {Q5, Q4, FIRST_8TH}, .out = Q4, .out_of_8 = Q5},
+    {"q4_K_M", 15, BASE(Q4), .wide = NO_TYPE, BOTH(Q6, Q4, EDGES_AND_THIRDS), .down = {Q6, Q4, EDGES_AND_THIRDS}, .out = Q4,
+        .out_of_8 = Q5},
+    {"q5_K_S", 16, BASE(Q5), .wide = NO_TYPE, BOTH(Q5, Q5, NOWHERE), .down = ALL(Q5), .out = Q5, .out_of_8 = Q5},
+    {"q5_K_M", 17, BASE(Q5), .wide = NO_TYPE, BOTH(Q6, Q5, EDGES_AND_THIRDS), .down = {Q6, Q5, EDGES_AND_THIRDS}, .out = Q5,
+        .out_of_8 = Q5},
 };
 #define N_MIXES ((int) (sizeof mixes / sizeof *mixes))
 
@@ -219,12 +223,12 @@ static enum ggml_type better_type(const struct better *b, int64_t i, int64_t n) 
         case FIRST_16TH: is_good = i < n / 16; break;
         case FIRST_8TH: is_good = i < n / 8; break;
         case EDGES: is_good = i < n / 8 || i >= 7 * n / 8; break;
-        case MORE: is_good = i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2; break;
+        case EDGES_AND_THIRDS: is_good = i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2; break;
     }
     return is_good ? b->good : b->else_type;
 }
 
-// The mixes of two bits and fewer (LOW) have their own rules.
+// Returns whether this is a mix of two bits and fewer (LOW), for which some rules differ.
 static bool is_low(const struct recipe_mix *m) {
     return m->kv_of_8 == Q4;
 }
@@ -255,8 +259,8 @@ static enum part part_parse(const char *rest) {
     return PART_OTHER;
 }
 
-// Returns the index of a tensor among the tensors of its role, ordered by layer and name; *n is their number. A layer may have none
-// or several. Fused tensors count as values.
+// Returns the index of a tensor among the tensors with the same role, ordered by layer and name; *n is the number of these tensors.
+// A layer may have none or several. Fused tensors count as values.
 static int64_t part_index(const struct recipe *r, const char *name, enum part part, int64_t *n) {
     const char *rest;
     const long layer = layer_parse(name, &rest);
@@ -278,10 +282,10 @@ static bool has_base_only(const struct recipe *r) {
     return r->mix->ignores_rules && r->has_imatrix;
 }
 
-// Returns the type of values. Their errors matter more, the more heads share them.
+// Returns the type of attn_v or attn_qkv. The error of a value matters more, the more query heads share it.
 static enum ggml_type value_type(const struct recipe *r, const char *name, enum part part) {
     const struct recipe_mix *m = r->mix;
-    const bool is_wide = m->wide != NO && (r->n_share >= 4 || (is_low(m) && r->n_expert >= 4));
+    const bool is_wide = m->wide != NO_TYPE && (r->n_share >= 4 || (is_low(m) && r->n_expert >= 4));
     int64_t n;
     const int64_t i = part_index(r, name, PART_VALUE, &n);
     const struct better *b = part == PART_FUSED ? &m->fused : &m->value;
@@ -292,7 +296,7 @@ static enum ggml_type value_type(const struct recipe *r, const char *name, enum 
     return r->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
 
-// Returns the type of a feed-forward tensor. Its position is its layer in a model with experts, otherwise its index.
+// Returns the type of a feed-forward tensor. In a model with experts its layer decides, otherwise its index (part_index).
 static enum ggml_type ffn_type(const struct recipe *r, const char *name, long layer, enum part part) {
     const struct recipe_mix *m = r->mix;
     struct better b = part == PART_DOWN ? m->down : m->up;
@@ -301,14 +305,14 @@ static enum ggml_type ffn_type(const struct recipe *r, const char *name, long la
         return m->base;
     }
     if (b.good == Q4 && b.else_type == I3S && r->n_expert == 8) { // the mix iq3_m
-        b.where = MORE;
+        b.where = EDGES_AND_THIRDS;
     }
     return better_type(&b, r->n_expert > 1 && !is_low(m) ? layer : part_index(r, name, part, &n), r->n_layer);
 }
 
 static enum ggml_type mix_type(const struct recipe *r, const char *name) {
     const struct recipe_mix *m = r->mix;
-    const bool is_of_8 = r->n_expert == 8;
+    const bool has_8_experts = r->n_expert == 8;
     if (strcmp(name, "output.weight") == 0 || strcmp(name, "token_embd.weight") == 0) {
         return name[0] == 'o' || !r->has_output ? m->output : m->embedding;
     }
@@ -320,10 +324,10 @@ static enum ggml_type mix_type(const struct recipe *r, const char *name) {
     const enum part part = layer >= 0 ? part_parse(rest) : PART_OTHER;
     switch (part) {
         case PART_QUERY: return m->query;
-        case PART_KEY: return is_of_8 ? m->kv_of_8 : m->query;
-        case PART_VALUE: return is_of_8 ? m->kv_of_8 : value_type(r, name, part);
+        case PART_KEY: return has_8_experts ? m->kv_of_8 : m->query;
+        case PART_VALUE: return has_8_experts ? m->kv_of_8 : value_type(r, name, part);
         case PART_FUSED: return value_type(r, name, part);
-        case PART_OUT: return is_of_8 ? m->out_of_8 : m->out;
+        case PART_OUT: return has_8_experts ? m->out_of_8 : m->out;
         case PART_DOWN:
         case PART_UP:
         case PART_GATE: return ffn_type(r, name, layer, part);
@@ -348,8 +352,8 @@ static enum ggml_type type_fit(enum ggml_type type, int64_t n) {
 }
 
 enum ggml_type recipe_type(const struct recipe *r, const struct ggml_tensor *t) {
-    for (int i = 0; t->ne[1] > 1 && i < r->n_rules;
-         i++) { // vectors keep their type, because ops add and multiply them as they are
+    // Vectors keep their type, because ops add and multiply them without conversion.
+    for (int i = 0; t->ne[1] > 1 && i < r->n_rules; i++) {
         if (fnmatch(r->rules[i].pattern, t->name, 0) == 0) {
             const enum ggml_type type = r->rules[i].type;
             return t->ne[0] % ggml_blck_size(type) == 0 ? type : t->type;

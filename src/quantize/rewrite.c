@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rewrite.c: rewrites model files without changing their tensors: with other keys, as several files, or joined to one file. Of
-// several files the first has the keys, and each states its number and the number of files, as in llama.cpp's gguf-split.
+// rewrite.c: rewrites model files without changing their tensors: with other keys, split into several files, or joined to one file.
+// The first of several files has the keys of the model. Each file states its number and the number of files, as in llama.cpp's
+// gguf-split.
 
 #include "quantize/quantize.h"
 
@@ -91,7 +92,7 @@ bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, 
            model_fail(error, "the file name '%.64s...' is too long", out);
 }
 
-// Returns the tensor after the last one of the file that begins with `first`.
+// Returns the end of the file that begins with tensor `first`: the index of the tensor after its last one.
 static int64_t part_end(const struct rewrite_split *s, int64_t first) {
     uint64_t size = 0;
     int64_t i = first;

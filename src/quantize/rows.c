@@ -23,7 +23,7 @@ struct work {
     pthread_t caller;
 };
 
-// Converts one band. real and back are work memory for its values before and after.
+// Converts one band. real, back: temporary memory for its values before and after the conversion.
 static bool band_convert(const struct work *w, int64_t band, float *real, float *back) {
     const struct ggml_tensor *t = w->params->tensor;
     const enum ggml_type type = w->params->type;
@@ -71,7 +71,7 @@ static void *bands_convert(void *data) {
     return NULL;
 }
 
-// If a thread does not start, the others process its share.
+// Converts all bands with n new threads and the caller's thread. If a thread does not start, the others process its share.
 static void threads_run(struct work *w, pthread_t *threads, int n) {
     int n_started = 0;
     while (n_started < n && pthread_create(&threads[n_started], NULL, bands_convert, w) == 0) {

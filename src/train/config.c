@@ -90,7 +90,7 @@ static bool config_read(struct config *c, const char *text, int pass, struct mod
 
 // ---- keys ----
 
-// Sets the defaults of keys that most descriptions would state.
+// Sets the defaults of some keys; the description may set other values.
 static void defaults_put(struct config *c) {
     static const struct {
         const char *name;
@@ -143,7 +143,7 @@ static bool tensor_count(const char *name, const int64_t ne[3], void *user) {
     return true;
 }
 
-// Fills values with normally distributed numbers, two from two uniform ones (Box and Muller).
+// Fills values with normally distributed numbers. Two of them are computed from two uniform numbers (Box and Muller).
 static void normal_fill(float *values, int64_t n, uint64_t state) {
     for (int64_t i = 0; i < n; i += 2) {
         const double u = (double) ((train_random(&state) >> 11) + 1) * 0x1p-53,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// data.c: concatenates texts to one sequence of tokens, cuts it into windows, and orders the windows by seed and epoch.
+// data.c: concatenates texts to one sequence of tokens, cuts it into windows, and shuffles the windows in each epoch.
 
 #include "train/train.h"
 
@@ -15,7 +15,7 @@ static bool text_add(struct train_data *d, const struct vocab *vocab, const char
            (vocab->eos < 0 || token_push(&d->tokens, vocab->eos, error));
 }
 
-// Returns the bytes of the first text; *n_between is the size of the separator after it.
+// Returns the size of the first text in bytes; *n_between is the size of the separator after it.
 static size_t text_size(const char *text, size_t size, enum train_split split, size_t *n_between) {
     size_t n = 0;
     *n_between = 0;
@@ -23,18 +23,18 @@ static size_t text_size(const char *text, size_t size, enum train_split split, s
         return size;
     }
     const size_t n_separator = split == TRAIN_SPLIT_LINE ? 1 : 2; // line ends that separate texts
-    for (size_t n_ends = 0, blank = 0; n < size; n++) {
+    for (size_t n_ends = 0, text_end = 0; n < size; n++) {
         if (text[n] == '\n') {
             n_ends++;
         } else if (text[n] != '\r' && text[n] != ' ' && text[n] != '\t') {
             n_ends = 0;
         }
         if (n_ends == 0) {
-            blank = n + 1; // after the last character that is not blank
+            text_end = n + 1; // after the last character that is not blank
         }
         if (n_ends == n_separator) {
-            *n_between = n + 1 - blank;
-            return blank;
+            *n_between = n + 1 - text_end;
+            return text_end;
         }
     }
     return n;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ranks.c: one training run on several ranks (berth-mpi.h). Every rank has all weights and processes its share of every batch.
+// ranks.c: trains one model on several ranks (berth-mpi.h). Every rank has all weights and processes its share of every batch.
 // Gradients and losses are summed over all ranks, and every rank gets the same bits. Clipping and optimiser steps depend only on
 // these sums, so the weights stay equal on all ranks without being sent. The conditions that end a run (Ctrl-C, a failure) are
 // summed, too.
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PIECE ((int64_t) 1 << 20) // floats per sum
+#define PIECE ((int64_t) 1 << 20) // floats per call of sum_f32
 #define SAMPLE 4096               // bytes of each tensor of the file that are compared
 
 static bool ranks_lost(struct model_error *error) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// save.c: writes the result of training: the model with its keys and types, or the adapter in llama.cpp's format.
+// save.c: writes the result of training: the model with the keys and types of its file, or the adapter in llama.cpp's format.
 
 #include "train/train.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// state.c: a checkpoint from which a run resumes. It is a GGUF file with the trained tensors in f32, the moments of the optimiser,
-// and keys for the parameters, the progress and the losses of the run. Everything else follows from these; for example the order of
-// windows follows from the seed and the step. A checkpoint of another text or another model is refused: with an adapter the weights
-// of the model must be the same, otherwise its parameters.
+// state.c: writes and reads checkpoints, from which a run resumes. A checkpoint is a GGUF file with the trained tensors in f32, the
+// moments of the optimiser, and keys for the parameters, the progress and the losses of the run. Everything else is computed from
+// these; for example, the seed and the step determine the order of windows. A checkpoint of another text or another model is
+// refused: the parameters of the model must be the same and, if an adapter is trained, also its weights.
 //
 // The GGUF file is followed by 8 bytes: a hash of all bytes before the hash. A file that is damaged anywhere is refused.
 
@@ -94,8 +94,9 @@ static bool summed_end(struct summed *s) {
     return fwrite(&sum, sizeof sum, 1, s->to) == 1;
 }
 
-// Hashes the first `size` bytes of the file; *after is the hash stored after them. False: reading failed.
-static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *sum, uint64_t *after) {
+// Sets *sum to the hash of the first `size` bytes of the file, and *stored to the hash in the file after them. False: reading
+// failed.
+static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *sum, uint64_t *stored) {
     struct berth_siphash hash = sum_begin();
     for (uint64_t left = size; left > 0;) {
         const size_t n = left < SUM_STEP ? (size_t) left : SUM_STEP;
@@ -106,24 +107,24 @@ static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *s
         left -= n;
     }
     *sum = berth_siphash_end(&hash);
-    return fread(after, sizeof *after, 1, file) == 1;
+    return fread(stored, sizeof *stored, 1, file) == 1;
 }
 
 static bool sum_check(const char *path, struct model_error *error) {
     unsigned char *step = berth_malloc(SUM_STEP);
     FILE *file = fopen(path, "rb");
-    uint64_t got = 0, want = 0;
+    uint64_t computed = 0, stored = 0;
     bool ok = true;
     if (step == NULL) {
         ok = model_fail(error, "out of memory for %zu bytes", SUM_STEP);
     } else if (file == NULL) {
         ok = model_fail(error, "%s", strerror(errno));
     } else if (fseeko(file, 0, SEEK_END) == 0) {
-        const int64_t size = (int64_t) ftello(file) - (int64_t) sizeof want;
+        const int64_t size = (int64_t) ftello(file) - (int64_t) sizeof stored;
         rewind(file);
-        ok = (size > 0 && sum_read(file, (uint64_t) size, step, &got, &want) && got == want) ||
-             model_fail(
-                 error, "the checkpoint is damaged: its checksum is %016" PRIx64 ", but %016" PRIx64 " is stored", got, want);
+        ok = (size > 0 && sum_read(file, (uint64_t) size, step, &computed, &stored) && computed == stored) ||
+             model_fail(error, "the checkpoint is damaged: its checksum is %016" PRIx64 ", but %016" PRIx64 " is stored",
+                 computed, stored);
     }
     if (file != NULL) {
         fclose(file);
@@ -156,17 +157,17 @@ static const void *tensor_bytes(int64_t i, void *user, struct model_error *error
     return train_tensor_get(tensor_at(w->t, i), &w->bytes, error);
 }
 
-static bool looks_put(struct gguf_context *g, const struct trainer *t) {
-    int64_t *steps = berth_malloc((t->n_looks + 1) * sizeof *steps);
-    float *losses = berth_malloc((t->n_looks + 1) * sizeof *losses);
-    for (size_t i = 0; steps != NULL && losses != NULL && i < t->n_looks; i++) {
-        steps[i] = t->looks[i].step;
-        losses[i] = t->looks[i].loss;
+static bool evaluations_put(struct gguf_context *g, const struct trainer *t) {
+    int64_t *steps = berth_malloc((t->n_evaluations + 1) * sizeof *steps);
+    float *losses = berth_malloc((t->n_evaluations + 1) * sizeof *losses);
+    for (size_t i = 0; steps != NULL && losses != NULL && i < t->n_evaluations; i++) {
+        steps[i] = t->evaluations[i].step;
+        losses[i] = t->evaluations[i].loss;
     }
     const bool ok = steps != NULL && losses != NULL;
-    if (ok && t->n_looks > 0) {
-        gguf_set_arr_data(g, "train.look_steps", GGUF_TYPE_INT64, steps, t->n_looks);
-        gguf_set_arr_data(g, "train.look_losses", GGUF_TYPE_FLOAT32, losses, t->n_looks);
+    if (ok && t->n_evaluations > 0) {
+        gguf_set_arr_data(g, "train.look_steps", GGUF_TYPE_INT64, steps, t->n_evaluations);
+        gguf_set_arr_data(g, "train.look_losses", GGUF_TYPE_FLOAT32, losses, t->n_evaluations);
     }
     berth_free(steps);
     berth_free(losses);
@@ -201,12 +202,12 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
     if (t->n_done > 0) {
         gguf_set_arr_data(g, "train.losses", GGUF_TYPE_FLOAT32, t->losses, (size_t) t->n_done);
     }
-    const bool has_looks = looks_put(g, t) || model_fail(error, "out of memory for %zu losses", t->n_looks);
+    const bool has_evaluations = evaluations_put(g, t) || model_fail(error, "out of memory for %zu losses", t->n_evaluations);
     for (int64_t i = 0; i < n_tensor_kinds(t) * (int64_t) t->n_tensors; i++) {
         gguf_add_tensor(g, tensor_at(t, i));
     }
     g = model_header_check(g, error);
-    const bool ok = g != NULL && has_looks && summed_put(g, &w, file, error);
+    const bool ok = g != NULL && has_evaluations && summed_put(g, &w, file, error);
     berth_free(w.bytes);
     gguf_free(g);
     return ok;
@@ -299,14 +300,14 @@ static bool losses_read(struct trainer *t, const struct gguf_context *g, int64_t
     const int64_t *at = array_get(g, "train.look_steps", GGUF_TYPE_INT64, n);
     const float *values = array_get(g, "train.look_losses", GGUF_TYPE_FLOAT32, n);
     if (n > 0 && at != NULL && values != NULL) {
-        struct train_look *looks = berth_realloc(t->looks, n * sizeof *looks);
-        if (looks == NULL) {
+        struct train_evaluation *evaluations = berth_realloc(t->evaluations, n * sizeof *evaluations);
+        if (evaluations == NULL) {
             return model_fail(error, "out of memory for %zu losses", n);
         }
-        t->looks = looks;
-        t->n_looks = t->cap_looks = n;
+        t->evaluations = evaluations;
+        t->n_evaluations = t->cap_evaluations = n;
         for (size_t i = 0; i < n; i++) {
-            looks[i] = (struct train_look){at[i], values[i]};
+            evaluations[i] = (struct train_evaluation){at[i], values[i]};
         }
     }
     t->n_done = n_done;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tensors.c: the trained tensors: all weights of a model as f32, or the pairs of an adapter for weights of any type. Each has its
-// gradient and the moments of the optimiser, on the device of the weight.
+// tensors.c: creates the trained tensors: all weights of a model as f32, or the pairs of an adapter for weights of any type. The
+// gradient and the moments of a trained tensor are on the device of its weight.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define WIDEN ((int64_t) 1 << 16) // values per conversion
+#define WIDEN_STEP ((int64_t) 1 << 16) // values per conversion
 
 void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_error *error) {
     berth_free(*bytes);
@@ -23,7 +23,8 @@ void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_e
 
 // ---- selection ----
 
-// RoPE factors define positions and are not trained. The copy of a tied output is trained as the embedding.
+// Returns whether a weight is trained. RoPE factors define positions and are not trained. A tied output is trained as the
+// embedding.
 static bool is_trained(const struct model *m, const struct model_weight *w) {
     return strstr(w->file->name, "rope_") == NULL && !(m->is_tied && w->slot == &m->output);
 }
@@ -108,8 +109,8 @@ static bool device_make(struct trainer *t, int d, struct model_error *error) {
     ggml_set_name(t->rates[d], "rates");
     ggml_set_name(t->shrink[d], "shrink");
     if (d + 1 == t->devices->n) {
-        t->one = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, 1);
-        ggml_set_name(t->one, "loss.grad");
+        t->loss_grad = ggml_new_tensor_1d(t->values[d].ctx, GGML_TYPE_F32, 1);
+        ggml_set_name(t->loss_grad, "loss.grad");
     }
     return (t->lora == NULL || part_alloc(t, &t->lora->parts[d], d, error)) && part_alloc(t, &t->values[d], d, error) &&
            part_alloc(t, &t->grads[d], d, error);
@@ -120,8 +121,8 @@ static bool device_make(struct trainer *t, int d, struct model_error *error) {
 static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_error *error) {
     const int64_t n = ggml_nelements(x->file);
     const size_t type_size = ggml_type_size(x->file->type);
-    for (int64_t at = 0; at < n; at += WIDEN) {
-        const int64_t step = min_i64(n - at, WIDEN);
+    for (int64_t at = 0; at < n; at += WIDEN_STEP) {
+        const int64_t step = min_i64(n - at, WIDEN_STEP);
         if (!rows_widen(x->file->type, (const char *) x->file->data + (size_t) at * type_size, t->row, step, error)) {
             return false;
         }
@@ -134,8 +135,8 @@ static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_
 static void lora_a_fill(struct trainer *t, struct train_tensor *x, uint64_t *state) {
     const double range = 1 / sqrt((double) x->w->ne[0]);
     const int64_t n = ggml_nelements(x->w);
-    for (int64_t at = 0; at < n; at += WIDEN) {
-        const int64_t step = min_i64(n - at, WIDEN);
+    for (int64_t at = 0; at < n; at += WIDEN_STEP) {
+        const int64_t step = min_i64(n - at, WIDEN_STEP);
         for (int64_t i = 0; i < step; i++) {
             t->row[i] = (float) (range * train_random_uniform(state));
         }
@@ -154,12 +155,12 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
             lora_a_fill(t, x, &state);
         }
     }
-    const float one = t->params.world != NULL ? 1.0f / (float) t->params.world->size : 1;
-    ggml_backend_tensor_set(t->one, &one, 0, sizeof one);
+    const float loss_grad = t->params.world != NULL ? 1.0f / (float) t->params.world->size : 1;
+    ggml_backend_tensor_set(t->loss_grad, &loss_grad, 0, sizeof loss_grad);
     return true;
 }
 
-// Makes the graph use the trained tensors instead of the file's.
+// Sets the fields of the model to the trained tensors, so that the graph uses these instead of the weights.
 static void slots_set(struct trainer *t) {
     struct model *m = t->model;
     for (size_t i = 0, k = 0; i < m->n_weights && t->lora == NULL; i++) {
@@ -179,7 +180,7 @@ bool train_tensors_make(struct trainer *t, struct model_error *error) {
     t->grads = berth_calloc(n_devices, sizeof *t->grads);
     t->rates = berth_calloc(n_devices, sizeof *t->rates);
     t->shrink = berth_calloc(n_devices, sizeof *t->shrink);
-    t->row_size = (size_t) max_i64(max_i64(t->model->params.n_vocab, t->params.n_ctx), WIDEN);
+    t->row_size = (size_t) max_i64(max_i64(t->model->params.n_vocab, t->params.n_ctx), WIDEN_STEP);
     t->row = berth_malloc(t->row_size * sizeof *t->row);
     if (t->tensors == NULL || t->values == NULL || t->grads == NULL || t->rates == NULL || t->shrink == NULL || t->row == NULL) {
         return model_fail(error, "out of memory for the tables of %zu weights", t->model->n_weights);

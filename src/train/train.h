@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train.h: trains models of src/model on ggml's public API: texts as windows of tokens, a trainer that computes steps, its state as
-// a file, and the result as a model or an adapter.
+// train.h: trains models of src/model on ggml's public API.
 //
 //   texts --data.c--> windows --trainer.c--> gradients --clip--> optimiser step --state.c, save.c--> checkpoint, model or adapter
 //
@@ -45,10 +44,10 @@ struct train_data {
 bool train_data_add(struct train_data *data, const struct vocab *vocab, const char *text, size_t size, enum train_split split,
     struct model_error *error);
 bool train_data_cut(struct train_data *data, int64_t n_ctx, struct model_error *error);
-// Returns the tokens of window i of a run, n_ctx + 1 of them. Each epoch uses all windows once, in an order that the seed and the
-// epoch decide.
+// Returns the n_ctx + 1 tokens of window i of a run. Each epoch uses all windows once. The seed and the epoch determine their
+// order.
 const int32_t *train_data_window(struct train_data *data, uint64_t seed, int64_t i);
-const int32_t *train_data_plain(const struct train_data *data, int64_t i); // in the order of the text
+const int32_t *train_data_plain(const struct train_data *data, int64_t i); // window i in the order of the text
 void train_data_fini(struct train_data *data);
 
 // ---- trainer (trainer.c, train_graph.c) ----
@@ -87,9 +86,9 @@ struct train_graph {
     struct ggml_cgraph *graph;
     ggml_backend_sched_t sched;
     struct graph_inputs in;
-    struct ggml_tensor *labels; // f32 [n_vocab, rows]
-    struct ggml_tensor *loss;   // f32 [1]
-    struct ggml_context *again; // holds the graph with copies of recomputed nodes; NULL: none
+    struct ggml_tensor *labels;         // f32 [n_vocab, rows]
+    struct ggml_tensor *loss;           // f32 [1]
+    struct ggml_context *recompute_ctx; // holds the graph with copies of recomputed nodes; NULL: none
 };
 
 struct trainer {
@@ -99,28 +98,28 @@ struct trainer {
     struct model_lora *lora; // in model->loras; NULL: all weights are trained
     struct train_tensor *tensors;
     size_t n_tensors;
-    struct model_part *values, *grads;    // [devices->n] memory of the trained tensors and of their gradients
-    struct ggml_tensor *one;              // f32 [1] gradient of the loss with respect to itself
-    struct ggml_tensor **rates;           // [devices->n] parameters of the optimiser: f32 [7] or [2]
-    struct ggml_tensor **shrink;          // [devices->n] f32 [1] factor that clips gradients
-    struct train_graph learn, look, step; // forward and backward pass; forward pass alone, built on first use; optimiser
-    float *row;                           // [row_size] work memory
-    size_t row_size;                      // elements
-    float *sums;                          // work memory of sums over ranks; NULL: a single process
+    struct model_part *values, *grads;        // [devices->n] memory of the trained tensors and of their gradients
+    struct ggml_tensor *loss_grad;            // f32 [1] gradient of the loss with respect to itself
+    struct ggml_tensor **rates;               // [devices->n] parameters of the optimiser: f32 [7] (AdamW) or [2] (SGD)
+    struct ggml_tensor **shrink;              // [devices->n] f32 [1] factor that clips gradients
+    struct train_graph learn, evaluate, step; // forward and backward pass; forward pass alone, built on first use; optimiser
+    float *row;                               // [row_size] temporary array
+    size_t row_size;                          // elements
+    float *sums;                              // temporary array for sums over ranks; NULL: a single process
 
-    int64_t n_done;     // steps done
-    float *losses;      // [n_steps] loss of each step
-    struct train_look { // a loss on validation texts
+    int64_t n_done;           // steps done
+    float *losses;            // [n_steps] loss of each step
+    struct train_evaluation { // the mean loss on the validation texts after a step
         int64_t step;
         float loss;
-    } * looks;
-    size_t n_looks, cap_looks;
-    double grad_norm; // gradient norm of the last step before clipping
-    bool is_stopped;  // a rank requested a stop at the last train_ranks_stop
-    size_t size;      // bytes of trained tensors, gradients and moments
-    size_t compute;   // bytes of the compute buffers
-    size_t n_again;   // nodes that a step recomputes to save memory
-    double slower;    // cost of a step divided by its cost without recomputing
+    } * evaluations;
+    size_t n_evaluations, cap_evaluations;
+    double grad_norm;    // gradient norm of the last step before clipping
+    bool is_stopped;     // a rank requested a stop at the last train_ranks_stop
+    size_t size;         // bytes of trained tensors, gradients and moments
+    size_t compute;      // bytes of the compute buffers
+    size_t n_recomputed; // nodes that a step recomputes to save memory
+    double cost_ratio;   // cost of a step divided by its cost without recomputing
 };
 
 // The model must be placed. The trainer changes the model's tensors and adds its adapter to model->loras. NULL: *error holds the
@@ -131,25 +130,25 @@ void trainer_free(struct trainer *trainer); // must be called before model_free;
 // Trains one step on the next windows of the data and stores its loss in trainer->losses. False: the step failed, and the weights
 // are unchanged.
 bool trainer_step(struct trainer *trainer, struct train_data *data, struct model_error *error);
-// Computes the mean loss over all windows and appends it to trainer->looks. stop is polled between windows; it may be NULL.
-bool trainer_look(struct trainer *trainer, const struct train_data *data, bool (*stop)(void *), struct model_error *error);
-// train_n_own: sequences per step of this rank. train_first_own: index of the first of them.
-static inline int64_t train_n_own(const struct train_params *p) {
+// Computes the mean loss over all windows and appends it to trainer->evaluations. stop is polled between windows; it may be NULL.
+bool trainer_evaluate(struct trainer *trainer, const struct train_data *data, bool (*stop)(void *), struct model_error *error);
+// train_n_local returns the number of sequences per step that this rank processes, train_first_local the index of the first one.
+static inline int64_t train_n_local(const struct train_params *p) {
     return p->world != NULL ? p->n_seq / p->world->size : p->n_seq;
 }
-static inline int64_t train_first_own(const struct train_params *p) {
-    return p->world != NULL ? p->world->rank * train_n_own(p) : 0;
+static inline int64_t train_first_local(const struct train_params *p) {
+    return p->world != NULL ? p->world->rank * train_n_local(p) : 0;
 }
 // Returns the learning rate of a step, counted from 0.
 float train_rate(const struct train_params *params, int64_t step);
 
 // train_graph.c: builds the graphs of struct trainer.
 bool train_graph_learn(struct trainer *trainer, struct model_error *error);
-bool train_graph_look(struct trainer *trainer, struct model_error *error);
+bool train_graph_evaluate(struct trainer *trainer, struct model_error *error);
 bool train_graph_step(struct trainer *trainer, struct model_error *error);
 void train_graph_fini(struct train_graph *graph);
-// tensors.c: train_tensor_get replaces *bytes by the bytes of a tensor; NULL with an error. train_tensors_make creates the trained
-// tensors with their initial values.
+// tensors.c: train_tensor_get frees *bytes, sets it to a copy of the bytes of a tensor and returns it; NULL with an error.
+// train_tensors_make creates the trained tensors with their initial values.
 void *train_tensor_get(const struct ggml_tensor *tensor, void **bytes, struct model_error *error);
 bool train_tensors_make(struct trainer *trainer, struct model_error *error);
 void train_tensors_free(struct trainer *trainer);
@@ -170,11 +169,11 @@ bool train_ranks_sum(struct trainer *trainer, struct model_error *error);
 
 // Writes everything that a run needs to resume: tensors, moments, progress and parameters.
 bool train_state_write(const struct trainer *trainer, const struct train_data *data, FILE *file, struct model_error *error);
-// Reads the parameters of a run, with which a trainer for it can be created; also n_done unless it is NULL.
+// Reads the parameters of a run, so that a trainer can be created with them. Also reads *n_done, unless n_done is NULL.
 bool train_state_params(const char *path, struct train_params *params, int64_t *n_done, struct model_error *error);
 // Restores the state into a trainer that was created with these parameters.
 bool train_state_read(struct trainer *trainer, const struct train_data *data, const char *path, struct model_error *error);
-// Writes the model in its types, or the adapter.
+// Writes the model with the types of its file, or the adapter.
 bool train_save(const struct trainer *trainer, FILE *file, struct model_error *error);
 // Creates a model with random weights from a description (docs/user/training.md), with the tokenizer of another model.
 bool train_new(const char *config, const struct gguf_context *tokenizer, uint64_t seed, FILE *file, struct model_error *error);

@@ -13,7 +13,7 @@
 
 void train_graph_fini(struct train_graph *g) {
     ggml_backend_sched_free(g->sched);
-    ggml_free(g->again);
+    ggml_free(g->recompute_ctx);
     ggml_free(g->ctx);
     *g = (struct train_graph){0};
 }
@@ -47,26 +47,26 @@ static bool graph_alloc(struct trainer *t, struct train_graph *g, const char *wh
 static void forward_build(struct trainer *t, struct train_graph *g) {
     const struct train_params *p = &t->params;
     const struct graph_shape shape = {
-        .n_tokens = p->n_ctx, .n_seq = train_n_own(p), .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
+        .n_tokens = p->n_ctx, .n_seq = train_n_local(p), .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
     graph_build(t->model, &shape, g->ctx, g->graph, &g->in);
-    g->labels = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, t->model->params.n_vocab, p->n_ctx * train_n_own(p));
+    g->labels = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, t->model->params.n_vocab, p->n_ctx * train_n_local(p));
     ggml_set_input(g->labels);
     ggml_set_name(g->labels, "labels");
-    g->loss = ggml_cross_entropy_loss(g->ctx, g->in.logits, g->labels);
+    g->loss = ggml_cross_entropy_loss(g->ctx, g->in.result, g->labels);
     ggml_set_name(g->loss, "loss");
     ggml_set_output(g->loss);
     ggml_set_loss(g->loss);
     ggml_build_forward_expand(g->graph, g->loss);
 }
 
-// Returns for each node the tensor that accumulates its gradient: those of trained tensors, and t->one for the loss. NULL: out of
-// memory.
+// Returns an array with the tensor that accumulates the gradient of each node: the gradient tensor of a trained tensor,
+// t->loss_grad for the loss, NULL for other nodes. NULL: out of memory.
 static struct ggml_tensor **accumulators_new(const struct trainer *t, const struct train_graph *g) {
     const int n = ggml_graph_n_nodes(g->graph);
     struct ggml_tensor **accumulators = berth_calloc((size_t) n + 1, sizeof *accumulators);
     for (int i = 0; accumulators != NULL && i < n; i++) {
         const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
-        accumulators[i] = node == g->loss ? t->one : NULL;
+        accumulators[i] = node == g->loss ? t->loss_grad : NULL;
         for (size_t k = 0; node->op == GGML_OP_NONE && k < t->n_tensors; k++) {
             if (t->tensors[k].w == node) {
                 accumulators[i] = t->tensors[k].grad;
@@ -76,7 +76,7 @@ static struct ggml_tensor **accumulators_new(const struct trainer *t, const stru
     return accumulators;
 }
 
-// Replaces the graph by one that fits into the remaining memory by recomputing some nodes.
+// Replaces the graph by one that recomputes some nodes and so fits into the remaining memory.
 static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
     const uint64_t most = t->params.memory, taken = t->size + t->compute;
     const struct berth_graph_budget_params params = {.bytes = most > taken ? most - taken : 0,
@@ -88,7 +88,7 @@ static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_
     if (t->devices->n > 1) {
         return model_fail(error, "a memory limit requires one device, but the model uses %d", t->devices->n);
     }
-    if (berth_graph_budget(g->graph, &params, &g->again, &graph, &r) != GGML_STATUS_SUCCESS) {
+    if (berth_graph_budget(g->graph, &params, &g->recompute_ctx, &graph, &r) != GGML_STATUS_SUCCESS) {
         return model_fail(error, "%s", berth_last_error());
     }
     if (graph == NULL) {
@@ -98,8 +98,8 @@ static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_
             most, taken, r->uses[0].least);
     } else {
         g->graph = graph;
-        t->n_again = r->n_again;
-        t->slower = r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1;
+        t->n_recomputed = r->n_again;
+        t->cost_ratio = r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1;
     }
     berth_budget_free(r);
     return graph != NULL;
@@ -123,15 +123,15 @@ bool train_graph_learn(struct trainer *t, struct model_error *error) {
     return graph_alloc(t, g, "the graph of the forward and backward pass", error);
 }
 
-bool train_graph_look(struct trainer *t, struct model_error *error) {
-    if (t->look.graph != NULL) {
+bool train_graph_evaluate(struct trainer *t, struct model_error *error) {
+    if (t->evaluate.graph != NULL) {
         return true;
     }
-    if (!graph_new(t, &t->look, 64 + graph_max_nodes(t->model), false, error)) {
+    if (!graph_new(t, &t->evaluate, 64 + graph_max_nodes(t->model), false, error)) {
         return false;
     }
-    forward_build(t, &t->look);
-    return graph_alloc(t, &t->look, "the graph of the forward pass", error);
+    forward_build(t, &t->evaluate);
+    return graph_alloc(t, &t->evaluate, "the graph of the forward pass", error);
 }
 
 bool train_graph_step(struct trainer *t, struct model_error *error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// trainer.c: computes training steps: the next windows through the graph, the norm of the gradient, the optimiser. Masks, positions
-// and labels are written for every step, because a plan may reuse their memory after they are read.
+// trainer.c: computes training steps. A step runs the forward and backward pass on the next windows, computes the norm of the
+// gradient, and runs the optimiser. Masks, positions and labels are written for every step, because a plan may reuse their memory
+// after they are read.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -48,7 +49,7 @@ struct trainer *trainer_new(
     t->model = model;
     t->devices = devices;
     t->params = *params;
-    t->slower = 1;
+    t->cost_ratio = 1;
     t->losses = berth_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
     if (t->losses == NULL) {
         model_fail(error, "out of memory for the losses of %" PRId64 " steps", params->n_steps);
@@ -66,11 +67,11 @@ void trainer_free(struct trainer *t) {
         return;
     }
     train_graph_fini(&t->learn);
-    train_graph_fini(&t->look);
+    train_graph_fini(&t->evaluate);
     train_graph_fini(&t->step);
     train_tensors_free(t);
     berth_free(t->losses);
-    berth_free(t->looks);
+    berth_free(t->evaluations);
     berth_free(t->sums);
     berth_free(t);
 }
@@ -185,8 +186,8 @@ static bool train_learn(struct trainer *t, struct train_data *data, struct model
     }
     masks_set(t, &t->learn.in);
     positions_set(t, t->learn.in.pos);
-    const int64_t first = t->n_done * p->n_seq + train_first_own(p);
-    for (int64_t s = 0; s < train_n_own(p); s++) {
+    const int64_t first = t->n_done * p->n_seq + train_first_local(p);
+    for (int64_t s = 0; s < train_n_local(p); s++) {
         window_set(t, &t->learn, s, train_data_window(data, p->seed, first + s), true);
     }
     return graph_compute(&t->learn, error);
@@ -194,14 +195,14 @@ static bool train_learn(struct trainer *t, struct train_data *data, struct model
 
 // ---- search for the first value that is not finite ----
 
-// The failed step is computed again, node by node, until a node contains such a value. Weights are checked first, because nodes
-// read them.
+// The weights are checked first, because nodes read them. Then the failed step is computed a second time, node by node, until the
+// result of a node has a value that is not finite.
 struct fault_search {
     struct trainer *t;
     const struct ggml_tensor *found;
 };
 
-// Checks only contiguous f32 tensors; other types are only read by the graph.
+// Returns true for a tensor that is not contiguous or not f32: the graph only reads tensors of other types.
 static bool is_all_finite(struct trainer *t, const struct ggml_tensor *x) {
     const int64_t n = ggml_nelements(x), row = (int64_t) t->row_size;
     if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) {
@@ -280,34 +281,36 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
 
 // ---- validation ----
 
-static bool look_add(struct trainer *t, float loss, struct model_error *error) {
-    if (!berth_grow((void **) &t->looks, &t->cap_looks, t->n_looks + 1, sizeof *t->looks)) {
-        return model_fail(error, "out of memory for %zu losses", t->n_looks + 1);
+static bool evaluation_add(struct trainer *t, float loss, struct model_error *error) {
+    if (!berth_grow((void **) &t->evaluations, &t->cap_evaluations, t->n_evaluations + 1, sizeof *t->evaluations)) {
+        return model_fail(error, "out of memory for %zu losses", t->n_evaluations + 1);
     }
-    t->looks[t->n_looks++] = (struct train_look){t->n_done, loss};
+    t->evaluations[t->n_evaluations++] = (struct train_evaluation){t->n_done, loss};
     return true;
 }
 
-// Adds the losses of at most n_own windows, from `at` on, to *sum.
-static bool windows_look(struct trainer *t, const struct train_data *data, int64_t at, double *sum, struct model_error *error) {
-    const int64_t n_own = train_n_own(&t->params);
-    masks_set(t, &t->look.in);
-    positions_set(t, t->look.in.pos);
-    for (int64_t s = 0; s < n_own; s++) { // the last batch may be only partly filled
+// Adds the losses of at most train_n_local windows, from window `at` on, to *sum.
+static bool windows_evaluate(
+    struct trainer *t, const struct train_data *data, int64_t at, double *sum, struct model_error *error) {
+    const int64_t n_local = train_n_local(&t->params);
+    masks_set(t, &t->evaluate.in);
+    positions_set(t, t->evaluate.in.pos);
+    for (int64_t s = 0; s < n_local; s++) { // the last batch may be only partly filled
         const bool counts = at + s < data->n_windows;
-        window_set(t, &t->look, s, train_data_plain(data, counts ? at + s : 0), counts);
+        window_set(t, &t->evaluate, s, train_data_plain(data, counts ? at + s : 0), counts);
     }
-    if (!graph_compute(&t->look, error)) {
+    if (!graph_compute(&t->evaluate, error)) {
         return false;
     }
-    *sum += (double) loss_get(&t->look) * (double) n_own; // the loss is a mean over all rows, including rows that do not count
+    *sum +=
+        (double) loss_get(&t->evaluate) * (double) n_local; // the loss is a mean over all rows, including rows that do not count
     return true;
 }
 
-bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)(void *), struct model_error *error) {
+bool trainer_evaluate(struct trainer *t, const struct train_data *data, bool (*stop)(void *), struct model_error *error) {
     const struct train_params *p = &t->params;
     double sum = 0;
-    bool ok = train_graph_look(t, error);
+    bool ok = train_graph_evaluate(t, error);
     for (int64_t at = 0; at < data->n_windows; at += p->n_seq) {
         if (!train_ranks_stop(t, stop != NULL && stop(NULL), error)) {
             return false;
@@ -316,10 +319,10 @@ bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)
             return model_fail(error, "computation was interrupted");
         }
         if (ok) { // other ranks take part in the following sums, even if this rank failed
-            ok = windows_look(t, data, at + train_first_own(p), &sum, error);
+            ok = windows_evaluate(t, data, at + train_first_local(p), &sum, error);
         }
     }
-    // Train_ranks_loss takes the mean over ranks.
+    // train_ranks_loss divides by the number of ranks.
     float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->size : 1));
-    return train_ranks_loss(t, ok, &loss, error) && look_add(t, loss, error);
+    return train_ranks_loss(t, ok, &loss, error) && evaluation_add(t, loss, error);
 }

@@ -37,7 +37,7 @@ static struct session *session_of(const struct model *model, const struct model_
         .cache_k = GGML_TYPE_F16,
         .cache_v = GGML_TYPE_F16,
         .plan_only = plan_only,
-        .compute = compute};
+        .compute_limit = compute};
     struct model_error error = {""};
     struct session *s = session_new(model, d, &params, &error);
     if (s == NULL || !session_reserve(s, &error)) {
@@ -60,7 +60,7 @@ static size_t lowest_limit(const struct model *model, const struct model_devices
     while (high - low > whole / 256) {
         const size_t mid = low + (high - low) / 2;
         struct session *s = session_of(model, d, true, mid);
-        *(s->again.is_kept ? &high : &low) = mid;
+        *(s->recompute_plan.fits ? &high : &low) = mid;
         session_free(s);
     }
     return high;
@@ -120,11 +120,11 @@ static void limits_check(const struct sample_model *m, const struct model_device
     for (int i = 0; i < 5; i++) {
         const size_t limit = lowest + (whole - lowest) * (size_t) i / 4;
         struct session *plan = session_of(model, d, true, limit), *s = session_of(model, d, false, limit);
-        assert_true(s->again.is_kept && s->again.slower >= 1 && s->again.least <= limit);
+        assert_true(s->recompute_plan.fits && s->recompute_plan.cost_ratio >= 1 && s->recompute_plan.min_size <= limit);
         assert_int_equal(compute_of(plan), compute_of(s));
         assert_true(compute_of(s) <= limit);
         assert_int_equal(plan->memory[d->n - 1].work, s->memory[d->n - 1].work);
-        n_again = s->again.n_again > n_again ? s->again.n_again : n_again;
+        n_again = s->recompute_plan.n_recomputed > n_again ? s->recompute_plan.n_recomputed : n_again;
         memset(got, 0, sizeof got);
         decode_all(s, got);
         assert_memory_equal(want, got, sizeof got);
@@ -168,10 +168,10 @@ static void test_devices(void **state) {
         .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
     struct model *model = model_of(&m, &d, false);
     struct session *once = session_of(model, &d, true, 0), *plan = session_of(model, &d, true, compute_of(once) - 1);
-    assert_true(!plan->again.is_kept);
+    assert_true(!plan->recompute_plan.fits);
     assert_int_equal(compute_of(plan), compute_of(once));
     const struct session_params params = {
-        .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = 100000};
+        .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute_limit = 100000};
     struct session *s = session_new(model, &d, &params, &error);
     assert_true(s != NULL && !session_reserve(s, &error));
     assert_non_null(strstr(error.text, "a limit of 100000 bytes for the compute buffer requires one device, but 2 are used"));
@@ -193,10 +193,11 @@ static void test_too_low(void **state) {
     assert_true(model_devices_open(&d, "CPU", 1, &error));
     struct model *model = model_of(&m, &d, false);
     struct session *once = session_of(model, &d, true, 0), *plan = session_of(model, &d, true, 1000);
-    assert_true(!plan->again.is_kept && plan->again.least > 1000 && plan->again.least <= compute_of(once));
+    assert_true(
+        !plan->recompute_plan.fits && plan->recompute_plan.min_size > 1000 && plan->recompute_plan.min_size <= compute_of(once));
     assert_int_equal(compute_of(plan), compute_of(once));
     const struct session_params params = {
-        .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = 1000};
+        .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute_limit = 1000};
     struct session *s = session_new(model, &d, &params, &error);
     assert_true(s != NULL && !session_reserve(s, &error));
     assert_non_null(strstr(error.text, "no schedule fits into 1000 bytes: every schedule needs at least "));
@@ -231,7 +232,7 @@ static bool all_run(const char *path, const struct session_params *params, float
                     model_place(model, &d, false, NULL, NULL, error) && (s = session_new(model, &d, params, error)) != NULL &&
                     session_reserve(s, error) && session_decode(s, tokens, 9, error);
     if (ok) {
-        assert_true(s->again.is_kept && s->memory[0].compute <= params->compute);
+        assert_true(s->recompute_plan.fits && s->memory[0].compute <= params->compute_limit);
         memcpy(logits, s->logits, sizeof(float) * (size_t) model->params.n_vocab);
     }
     session_free(s);
@@ -246,7 +247,7 @@ static void test_no_memory(void **state) {
     char path[] = PATH;
     const struct sample_model m = wide_model();
     const struct session_params params = {
-        .n_ctx = 512, .n_batch = N_BATCH, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = wide_limit(&m)};
+        .n_ctx = 512, .n_batch = N_BATCH, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute_limit = wide_limit(&m)};
     float want[64] = {0};
     int n_failed = 0;
     sample_model_write(&m, path);

@@ -21,10 +21,10 @@ static void test_learns(void **state) {
         struct run r;
         p.n_steps = 60;
         p.rank = rank;
-        must(run_open(&r, &p, &error) && trainer_look(r.t, &r.data, NULL, &error) && run_steps(&r, 60, &error) &&
-             trainer_look(r.t, &r.data, NULL, &error));
-        print_message("rank %d: loss %.3f to %.3f\n", rank, (double) r.t->looks[0].loss, (double) r.t->looks[1].loss);
-        assert_true(r.t->looks[1].loss < 0.6f * r.t->looks[0].loss);
+        must(run_open(&r, &p, &error) && trainer_evaluate(r.t, &r.data, NULL, &error) && run_steps(&r, 60, &error) &&
+             trainer_evaluate(r.t, &r.data, NULL, &error));
+        print_message("rank %d: loss %.3f to %.3f\n", rank, (double) r.t->evaluations[0].loss, (double) r.t->evaluations[1].loss);
+        assert_true(r.t->evaluations[1].loss < 0.6f * r.t->evaluations[0].loss);
         run_close(&r);
     }
 }
@@ -84,15 +84,16 @@ static void test_resume(void **state) {
         p.rank = rows[i].rank;
         p.optimizer = rows[i].optimizer;
         must(run_open(&uninterrupted, &p, &error) && run_steps(&uninterrupted, 6, &error));
-        must(run_open(&first, &p, &error) && run_steps(&first, 2, &error) && trainer_look(first.t, &first.data, NULL, &error) &&
-             run_steps(&first, 2, &error) && state_save(&first, path, &error));
+        must(run_open(&first, &p, &error) && run_steps(&first, 2, &error) &&
+             trainer_evaluate(first.t, &first.data, NULL, &error) && run_steps(&first, 2, &error) &&
+             state_save(&first, path, &error));
         run_close(&first);
         must(train_state_params(path, &q, &n_done, &error));
         assert_int_equal(n_done, 4);
         must(run_open(&second, &q, &error) && train_state_read(second.t, &second.data, path, &error) &&
              run_steps(&second, 2, &error));
         assert_int_equal(second.t->n_done, 6);
-        assert_int_equal(second.t->n_looks, 1);
+        assert_int_equal(second.t->n_evaluations, 1);
         assert_memory_equal(uninterrupted.t->losses, second.t->losses, 6 * sizeof(float));
         for (size_t k = 0; k < uninterrupted.t->n_tensors; k++) {
             assert_true(same_bytes(uninterrupted.t->tensors[k].w, second.t->tensors[k].w));
@@ -375,7 +376,7 @@ static void test_other_model(void **state) {
 
 static bool train_save_resume(const char *path, const struct train_params *p, float *loss, struct model_error *error) {
     struct run r;
-    bool ok = run_open(&r, p, error) && run_steps(&r, 1, error) && trainer_look(r.t, &r.data, NULL, error) &&
+    bool ok = run_open(&r, p, error) && run_steps(&r, 1, error) && trainer_evaluate(r.t, &r.data, NULL, error) &&
               state_save(&r, path, error) && train_state_read(r.t, &r.data, path, error) && run_steps(&r, 1, error);
     FILE *file = ok ? fopen(path, "wb") : NULL;
     ok = file != NULL && train_save(r.t, file, error);

@@ -64,7 +64,7 @@ static void *ranked_run(void *user) {
     own_rank = x->rank;
     x->params.world = &world;
     x->ok = run_open_on(&x->run, &x->devices, &x->params, &x->error) && train_ranks_check(x->run.t, &x->run.data, &x->error) &&
-            trainer_look(x->run.t, &x->run.data, NULL, &x->error) && run_steps(&x->run, 6, &x->error);
+            trainer_evaluate(x->run.t, &x->run.data, NULL, &x->error) && run_steps(&x->run, 6, &x->error);
     return NULL;
 }
 
@@ -107,13 +107,13 @@ static void test_ranks(void **state) {
         struct run one;
         p.n_seq = 4, p.rank = rank;
         must(model_devices_open(&devices, "CPU", 2, &error) && run_open_on(&one, &devices, &p, &error) &&
-             trainer_look(one.t, &one.data, NULL, &error) && run_steps(&one, 6, &error));
+             trainer_evaluate(one.t, &one.data, NULL, &error) && run_steps(&one, 6, &error));
         ranks_run(both, rank, INT32_MAX, 0);
         for (int i = 0; i < N_RANKS; i++) {
             const struct trainer *t = both[i].run.t;
             error = both[i].error;
             must(both[i].ok);
-            assert_true(fabsf(t->looks[0].loss - one.t->looks[0].loss) < 1e-5f);
+            assert_true(fabsf(t->evaluations[0].loss - one.t->evaluations[0].loss) < 1e-5f);
             for (int k = 0; k < 6; k++) {
                 assert_true(fabsf(t->losses[k] - one.t->losses[k]) < 1e-5f * one.t->losses[k]);
             }
