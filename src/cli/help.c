@@ -51,7 +51,8 @@ static void print_about(const char *text, FILE *file) {
     }
 }
 
-// Writes the description of an option with its default and its further names. Returns false if out of memory.
+// Writes the description of an option with its default and its other names: before_also precedes the first name, `between` the
+// next ones. Returns false if out of memory.
 static bool option_text(const struct cli_option *o, const char *before_also, const char *between, struct berth_stream *text) {
     if (!berth_stream_open(text)) {
         return false;
@@ -132,7 +133,7 @@ void cli_list_print(const struct cli_command *list, FILE *file) {
 
 // ---- man page ----
 
-// Writes one word. At the start of a line it must not look like a macro.
+// Writes one word. At the start of a line, a word that looks like a macro of mdoc is escaped.
 static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     fputs(at_start && (*word == '.' || *word == '\'') ? "\\&" : "", file);
     for (size_t i = 0; i < n; i++) {
@@ -155,9 +156,9 @@ static void man_text(const char *text, FILE *file) {
         }
         man_word(p, n, at == 0 || !fits, file);
         at = at > 0 && fits ? at + 1 + n : n;
-        const bool is_full = (p[n - 1] == '.' || p[n - 1] == '?') && p[n] == ' ' && isupper((unsigned char) p[n + 1]);
+        const bool is_sentence_end = (p[n - 1] == '.' || p[n - 1] == '?') && p[n] == ' ' && isupper((unsigned char) p[n + 1]);
         p += n + (p[n] == ' ');
-        if (is_full) {
+        if (is_sentence_end) {
             fputc('\n', file);
             at = 0;
         }

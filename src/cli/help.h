@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// help.h: the description of a command: one table per command. Option parsing, --help, the man page and the completion are derived
-// from it.
+// help.h: the table that describes a command. Option parsing, --help, the man page and the completion are derived from it.
 #pragma once
 
 #include "cli/cli.h"
@@ -22,10 +21,11 @@ enum cli_kind {
     CLI_TEXTS, // a struct cli_texts: every use of the option appends a text
 };
 
-// The struct that contains a target: the command's own, or a nested one that several commands share (cli_help.bases).
+// The target of an option is the field that stores its value. It is in the command's own struct (CLI_IN_OPTIONS), or in a nested
+// struct that several commands share; cli_help.bases has the offset of the nested struct.
 enum cli_base { CLI_IN_OPTIONS, CLI_IN_MODEL, CLI_IN_SAMPLING, CLI_IN_CONTEXTS, CLI_N_BASES };
 
-// Parses a value of another kind into the target. Returns CLI_OK, or prints a message and returns the exit code.
+// Parses a value that has none of the kinds above. Returns CLI_OK, or prints a message and returns the exit code.
 typedef int (*cli_option_parse)(const struct cli_option *option, const char *command, const char *value, void *target);
 
 // One option. A letter means the same in every command (docs/man/berth.1.in, OPTIONS).
@@ -34,22 +34,22 @@ struct cli_option {
     const char *name;       // the long name
     const char *value;      // name of the value, in capitals; NULL: the option has no value
     const char *what;       // one or two sentences without a final full stop
-    const char *also;       // further long names, separated by blanks, or NULL
+    const char *also;       // other long names, separated by blanks; NULL: none
     const char *takes;      // values that completion offers (complete.c); NULL: none
-    enum cli_use use;       // use of a file that is read: registered in input.c
+    enum cli_use use;       // how the command uses the file that the value names (cli_input_add)
     enum cli_kind kind;     // ignored if `parse` is set
     double min, max;        // max 0: no limit
     const char *preset;     // default value, shown in help; NULL: the target keeps its initial value
     enum cli_base base;     // CLI_TO sets base, at and size
-    size_t at, size;        // offset in the struct, and bytes: an integer may be a bool, an int, an enum or 64 bits wide
+    size_t at, size;        // offset and bytes of the target; an integer may be a bool, an int, an enum or 64 bits wide
     cli_option_parse parse; // NULL: parsed by its kind
     bool is_list;           // the target starts with a pointer that parsing allocates with berth_realloc
-    bool is_operand;        // a text that may also be given as an operand: the first such option by the first operand, and so on
+    bool is_operand;        // a text that may also be given as an operand; operands are assigned in the order of the rows
     bool is_required;       // a text that must be given
 };
 #define CLI_TO(type, field) .at = offsetof(type, field), .size = sizeof(((type *) NULL)->field)
 #define CLI_TO_MODEL(field) .base = CLI_IN_MODEL, CLI_TO(struct model_options, field)
-// For a custom parse function whose target is the whole struct.
+// For a custom parse function that gets the whole struct as its target.
 #define CLI_TO_ALL(function) .size = 1, .parse = function
 // For a command whose only option is a bool, which is its whole struct of options.
 #define CLI_TO_BOOL .size = sizeof(bool)
@@ -72,7 +72,8 @@ struct cli_help {
     const char *about;    // paragraphs, one per line; lines that start with a blank are printed verbatim
     const char *takes;    // values that completion offers for operands, those of the first before '|'; NULL: none
     struct {
-        // Number of operands, including those that options replace; the first `read` are files to read; INT_MAX: all
+        // Smallest and largest number of operands, including those that options replace. The first `read` operands are files
+        // that the command reads; INT_MAX: all.
         int least, most, read;
     } n_operands;
     const struct cli_command *parts;  // subcommands; a command with subcommands has no options; NULL: none
@@ -80,13 +81,13 @@ struct cli_help {
     size_t size;                      // bytes of the struct into which options are parsed
     const void *initial;              // initial value of this struct before presets and options; NULL: zeros
     size_t bases[CLI_N_BASES];        // offsets of the nested structs in the command's struct
-    const char *negative, *further;   // meaning of exit code 1; further exit codes such as "4 ..."; or NULL
+    const char *negative, *further;   // meaning of exit code 1; other exit codes such as "4 ..."; NULL: none
     struct {
         const char *what, *line; // the command line without "berth "
     } examples[3];
 };
 
-// A row: letter or 0, name, value or NULL, description, further fields.
+// A row: letter or 0, name, value or NULL, description, other fields.
 #define CLI_OPTION(l, n, v, w, ...) \
     { .letter = l, .name = n, .value = v, .what = w, __VA_ARGS__ }
 #define CLI_REAL_IN(least, most) .kind = CLI_REAL, .min = least, .max = most
@@ -149,8 +150,8 @@ struct cli_help {
 #define CLI_OPT_SEARCH_THREADS(type, field) \
     CLI_OPTION('t', "threads", "N", "search threads, 1 to 256", CLI_RANGE(1, 256), .preset = "1", CLI_TO(type, field))
 
-// Parses the command line, whose argv[0] is the command's name, and runs the command. Returns its exit code. --help prints the help
-// instead.
+// Parses the command line, whose argv[0] is the command's name, and runs the command. With --help prints the help instead. Returns
+// the exit code.
 int cli_command_run(const struct cli_command *command, int argc, char **argv);
 // Parses an integer in the option's range, for custom functions. Returns CLI_OK, or prints a message and returns the exit code.
 int cli_option_int(const struct cli_option *option, const char *command, const char *value, int64_t *out);

@@ -66,8 +66,8 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
 
 // ---- the command ----
 
-// Counts a context unless Ctrl-C interrupted it. An interrupted context has added some values to the sums: the callback's false
-// ends the graph early, which is not a failure of the session.
+// Counts a context unless Ctrl-C interrupted it. Ctrl-C ends the graph early, which is not a failure of the session. The part that
+// was computed stays in the sums.
 static bool context_count(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
     const struct imatrix_collector *c = user;
     (void) ids;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // input.c: reads a file or standard input as text. Also registers the files that a command reads, so that none of its outputs
-// replaces them (output.c): the options and operands of the command's table, and calls of cli_input_add.
+// replaces them (output.c). options.c registers the files of options and operands; commands register others by cli_input_add.
 
 #include "cli/cli.h"
 
@@ -15,8 +15,8 @@
 #define MAX_SIZE ((size_t) 1 << 30)
 #define PIECE ((size_t) 1 << 16) // smallest number of bytes per read
 
-// Reads an open file completely; NULL with errno.
-static char *read_all(FILE *file, size_t *size) {
+// Reads an open file completely; NULL on failure, with the reason in errno.
+static char *file_read(FILE *file, size_t *size) {
     char *text = NULL;
     size_t cap = 0;
     *size = 0;
@@ -41,7 +41,7 @@ static char *read_all(FILE *file, size_t *size) {
 char *cli_read_text(const char *path, size_t *size) {
     const bool is_stdin = strcmp(path, "-") == 0;
     FILE *file = is_stdin ? stdin : fopen(path, "rb");
-    char *text = file != NULL ? read_all(file, size) : NULL;
+    char *text = file != NULL ? file_read(file, size) : NULL;
     if (text == NULL) {
         cli_fail(CLI_FAILURE, "%s: cannot be read: %s", is_stdin ? "standard input" : path, strerror(errno));
     }
@@ -71,7 +71,7 @@ static struct {
     bool is_incomplete; // out of memory: any file may be an input
 } inputs;
 
-static void input_note(const struct stat *st, enum cli_use use) {
+static void input_register(const struct stat *st, enum cli_use use) {
     if (!S_ISREG(st->st_mode)) {
         return;
     }
@@ -82,12 +82,12 @@ static void input_note(const struct stat *st, enum cli_use use) {
     inputs.list[inputs.n++] = (struct input){st->st_dev, st->st_ino, use};
 }
 
-static void folder_note(const char *path, enum cli_use use) {
+static void folder_register(const char *path, enum cli_use use) {
     DIR *folder = opendir(path);
     struct stat st;
     for (const struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
         if (fstatat(dirfd(folder), e->d_name, &st, 0) == 0) {
-            input_note(&st, use);
+            input_register(&st, use);
         }
     }
     if (folder != NULL) {
@@ -95,8 +95,8 @@ static void folder_note(const char *path, enum cli_use use) {
     }
 }
 
-// A model in several files is NAME-00001-of-00003.gguf and so on, in one folder.
-static void parts_note(const char *path, enum cli_use use) {
+// Registers all files of a split model, which are named NAME-00001-of-00003.gguf and so on.
+static void parts_register(const char *path, enum cli_use use) {
     static const char like[] = "-00001-of-00001.gguf";
     const size_t size = strlen(path), tail = sizeof like - 1;
     const char *end = size > tail ? path + size - tail : "";
@@ -109,7 +109,7 @@ static void parts_note(const char *path, enum cli_use use) {
         char part[4096 + 32];
         snprintf(part, sizeof part, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int) (size - tail), path, i, n);
         if (stat(part, &st) == 0) {
-            input_note(&st, use);
+            input_register(&st, use);
         }
     }
 }
@@ -120,14 +120,14 @@ void cli_input_add(const char *path, enum cli_use use) {
         return; // cli_input_refuses always checks standard input
     }
     if (stat(path, &st) == 0) {
-        S_ISDIR(st.st_mode) ? folder_note(path, use) : input_note(&st, use);
-        parts_note(path, use);
+        S_ISDIR(st.st_mode) ? folder_register(path, use) : input_register(&st, use);
+        parts_register(path, use);
         return;
     }
     const char *colon = strrchr(path, ':');
     char *file = colon != NULL ? strndup(path, (size_t) (colon - path)) : NULL;
     if (file != NULL && stat(file, &st) == 0) {
-        input_note(&st, use);
+        input_register(&st, use);
     }
     inputs.is_incomplete = inputs.is_incomplete || (colon != NULL && file == NULL);
     free(file);

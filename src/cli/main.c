@@ -12,10 +12,10 @@
 static const struct cli_command commands[] = {CLI_COMMANDS(CLI_ROW){0}};
 #define N_COMMANDS (sizeof commands / sizeof *commands - 1)
 
-// Names that other programs use for a command, and subcommands without their first word.
+// Names that other programs use for a command, and subcommands without their first word. They are only suggested, not accepted.
 static const struct {
     const char *name, *meant;
-} others[] = {
+} aliases[] = {
     {"check", "gguf check"},
     {"cli", "run"},
     {"diff", "gguf diff"},
@@ -25,9 +25,10 @@ static const struct {
     {"quantize", "gguf quantize"},
     {"show", "gguf info"},
 };
-#define N_OTHERS (sizeof others / sizeof *others)
+#define N_ALIASES (sizeof aliases / sizeof *aliases)
 
-// Returns the number of letters to add, drop, change or swap with a neighbour to turn a into b; up to 15 letters of each count.
+// Returns the number of letters to add, drop, change or swap with a neighbour to turn a into b. Only the first 15 letters of a and
+// of b are compared.
 static int names_distance(const char *a, const char *b) {
     enum { MAX = 15 };
     int d[MAX + 1][MAX + 1];
@@ -49,12 +50,12 @@ static int names_distance(const char *a, const char *b) {
 // Returns the command that was probably meant; NULL: no name is close.
 static const char *command_nearest(const char *name) {
     const char *best = NULL;
-    int least = 3; // at most two typing errors, and fewer than half of the letters
-    for (size_t i = 0; i < N_COMMANDS + N_OTHERS; i++) {
-        const char *known = i < N_COMMANDS ? commands[i].help->command : others[i - N_COMMANDS].name;
+    int least = 3; // at most two typing errors are accepted, and fewer than half of the letters
+    for (size_t i = 0; i < N_COMMANDS + N_ALIASES; i++) {
+        const char *known = i < N_COMMANDS ? commands[i].help->command : aliases[i - N_COMMANDS].name;
         const int d = names_distance(name, known);
         if (d < least && 2 * d < (int) strlen(known)) {
-            best = i < N_COMMANDS ? known : others[i - N_COMMANDS].meant;
+            best = i < N_COMMANDS ? known : aliases[i - N_COMMANDS].meant;
             least = d;
         }
     }
@@ -84,7 +85,7 @@ static void help_print(FILE *file) {
         file);
 }
 
-// The library logs each failure, and the commands print it themselves. So only warnings are shown here.
+// Prints the warnings of the library. Its errors are not printed here, because the commands print them.
 static void log_warnings(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
     if (level == GGML_LOG_LEVEL_WARN) {
@@ -101,7 +102,7 @@ static int man_print(const struct cli_command *list) {
 }
 
 // `berth help COMMAND [SUBCOMMAND]` is `berth COMMAND [SUBCOMMAND] --help`.
-static int help_of(int argc, char **argv) {
+static int help_run(int argc, char **argv) {
     if (argc == 1 && strcmp(argv[0], "--man") == 0) {
         return man_print(commands);
     }
@@ -113,14 +114,14 @@ static int help_of(int argc, char **argv) {
         return argc > 0 ? command_refuse(argv[0]) : (help_print(stdout), CLI_OK);
     }
     char flag[] = "--help";
-    char *with[] = {argv[0], argc > 1 ? argv[1] : flag, argc > 1 ? flag : NULL, NULL};
-    return cli_command_run(command, argc > 1 ? 3 : 2, with);
+    char *help_argv[] = {argv[0], argc > 1 ? argv[1] : flag, argc > 1 ? flag : NULL, NULL};
+    return cli_command_run(command, argc > 1 ? 3 : 2, help_argv);
 }
 
-// Sets environment variables for MPI while there is only one thread; values that are already set stay. hwloc's plugins would load
-// libX11, OpenCL, libxml2 and their dependencies into every rank: 2.5 MB that nothing uses. Open MPI would take over the signals of
-// crashes until src/mpi/link/link.c restores them; the empty opal_signal prevents this from the start. BERTH_MPI_HELD=end ends a
-// command if a call of MPI does not return.
+// Sets environment variables for MPI while there is only one thread; values that are already set stay. BERTH_MPI_HELD=end ends a
+// command if a call of MPI does not return. The empty opal_signal keeps Open MPI from handling the signals of crashes; otherwise it
+// would handle them until src/mpi/link/link.c restores the handlers. The blacklist keeps hwloc's plugins from loading libX11,
+// OpenCL, libxml2 and their dependencies into every rank: 2.5 MB that nothing uses.
 static void mpi_prepare(void) {
     setenv("BERTH_MPI_HELD", "end", 0);
     setenv("OMPI_MCA_opal_signal", "", 0);
@@ -142,7 +143,7 @@ int main(int argc, char **argv) {
     ggml_log_set(log_warnings, NULL);
     ggml_set_abort_callback(on_abort);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        return cli_finish(help_of(argc - 2, argv + 2));
+        return cli_finish(help_run(argc - 2, argv + 2));
     }
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         printf("berth %s\n", berth_version());

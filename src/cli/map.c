@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map.c: `berth map FILE [OTHER] -o OUT`: plans files that have no plan and writes the memory map. src/view/map_view.c makes the
-// drawn objects; map_svg.c and map_html.c write the formats.
+// map.c: `berth map FILE [OTHER] -o OUT`: plans files that have no plan and writes the memory map. src/view/map_view.c computes the
+// objects to draw; map_svg.c and map_html.c write them.
 
 #include "view/map.h"
 
@@ -143,7 +143,7 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
                : cli_fail(CLI_FAILURE, "%s: the offsets are not a valid plan; 'berth verify' prints the first fault", path);
 }
 
-// Returns the placement of the captured program.
+// Sets *map to the offsets that the captured program used.
 static int captured_get(const char *path, const struct view_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
     bool has_all = !set->has_offsets;

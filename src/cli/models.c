@@ -24,8 +24,8 @@ static bool type_find(const char *name, size_t size, enum ggml_type *out) {
     return false;
 }
 
-// Parses "q8_0" for keys and values, or "q8_0,f16" for keys and values separately. Whether a device supports such a cache is
-// checked when the session is created.
+// Parses "q8_0" for keys and values, or "q8_0,f16" for keys and values separately. session_new checks whether the devices support
+// such a cache.
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
     const size_t n = strcspn(value, ",");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// models.h: shared by the commands that use models: finding, opening and placing a model, and its memory.
+// models.h: functions that the commands on models share: they find, open and place a model, and print its memory.
 #pragma once
 
 #include "base/json.h"
@@ -24,27 +24,27 @@ int cli_model_session(struct workbench *m, const struct model_options *options);
 // Warns if a context is longer than that of training.
 void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 
-// Prints a line "CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%), work 1.0 MiB" per device that has
-// any.
+// Prints a line "CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%), work 1.0 MiB" for each device
+// that the session uses.
 void cli_model_memory(FILE *file, const struct workbench *m);
 void cli_model_memory_json(struct berth_json_writer *w, const char *key, const struct workbench *m); // a list
 
 // ---- gguf.c ----
 
-// Maps a file. On failure prints a message and returns NULL with *code: CLI_FAILURE if it cannot be read, CLI_NEGATIVE if it is not a
-// valid GGUF file.
+// Maps a file. On failure prints a message and returns NULL; *code is CLI_FAILURE if the file cannot be read, CLI_NEGATIVE if it is
+// not a valid GGUF file.
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code);
 // Writes a file with model_write. Returns CLI_OK, or prints a message and returns CLI_FAILURE.
 int cli_gguf_write(const char *path, const struct gguf_context *header, model_bytes_t bytes, void *user);
 
 // ---- cluster.c: these functions print a message or the result and return the exit code ----
 
-// fit --cluster: predicts a model on the cluster of a file.
+// fit --cluster: predicts memory and speed of a model on the cluster that a file describes.
 int cli_cluster_fit(const struct model_options *options, const char *file, bool json);
 // bench --cluster: measures the devices of this machine and of other ranks; path: a model whose types are measured, NULL: all
 // types.
 int cli_cluster_bench(const char *path, int64_t n_threads, const char *out);
-// --split auto: sets by_tensor to the faster way on the devices of this machine and of other ranks.
+// --split auto: sets by_tensor if division by tensors is faster on the devices of this machine and of other ranks.
 int cli_cluster_choose(struct model_options *options);
 
 // train_plot.c: draws the losses of all steps and the validation losses.
@@ -58,8 +58,8 @@ extern const struct work_watch cli_watch;
 
 // The first Ctrl-C sets a flag; the second one ends the program.
 void cli_catch_interrupt(void);
-// true: a read that waits for input returns EINTR at Ctrl-C. Otherwise reads and writes continue after the signal.
+// wake true: Ctrl-C interrupts a read that waits for input (EINTR). wake false: reads and writes continue after the signal.
 void cli_interrupt_wake_reads(bool wake);
 bool cli_is_interrupted(void *unused);
-// Clears the flag, so that the next Ctrl-C is the first again.
+// Clears the flag, so that the next Ctrl-C sets it and does not end the program.
 void cli_interrupt_clear(void);

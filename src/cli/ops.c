@@ -50,20 +50,20 @@ struct query {
     struct ggml_context *ctx;
     bool json;
     struct berth_json_writer *out; // with --json
-    char **names;                  // of the requested ops; none: all
-    int n_names;
-    bool *found; // by name
+    char **names;                  // [n_names] requested ops
+    int n_names;                   // 0: all ops
+    bool *found;                   // [n_names] whether an op with this name exists
     int n_listed, n_missing;
     char (*tiers)[TIER_SIZE]; // [n_tiers] tiers found so far
     int n_tiers;
     bool has_failed; // out of memory for a tier
 };
 
-// The support of an op: index of the tier, or NOT_SUPPORTED, by first and second type.
+// The support of an op. The relation of its two types is a word such as "to" for copies; NULL: the op has one type.
 struct answer {
     const char *name, *relation;
-    int tier[GGML_TYPE_COUNT][GGML_TYPE_COUNT];
-    bool any;
+    int tier[GGML_TYPE_COUNT][GGML_TYPE_COUNT]; // by first and second type: index of the tier, or NOT_SUPPORTED
+    bool any;                                   // some combination is supported
 };
 
 static bool is_type(int t) {
@@ -117,7 +117,7 @@ struct line {
     int tier;
 };
 
-// Calls print for each line of the folded table: first types with the same second types and tiers share a line.
+// Calls print for each line of the table. First types with the same second types and tiers share a line.
 static void each_line(const struct query *q, const struct answer *a,
     void (*print)(const struct query *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
@@ -145,7 +145,8 @@ static void each_line(const struct query *q, const struct answer *a,
     }
 }
 
-// For copies, "any type to itself" replaces one line per type that has no other destination. Removes these entries from a.
+// For copies: if every type can be copied to itself, removes the entries of types to which no other type can be copied, and returns
+// true. The caller prints the line "any type to itself" instead.
 static bool fold_same(struct answer *a) {
     if (a->relation == NULL || strcmp(a->relation, "to") != 0) {
         return false;
@@ -171,7 +172,7 @@ static bool fold_same(struct answer *a) {
 #define COLUMN_TIER 26
 #define COLUMN_TYPES 46
 
-// Prints a word in the column of types, on the next line if this one is full. Returns the column after it.
+// Prints a word in the column of types, on the next line if the current line is full. Returns the column after the word.
 static int put_word(int column, const char *word) {
     const int n = (int) strlen(word);
     if (column + 1 + n > LINE_LENGTH) {
@@ -265,13 +266,13 @@ static void print_answer(struct query *q, struct answer *a) {
 // ---- the list ----
 
 static bool name_is_requested(const struct query *q, const char *name) {
-    bool is = q->n_names == 0;
+    bool is_requested = q->n_names == 0;
     for (int i = 0; i < q->n_names; i++) {
         if (strcasecmp(q->names[i], name) == 0) {
-            q->found[i] = is = true;
+            q->found[i] = is_requested = true;
         }
     }
-    return is;
+    return is_requested;
 }
 
 typedef void (*visit_t)(struct query *q, struct answer *a, enum ggml_op op, int sub);

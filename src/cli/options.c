@@ -45,9 +45,9 @@ int cli_option_word(const struct cli_option *o, const char *command, const char 
 
 static void integer_store(const struct cli_option *o, int64_t n, void *target) {
     const int32_t small = (int32_t) n;
-    const bool is = n != 0;
+    const bool flag = n != 0;
     switch (o->size) {
-        case sizeof is: memcpy(target, &is, sizeof is); break;
+        case sizeof flag: memcpy(target, &flag, sizeof flag); break;
         case sizeof small:
             assert(n == small);
             memcpy(target, &small, sizeof small);
@@ -132,20 +132,20 @@ static int value_parse(const struct cli_option *o, const char *command, const ch
     return code;
 }
 
-static void *target_of(const struct cli_help *help, const struct cli_option *o, void *options) {
+static void *option_target(const struct cli_help *help, const struct cli_option *o, void *options) {
     return (char *) options + help->bases[o->base] + o->at;
 }
 
 static int option_set(const struct cli_help *help, const struct cli_option *o, const char *value, void *options) {
-    return (o->parse != NULL ? o->parse : value_parse)(o, help->command, value, target_of(help, o, options));
+    return (o->parse != NULL ? o->parse : value_parse)(o, help->command, value, option_target(help, o, options));
 }
 
 // ---- the table for getopt ----
 
 struct names {
     struct option *list; // val: FIRST_ROW + index of the row; for --help and --quiet the letter
-    char *letters;
-    char *also; // the names of the rows' `also`
+    char *letters;       // the string of short options
+    char *also;          // copies of the rows' `also`, split into names
     size_t n;
 };
 enum { FIRST_ROW = 256 };
@@ -216,7 +216,7 @@ static const struct cli_option *row_find(const struct cli_option *rows, int c) {
 
 // ---- parsing ----
 
-// llama.cpp's -ngl would be three letters for getopt.
+// Replaces llama.cpp's -ngl by --ngl, because getopt would parse it as three short options.
 static void ngl_replace(int argc, char **argv) {
     static char layers[] = "--ngl";
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -232,7 +232,7 @@ static bool has_short(const char *word, int c) {
 }
 
 static int option_refuse(const char *command, int argc, char **argv) {
-    const char *last = argv[optind - 1]; // unless getopt is still inside a group of letters
+    const char *last = argv[optind - 1]; // the refused option, unless getopt is still inside a group of letters
     const bool is_letter = optopt > 0 && optopt < FIRST_ROW;
     if (is_letter && ((optind < argc && has_short(argv[optind], optopt)) || has_short(last, optopt))) {
         return cli_usage(command, "unknown option '-%c'", optopt);
@@ -240,7 +240,7 @@ static int option_refuse(const char *command, int argc, char **argv) {
     return cli_usage(command, optopt > 0 ? "option '%s' takes no value" : "unknown option '%s'", last);
 }
 
-// Handles one option, for which getopt_long returned c. Returns -1 to continue, else the exit code.
+// Handles one option, for which getopt_long returned c. Returns -1 if parsing continues, else the exit code.
 static int option_take(const struct cli_help *help, int c, int argc, char **argv, void *options) {
     const struct cli_option *o = row_find(help->options, c);
     switch (c) {
@@ -257,14 +257,15 @@ static int option_take(const struct cli_help *help, int c, int argc, char **argv
     return code == CLI_OK ? -1 : code;
 }
 
-// Assigns operands to operand options that were not given, in the order of the table. Returns -1 to continue, else the exit code.
+// Assigns operands to the options that have is_operand and were not given, in the order of the table. Returns -1 if the command can
+// run, else the exit code.
 static int operands_take(const struct cli_help *help, int argc, char **argv, void *options) {
     int n = argc - optind;
     for (int i = optind; i < argc && i - optind < help->n_operands.read; i++) {
         cli_input_add(argv[i], CLI_READ);
     }
     for (const struct cli_option *o = help->options; o->name != NULL; o++) {
-        const char **text = target_of(help, o, options);
+        const char **text = option_target(help, o, options);
         if (o->is_operand && *text != NULL) {
             n++;
         } else if (o->is_operand && optind < argc) {
@@ -323,7 +324,7 @@ int cli_command_run(const struct cli_command *command, int argc, char **argv) {
     for (const struct cli_option *o = help->options; o->name != NULL; o++) {
         if (o->is_list) {
             void *items;
-            memcpy(&items, target_of(help, o, options), sizeof items);
+            memcpy(&items, option_target(help, o, options), sizeof items);
             berth_free(items);
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// output.c: the output files of the commands. A file appears when it is complete (base/file.c). This file lists the unfinished
-// files, so that a signal handler can remove them.
+// output.c: opens and closes the output files of the commands. An output appears under its name only when it is complete
+// (base/file.c). The list `outputs` holds the unfinished files, so that a signal handler can remove them.
 
 #include "base/base.h"
 #include "cli/cli.h"
@@ -20,9 +20,9 @@ struct output {
     struct output *_Atomic next;
 };
 static struct output *_Atomic outputs; // consistent at any time, because a signal may arrive between two changes
-// A file that is created but not yet listed would survive a signal. So a signal waits until both steps are done.
+// A signal between the creation of a file and its entry in the list would leave the file. So the handler waits while is_opening.
 static atomic_bool is_opening;
-static atomic_int waiting; // the pending signal, 0: none
+static atomic_int pending_signal; // the pending signal, 0: none
 
 void cli_streams_init(void) {
     for (int fd = 0; fd <= 2; fd++) {
@@ -38,7 +38,7 @@ bool cli_is_stdout(const char *path) {
                                          s.st_dev == t.st_dev && s.st_ino == t.st_ino);
 }
 
-// Returns why a file cannot be created here, as far as it can be checked in advance; 0: it can.
+// Returns the errno why the file cannot be created in its folder, as far as it can be checked in advance; 0: no reason found.
 static int folder_refuses(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash != NULL ? strdup(path) : NULL;
@@ -62,7 +62,7 @@ static int output_refuses(const char *path) {
     if (errno != ENOENT || *path == '\0') {
         return errno;
     }
-    return lstat(path, &st) == 0 ? 0 : folder_refuses(path); // the target of a dangling link is unknown
+    return lstat(path, &st) == 0 ? 0 : folder_refuses(path); // a dangling link is not checked further
 }
 
 static int fail_to_open(const char *path, int why) {
@@ -103,7 +103,7 @@ void cli_output_forget(void) {
 
 void cli_output_stop(int number) {
     if (is_opening) {
-        waiting = number;
+        pending_signal = number;
         return;
     }
     cli_output_forget();
@@ -112,15 +112,15 @@ void cli_output_stop(int number) {
 }
 
 // Includes the signals that writing itself may raise: a closed pipe, a file size limit.
-static const int ends[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
+static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
 
 static void signals_catch(void) {
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct sigaction action = {0};
         // A signal that is ignored or that a command handles stays as it is.
-        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) {
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) {
             action.sa_handler = cli_output_stop;
-            sigaction(ends[i], &action, NULL);
+            sigaction(signals[i], &action, NULL);
         }
     }
 }
@@ -131,7 +131,7 @@ static bool needs_part_file(const char *path) {
     return stat(path, &st) != 0 || S_ISREG(st.st_mode);
 }
 
-// Opens and lists the file; a signal sees both steps or none.
+// Opens the file and adds it to the list. A signal is handled before or after both steps, not in between.
 static bool output_list(struct output *o, const char *path) {
     signals_catch();
     is_opening = needs_part_file(path);
@@ -142,8 +142,8 @@ static bool output_list(struct output *o, const char *path) {
         outputs = o;
     }
     is_opening = false;
-    if (waiting != 0) {
-        cli_output_stop(waiting);
+    if (pending_signal != 0) {
+        cli_output_stop(pending_signal);
     }
     errno = why;
     return ok;

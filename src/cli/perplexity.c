@@ -42,7 +42,7 @@ const struct cli_help cli_perplexity_help = {
 // Sums of surprises (negative log probabilities) in nats.
 struct sums {
     const struct session *session;
-    float *logits; // scratch
+    float *logits; // [n_vocab] temporary array
     double sum, squares;
     int64_t n;
 };
@@ -60,7 +60,7 @@ static double token_surprise(const float *logits, int64_t n, int32_t token) {
     return log(sum) - ((double) logits[token] - (double) most);
 }
 
-// The logits of row i predict token i + 1.
+// Adds the surprises of the second half of a context. The logits of row i predict token i + 1.
 static bool context_add(void *user, const int32_t *ids, int64_t i_context, int64_t n, struct model_error *error) {
     struct sums *sums = user;
     const struct session *s = sums->session;

@@ -159,7 +159,7 @@ static void print_alive_together(FILE *file, const struct view_plan *plan) {
     fputs(n > 0 ? "\n" : "", file);
 }
 
-// Prints the cost of keeping the memory limit, or the missing bytes.
+// Prints the result of --budget: the cost of keeping the memory limit, or the missing bytes.
 static void print_budget(FILE *file, const struct options *o, const struct view_plan *plan) {
     const struct berth_budget_result *b = plan->budgeted;
     const uint64_t bytes = o->budget.bytes;

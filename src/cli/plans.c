@@ -57,10 +57,10 @@ bool cli_alive_print(FILE *file, const struct view_plan *plan) {
         return true;
     }
     struct view_alive *list = view_alive_at_bound(plan, buffer, &n, &bytes);
-    const bool is_out = list == NULL;
-    if (is_out || n == 0) {
+    const bool is_out_of_memory = list == NULL;
+    if (is_out_of_memory || n == 0) {
         berth_free(list);
-        return !is_out;
+        return !is_out_of_memory;
     }
     fprintf(file, "  alive at step %" PRId64, buffer->report.bound_step);
     if (plan->n_buffers > 1 && *buffer->name != '\0') {

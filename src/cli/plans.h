@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plans.h: shared by the commands that use plans: options, the progress of a search, the values alive at the peak.
+// plans.h: functions that the commands on plans share: they read and solve a plan, print the values alive at its peak, and suggest
+// options that lower the peak.
 #pragma once
 
 #include "base/json.h"
@@ -16,20 +17,21 @@ int cli_plan_open(
 int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
-// Prints the largest values alive at the peak of the largest buffer, one per line; cli_alive_json writes those of any buffer as a
-// member "alive" of a JSON object. Without a buffer nothing is printed. Returns false if out of memory; nothing is printed then.
+// cli_alive_print prints the largest values alive at the peak of the largest buffer, one per line. cli_alive_json writes those of
+// the given buffer as a member "alive" of a JSON object. Both print nothing if there is no buffer. False: out of memory; nothing is
+// printed.
 bool cli_alive_print(FILE *file, const struct view_plan *plan);
 bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer);
 
 // Prints the line "lower ..." of `berth plan`, or writes the member "lower" of its JSON: options of a model that lower the peak.
-// Each one is planned, which takes as long as the plan itself. A longer search is suggested unless there was one: searched_us is
-// its time limit.
+// Each option is planned, which takes as long as the plan itself. searched_us is the time limit of the search that made the plan;
+// if it is short, the line also suggests a longer search.
 void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us);
 void cli_lower_json(
     struct berth_json_writer *w, const char *path, const struct model_options *options, const struct view_plan *plan);
-// Prints the values alive at the peak of a model's graph and the line "lower", for commands other than plan; or why it cannot be
-// planned. In JSON: the members "alive" and "lower", or only an "alive" with an "error".
+// For commands other than plan: prints the values alive at the peak of a model's graph and the line "lower". If the graph cannot be
+// planned, prints the reason. In JSON: the members "alive" and "lower", or only an "alive" with an "error".
 void cli_peak_print(FILE *file, const char *path, const struct model_options *options);
 void cli_peak_json(struct berth_json_writer *w, const char *path, const struct model_options *options);
 

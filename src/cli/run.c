@@ -72,7 +72,8 @@ const struct cli_help cli_run_help = {
     .n_operands = {0, 2, 1},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model), [CLI_IN_SAMPLING] = offsetof(struct options, sampling)},
     .about =
-        "Continues a text with a language model (a GGUF file; docs/user/models.md lists the architectures). Without MODEL, the small "
+        "Continues a text with a language model (a GGUF file; docs/user/models.md lists the architectures). Without MODEL, the "
+        "small "
         "model of Berth generates a tale. The text goes to standard output while it is generated; speed and memory follow on "
         "standard error. Ctrl-C stops after the current token.",
     .options = option_rows,
@@ -144,8 +145,8 @@ static int prompt_get(struct options *o) {
 
 // ---- the prompt cache ----
 
-// A missing file is created later, and a file of another version of Berth is replaced. Any other file that cannot be used is an
-// error.
+// Loads the prompt cache. A missing file is not an error: cache_save creates it. A file of another version of Berth is replaced.
+// Any other file that cannot be used is an error.
 static bool cache_load(
     const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
     struct model_error why = {""};
@@ -166,7 +167,7 @@ static bool cache_load(
 
 static bool cache_save(const struct options *o, const struct session *s, const struct token_list *tokens, const struct result *r,
     struct model_error *error) {
-    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // the file already contains all of it
+    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // the file already contains the prompt
         return true;
     }
     FILE *file = cli_open_update(o->cache);
@@ -179,7 +180,7 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 // ---- running ----
 
-// Encodes the prompt and counts its tokens for the penalties.
+// Encodes the prompt and adds its tokens to the history of the sampler, for the penalties.
 static bool prompt_encode(
     const struct options *o, const struct generator *g, struct token_list *tokens, struct model_error *error) {
     const int64_t n_ctx = g->session->params.n_ctx;
@@ -341,7 +342,7 @@ static int run_text(const struct options *o, struct workbench *m) {
 
 // ---- other output files ----
 
-// Writes the plan of the largest graph, which the scheduler still has.
+// Writes the plan of the largest graph. The scheduler has this plan as long as no graph was computed.
 static int write_map(const char *path, struct workbench *m) {
     if (!cli_map_is_name(path)) {
         FILE *file = cli_open(path);
@@ -357,7 +358,7 @@ static int write_map(const char *path, struct workbench *m) {
     return code;
 }
 
-// Generates the text and writes its timeline. The file is opened first, so that a long run does not end with an unwritable name.
+// Generates the text and writes its timeline. The file is opened first, so that an unwritable file is reported before a long run.
 static int run_traced(const struct options *o, struct workbench *m) {
     FILE *file = o->trace != NULL ? cli_open(o->trace) : NULL;
     if (file == NULL) {
@@ -388,7 +389,7 @@ static int memory_limit_apply(struct options *o) {
     if (q->allow == 0) {
         return cli_usage("run", "--allow recompute and --lora cannot be combined");
     }
-    q->max_ctx = 4096; // as without a limit
+    q->max_ctx = 4096; // the largest default context without --memory
     q->watch = cli_watch;
     if (!fit_open(q, &m, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// text.c: messages, progress, sizes and colours.
+// text.c: prints messages, progress and colours, and parses and prints sizes.
 
 #include "base/base.h"
 #include "cli/cli.h"
@@ -15,10 +15,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-// ---- progress: one line on a terminal, which the next one overwrites ----
+// ---- progress: a line on a terminal that is overwritten by the next one ----
 
-// The numbers are counted, not estimated. Nothing is shown if standard error is not a terminal, nor in the first moments, so that
-// short work prints nothing.
+// The progress is counted, not estimated. Nothing is shown if standard error is not a terminal, nor before FIRST_US, so that short
+// work shows nothing.
 
 #define FIRST_US 200000  // before the first line
 #define PERIOD_US 100000 // between two lines
@@ -48,17 +48,17 @@ void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt
         return;
     }
     const double part = all == 0 || done > all ? 1 : (double) done / (double) all;
-    char text[512], more[256];
+    char text[512], details[256];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(more, sizeof more, fmt, args);
+    vsnprintf(details, sizeof details, fmt, args);
     va_end(args);
-    const int width = terminal_width() - 1, n_fixed = (int) strlen(what) + (int) strlen(" [] 100%  ") + (int) strlen(more);
+    const int width = terminal_width() - 1, n_fixed = (int) strlen(what) + (int) strlen(" [] 100%  ") + (int) strlen(details);
     const int bar = n_fixed + BAR <= width ? BAR : width - n_fixed;
     if (bar > 0) {
-        snprintf(text, sizeof text, "%s [%-*.*s] %3.0f%%  %s", what, bar, (int) (bar * part), full, 100 * part, more);
+        snprintf(text, sizeof text, "%s [%-*.*s] %3.0f%%  %s", what, bar, (int) (bar * part), full, 100 * part, details);
     } else {
-        snprintf(text, sizeof text, "%s %3.0f%%  %s", what, 100 * part, more);
+        snprintf(text, sizeof text, "%s %3.0f%%  %s", what, 100 * part, details);
     }
     fprintf(stderr, "\r%.*s\033[K", width, text);
     fflush(stderr);
@@ -80,10 +80,10 @@ void cli_text(FILE *file, int width, const char *text) {
     uint32_t c;
     for (size_t size; *text != '\0'; text += size) {
         size = utf8_next(text, strnlen(text, 4), &c);
-        const bool is_none = size == 1 && c == 0xFFFD; // not UTF-8: terminals may interpret such bytes as control characters
-        const bool is_command = is_none || c < 0x20 || (c >= 0x7F && c <= 0x9F);
-        n += is_command ? 1 : (int) size;
-        if (is_command) {
+        const bool is_invalid = size == 1 && c == 0xFFFD; // not UTF-8: terminals may interpret such bytes as control characters
+        const bool is_control = is_invalid || c < 0x20 || (c >= 0x7F && c <= 0x9F);
+        n += is_control ? 1 : (int) size;
+        if (is_control) {
             fputc('?', file);
         } else {
             fwrite(text, 1, size, file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// train.c: `berth train [MODEL] --data TEXT -o OUT`: makes a model, texts and a trainer from the options, runs the steps, and
-// writes checkpoints and results. A file appears when it is complete (output.c), so that the last checkpoint survives a failure
-// while the next one is written.
+// train.c: `berth train [MODEL] --data TEXT -o OUT`: opens the model and the texts, runs the training steps, and writes checkpoints
+// and results. A checkpoint replaces the previous one only when it is complete (output.c), so a failure while it is written leaves
+// the previous one.
 
 #include "train/train.h"
 #include "base/json.h"
@@ -119,11 +119,11 @@ const struct cli_help cli_train_help = {
 // ---- options ----
 
 static int options_check(const struct options *o) {
-    const bool is_look = o->params.n_steps == 0;
-    if (o->data == NULL && !(is_look && o->val != NULL)) {
+    const bool is_only_validation = o->params.n_steps == 0;
+    if (o->data == NULL && !(is_only_validation && o->val != NULL)) {
         return cli_usage("train", "missing option: --data TEXT");
     }
-    if (o->out == NULL && !is_look) {
+    if (o->out == NULL && !is_only_validation) {
         return cli_usage("train", "missing option: -o OUT");
     }
     if (o->config != NULL && (o->resume != NULL || o->params.rank > 0 || o->out == NULL)) {
@@ -135,7 +135,7 @@ static int options_check(const struct options *o) {
     return CLI_OK;
 }
 
-// ---- parameters: the given value, else that of the checkpoint, else the default ----
+// ---- parameters: the value of the option, else that of the checkpoint, else the default ----
 
 static int n_ranks(const struct options *o) {
     return o->world != NULL ? o->world->size : 1;
@@ -143,11 +143,11 @@ static int n_ranks(const struct options *o) {
 
 static int params_check(const struct options *o, const struct train_params *p) {
     const struct train_params *given = &o->params;
-    const bool is_other =
+    const bool differs =
         (given->n_ctx > 0 && given->n_ctx != p->n_ctx) || (given->n_seq > 0 && given->n_seq * n_ranks(o) != p->n_seq) ||
         (given->rank > 0 && given->rank != p->rank) || (given->alpha >= 0 && given->alpha != p->alpha) ||
         (o->seed >= 0 && (uint64_t) o->seed != p->seed) || (o->optimizer >= 0 && o->optimizer != (int64_t) p->optimizer);
-    return is_other
+    return differs
                ? cli_fail(CLI_FAILURE,
                      "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " (all ranks) --lora %" PRId64
                      " --alpha %g --seed %" PRIu64 " --optimizer %s, which cannot change",
@@ -169,7 +169,7 @@ static struct train_params params_default(const struct options *o, const struct 
         .seed = 1};
 }
 
-// Replaces *x by a given value; a negative value is not given.
+// Sets *x to the value of an option; a negative value means that the option was not given.
 static void given_int(int64_t *x, int64_t value) {
     if (value >= 0) {
         *x = value;
@@ -233,7 +233,7 @@ static int length_set(const struct options *o, const struct train_data *data, st
 
 // ---- other ranks ----
 
-// Returns the ranks that mpirun started, which all run the same command; NULL: there is only one.
+// Returns the ranks that mpirun started; all of them run the same command. NULL: there is only one rank.
 static const struct berth_mpi_world *world_find(void) {
     ggml_backend_load_all();
     const ggml_backend_reg_t mpi = ggml_backend_reg_by_name("MPI");
@@ -241,7 +241,7 @@ static const struct berth_mpi_world *world_find(void) {
     return world != NULL && world->size > 1 ? world : NULL;
 }
 
-// Only rank 0 prints and writes files; all ranks use its exit code. Every rank calls this.
+// Returns the exit code of rank 0 on all ranks, because only rank 0 prints and writes files. Every rank must call this function.
 static int code_broadcast(const struct options *o, int code) {
     return o->world == NULL || o->world->broadcast(&code, sizeof code, 0) ? code
                                                                           : cli_fail(CLI_FAILURE, "%s", berth_last_error());
@@ -268,7 +268,7 @@ static int outputs_check(const struct options *o) {
 
 // ---- a new model ----
 
-static int new_make(const struct options *o) {
+static int new_model_write(const struct options *o) {
     struct model_error error = {""};
     size_t size;
     struct berth_gguf_map *from = o->model.path != NULL ? berth_gguf_map_open(o->model.path, NULL) : NULL;
@@ -296,11 +296,12 @@ struct reading {
     enum train_split split;
     const struct vocab *vocab;
     struct train_data *data;
-    size_t n_binary;         // files that are not text
-    char first_binary[4096]; // the first of them
+    size_t n_binary;         // number of files that are not text
+    char first_binary[4096]; // path of the first file that is not text
 };
 
-// Text in an older encoding has some bytes that are not UTF-8. It has no NUL, and less than a tenth of its bytes are invalid.
+// Returns whether the bytes are text: they have no NUL, and at most a tenth of them is not valid UTF-8. A text in an older encoding
+// has some bytes that are not valid UTF-8.
 static bool is_text(const char *text, size_t size) {
     size_t n_bad = 0;
     uint32_t c;
@@ -370,7 +371,7 @@ static int texts_read(const struct options *o, const char *path, const struct vo
 
 // ---- the run ----
 
-#define QUIET_US 10000000 // between two lines of a log
+#define LOG_PERIOD_US 10000000 // between two lines of a log
 
 struct run {
     const struct options *o;
@@ -379,9 +380,9 @@ struct run {
     const struct train_data *val; // NULL: none
     char checkpoint[4096];
     int64_t n_saved;            // steps in the checkpoint; -1: there is none
-    int64_t first;              // steps that earlier runs did
-    size_t first_validation;    // validation losses of earlier runs, possibly on another text
-    int64_t start_us, spent_us; // start; time spent on validation
+    int64_t first;              // number of steps that earlier runs did
+    size_t first_validation;    // number of validation losses of earlier runs, possibly on another text
+    int64_t start_us, spent_us; // start of the run; time spent on validation
     int64_t printed_us;         // time of the last line if standard error is not a terminal
 };
 
@@ -443,10 +444,11 @@ static const char *duration_text(double seconds, char text[32]) {
     return text;
 }
 
-// Returns whether to print a line if there is no terminal for a bar: now and then, and never for short work.
+// Returns whether it is time to print a line of a log: at most one line per LOG_PERIOD_US, and none if standard error is a
+// terminal, which shows a progress bar instead.
 static bool is_log_time(struct run *r) {
     const int64_t now_us = ggml_time_us();
-    if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->printed_us + QUIET_US) {
+    if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->printed_us + LOG_PERIOD_US) {
         return false;
     }
     r->printed_us = now_us;
@@ -590,7 +592,7 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.printed_us = r.start_us;
     r.first_validation = t->n_evaluations;
-    if (val != NULL && has_validation_at(t, t->n_done)) { // the loss is computed again, because its text is unknown
+    if (val != NULL && has_validation_at(t, t->n_done)) { // its text may differ from --val, so it is computed again
         r.first_validation = --t->n_evaluations;
     }
     if (o->out != NULL) {
@@ -601,22 +603,22 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
     if (code != CLI_OK || (code = stop_check(&r)) != CLI_OK) {
         return code;
     }
-    const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
-    if ((has_to_save && (code = save_on_first_rank(&r, checkpoint_save)) != CLI_OK) ||
+    const bool needs_checkpoint = o->out != NULL && (o->save_every > 0 || t->is_stopped);
+    if ((needs_checkpoint && (code = save_on_first_rank(&r, checkpoint_save)) != CLI_OK) ||
         (code = save_on_first_rank(&r, result_save)) != CLI_OK || (code = save_on_first_rank(&r, plot_save)) != CLI_OK) {
         return code;
     }
-    const bool is_short = t->is_stopped && t->n_done < t->params.n_steps;
+    const bool is_incomplete = t->is_stopped && t->n_done < t->params.n_steps;
     if (!is_first(o)) {
-        return is_short ? CLI_STOPPED : CLI_OK;
+        return is_incomplete ? CLI_STOPPED : CLI_OK;
     }
     if (o->json) {
         print_json(&r, seconds, speed);
     } else {
         print_text(&r, seconds, speed);
     }
-    if (is_short) {
-        if (has_to_save && !cli_is_quiet()) {
+    if (is_incomplete) {
+        if (needs_checkpoint && !cli_is_quiet()) {
             fprintf(stderr, "stopped; --resume %s continues from step %" PRId64 "\n", r.checkpoint, t->n_done);
         }
         return CLI_STOPPED;
@@ -671,7 +673,7 @@ int cli_train(const struct cli_args *args) {
     cli_catch_interrupt();
     o->world = world_find();
     if (o->config != NULL) {
-        code = code_broadcast(o, is_first(o) ? new_make(o) : CLI_OK);
+        code = code_broadcast(o, is_first(o) ? new_model_write(o) : CLI_OK);
         if (code != CLI_OK) {
             return code;
         }

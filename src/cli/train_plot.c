@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_plot.c: draws the losses of a run as SVG: each step as a thin line, their running mean as a thick one, validation losses as
-// points. Colours follow the viewer's light or dark setting.
+// train_plot.c: draws the losses of a run as SVG: a thin line for the losses of all steps, a thick line for their running mean, and
+// points for validation losses. Colours follow the viewer's light or dark setting.
 
 #include "cli/models.h"
 #include "train/train.h"
@@ -14,7 +14,7 @@
 #define RIGHT 24.0
 #define TOP 48.0
 #define BOTTOM 48.0
-#define MOST 2000 // points of a line
+#define MAX_POINTS 2000 // points of a line
 
 struct frame {
     double lowest, highest; // losses at the lower and upper edge
@@ -95,9 +95,10 @@ static void write_axes(FILE *file, const struct frame *f) {
     fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">step</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8);
 }
 
-// The running mean has a time constant of a fortieth of the run, so that it is equally smooth for long and short runs.
+// Draws the losses or their running mean. The mean has a time constant of a fortieth of the run, so that it is equally smooth for
+// long and short runs.
 static void write_line(FILE *file, const struct trainer *t, const struct frame *f, bool is_mean) {
-    const int64_t every = t->n_done / MOST + 1;
+    const int64_t every = t->n_done / MAX_POINTS + 1;
     const double keep = exp(-1 / fmax((double) t->n_done / 40, 1));
     double mean = 0, weight = 0;
     fprintf(file, "<path class=\"%s\" d=\"", is_mean ? "m" : "e");

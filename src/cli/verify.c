@@ -35,7 +35,7 @@ static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) 
         item->first, item->last);
 }
 
-static const char *const what[] = {
+static const char *const fault_names[] = {
     [BERTH_PLAN_SOUND] = "no fault",
     [BERTH_PLAN_ITEM] = "an item is inconsistent",
     [BERTH_PLAN_ALIGN] = "not aligned",
@@ -47,7 +47,7 @@ static const char *const what[] = {
 };
 
 static void fault_print(FILE *file, const struct berth_plan_set *set, const struct berth_plan_fault *fault) {
-    fprintf(file, "%s: ", what[fault->kind]);
+    fprintf(file, "%s: ", fault_names[fault->kind]);
     if (fault->i >= 0) {
         item_print(file, set, fault->i);
     }
@@ -93,7 +93,7 @@ int cli_verify(const struct cli_args *args) {
             berth_json_printf(&w, "'fault': null}\n");
         } else {
             berth_json_printf(&w, "'fault': {'kind': %d, 'what': %s, 'i': %" PRId64 ", 'j': %" PRId64 "}}\n", (int) fault.kind,
-                what[fault.kind], fault.i, fault.j);
+                fault_names[fault.kind], fault.i, fault.j);
         }
     } else if (valid) {
         printf("%svalid%s: %zu items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),

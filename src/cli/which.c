@@ -34,34 +34,34 @@ const struct cli_help cli_which_help = {
 
 // ---- one library ----
 
-// Names that only Berth has: a function in its base library and in libraries that call it, an environment variable in its CPU
-// library. They are plain text in the files.
-static const char *const marks[] = {"berth_version", "BERTH_CPU_ISA"};
-enum { MARK_SIZE = 13 };
+// Names that only Berth's files contain, as plain text: a function of its base library, which libraries that call it also name, and
+// an environment variable of its CPU library.
+static const char *const berth_names[] = {"berth_version", "BERTH_CPU_ISA"};
+enum { NAME_SIZE = 13 };
 
-static bool has_mark(const char *path) {
+static bool is_berth_file(const char *path) {
     char piece[65536];
     size_t n_kept = 0, n;
     FILE *file = fopen(path, "rb");
-    bool is = false;
-    while (file != NULL && !is && (n = fread(piece + n_kept, 1, sizeof piece - n_kept, file)) > 0) {
+    bool is_found = false;
+    while (file != NULL && !is_found && (n = fread(piece + n_kept, 1, sizeof piece - n_kept, file)) > 0) {
         n += n_kept;
-        for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-            is = is || memmem(piece, n, marks[i], MARK_SIZE) != NULL;
+        for (size_t i = 0; i < sizeof berth_names / sizeof *berth_names; i++) {
+            is_found = is_found || memmem(piece, n, berth_names[i], NAME_SIZE) != NULL;
         }
-        n_kept = min_size(n, MARK_SIZE);
+        n_kept = min_size(n, NAME_SIZE);
         memmove(piece, piece + n - n_kept, n_kept);
     }
     if (file != NULL) {
         fclose(file);
     }
-    return is;
+    return is_found;
 }
 
 // Returns whether the file is a library of ggml, or the program itself if it is linked with Berth.
 static bool is_listed(const char *path, const char *program) {
     const char *slash = strrchr(path, '/');
-    return (slash != NULL && strncmp(slash + 1, "libggml", 7) == 0) || (strcmp(path, program) == 0 && has_mark(path));
+    return (slash != NULL && strncmp(slash + 1, "libggml", 7) == 0) || (strcmp(path, program) == 0 && is_berth_file(path));
 }
 
 // ---- a process ----
@@ -95,11 +95,11 @@ static void maps_search(FILE *maps, const char *program, struct found *f) {
             continue;
         }
         path[strcspn(path, "\n")] = '\0';
-        const bool is_again = last != NULL && strcmp(last, path) == 0;
+        const bool is_same_file = last != NULL && strcmp(last, path) == 0;
         free(last);
         last = strdup(path);
-        if (!is_again && is_listed(path, program)) {
-            library_print(f, path, has_mark(path));
+        if (!is_same_file && is_listed(path, program)) {
+            library_print(f, path, is_berth_file(path));
         }
     }
     free(line);

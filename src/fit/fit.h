@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fit.h: finds the best setting of a model within memory limits, for `berth fit` and `berth run --memory`, and settings that would
-// lower the memory of a plan. Every setting is judged by planning its graphs as a session would; nothing is loaded.
+// lower the memory of a plan. A setting is a context, a batch, a cache type, a placement of layers and a memory limit for graphs.
+// Every setting is judged by planning its graphs as a session would; nothing is loaded.
 #pragma once
 
 #include "model/workbench.h"
@@ -28,7 +29,7 @@ struct fit_limits {
 // GGML_STATUS_ALLOC_FAILED: out of memory.
 enum ggml_status fit_limits_add(
     struct fit_limits *limits, const char *text, size_t name_length, uint64_t bytes, struct model_error *error);
-// Finds the named devices and adds a limit for each unnamed GPU: its free memory.
+// Finds the devices that the limits name. Adds a limit for each GPU that has none: its free memory.
 bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *devices, struct model_error *error);
 // Returns the device that a limit names, FIT_ALL, or FIT_NONE if no device has this name.
 int fit_limit_device(const struct fit_limit *limit, const struct model_devices *devices);
@@ -52,18 +53,21 @@ struct fit_question {
     struct work_watch watch;
 };
 
-// The reason why a context or a batch is not larger. FIT_GIVEN: an option sets it. FIT_MODEL: the trained context. FIT_POSITIONS:
-// the learned position embeddings. FIT_CONTEXT: the context limits the batch. FIT_DEFAULT: the default batch is reached.
+// The reason why a context or a batch is not larger. FIT_GIVEN: an option sets it. FIT_MEMORY: a memory limit. FIT_MODEL: the
+// trained context. FIT_POSITIONS: the model has no more learned position embeddings. FIT_MAX_CTX: --max-ctx. FIT_CONTEXT: the
+// context limits the batch. FIT_DEFAULT: the default batch is reached.
 enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_POSITIONS, FIT_MAX_CTX, FIT_CONTEXT, FIT_DEFAULT };
 
 // The setting found. The session of the workbench is planned for it.
 struct fit_answer {
     bool fits;
-    int64_t n_ctx, n_batch, n_host;   // positions; tokens; layers that stay on the host although there is a GPU
+    int64_t n_ctx, n_batch;           // positions; tokens
+    int64_t n_host;                   // number of first layers that stay on the host although there is a GPU
     int64_t ctx_wanted, batch_wanted; // values without memory limits, if allow is not 0
     enum ggml_type cache;             // type of keys; also of values if the search chose it
-    size_t compute, compute_once;     // limit in bytes for graphs with recomputed ops, 0: none; bytes without recomputing
-    uint64_t compute_least;           // bytes of graphs that every schedule needs; 0: not computed
+    size_t compute;                   // model_options.compute_limit; 0: no op is recomputed
+    size_t compute_once;              // bytes of compute buffers without recomputing
+    uint64_t compute_least;           // bytes of compute buffers that every schedule needs; 0: not computed
     bool is_cut;                      // the time limit ended the search for ops to recompute
     enum fit_limit_kind ctx_limit, batch_limit;
     int full;                 // limit exceeded last: a device, FIT_ALL or FIT_NONE
@@ -78,14 +82,14 @@ bool fit_open(struct fit_question *q, struct workbench *m, struct model_error *e
 bool fit_solve(const struct fit_question *q, struct workbench *m, struct fit_answer *a, struct model_error *error);
 // Describes the compromises of the answer in words. False: there are none.
 bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *a, char text[256]);
-// Sets the options with which a command opens the model with the setting found.
+// Sets the options so that a command opens the model with the setting of the answer.
 void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct model_options *o);
 
 // ---- further.c ----
 
-#define FIT_N_NEXT 4 // GiB tried in addition to the limits
+#define FIT_N_NEXT 4 // the effect of 1 to FIT_N_NEXT more GiB is computed
 
-// The effect of one more GiB.
+// The effect of more memory.
 struct fit_next {
     uint64_t bytes; // the exceeded limit plus the additional GiB
     int device;     // device of that limit
@@ -109,15 +113,15 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
 
 #define FIT_MAX_WAYS 2
 
-// A setting that needs less memory, or that could not be planned.
+// An option that needs less memory, or that could not be planned.
 struct fit_way {
     char option[64];
     uint64_t less;   // bytes saved on all devices
     char error[256]; // why the setting could not be planned; empty: it could
 };
 
-// Plans other settings of a model, each of which takes as long as the given plan. Returns the number of ways that save memory or
-// failed.
+// Plans a model with other options; each plan takes as long as the given one. Returns the number of ways: options that save memory
+// or could not be planned.
 int fit_ways_find(
     const char *path, const struct model_options *options, const struct view_plan *plan, struct fit_way ways[FIT_MAX_WAYS]);
 

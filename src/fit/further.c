@@ -4,19 +4,19 @@
 #include "fit/fit.h"
 
 #define TRIED_SIZE ((uint64_t) 64 << 20) // bytes; a model of at most this size is run to measure its speed
-#define STEP ((uint64_t) 1 << 30)
+#define STEP_SIZE ((uint64_t) 1 << 30)
 
 static bool is_limited_by_memory(const struct fit_answer *a) {
     return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 ||
            (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
 }
 
-// Adds one GiB to the exceeded limit and solves again.
+// Adds one GiB to the exceeded limit and finds the best setting within the new limits.
 static bool next_find(struct fit_next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried,
     struct model_error *error) {
     struct fit_limit *limit = fit_limits_get(&q->limits, full);
     struct workbench m;
-    next->bytes = limit->bytes += STEP;
+    next->bytes = limit->bytes += STEP_SIZE;
     next->device = limit->device;
     if (!fit_open(q, &m, error)) {
         return false;
@@ -29,7 +29,7 @@ static bool next_find(struct fit_next *next, struct fit_question *q, int full, c
     return ok;
 }
 
-// Adds a GiB to the exceeded limit, several times. Restores the limits afterwards.
+// Finds the effect of 1 to FIT_N_NEXT more GiB, each added to the limit that was exceeded last. Restores the limits afterwards.
 static bool further_find(
     struct fit_found *f, struct fit_question *q, const struct model_speed *speed, struct model_error *error) {
     const struct fit_answer *a = &f->answer;
@@ -43,7 +43,7 @@ static bool further_find(
         f->n_next += ok;
     }
     for (int i = 0; i < n_raised; i++) {
-        fit_limits_get(&q->limits, f->next[i].device)->bytes -= STEP;
+        fit_limits_get(&q->limits, f->next[i].device)->bytes -= STEP_SIZE;
     }
     return ok;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// limits.c: the memory limits of devices, and whether a model stays within them.
+// limits.c: manages the memory limits of devices, and checks whether a model stays within them.
 
 #include "base/base.h"
 #include "fit/fit.h"
@@ -51,7 +51,7 @@ bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *d
                 limit->text, (int) limit->name_length, limit->text);
         }
     }
-    for (int d = 0; d + 1 < devices->n; d++) { // not the last device, the CPU: the result may be for another host
+    for (int d = 0; d + 1 < devices->n; d++) { // the CPU, the last device, gets no limit: the result may be for another host
         size_t n_free = 0, n_total = 0;
         ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
         if (n_total > 0 && fit_limits_get(limits, d) == NULL &&

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // search.c: finds the best setting of a model within memory limits.
 // If no compromise is allowed, it finds the largest context by bisection, then the largest batch.
-// Otherwise it keeps the requested context and makes the smallest compromise that fits. The order is: a smaller batch, then
-// recomputing, which both slow only prefill; then fewer bits in the cache; then layers on the host instead of GPUs, which costs the
-// most speed. If all compromises together do not suffice, it finds the largest context with all of them.
+// Otherwise it keeps the requested context and makes the smallest compromise that fits, in this order: a smaller batch; recomputing
+// (these two slow only prefill); fewer bits in the cache; layers on the host instead of GPUs, which costs the most speed. If all
+// compromises together do not suffice, it makes all of them and finds the largest context.
 
 #include "fit/fit.h"
 
@@ -12,8 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define BATCH 512             // a larger context is preferred to a batch above this
-#define BATCH_LEAST 32        // smallest batch that is tried
+#define BATCH 512             // default batch; larger batches are tried only after the largest context is found
+#define BATCH_MIN 32          // smallest batch that is tried
 #define RECOMPUTE_TRIES 8     // planning attempts per setting; the missing bytes shrink with each
 #define RECOMPUTE_US 20000000 // microseconds for all attempts together, except those of the final setting
 
@@ -54,7 +54,7 @@ bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *erro
 
 // ---- one setting ----
 
-// Limits the layers of each GPU to the bytes of its limit.
+// Limits the bytes that layers use on each GPU to the memory limit of the GPU.
 static bool limits_set(struct model_devices *devices, const void *user) {
     const struct fit_question *q = user;
     for (size_t i = 0; i < q->limits.n; i++) {
@@ -72,7 +72,7 @@ static void options_set(const struct fit_question *q, struct model_options *o, i
     o->set_limits_user = q;
 }
 
-static bool model_open_with(const struct fit_question *q, struct workbench *m, int64_t n_host, struct model_error *error) {
+static bool model_open_placed(const struct fit_question *q, struct workbench *m, int64_t n_host, struct model_error *error) {
     struct model_options o = q->model;
     o.plan_only = true;
     options_set(q, &o, n_host);
@@ -80,7 +80,7 @@ static bool model_open_with(const struct fit_question *q, struct workbench *m, i
 }
 
 bool fit_open(struct fit_question *q, struct workbench *m, struct model_error *error) {
-    if (!model_open_with(q, m, 0, error)) {
+    if (!model_open_placed(q, m, 0, error)) {
         return false;
     }
     if (!fit_limits_resolve(&q->limits, &m->devices, error)) {
@@ -104,8 +104,8 @@ static size_t compute_size(const struct workbench *m) {
     return bytes;
 }
 
-// Plans the setting with a lower limit for its graphs, reduced by the missing bytes. If no schedule keeps that limit, the session
-// is planned without one.
+// Plans the setting with a limit for its compute buffer: its size so far minus the missing bytes. If no schedule keeps such a
+// limit, plans the session without one. *full: the exceeded limit, on return FIT_NONE if the setting fits.
 static bool recompute_try(struct search *s, struct model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     for (int i = 0; i < RECOMPUTE_TRIES && *full != FIT_NONE; i++) {
@@ -167,7 +167,7 @@ static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *
     return true;
 }
 
-// Plans a setting that is known to fit as the answer, so that the session is planned for it.
+// Makes a setting that is known to fit the answer: plans the session for it once more.
 static bool setting_accept(struct search *s, int64_t n_ctx, int64_t n_batch) {
     s->is_last = true;
     const bool ok = setting_try(s, n_ctx, n_batch, &s->a->fits);
@@ -181,21 +181,21 @@ static int64_t batch_default(const struct search *s, int64_t n_ctx) {
 
 // ---- the largest setting ----
 
-static void progress_report(const struct search *s, const char *what, uint64_t n_asked, int64_t low, int64_t high) {
+static void progress_report(const struct search *s, const char *what, uint64_t n_tried, int64_t low, int64_t high) {
     uint64_t n_left = 0; // each attempt halves the interval
     for (int64_t open = high - low; open > 0; open /= 2) {
         n_left++;
     }
-    work_progress(&s->q->watch, what, n_asked, n_asked + n_left, "between %" PRId64 " and %" PRId64, low, high);
+    work_progress(&s->q->watch, what, n_tried, n_tried + n_left, "between %" PRId64 " and %" PRId64, low, high);
 }
 
 // Finds the largest n in [low, high] that fits, where low is known to fit. n is the batch for a context of n_ctx, or the context if
 // n_ctx is 0.
 static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_ctx, int64_t *out) {
     int64_t n = high;
-    for (uint64_t n_asked = 0; low < high; n_asked++) {
+    for (uint64_t n_tried = 0; low < high; n_tried++) {
         bool fits;
-        progress_report(s, n_ctx > 0 ? "batch" : "context", n_asked, low, high);
+        progress_report(s, n_ctx > 0 ? "batch" : "context", n_tried, low, high);
         if (!(n_ctx > 0 ? setting_try(s, n_ctx, n, &fits) : setting_try(s, n, batch_default(s, n), &fits))) {
             return false;
         }
@@ -210,7 +210,7 @@ static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_
     return true;
 }
 
-// Returns the largest context to try. A model with learned position embeddings has no further positions.
+// Returns the largest context to try. A model with learned position embeddings has no more positions than these.
 static int64_t ctx_largest(const struct search *s) {
     const int64_t most = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
     const struct ggml_tensor *learned = s->m->model->position_embd;
@@ -226,7 +226,7 @@ static enum fit_limit_kind ctx_reason(const struct search *s, int64_t n_ctx) {
     return learned != NULL && n_ctx == learned->ne[1] ? FIT_POSITIONS : FIT_MODEL;
 }
 
-// a->fits: some setting fits. Then the answer holds the largest one, and the session is planned for it.
+// Sets a->fits to whether any setting fits. If so, the answer holds the largest setting, and the session is planned for it.
 static bool largest_solve(struct search *s) {
     const struct model_options *given = &s->q->model;
     struct fit_answer *a = s->a;
@@ -261,17 +261,17 @@ static bool largest_solve(struct search *s) {
     return setting_accept(s, n_ctx, n_batch);
 }
 
-// ---- the smallest compromise: each function returns false on failure; a->fits: the setting found fits ----
+// ---- the smallest compromise. Each function returns false on failure, and sets a->fits to whether the setting found fits ----
 
-static int64_t batch_least(const struct search *s, int64_t n_ctx) {
+static int64_t batch_smallest(const struct search *s, int64_t n_ctx) {
     const int64_t most = batch_default(s, n_ctx);
-    const bool may = (s->q->allow & FIT_BATCH) != 0 && s->q->model.n_batch == 0;
-    return may ? min_i64(most, BATCH_LEAST) : most;
+    const bool is_allowed = (s->q->allow & FIT_BATCH) != 0 && s->q->model.n_batch == 0;
+    return is_allowed ? min_i64(most, BATCH_MIN) : most;
 }
 
 // Finds the largest batch that fits for a context, with the current cache type and placement.
 static bool batch_sizes_try(struct search *s, int64_t n_ctx) {
-    const int64_t most = batch_default(s, n_ctx), least = batch_least(s, n_ctx);
+    const int64_t most = batch_default(s, n_ctx), least = batch_smallest(s, n_ctx);
     int64_t n = most;
     if (!setting_try(s, n_ctx, most, &s->a->fits)) {
         return false;
@@ -300,9 +300,9 @@ static bool recomputes_try(struct search *s, int64_t n_ctx) {
 
 static bool caches_try(struct search *s, int64_t n_ctx) {
     static const enum ggml_type types[] = {GGML_TYPE_COUNT, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}; // COUNT: the given type, or f16
-    const bool may = (s->q->allow & FIT_CACHE_TYPE) != 0 && !s->q->model.has_cache_type;
+    const bool is_allowed = (s->q->allow & FIT_CACHE_TYPE) != 0 && !s->q->model.has_cache_type;
     s->a->fits = false;
-    for (size_t i = 0; !s->a->fits && i < (may ? sizeof types / sizeof types[0] : 1); i++) {
+    for (size_t i = 0; !s->a->fits && i < (is_allowed ? sizeof types / sizeof types[0] : 1); i++) {
         s->a->cache = types[i];
         if (!recomputes_try(s, n_ctx)) {
             return false;
@@ -323,10 +323,11 @@ static bool has_gpu_layer(const struct workbench *m) {
 static bool place_try(struct search *s, int64_t n_host, int64_t n_ctx) {
     workbench_close(s->m);
     s->a->n_host = n_host;
-    return model_open_with(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
+    return model_open_placed(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
 }
 
-// Keeps as many layers on GPUs as possible. Bisection is possible because fewer layers only leave more memory on a GPU.
+// Keeps as many layers on GPUs as possible, by bisection: if a number of layers on the host fits, every larger number fits the
+// GPUs.
 static bool places_try(struct search *s, int64_t n_ctx) {
     if (!caches_try(s, n_ctx)) {
         return false;
@@ -365,7 +366,7 @@ static bool allowed_solve(struct search *s) {
         return true;
     }
     struct fit_question small = *q; // all compromises are made; now the context is reduced, too
-    small.model.n_batch = batch_least(s, wanted);
+    small.model.n_batch = batch_smallest(s, wanted);
     small.max_ctx = wanted;
     s->q = &small;
     const bool ok = largest_solve(s);
