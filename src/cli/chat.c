@@ -63,8 +63,7 @@ const struct cli_help cli_chat_help = {
         {"With a system message and the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
 
-// ---- the history: all messages of the conversation. It is saved as JSON: {"messages": [{"role": "user", "content": "..."}, ...]}
-// ----
+// ---- the history of the conversation, which is saved as JSON: {"messages": [{"role": "user", "content": "..."}, ...]} ----
 
 struct chat_history {
     struct chat_message *messages; // the history owns the texts

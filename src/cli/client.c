@@ -284,7 +284,7 @@ static bool berth_folder_find(char out[PATH_MAX]) {
     return slash != NULL;
 }
 
-// Reads the exports of Berth's libraries; has_cpu: of the CPU library too.
+// Reads the exports of Berth's libraries; with has_cpu also those of the CPU library.
 static bool berth_exports_read(const char *berth_path, bool has_cpu, struct client_names *berth_exports) {
     static const char *const files[] = {"libggml-base.so", "libggml.so", "libggml-cpu.so"};
     for (size_t i = 0; i < (has_cpu ? 3 : 2); i++) {

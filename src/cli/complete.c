@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // complete.c: `berth help --complete`: the answers for bash completion (tools/completion/berth.bash), one per line.
-//     --complete                   the commands; with a command that has subcommands: these
+//     --complete [COMMAND]         the commands, or the subcommands of COMMAND if it has any
 //     --complete COMMAND [PART]    one line per option, such as "-o --out =.svg .html"; without '=' if the option takes no value.
 //                                  Then one line for operands, such as "=.gguf|@types": values of the first, values of the others
 //     --complete @LIST             the words of a list

@@ -203,7 +203,7 @@ int cli_gguf_diff(const struct cli_args *args) {
     if (a != NULL) {
         b = cli_gguf_open(args->operands[1], false, &code);
     }
-    if (b == NULL) { // exit code 1 would mean that they differ
+    if (b == NULL) { // exit code 1 would mean that the files differ
         berth_gguf_map_close(a);
         return CLI_FAILURE;
     }

@@ -104,8 +104,8 @@ static size_t compute_size(const struct workbench *m) {
     return bytes;
 }
 
-// Plans the setting with a limit for its compute buffer: its size so far minus the missing bytes. If no schedule keeps such a
-// limit, plans the session without one. *full: the exceeded limit, on return FIT_NONE if the setting fits.
+// Plans the setting with a limit for the compute buffer: the size of the last plan minus the missing bytes. If no schedule keeps
+// such a limit, plans the session without one. *full: the exceeded limit, on return FIT_NONE if the setting fits.
 static bool recompute_try(struct search *s, struct model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     for (int i = 0; i < RECOMPUTE_TRIES && *full != FIT_NONE; i++) {
@@ -167,7 +167,7 @@ static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *
     return true;
 }
 
-// Makes a setting that is known to fit the answer: plans the session for it once more.
+// Takes a setting that is known to fit as the answer: plans the session for it once more.
 static bool setting_accept(struct search *s, int64_t n_ctx, int64_t n_batch) {
     s->is_last = true;
     const bool ok = setting_try(s, n_ctx, n_batch, &s->a->fits);
@@ -326,8 +326,8 @@ static bool place_try(struct search *s, int64_t n_host, int64_t n_ctx) {
     return model_open_placed(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
 }
 
-// Keeps as many layers on GPUs as possible, by bisection: if a number of layers on the host fits, every larger number fits the
-// GPUs.
+// Finds the smallest number of layers on the host that fits. Bisection is possible, because with more layers on the host the GPUs
+// need less memory.
 static bool places_try(struct search *s, int64_t n_ctx) {
     if (!caches_try(s, n_ctx)) {
         return false;

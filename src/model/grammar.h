@@ -98,8 +98,8 @@ struct guide;
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error);
 void guide_free(struct guide *u);
 bool guide_reset(struct guide *guide, struct model_error *error); // to the beginning of a text
-// Sets the logits of tokens that the grammar does not allow next to -infinity. If the text may end, tokens that end a text are
-// allowed. Returns the number of allowed tokens. 0: the text can only end, and the vocabulary has no token that ends it. -1 with an
+// Sets the logits of all tokens that may not follow to -infinity. If the text may end, tokens that end a text are allowed. Returns
+// the number of allowed tokens. 0: the text can only end, and the vocabulary has no token that ends it. -1 with an
 // error: out of memory, a limit of the grammar is exceeded, or the work was stopped.
 int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error);
 // Advances the guide by a chosen token. False with an error for the same reasons as guide_mask.

@@ -12,7 +12,8 @@ bool grammar_poll(const struct grammar *g, struct model_error *error) {
     return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "interrupted while the grammar was processed");
 }
 
-// An iterator over the calls with which a rule may begin: calls that have only calls that may be empty before them.
+// An iterator over the calls with which a rule may begin. A rule may begin with a call if all elements before it are calls that may
+// match the empty text.
 struct walk {
     uint32_t alt;                    // GRAMMAR_NONE: all alternatives are done
     const struct grammar_elem *elem; // last call that was returned; NULL: none in this alternative yet
@@ -70,7 +71,7 @@ static void alt_visit(struct empty_search *s, uint32_t alt) {
     }
 }
 
-// A repetition of a rule that matches the empty text also matches it, so its minimum count becomes 0.
+// A repetition of a rule that matches the empty text also matches the empty text, so its minimum count becomes 0.
 static void repeats_loosen(struct grammar *g) {
     for (size_t i = 0; i < g->n_repeats; i++) {
         if (g->rules[g->repeats[i].rule].can_be_empty) {

@@ -339,8 +339,8 @@ static bool range_read(struct parser *p, struct range *r) {
 // Parses a class after its '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
-    // When the list has join_at ranges, overlapping ranges are joined. So the memory of a very long class stays limited: joined
-    // ranges do not touch, so there are at most half as many as characters of Unicode.
+    // When the list has join_at ranges, overlapping and adjacent ranges are joined. This limits the memory of a very long class:
+    // joined ranges do not touch, so there are at most half as many as characters of Unicode.
     size_t n = 0, room = 0, join_at = 4096;
     const bool is_negated = parser_peek(p) == '^';
     bool ok = false;

@@ -58,8 +58,8 @@ static const struct layer_row {
     size_t at;        // offset in struct model_layer
     enum extent ne[3];
     enum when when;
-    unsigned required,
-        excluded; // bits of arch_has and layer_is: a layer has the tensor if all of these are set, all of those clear
+    unsigned required; // bits of arch_has and layer_is that a layer with this tensor has
+    unsigned excluded; // bits of arch_has and layer_is that a layer with this tensor does not have
 } layer_rows[] = {
 #define ROW(name, field, a, b, c, when, required, excluded) \
     { name, offsetof(struct model_layer, field), {a, b, c}, when, required, excluded }

@@ -362,7 +362,7 @@ void session_reset(struct session *session); // to position 0
 // With all_outputs: the logits of token i of the last batch.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
 // prompt_cache.c: session_save writes the state of the session, which has processed these tokens, to a file. session_load restores
-// it into a session at position 0 and sets n_past to the number of leading tokens that are now processed. A file of another model
+// it into a session at position 0 and sets n_past to the number of leading tokens that the file covers. A file of another model
 // is an error. *is_old: another version of Berth wrote the file.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);
 bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, bool *is_old, struct model_error *error);

@@ -14,7 +14,7 @@
 
 // ---- creation and destruction ----
 
-// Number of values per token of the result.
+// Returns the number of values per token in the result.
 static int64_t result_width(const struct session *s) {
     return s->params.is_embedding ? s->model->params.n_embd : s->model->params.n_vocab;
 }

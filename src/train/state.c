@@ -2,7 +2,7 @@
 // state.c: writes and reads checkpoints, from which a run resumes. A checkpoint is a GGUF file with the trained tensors in f32, the
 // moments of the optimiser, and keys for the parameters, the progress and the losses of the run. Everything else is computed from
 // these; for example, the seed and the step determine the order of windows. A checkpoint of another text or another model is
-// refused: the parameters of the model must be the same and, if an adapter is trained, also its weights.
+// refused: the parameters of the model must be the same and, if an adapter is trained, also the weights of the model.
 //
 // The GGUF file is followed by 8 bytes: a hash of all bytes before the hash. A file that is damaged anywhere is refused.
 

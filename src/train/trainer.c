@@ -78,7 +78,7 @@ void trainer_free(struct trainer *t) {
 
 // ---- inputs ----
 
-// A token attends to itself and to earlier tokens within the window.
+// Fills a mask: a token attends to itself and to earlier tokens within the window. A NULL mask is skipped.
 static void mask_set(struct trainer *t, struct ggml_tensor *mask, int64_t window) {
     const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n = mask != NULL ? t->params.n_ctx : 0;
