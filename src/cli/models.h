@@ -53,7 +53,7 @@ bool cli_train_plot(const struct trainer *t, FILE *file);
 
 // ---- Ctrl-C ----
 
-// The progress bar and Ctrl-C for long work of the modules.
+// Callbacks for long operations: they show the progress bar and report Ctrl-C.
 extern const struct work_watch cli_watch;
 
 // The first Ctrl-C sets a flag; the second one ends the program.

@@ -20,7 +20,8 @@ struct output {
     struct output *_Atomic next;
 };
 static struct output *_Atomic outputs; // consistent at any time, because a signal may arrive between two changes
-// A signal between the creation of a file and its entry in the list would leave the file. So the handler waits while is_opening.
+// A signal between the creation of a file and its entry in the list would leave the file. So while is_opening is set, the handler
+// only stores the signal, and output_list handles it afterwards.
 static atomic_bool is_opening;
 static atomic_int pending_signal; // the pending signal, 0: none
 

@@ -383,7 +383,7 @@ static int memory_limit_apply(struct options *o) {
     if (q->allow == 0) {
         q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
     }
-    if (o->loras.n > 0) { // an adapter's ops are not in the graph for which recomputing is solved
+    if (o->loras.n > 0) { // fit_solve plans graphs without the ops of adapters
         q->allow &= ~(unsigned) FIT_RECOMPUTE;
     }
     if (q->allow == 0) {

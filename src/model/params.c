@@ -170,7 +170,8 @@ static bool state_read(const struct gguf_context *meta, struct model_params *p, 
         !count_require(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
         return false;
     }
-    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // unused
+    // These are not used: the layers have no attention and no feed-forward part.
+    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1;
     if (p->n_inner % p->n_state_head != 0 || p->n_state_head % p->n_group_state != 0 || p->n_conv < 2) {
         return model_fail(error,
             "invalid state sizes: %" PRId64 " elements, %" PRId64 " heads, %" PRId64 " groups, convolution kernel %" PRId64,

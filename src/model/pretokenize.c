@@ -61,7 +61,7 @@ static size_t spaced_size(const uint32_t *c, size_t i, size_t n, kind_t kind) {
     return size > 0 ? skip + size : 0;
 }
 
-// Matches spaces up to the end of the text, otherwise all but the last space, which belongs to the next word.
+// Matches spaces. If a word follows, the last of several spaces is not matched, because it belongs to the word.
 static size_t spaces_size(const uint32_t *c, size_t i, size_t n) {
     const size_t size = run_size(c, i, n, char_is_space);
     return size > 1 && i + size < n ? size - 1 : size;

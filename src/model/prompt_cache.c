@@ -18,8 +18,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAGIC "BERTHPC3" // the last character is the version
-#define STEP_SIZE ((size_t) 1 << 20)
+#define MAGIC "BERTHPC3"             // the last character is the version
+#define STEP_SIZE ((size_t) 1 << 20) // bytes per transfer
 
 // ---- hash ----
 
@@ -51,7 +51,7 @@ static bool is_state(const struct session *s) {
 // The direction and the buffer of a transfer.
 struct transfer {
     bool is_write; // to the file; false: from the file
-    char *buffer;  // [STEP]
+    char *buffer;  // [STEP_SIZE]
     FILE *file;
 };
 

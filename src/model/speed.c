@@ -6,8 +6,8 @@
 // This is inaccurate for a model of a few MiB: its weights stay in the caches, and a third of the time per token is spent between
 // the products, around the graph and in the scheduler. For such a model the speed is measured by generating tokens
 // (model_speed_trial).
-// A GPU takes longer to start a graph than to read some MiB, and its caches are large. So its test is one graph with many times as
-// many bytes.
+// A GPU takes longer to start a graph than to read some MiB, and its caches are large. So the test of a GPU is one graph with many
+// times as many bytes as the test of a CPU.
 
 #include "base/min.h"
 #include "model/model.h"
