@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// backward.c: ggml_build_backward_expand builds the backward pass from the losses of a graph to its parameters.
+// backward.c: ggml_build_backward_expand builds the backward pass from the losses of a graph to its parameters:
+//
 // 1. A forward walk marks the tensors that need a gradient: parameters of a float type, and the results of ops on them that pass a
-// gradient on (optable.h: is_flat, grad_src_mask).
+//    gradient on (optable.h: is_flat, grad_src_mask).
 // 2. Each loss gets an accumulator of one element, which ggml_graph_reset sets to 1. Other nodes get the accumulators that the
-// caller passes.
+//    caller passes.
 // 3. A walk over the forward nodes in reverse order passes the gradient of each node to the gradient rule of its op. All users of a
-//    node come before it in this walk, so that its gradient is complete when the rule runs. A contribution is added in place only
-//    if the gradient is an accumulator. Any other gradient tensor may be the gradient of two tensors (for example of both sources
-//    of an ADD), so it must not be overwritten. If nothing else reads it later, the graph allocator runs the addition in place.
+//    node come before it in this walk, so that its gradient is complete when the rule runs.
+//
+// A contribution is added in place only if the gradient is an accumulator. Any other gradient tensor may be the gradient of two
+// tensors (for example of both sources of an ADD), so it must not be overwritten. If nothing else reads it later, the graph
+// allocator runs the addition in place.
 
 #include "base/base.h"
 #include "core/grad.h"

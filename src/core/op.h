@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 // op.h: the building blocks of op constructors. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
 // lines, and a result that BERTH_OP completes:
-//  struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) { BERTH_SOURCES(ctx,
-// a, b); BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b)); return
-// BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b); } Poison is a tensor that stands for an error. If a source is poison,
-// the constructor returns poison. If a rule is broken, the constructor returns poison with a message that contains the function's
-// name and the numbers.
+//
+//     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+//         BERTH_SOURCES(ctx, a, b);
+//         BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+//         return BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b);
+//     }
+//
+// Poison is a tensor that stands for an error. If a source is poison, the constructor returns poison. If a rule is broken, the
+// constructor returns poison with a message that contains the function's name and the numbers.
 #pragma once
 
 #include "core/context.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // ops_eltwise.c: constructors of elementwise ops that have their own GGML_OP: copies, sums and products of two tensors, scaling,
-// clamping, filling, square, root, logarithm, sine. The functions of GGML_OP_UNARY are in ops_unary.c, except xielu. op_params: acc
-// [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind], xielu
+// clamping, filling, square, root, logarithm, sine. The functions of GGML_OP_UNARY are in ops_unary.c, except xielu.
+//
+// op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind], xielu
 // [GGML_UNARY_OP_XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the other ops have none.
 
 #include "core/grad.h"

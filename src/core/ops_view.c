@@ -240,7 +240,9 @@ static struct ggml_tensor *set_new(
 SET(, false)
 SET(_inplace, true)
 
-// ---- gradients ---- The gradient of each source is a view of the node's gradient, or of a part of it.
+// ---- gradients ----
+
+// The gradient of each source is a view of the node's gradient, or of a part of it.
 
 struct ggml_tensor *berth_grad_part(struct berth_grad *g) {
     const struct ggml_tensor *b = g->node->src[1];
