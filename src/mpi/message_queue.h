@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // message_queue.h: messages with a header between ranks, detection of lost ranks, and waits that always end. Any thread of a rank
 // may use the queue. A rank is lost if it has been silent for too long, its process has ended, it sent a broken message, or it is
-// stuck. A lost rank stays lost, with a reason, and every thread that waits for it gets an error. The lock is never held while a
-// thread is in the transport, because an MPI call may not return. Only one thread is in the transport at a time. If this thread
-// does not return within the timeout, the other threads treat all ranks as lost. The blocked thread itself ends only with its
-// process (world.c). Keep-alive messages of a worker contain the number of steps that it has done: computed ops, and polls for
-// messages while it waits. If the number does not change for too long, the worker is stuck in one op, and it is lost as well.
+// stuck. A lost rank stays lost, with a reason, and every thread that waits for it gets an error.
+//
+// The lock is never held while a thread is in the transport, because an MPI call may not return. Only one thread is in the
+// transport at a time. If this thread does not return within the timeout, the other threads treat all ranks as lost. The blocked
+// thread itself ends only with its process (world.c).
+//
+// Keep-alive messages of a worker contain the number of steps that it has done: computed ops, and polls for messages while it
+// waits. If the number does not change for too long, the worker is stuck in one op, and it is lost as well.
 #pragma once
 
 #include "base/shim/shim.h"

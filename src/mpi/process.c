@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // process.c: the world (set of ranks) of a process that mpirun started. The environment shows whether there is one. The process
-// joins it when devices are first queried and leaves it when the process ends. MPI_Init waits until all ranks have called it, so a
-// separate thread (the joining thread) calls it. Meanwhile the thread that queried devices (the waiting thread) checks the other
-// ranks on this machine and gives up if one of them has ended. A worker waits for its program as long as the launcher exists. The
-// joining thread also exchanges the first messages (hello) with the other ranks. If a rank dies while they connect, an MPI call may
-// never return (Open MPI 4.1 loops in its progress engine). The waiting thread gives up in this case too.
+// joins it when devices are first queried and leaves it when the process ends.
+//
+// MPI_Init waits until all ranks have called it, so a separate thread (the joining thread) calls it. Meanwhile the thread that
+// queried devices (the waiting thread) checks the other ranks on this machine and gives up if one of them has ended. A worker waits
+// for its program as long as the launcher exists.
+//
+// The joining thread also exchanges the first messages (hello) with the other ranks. If a rank dies while they connect, an MPI call
+// may never return (Open MPI 4.1 loops in its progress engine). The waiting thread gives up in this case too.
 
 #include "mpi/world.h"
 

@@ -119,8 +119,10 @@ void mpi_remote_sync(struct mpi_remote *r) {
     mpi_item_free(item);
 }
 
-// ---- cache of the graphs that the rank has, by number ---- The cache is limited in bytes; the least recently run graph is dropped
-// first. A program usually runs its graphs in the same order repeatedly, so the search starts at the graph after the last one.
+// ---- cache of the graphs that the rank has, by number ----
+
+// The cache is limited in bytes; the least recently run graph is dropped first. A program usually runs its graphs in the same order
+// repeatedly, so the search starts at the graph after the last one.
 
 #define CACHED_SIZE ((size_t) 64 << 20) // bytes of all graphs; a single larger graph is allowed
 
