@@ -266,9 +266,10 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     return meta_root_record(t, &state) ? GGML_STATUS_SUCCESS : fail_no_memory(mb, t);
 }
 
-// ---- access from the host ---- The host accesses any range of bytes of the complete tensor. A write scatters the bytes to the
-// parts on the devices, and a read gathers them. If a tensor is partial, a write gives the first device all bytes and the other
-// devices zeros.
+// ---- access from the host ----
+
+// The host accesses any range of bytes of the complete tensor. A write scatters the bytes to the parts on the devices, and a read
+// gathers them. If a tensor is partial, a write gives the first device all bytes and the other devices zeros.
 
 enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // layout.c: the memory of a graph, planned for each device separately. The size of an item on a device is that of its part there,
 // and the planner is the same as for a single device. All devices share one range of addresses. Addresses are assigned
-// consecutively and never reused, so an address identifies a layout and an item. Invariants: base <= starts[i] < starts[i + 1] <
-// end, for every layout; no two layouts of the process overlap slots[j * n_items + i] of items that are alive at the same time do
-// not overlap, and end at peak[j] or before after meta_layout_ensure_memory(buffer, l), the buffer has at least peak[j] bytes of l
-// on device j, until it is resized A layout may outlive its plan: a program may alternate between more graphs than an allocator
-// keeps plans for. A graph whose plan was dropped can still be computed as long as its layout is kept.
+// consecutively and never reused, so an address identifies a layout and an item. Invariants:
+//
+//   base <= starts[i] < starts[i + 1] < end, for every layout; no two layouts of the process overlap
+//   slots[j * n_items + i] of items that are alive at the same time do not overlap, and end at peak[j] or before
+//   after meta_layout_ensure_memory(buffer, l), the buffer has at least peak[j] bytes of l on device j, until it is resized
+//
+// A layout may outlive its plan: a program may alternate between more graphs than an allocator keeps plans for. A graph whose plan
+// was dropped can still be computed as long as its layout is kept.
 
 #include "meta/program.h"
 

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: MIT
-// meta.h: composite devices: declarations that the files of this folder share. device.c   devices, buffer types
-// state.c    which elements each device has; views of split tensors buffer.c   memory; access from the host               rule.c
-// how an op splits layout.c   memory of graphs: a plan per device        version.c  a tensor in another state sizing.c   sizes of a
-// graph on each device            build.c    a graph as steps for each device backend.c  the backend and its cached programs
-// program.c  programs (the work of a graph per device), their memory reserve.c  memory for later computations              run.c
-// a thread per device; sums and moves between devices A tensor of a composite device has an address that cannot be dereferenced:
-// META_BASE + offset. The offset determines the memory of the tensor on each device. In the memory of a graph that was planned per
-// device, the layout gives it (layout.c). For a tensor with its own memory, such as a weight, the entry of the buffer gives it
-// (struct meta_entry). Otherwise the offset is the same on all devices. A root is a tensor that is not a view: the tensor itself,
-// or the tensor that a view refers to. Each root has a split state: mirrored (complete on every device), partial (the sum over the
-// devices is the value), or split along an axis. The part of a tensor is its share on one device; the word also names each of the
-// combined devices. The state of a view follows from its strides and the state of its root.
+// meta.h: composite devices: declarations that the files of this folder share.
+//
+//   device.c   devices, buffer types                      state.c    which elements each device has; views of split tensors
+//   buffer.c   memory; access from the host               rule.c     how an op splits
+//   layout.c   memory of graphs: a plan per device        version.c  a tensor in another state
+//   sizing.c   sizes of a graph on each device            build.c    a graph as steps for each device
+//   backend.c  the backend and its cached programs        program.c  programs (the work of a graph per device), their memory
+//   reserve.c  memory for later computations              run.c      a thread per device; sums and moves between devices
+//
+// A tensor of a composite device has an address that cannot be dereferenced: META_BASE + offset. The offset determines the memory
+// of the tensor on each device. In the memory of a graph that was planned per device, the layout gives it (layout.c). For a tensor
+// with its own memory, such as a weight, the entry of the buffer gives it (struct meta_entry). Otherwise the offset is the same on
+// all devices.
+//
+// A root is a tensor that is not a view: the tensor itself, or the tensor that a view refers to. Each root has a split state:
+// mirrored (complete on every device), partial (the sum over the devices is the value), or split along an axis. The part of a
+// tensor is its share on one device; the word also names each of the combined devices. The state of a view follows from its strides
+// and the state of its root.
 #pragma once
 
 #include "backend/backend.h"

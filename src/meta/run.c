@@ -4,7 +4,9 @@
 // threads meet at a gate (a barrier). If at most one device is synchronous (its compute call returns only when the work is done),
 // the caller's thread does everything: it gives the asynchronous devices their work and then runs the synchronous device. If a
 // registry offers sums as ask and join (program.h), the caller's thread issues some steps ahead, so that no device waits for it.
-// Rules: A gate opens when all threads have arrived. If one of them has failed before, all threads then end the run.
+// Rules:
+//
+//   A gate opens when all threads have arrived. If one of them has failed before, all threads then end the run.
 //   Between two gates a thread writes only to its own device, and reads from other devices only data that no thread writes.
 //   An asynchronous device does its work in order. It is waited for before others access its memory.
 
@@ -28,7 +30,7 @@ struct meta_crew {
     struct meta_comm comm;
     bool is_single_threaded;         // the caller's thread does everything
     bool is_async[META_MAX];         // the device returns before its work is done
-    bool has_pending_work[META_MAX]; // the device can_issue still be working; only its thread uses this field
+    bool has_pending_work[META_MAX]; // the device may still be working; only its thread uses this field
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // Protected by the mutex:

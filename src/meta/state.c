@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// state.c: describes which elements of a tensor each device has, and derives the states of views. The split axis consists of
-// segments. Each segment is repeated nr times, and each repetition is divided among the devices in order. The part of a device
-// holds all its ranges one after the other. For example, one segment with two repetitions of 6 elements on two devices gives device
-// 0 the elements 0-2 and 6-8. A position is one index of the axis with all inner dimensions (a block for axis 0); it is never
-// divided. A period is the complete axis with all inner dimensions; the bytes of a root are a sequence of periods. Each dimension
-// of a view must be of one of three kinds: it stays inside a position, it counts complete periods, or it runs along the axis. At
-// most one dimension runs along the axis. It is called the carrier, and the view is split along it. This covers reshape, permute,
-// transpose and view.
+// state.c: describes which elements of a tensor each device has, and derives the states of views.
+//
+// The split axis consists of segments. Each segment is repeated nr times, and each repetition is divided among the devices in
+// order. The part of a device holds all its ranges one after the other. For example, one segment with two repetitions of 6 elements
+// on two devices gives device 0 the elements 0-2 and 6-8.
+//
+// A position is one index of the axis with all inner dimensions (a block for axis 0); it is never divided. A period is the complete
+// axis with all inner dimensions; the bytes of a root are a sequence of periods. Each dimension of a view must be of one of three
+// kinds: it stays inside a position, it counts complete periods, or it runs along the axis. At most one dimension runs along the
+// axis. It is called the carrier, and the view is split along it. This covers reshape, permute, transpose and view.
 
 #include "meta/meta.h"
 
