@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// preserve_inputs.input: keeps the contents of inputs when a graph is placed a second time.
+// preserve_inputs.c: keeps the contents of inputs when a graph is placed a second time.
 //
 // A program may change a graph after its memory was assigned. When such a graph is computed, it gets new addresses. The bytes that
 // the program has written into its inputs are first saved on the host and then written to the new addresses. The cost is O(graph)
