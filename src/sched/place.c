@@ -100,7 +100,7 @@ void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *c
     }
 }
 
-// Places a view, or a tensor that the graph lists a second time.
+// Places a row that is a view, or a second row of a tensor. Its address follows from its base.
 static enum ggml_status view_place(struct sched_cached *cached, int32_t r) {
     const int32_t base = sched_base(cached, r);
     struct ggml_tensor *t = cached->rec.tensors[r];
@@ -111,7 +111,7 @@ static enum ggml_status view_place(struct sched_cached *cached, int32_t r) {
                                            : GGML_STATUS_SUCCESS;
 }
 
-// Returns true if the root of this view may not have an address yet: the root is a later row, or it is a view itself. No
+// Returns true if row r is a view whose source may not have an address yet, because the source is a later row or a view itself. No
 // constructor of ggml makes such views.
 static inline bool is_early_view(const struct sched_cached *cached, int32_t r) {
     const int32_t v = cached->rec.rows[r].view_src;

@@ -73,7 +73,7 @@ struct sched_copy {
     size_t tensor;            // index of its first tensor in cached.tensors; it has n_slots tensors
 };
 
-// An edge between backends. While a backend computes the split, the node's source is the copy.
+// A source of a node that is on another backend. While the node's backend computes the split, the copy replaces the source.
 struct sched_edge {
     int32_t node; // row
     int32_t copy;
@@ -318,7 +318,7 @@ static inline struct ggml_tensor *sched_copy_tensor(const struct sched_cached *c
     return &cached->tensors[cached->copies[copy].tensor + (size_t) slot];
 }
 
-// Returns the tensor that stands for an input in a slot > 0. In slot 0 it is the input itself.
+// Returns the tensor that stands for an input in a slot > 0. For slot 0 there is no such tensor: the input itself is used.
 static inline struct ggml_tensor *sched_slot_tensor(const struct sched_cached *cached, const struct sched_row *row, int slot) {
     const size_t n = (size_t) cached->n_slots;
     return &cached->tensors[(size_t) cached->n_copies * n + (size_t) row->slots / n * (n - 1) + (size_t) slot - 1];
