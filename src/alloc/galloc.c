@@ -228,7 +228,8 @@ static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_c
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (!berth_record_reserve_forms(&plan->rec) || (plan->lives.n_loose > 0 && berth_record_has_unknown_duplicates(&plan->rec))) {
+    if (!berth_record_reserve_forms(&plan->rec) ||
+        (plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec))) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);
     }
     return berth_galloc_buffers_reserve(galloc, plan);

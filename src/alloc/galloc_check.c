@@ -266,8 +266,8 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// Before a node runs, fills its new memory, or the late leaf that it overwrites, and hashes all live items. After it has run,
-// checks that no other item has changed.
+// Before a node runs (is_before): fills the memory that the node gets or the late leaf that it overwrites, and hashes all other
+// live items. After the node has run: checks that the hashes are unchanged, and fills items that are dead from now on.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c = w->c;
     const int32_t own = group_of(c, root_of(&c->rec, node));

@@ -95,9 +95,9 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
 // leaf must still be overwritten by its node.
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_options *o = &galloc->options;
-    for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
+    for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_by_callback > 0; i++) {
         const struct lifetime_row *row = &plan->lives.rows[i];
-        if (row->is_asked && !o->in_place(rec->tensors[i], rec->slots[row->took], o->in_place_user)) {
+        if (row->is_by_callback && !o->in_place(rec->tensors[i], rec->slots[row->took], o->in_place_user)) {
             return false;
         }
     }
@@ -107,7 +107,7 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
 // Returns true if a tensor that the plan treats as unlisted (neither node nor leaf) may be listed in this graph. An unlisted tensor
 // has memory only from its first reader on, which is too late for a node.
 static bool has_unlisted_node(struct galloc_plan *plan) {
-    return plan->lives.n_loose > 0 && berth_record_has_unknown_duplicates(&plan->rec);
+    return plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }
 
 static bool still_fits(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
@@ -135,7 +135,8 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer = {.places = plan->places,
         .undo = plan->places != NULL ? (struct record_undo *) (plan->places + plan->rec.n_rows) : NULL,
-        .may_write = plan->has_no_init_tensor && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
+        .may_write =
+            plan->has_no_init_tensor && plan->lives.n_by_callback == 0 && plan->lives.n_unlisted == 0 && plan->lives.n_late == 0};
     const bool has_places = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
@@ -312,8 +313,8 @@ void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_
     set_max_chunks(galloc, plan);
 }
 
-// Solves one pool, because each pool may have a different largest chunk. The items of the pool are copied to the front of the
-// scratch arrays.
+// Computes the offsets of one pool. Pools are solved separately, because each may have a different largest chunk. items, ids and
+// offsets are scratch arrays, to which the items of the pool are copied.
 static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items,
     int32_t *ids, uint64_t *offsets) {
     int64_t n = 0;

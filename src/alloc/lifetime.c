@@ -45,8 +45,8 @@ static bool is_view(const struct record_row *row) {
 
 // ---- in place ----
 
-// Returns true for ops that may run in place of their first source only: they would overwrite another source before they have read
-// all of it.
+// Returns true for ops that may take over the memory of their first source only. In the memory of another source, they would
+// overwrite elements of it that they have not read yet.
 static bool in_place_first_only(int32_t op) {
     return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
 }
@@ -113,8 +113,8 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_ggml_inplace,
         if (may_run && form_ensure(r->rec, p)) {
             row->item = r->rows[from].item;
             row->took = k;
-            row->is_asked = !is_ggml_inplace;
-            r->out->n_asked += !is_ggml_inplace;
+            row->is_by_callback = !is_ggml_inplace;
+            r->out->n_by_callback += !is_ggml_inplace;
             row->buf = r->rows[from].buf;
             r->live[from].is_taken = false;
             return true;
@@ -157,7 +157,7 @@ static bool item_new(struct replay *r, int32_t i_row) {
         return false;
     }
     padded -= (align & (align - 1)) == 0 ? padded & (align - 1) : padded % align;
-    out->n_loose += i_row >= r->early_end;
+    out->n_unlisted += i_row >= r->early_end;
     row->item = (int32_t) out->n_items;
     out->owners[out->n_items] = i_row;
     out->returned[out->n_items] = false;
@@ -297,7 +297,7 @@ static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     return true;
 }
 
-// A leaf that is also listed as a node, or a node that is listed twice, has the memory of its first row.
+// Gives leafs their memory. If the graph lists a tensor twice, for example as a node and as a leaf, its first row gets the memory.
 static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
     for (int32_t i = rec->n_nodes; i < r->early_end; i++) {
@@ -333,7 +333,7 @@ static bool take_inputs(struct replay *r) {
     return true;
 }
 
-// With rules.free_unread: frees a tensor that no node reads.
+// Frees a tensor that no node reads; called if rules.free_unread is set.
 static void give_back_unread(struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (r->live[i].n_children > 0 || r->live[i].n_views > 0) {
@@ -465,7 +465,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     r.rows = out->rows;
     r.early_end = rec->n_nodes + out->order.n_early;
     out->n_items = 0;
-    out->n_asked = out->n_loose = out->n_late = 0;
+    out->n_by_callback = out->n_unlisted = out->n_late = 0;
     if (rec->n_all == 0) {
         return GGML_STATUS_SUCCESS;
     }

@@ -11,14 +11,14 @@ typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, vo
 
 // Columns of a record whose memory is planned.
 struct lifetime_row {
-    int32_t id;    // buffer that the caller chose, -1: none
-    int32_t buf;   // assigned buffer, -1: that of the first node that reads it
-    int32_t item;  // its item, -1: none
-    int32_t took;  // index in record.srcs of the source whose memory it took over, -1: none
-    bool is_kept;  // shares its memory with no other row
-    bool is_fixed; // has a fixed address and takes over no memory
-    bool is_asked; // took over memory because the in_place callback allowed it
-    bool is_late;  // a late leaf, or the node that overwrites it first
+    int32_t id;          // buffer that the caller chose, -1: none
+    int32_t buf;         // assigned buffer, -1: that of the first node that reads it
+    int32_t item;        // its item, -1: none
+    int32_t took;        // index in record.srcs of the source whose memory it took over, -1: none
+    bool is_kept;        // shares its memory with no other row
+    bool is_fixed;       // has a fixed address and takes over no memory
+    bool is_by_callback; // took over memory because the in_place callback allowed it
+    bool is_late;        // a late leaf, or the node that overwrites it first
 };
 
 static inline struct lifetime_row *lifetime_rows(const struct record *rec) {
@@ -67,10 +67,10 @@ struct lifetimes {
     char *room; // memory for the caller: per_row bytes for each row, then per_item bytes for each of max_items items
     size_t per_row, per_item; // bytes; set by the caller before berth_lifetimes, multiples of 8
     size_t n_items, max_items;
-    size_t size;     // bytes of the block
-    int32_t n_asked; // number of rows with is_asked
-    int32_t n_loose; // number of rows that need memory but are neither nodes nor leafs of the graph
-    int32_t n_late;  // number of late leafs
+    size_t size;           // bytes of the block
+    int32_t n_by_callback; // number of rows with is_by_callback
+    int32_t n_unlisted;    // number of rows that need memory but are neither nodes nor leafs of the graph
+    int32_t n_late;        // number of late leafs
 };
 
 // Builds a record with out->rows as columns. The buffer ids come from the caller; NULL: all 0.
@@ -83,8 +83,8 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) BERTH_MUST_USE;
 void berth_lifetimes_fini(struct lifetimes *l);
 
-// Checks an old plan for a smaller graph: returns true if each row still fits its item and each in-place pair still has one layout.
-// aligns as in berth_lifetimes.
+// Checks whether an old plan is valid for a smaller graph: returns true if each row fits its item, and if each result that took
+// over memory has the same layout as the source. aligns as in berth_lifetimes.
 bool berth_lifetimes_still_fit(
     const struct lifetimes *l, struct record *rec, const struct lifetime_sizes *sizes, const size_t *aligns);
 
