@@ -16,7 +16,8 @@
 #define TIMEOUT_DEFAULT 10            // seconds
 #define STALL_DEFAULT 60              // seconds in one op
 #define UNSENT_MAX ((size_t) 1 << 20) // a sender waits while more bytes to the rank are not sent yet
-#define KEPT_SOON ((size_t) 1 << 20)  // messages are received ahead, before a thread requests them, up to this number of bytes
+#define RECEIVE_AHEAD_MAX \
+    ((size_t) 1 << 20) // messages are received ahead, before a thread requests them, up to this number of bytes
 #define PID_CHECK_EVERY (MPI_SECOND / 20) // interval between checks whether a process exists
 #define SPIN_FOR (MPI_SECOND / 5000)      // time that a waiting thread spins before it sleeps between polls
 #define SLEEP_FIRST 20000                 // nanoseconds; grows up to SLEEP_MAX
@@ -99,8 +100,8 @@ static bool transport_is_free(struct mpi_queue *m) {
     return !m->is_in_transport;
 }
 
-// Returns true if this thread may use the transport; the lock is released then. Returns false if another thread is in it or it is
-// closed.
+// Enters the transport: releases the lock and returns true. Returns false, with the lock held, if another thread is in the
+// transport or if the transport is closed.
 static bool transport_enter(struct mpi_queue *m) {
     if (!transport_is_free(m) || m->is_closed) {
         return false;
@@ -256,8 +257,8 @@ static void timeouts_reset(struct mpi_queue *m) {
     }
 }
 
-// Receives messages until the queue holds KEPT_SOON bytes. If a thread waits for a message (is_waited_for), it receives at least
-// one, unless the queue holds MPI_KEPT_MAX bytes. Returns false if another thread is in the transport.
+// Receives messages until the queue holds RECEIVE_AHEAD_MAX bytes of messages. If a thread waits for a message (is_waited_for), it
+// receives at least one, unless the queue holds MPI_KEPT_MAX bytes. Returns false if another thread is in the transport.
 static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (!transport_is_free(m)) {
         return false;
@@ -270,8 +271,8 @@ static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (m->polled - m->drained > min_i64(m->timeout / 2, MPI_SECOND)) {
         timeouts_reset(m);
     }
-    size_t limit = is_waited_for ? MPI_KEPT_MAX : KEPT_SOON, size = 0;
-    while (m->kept_size < limit && size < KEPT_SOON) {
+    size_t limit = is_waited_for ? MPI_KEPT_MAX : RECEIVE_AHEAD_MAX, size = 0;
+    while (m->kept_size < limit && size < RECEIVE_AHEAD_MAX) {
         struct mpi_message message;
         if (!transport_enter(m)) { // closed in the meantime
             break;
@@ -282,7 +283,7 @@ static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
             m->drained = m->polled;
             break;
         }
-        limit = KEPT_SOON;
+        limit = RECEIVE_AHEAD_MAX;
         size += message.size; // also counts dropped messages, to limit the time of this loop
         message_accept(m, &message);
     }
@@ -320,7 +321,7 @@ static bool is_lost(struct mpi_queue *m, int rank) {
         peer_lose(m, rank, "it is alive, but has been in one op for %.1f s", (double) (m->polled - p->stuck_since) / 1e9);
     } else if (p->pid != 0 && m->polled - p->pid_checked > PID_CHECK_EVERY) {
         if (mpi_pid_is_gone(p->pid)) {
-            bool has_polled = true; // receive its last messages first
+            bool has_polled = true; // receives the last messages of the rank first
             do {
                 has_polled = queue_poll(m, true);
             } while (has_polled && m->drained != m->polled && m->kept_size < MPI_KEPT_MAX);
@@ -526,7 +527,7 @@ void mpi_queue_progress(struct mpi_queue *m) {
         const bool needs_alive =
             i != m->transport.rank && m->polled - m->peers[i].alive_sent > every && m->peers[i].has_hello && !is_lost(m, i);
         if (needs_alive && !m->has_sent_bye &&
-            try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise at the next call
+            try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // if BUSY, the next call sends it
             m->peers[i].alive_sent = m->polled;
         }
     }

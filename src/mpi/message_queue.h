@@ -47,7 +47,7 @@ enum mpi_kind {
 struct mpi_head {
     uint32_t kind;
     uint32_t id;
-    uint64_t a, b, c; // meaning depends on kind
+    uint64_t a, b, c; // the meaning depends on kind: see above and wire.h
 };
 
 // A received message; bytes begins with the header.
@@ -59,7 +59,7 @@ struct mpi_queue_item {
 struct mpi_peer {
     char host[64];
     int pid;        // 0: not on this machine, or unknown
-    bool has_hello; // keep-alive messages may be sent to it
+    bool has_hello; // its hello message has arrived; from then on it gets keep-alive messages
     bool is_lost;
     bool has_left;         // it has sent MPI_BYE
     bool has_gap;          // one of its messages could not be received: the rank is lost, and its later messages are dropped

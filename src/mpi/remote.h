@@ -78,7 +78,7 @@ struct mpi_device {
     struct ggml_backend_device ggml;
     struct ggml_backend_buffer_type buft;
     struct mpi_remote *remote;
-    uint32_t index; // index at its rank
+    uint32_t index; // index of the device at its rank
     struct mpi_device_info info;
     char name[96], description[256];
     pthread_mutex_t ask_lock;      // protects the fields below; held during a query
@@ -122,20 +122,20 @@ void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache);
 void mpi_device_init(
     struct mpi_device *d, struct mpi_remote *r, const struct mpi_device_info *info, uint32_t index, const char *host);
 void mpi_device_fini(struct mpi_device *d);
-// Returns whether the device supports the op. *size receives the bytes of its result there.
+// Returns true if the device supports the op. *size receives the bytes that the result requires on the device.
 bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size);
 ggml_backend_event_t mpi_event_new(ggml_backend_dev_t dev);
 void mpi_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event);
 void mpi_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event);
 
 void mpi_buft_init(struct mpi_device *d);
-// An address in memory of another rank; dev NULL: memory of no MPI device.
+// A place in the memory of another rank; dev NULL: the memory does not belong to an MPI device.
 struct mpi_place {
     struct mpi_device *dev;
     uint32_t buffer;
     uint64_t offset;
 };
-// Returns the address `offset` bytes after the start of the tensor.
+// Returns the place `offset` bytes after the start of the tensor.
 struct mpi_place mpi_tensor_place(const struct ggml_tensor *t, size_t offset);
 void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size, bool is_weight);
 // Bytes that cannot be read become 0.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // wire.h: the commands from a program to a worker, and graphs as bytes. Values are sent in the machine's byte order: all ranks have
 // the same version and are little-endian 64-bit machines; the magic number in the hello message detects others. A worker executes
-// commands in the order of arrival. The first failure of a command without an answer is stored and sent with the next sync.
+// commands in the order of arrival. A ticket is a number that the program chooses for a command; the answer has it as its id. The
+// first failure of a command without an answer is stored and sent with the answer to the next MPI_SYNC.
 #pragma once
 
 #include "ggml-backend-impl.h"
@@ -30,7 +31,7 @@ enum mpi_command {
     MPI_ASK_MEMORY,               // ticket device   -        -         -                   answered: a = free, b = total
     MPI_GROUP_NEW,                // group  serial   -        -         uint32 ranks[]      serial: sent with its parts
     MPI_GROUP_FREE,               // group
-    MPI_GROUP_SUM,                // group  buffer   offset   n, zero   -                   c = 2 n + zero; zero: part is 0
+    MPI_GROUP_SUM,                // group  buffer   offset   n, zero   -                   c = 2 n + zero; zero 1: adds nothing
     MPI_COMMAND_END,
 };
 
@@ -42,7 +43,7 @@ struct mpi_wire_from {
 // A tensor of a graph. Its sources come before it.
 struct mpi_wire_tensor {
     uint32_t type, op, flags;
-    uint32_t is_node;           // 1: computed, in this order; 0: only read or written by nodes
+    uint32_t is_node;           // 1: a node, which is computed; 0: a tensor that nodes only read or write
     uint32_t buffer;            // buffer number + 1; 0: no memory
     uint32_t src[GGML_MAX_SRC]; // index of the source in the array + 1; 0: none
     uint32_t padding;

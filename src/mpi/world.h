@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// world.h: the world, which is the set of ranks that were started together: descriptions of the ranks, the thread that keeps a rank
-// alive for the others, and the orderly end of all ranks. A rank is a program (default) or a worker, which serves devices to the
-// first program.
+// world.h: the world is the set of ranks that were started together. This file has the descriptions of the ranks, the progress
+// thread, which sends keep-alive messages, and the orderly end of all ranks. A rank is a program (default) or a worker, which
+// serves devices to the first program.
 #pragma once
 
 #include "mpi/message_queue.h"
