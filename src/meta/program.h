@@ -92,7 +92,7 @@ struct meta_program {
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
     int64_t n_sums, sum_bytes, move_bytes; // per run
-    int64_t n_grown;                       // number of roots that got more memory while it was made
+    int64_t n_grown;                       // how often the program was rebuilt because memory of roots grew
     uint64_t id, last_use;
 };
 
