@@ -36,7 +36,7 @@ static bool is_needed(const struct berth_grad *g, const struct ggml_tensor *t) {
     return i != BERTH_HASH_NONE && g->needed[i];
 }
 
-// Returns the bits of the sources to which the node's gradient passes.
+// Returns a bit mask: bit i is set if the node's gradient passes to source i.
 static unsigned srcs_with_grad(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
     if (info == NULL || berth_op_is_flat(node)) {

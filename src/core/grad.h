@@ -21,7 +21,7 @@ struct berth_grad {
     struct ggml_tensor *grad; // gradient of the loss with respect to node: its shape, f32, any strides
 };
 
-// Whether source i is set and needs a gradient.
+// Returns true if source i is set and needs a gradient.
 bool berth_grad_needed(const struct berth_grad *g, int i);
 
 // Add t to (or subtract it from) the gradient of source i, if the source needs one. t has the shape of the source. Check

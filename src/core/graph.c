@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // graph.c: creates, copies, views and queries graphs in a context's arena. expand.c adds nodes to them.
+//
 // A graph is one object in the arena and uses no heap memory. Its memory is: the struct, nodes[size], leafs[size],
-// use_counts[n_slots], keys[n_slots], with gradients grads[n_slots] and grad_accs[n_slots], then the bitset, where n_slots =
+// use_counts[n_slots], keys[n_slots], if the graph has gradients grads[n_slots] and grad_accs[n_slots], then the bitset. n_slots is
 // ggml_hash_size(2 * size).
 
 #include "core/graph.h"

@@ -5,7 +5,7 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// Whether large->ne[i] is a multiple of small->ne[i].
+// Returns true if large->ne[i] is a multiple of small->ne[i].
 static bool dim_divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
     return small->ne[i] != 0 && (small->ne[i] == large->ne[i] || large->ne[i] % small->ne[i] == 0);
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // ops_matmul.c: constructors of matrix products and of the triangular solve. Results are f32 for all types of sources.
-// Rows of a and of b extend along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. Batches (ne[2], ne[3]) of a are
-// repeated over those of b. op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
+//
+// Rows of a and of b extend along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. If b has more batches (ne[2],
+// ne[3]) than a, each batch of a is used for several batches of b.
+//
+// op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
 
 #include "core/grad.h"
 #include "core/op.h"
 #include "core/sample.h"
 
-// Whether the numbers of b's batches are multiples of a's.
+// Returns true if the numbers of b's batches are multiples of a's.
 static bool batches_fit(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     for (int i = 2; i < GGML_MAX_DIMS; i++) {
         // The extents are usually equal. Then no division is needed.

@@ -23,7 +23,7 @@ struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_SSM_CONV, sx, c);
 }
 
-// Whether rows are dense and follow each other without padding.
+// Returns true if rows are dense and follow each other without padding.
 static bool rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
 }
@@ -244,7 +244,7 @@ struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tenso
     return hc_pre_new(ctx, __func__, x, weights, 1.0f, false);
 }
 
-// Has a gate for each element of x instead of a weight per stream.
+// As ggml_dsv4_hc_pre, but with a gate for each element of x instead of a weight per stream.
 struct ggml_tensor *ggml_dsv4_hc_pre_gated(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale) {
     BERTH_SOURCES(ctx, x, gate);

@@ -56,7 +56,7 @@ static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, 
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, rope.inplace), rope.op, *params, a, b, c);
 }
 
-// The parameters of the public functions, from their arguments.
+// Initialisers of rope_params from the arguments of the public functions.
 #define ROPE_PLAIN \
     { .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f }
 #define ROPE_PARAMS \

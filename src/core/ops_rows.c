@@ -8,7 +8,7 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// Whether n is a multiple of d. False for d == 0.
+// Returns true if n is a multiple of d. False for d == 0.
 static bool is_multiple(int64_t n, int64_t d) {
     return d != 0 && n % d == 0;
 }

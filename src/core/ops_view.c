@@ -8,7 +8,7 @@
 #include "core/sample.h"
 #include "core/span.h"
 
-// Whether ne[0] * ne[1] * ne[2] * ne[3] == n, with no negative extent and no overflow.
+// Returns true if ne[0] * ne[1] * ne[2] * ne[3] == n, with no negative extent and no overflow.
 static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
     int64_t product = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {

@@ -107,7 +107,7 @@ static inline bool berth_divides(int64_t a, int64_t b) {
     return a > 0 && b % a == 0;
 }
 
-// Whether no gradient passes through the node: is_flat of its op, or for UNARY of its formula.
+// Returns true if no gradient passes through the node: is_flat of its op, or for UNARY of its formula.
 bool berth_op_is_flat(const struct ggml_tensor *node);
 // Returns NULL if the number is not an op.
 const struct berth_op_info *berth_op_info(enum ggml_op op);

@@ -119,7 +119,7 @@ CONTIGUOUS(ggml_is_contiguous_to_1, 0, 0)
 CONTIGUOUS(ggml_is_contiguous_to_2, 0, 1)
 CONTIGUOUS(ggml_is_contiguous_to_3, 0, 2)
 
-// Whether the elements fill a range without holes, in any order of dimensions.
+// Returns true if the elements fill a range without holes, in any order of dimensions.
 bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor) {
     if (tensor == NULL || ggml_blck_size(tensor->type) == 0) {
         return false;
@@ -128,7 +128,7 @@ bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor) {
     return ggml_nbytes(tensor) == (size_t) ggml_nelements(tensor) * ggml_type_size(tensor->type) / blck_size;
 }
 
-// Whether the channels of a pixel are contiguous (channels-last layout).
+// Returns true if the channels of a pixel are contiguous (channels-last layout).
 bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor) {
     return tensor != NULL && tensor->nb[0] > tensor->nb[2] && tensor->nb[1] > tensor->nb[0] &&
            tensor->nb[2] == ggml_type_size(tensor->type);

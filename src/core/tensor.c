@@ -91,8 +91,8 @@ static struct ggml_tensor *shape_refuse(
         row->traits.type_name, row->traits.blck_size);
 }
 
-// Whether the shape is valid. Rows of a view may end within a block, as those of a transposed tensor do. Rows of a tensor with its
-// own memory consist of complete blocks.
+// Returns true if the shape is valid. Rows of a view may end within a block, as those of a transposed tensor do. Rows of a tensor
+// with its own memory consist of complete blocks.
 static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne, bool is_view) {
     if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 ||
         (row->traits.blck_size != 1 && !is_view && ne[0] % row->traits.blck_size != 0)) {
