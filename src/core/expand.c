@@ -3,8 +3,8 @@
 //
 // The walk is depth-first with its own stack, so that a chain of a million nodes does not overflow the call stack. Leaves are
 // tensors without an op that are not parameters. use_counts[slot] is the number of sources of visited nodes that refer to the
-// tensor. GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed. ggml_build_forward_select adds the branches that are not
-// selected without this flag.
+// tensor. GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed. ggml_build_forward_select adds several branches and sets
+// this flag only in the selected one.
 //
 // Several threads may build graphs over the same tensors concurrently. The walk writes two fields of a tensor: its name, if it has
 // none, and its compute flag. It uses atomic operations instead of a lock. A thread that has finished its graph may read both
