@@ -40,8 +40,8 @@ bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char
 struct gguf_reader {
     struct gguf_source *s;
     struct gguf_context *ctx;
-    unsigned char *
-        scratch; // holds data whose final size is not known yet; starts with GGUF_CHUNK_HEAD free bytes, so that the arena can adopt it as a chunk
+    // Memory for data whose final size is not known yet. It starts with GGUF_CHUNK_HEAD free bytes, so that the arena can adopt it.
+    unsigned char *scratch;
     size_t scratch_cap;
 };
 

@@ -50,8 +50,9 @@ static bool is_named(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (n > m && tensor[n - m - 1] == '.' && strcmp(tensor + n - m, rule) == 0);
 }
 
-#define FF_UNIT \
-    256 // shares of the feed-forward network are multiples of the largest block size, so that ffn_up (split by rows) and ffn_down (split within rows) get the same shares
+// Shares of the feed-forward network are multiples of the largest block size of a type. So ffn_up, which is split by rows, and
+// ffn_down, which is split within rows, can have the same shares.
+#define FF_UNIT 256
 
 static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
     struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// leafs.c: leaves of a graph under ggml_allocr_t. A leaf that a copy overwrites before any node reads it has memory only from that
-// copy on (a late leaf), so that sizes equal those that ggml measured in 2023. Every other leaf has its memory from the start: the
-// graph reads the data that the program writes there after allocation.
+// leafs.c: tests when ggml_allocr_t gives memory to the leaves of a graph. A leaf that a copy overwrites before any node reads it
+// is a late leaf: its memory is used only from that copy on. This makes sizes equal to those that ggml measured in 2023. Every
+// other leaf needs its memory from the start, because the program may write data to it after allocation, which the graph reads.
 
 #include "program.h"
 
@@ -24,7 +24,7 @@ static float get_at(struct ggml_tensor *t, int i) {
 
 // ---- measured sizes ----
 
-// y = x, copied into n new leaves one after the other.
+// Copies x to a new leaf, this leaf to another new leaf, and so on, n times. Returns the last copy.
 static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_tensor *x, int n, struct ggml_cgraph *graph) {
     for (int i = 0; i < n; i++) {
         x = ggml_cpy(ctx, x, leaf_new(ctx));
@@ -33,7 +33,8 @@ static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_te
     return x;
 }
 
-// A buffer of the measured size is sufficient, and the copy has the right values.
+// The measured size must not grow with the number of copies. Memory of this size must be sufficient, and the last copy must equal
+// x.
 static void copies(ggml_backend_t backend) {
     enum { N_COPIES = 32 };
     struct ggml_context *ctx = context_new();
@@ -111,8 +112,8 @@ static size_t gpt2_measure(const struct gpt2 *m, int n_layers) {
     return size;
 }
 
-// The peak is the largest step of one layer, for any number of layers: the layer's input with the input and result of the up
-// projection, or attention.
+// The measured size must not grow with the number of layers. It is the size of the largest step of one layer: the up projection
+// (the layer's input, and input and result of the projection), or attention.
 static void gpt2(ggml_backend_t backend) {
     struct gpt2 m = gpt2_new();
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(m.weights, backend);

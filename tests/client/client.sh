@@ -133,7 +133,7 @@ node_folder() {
     cp tests/client/client.mjs "$work/node/$1/"
 }
 
-# node_run KIND MODEL OUT
+# node_run KIND MODEL OUT: runs client.mjs with the libraries of the kind.
 node_run() {
     (cd "$work/node/$1" && timeout 300 node client.mjs run "$2" "$3") || fail "$1 on $2"
 }
@@ -190,7 +190,7 @@ step_switch() {
     node tests/client/client.mjs libraries "$work/$name.switch.json" "$root/installed/" || fail "not all libraries are Berth's"
 }
 
-# logits_of FOLDER MODEL OUT WORD...
+# logits_of FOLDER MODEL OUT WORD...: writes the logits of the model with the folder's libraries to OUT.bin. WORD: see probe.c.
 logits_of() {
     local folder=$1 model=$2 out=$3
     shift 3
@@ -211,7 +211,7 @@ stock_logits() {
     fi
 }
 
-# stock_word ROW: prints why a row has no valid result of the stock libraries, or nothing.
+# stock_word ROW: prints a remark if the stock libraries fail or give a wrong result for this row of numbers; otherwise nothing.
 stock_word() {
     if [ -n "$stock_fails" ]; then
         echo "(stock fails, plain is used)"
@@ -245,8 +245,8 @@ logits_row() {
     printf '  %-26s %14s %10s %10s %10s %12s %s\n' "$a $type $*" $row "$(stock_word $row)"
     echo "$row" | awk -v kind="$kind" '{ far = 2 * ($3 > $4 ? $3 : $4); near = 1.5 * $3 > 1e-3 ? 1.5 * $3 : 1e-3 }
         NF == 5 && $2 <= (far > 1e-3 ? far : 1e-3) && (kind != "close" || $1 <= near) { ok = 1 } END { exit !ok }' || fail "$a $type $*"
-    # Addresses and the order of nodes change no number. With the stock CPU library, the bytes must be equal.
-    # shellcheck disable=SC2086
+    # Berth's base chooses other addresses and another order of nodes, which must not change a result. So with the stock CPU
+    # library the logits must be equal byte by byte. shellcheck disable=SC2086
     [ -n "$(stock_word $row)" ] || cmp "$work/stock.bin" "$work/base.bin" || fail "base and stock on $a $type $*"
 }
 
@@ -269,7 +269,8 @@ step_logits() {
     done
 }
 
-# Split mode tensor: libllama creates a composite device. The stock base aborts with CPUs as its devices.
+# With split mode "tensor", libllama creates a composite device. The stock libraries abort if its parts are CPUs, so only Berth
+# runs here.
 step_parts() {
     local n a one many row
     echo "== tensors split over devices"
@@ -462,7 +463,7 @@ step_speed() {
     rm -f "$root/models/1b.gguf"
 }
 
-# Prints the folder of the other release under test, whose CPU libraries clients of this release may find.
+# Prints the folder of the other release in RELEASES. A client of this release may find and load its CPU libraries.
 other_release() {
     local r
     for r in $releases; do
@@ -470,7 +471,7 @@ other_release() {
     done
 }
 
-# try_release VERSION STEP...
+# try_release VERSION STEP...: runs the steps for one release.
 try_release() {
     release=$1
     shift

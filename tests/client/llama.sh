@@ -80,7 +80,8 @@ logged_sizes() {
     awk '/compute buffer size =/ { c += $(NF - 1) } / size = +[0-9.]+ MiB \(/ { sub(/.* size = +/, ""); k += $1 } END { printf "%.2f %.2f\n", c, k }' "$1"
 }
 
-# close_to "COMPUTE CACHE" in bytes and in MiB: a cache may consist of several parts, each of which is rounded.
+# close_to "COMPUTE CACHE" "COMPUTE CACHE": compares sizes in bytes with sizes in MiB, within 0.02 MiB: libllama logs a cache in
+# several parts, each rounded.
 close_to() {
     echo "$1 $2" | awk 'function far(x, y) { return x / 1048576 - y > 0.02 || y - x / 1048576 > 0.02 } NF == 4 && !far($1, $3) && !far($2, $4) { ok = 1 } END { exit !ok }'
 }

@@ -20,8 +20,8 @@ struct arch {
     enum tokens tokens;
     const char *model; // "NAME FILL SHAPE; ...", tensors outside of layers
     const char *layer; // tensors of each layer; the prefix "blk.0." and so on is added
-    const char *
-        layer_2; // tensors of each decoder layer, with the prefix "dec.blk.0."; then `layer` is the encoder ("enc.blk.0."); or NULL
+    // Tensors of each layer of the decoder, with the prefix "dec.blk.0."; then `layer` is the encoder ("enc.blk.0."). NULL: none
+    const char *layer_2;
 };
 
 #define HEAD_NORM "token_embd.weight e E,V; output_norm.weight n E; output.weight m E,V"

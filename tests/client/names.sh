@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# names.sh BUILD_DIR LOADER: checks the library names of an installed Berth. Clients may require any of these names, in any order,
-# and the process must have one base and one registry. The release of the client must be detected, and missing functions must be
-# listed when the client is loaded.
+# names.sh BUILD_DIR LOADER: checks the library names of an installed Berth. Clients may require any of these names, in any order.
+# Even so, the process must contain libggml-base and libggml only once. Berth must detect the release of the client, and must list
+# missing functions when the client is loaded.
 set -u
 build=$1
 loader=$2
@@ -31,7 +31,7 @@ for release in b10361 v0.5.0; do
     echo 'int nothing;' | cc -x c -shared -o "$tmp/link/libggml.$release.so" - "-Wl,-soname,libggml.$release.so"
 done
 
-# one_of_each LIBRARY...: loads the libraries one after the other.
+# one_of_each LIBRARY...: loads the libraries one after the other and checks that the process has one base and one registry.
 one_of_each() {
     n=$((n + 1))
     "$loader" "$@" >"$tmp/out" 2>"$tmp/err" || failed "loading $*: $(cat "$tmp/out")"
@@ -66,7 +66,8 @@ for a in "$lib"/libggml*.so* "$lib"/berth/libggml*.so*; do
     done
 done
 
-# Loads clients that require names of packages and of ordinary builds, together with a plugin of the other kind.
+# Loads pairs of clients. Some require the library names of node-llama-cpp's packages (libggml.v0.5.0.so), others those of an
+# ordinary build (libggml.so.0).
 call='int ggml_init(void); int call(void) { return ggml_init(); }'
 client plain.so "$call" libggml.so libggml-base.so
 client ordinary.so "$call" libggml.so.0 libggml-base.so.0 libggml-cpu.so.0
@@ -80,7 +81,7 @@ for a in plain ordinary b10361 v0.5.0; do
     done
 done
 
-# release LIBRARY MINOR
+# release LIBRARY MINOR: checks that Berth detects ggml 0.MINOR for this client; 0: unknown.
 release() {
     n=$((n + 1))
     "$loader" "$tmp/$1" 2>&1 | grep -q "client 0.$2\$" || failed "$1: not 0.$2: $("$loader" "$tmp/$1" 2>&1)"

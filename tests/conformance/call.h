@@ -29,8 +29,8 @@ enum call_id {
 struct call {
     int32_t id; // enum call_id
     int32_t n_args;
-    int64_t args
-        [CALL_MAX_ARGS]; // by the kind of the argument (calls.inc): T, G: index of the call that returned it, -1: NULL; F: the bits of the float; others: the value
+    // Kinds T and G (calls.inc): index of the call that returned the object, -1: NULL. F: bits of the float. Others: the value.
+    int64_t args[CALL_MAX_ARGS];
 };
 
 struct recipe {

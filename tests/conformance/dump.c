@@ -42,7 +42,7 @@ static void names_rehash(struct names *s) {
     }
 }
 
-// call: the call that returned the tensor; -1: reached through another tensor.
+// Names a tensor. call: the call that returned it; -1: it was reached through another tensor.
 static void names_add(struct names *s, const struct ggml_tensor *t, int call) {
     if (t == NULL) {
         return;

@@ -17,7 +17,7 @@ static void pool_add(struct pool *p, int64_t t) {
     }
 }
 
-// Returns mostly a recent tensor, as in real nets, and sometimes any.
+// Returns a random tensor of the pool, in most cases one of the last eight, because real networks mostly use recent results.
 static int64_t pool_pick(struct gen *g, const struct pool *p) {
     const int64_t back = chance(g, 70) ? pick(g, 1, p->n < 8 ? p->n : 8) : pick(g, 1, p->n);
     return p->t[p->n - back];
@@ -87,7 +87,7 @@ static void push_net(struct gen *g, struct pool *p, int n_nodes) {
     }
 }
 
-// Pushes one random call of a graph function. gr is its graph.
+// Pushes one random call of a graph function on the graph gr. other: a second graph, for functions that need two.
 static void push_graph_call(struct gen *g, const struct pool *p, int64_t gr, int64_t other, bool grads) {
     switch (pick(g, 0, 11)) {
         case 0:
@@ -109,7 +109,8 @@ static void push_graph_call(struct gen *g, const struct pool *p, int64_t gr, int
         case 6: PUSH(g, CALL_ggml_graph_add_node, gr, pool_pick(g, p)); break;
         case 7: PUSH(g, CALL_ggml_graph_get_tensor, gr, pick(g, 0, RECIPE_NAMES - 1)); break;
         case 8:
-            PUSH(g, CALL_ggml_graph_clear, other); // with a non-empty graph, the reference writes out of bounds
+            PUSH(
+                g, CALL_ggml_graph_clear, other); // if the destination of a copy is not empty, the reference writes out of bounds
             PUSH(g, CALL_ggml_graph_cpy, gr, other);
             break;
         case 9: PUSH(g, CALL_ggml_graph_dup, gr, grads); break;

@@ -30,7 +30,7 @@ void gen_op_set_fa_prec(struct gen *g, enum call_id id) {
     PUSH(g, id, g->r->n_calls - 1, chance(g, 50) ? GGML_PREC_F32 : GGML_PREC_DEFAULT);
 }
 
-// Pushes mostly an op that has a precision.
+// Pushes a call that creates a tensor, in most cases of an op that has a precision.
 static void push_prec(struct gen *g) {
     if (chance(g, 40)) {
         gen_op_mul_mat(g, CALL_ggml_mul_mat);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// link.c: sends recipes and receives outcomes over pipes. Both ends are built from the same source, so that structs are sent as
-// bytes.
+// link.c: sends recipes and receives outcomes over pipes. Structs are sent as bytes, because both programs are built from the same
+// source.
 #include "link.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// machine.c: runs a recipe call by call and survives aborts and signals. The abort callback and the signal handler jump back to
-// machine_run. The arena belongs to the machine, so that nothing leaks. Only one machine may run at a time in a process, because
-// signal handlers and callbacks use static variables.
+// machine.c: runs a recipe call by call and survives aborts and signals: the abort callback and the signal handler jump back to
+// machine_run. All tensors are in the machine's arena, so a jump leaks nothing. Only one machine may run at a time in a process,
+// because signal handlers and callbacks use static variables.
 #include "machine.h"
 
 #include <setjmp.h>

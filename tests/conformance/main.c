@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define EXIT_SKIPPED 77
-#define MIN_ACCEPTED 35 // percent of sets that the reference should accept; below this, the generator of the function is poor
+#define MIN_ACCEPTED \
+    35 // percent of the argument sets of a function that the reference should accept; if it accepts fewer, the generator is poor
 
 struct options {
     uint64_t seed;

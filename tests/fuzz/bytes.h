@@ -16,7 +16,7 @@ static inline uint64_t get(struct bytes *b, int n) {
     return x;
 }
 
-// Returns a small number in most cases, so that lifetimes of items overlap; sometimes any number.
+// Returns a random number. It is small in most cases, so that the lifetimes of items overlap.
 static inline uint64_t some_size(struct bytes *b) {
     const uint64_t kind = get(b, 1);
     return kind < 224 ? kind % 32 : kind < 250 ? get(b, 2) : get(b, 8) >> (2 + kind % 4 * 12);

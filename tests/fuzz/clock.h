@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// clock.h: replaces the clock of the program by one that jumps forward by one second at a chosen reading, as on a busy machine.
-// Whether a target reaches its time limit then depends only on its input, so every run is reproducible.
+// clock.h: replaces the clock of the program by one that jumps forward by one second when it is read for the n-th time, as if the
+// machine were busy. The input chooses n. So it depends only on the input whether a fuzz target reaches its time limit, and every
+// run is reproducible.
 #pragma once
 
 #include <stdatomic.h>
@@ -29,7 +30,8 @@ int clock_gettime(clockid_t id, struct timespec *at) {
     return (int) code;
 }
 
-// Returns a hash of the input, below limit. It consumes no input bytes, so that existing corpus files keep their meaning.
+// Returns a hash of the input, below limit. Unlike a number that is read from the input, it does not change the meaning of
+// existing corpus files.
 static inline int clock_input_hash(const uint8_t *data, size_t size, uint32_t limit) {
     uint32_t mix = 2166136261u;
     for (size_t i = 0; i < size; i++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_budget.c: any bytes as ops and pools for the budget solver, and as steps for its checker. There must be no crash, no
-// schedule that the checker refuses or that exceeds its limit, no cost below the bound, and the solver must end in time.
+// fuzz_budget.c: takes the input as ops and pools for the budget solver, and as steps of a schedule for its checker. There must be
+// no crash, no schedule that the checker refuses or that exceeds the memory limit, and no cost below the bound, and the solver
+// must end in time.
 
 #include "fuzz/bytes.h"
 
@@ -23,7 +24,7 @@ struct problem {
     struct berth_budget_params params;
 };
 
-// Features that the ops of one input may have. Few features per input make contradictions rare.
+// Features that the ops of one input may have. An input uses few features, because combinations often contradict each other.
 enum { RAW = 1, FLAGS = 2, INPLACE = 4, POOLS = 8, UNTIL = 16, ALIGNED = 32 };
 
 static void read_op(struct bytes *b, struct problem *p, uint64_t features) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_ggraph.c: any bytes for the reader of captured graphs and the allocator. There must be no crash, and a message for every
-// refusal. Items that were read are planned, or planning is refused with a message.
+// fuzz_ggraph.c: passes any bytes to the reader of captured graphs and the result to the allocator. There must be no crash, and
+// every refusal must have a message. If items were read, they must be planned, or planning must be refused with a message.
 
 #include "fuzz/fuzz.h"
 #include "view/plan.h"
@@ -26,7 +26,7 @@ static void plan(const struct berth_plan_set *set) {
     free(offsets);
 }
 
-// One file in memory that is rewritten for each input, because a disk would take most of the time.
+// The name of a file in memory that is rewritten for each input. Files on a disk would take most of the time.
 static char path[64];
 
 static int file_make(void) {

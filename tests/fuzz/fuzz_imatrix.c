@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_imatrix.c: an importance matrix with some bytes changed, in both file formats. It is refused with a message, or read; then
-// every value of a known tensor must be readable.
+// fuzz_imatrix.c: reads importance matrices with some bytes changed, in both file formats. A file must be refused with a message,
+// or it must be read; then every value of a known tensor must be readable.
 
 #include "fuzz/patched.h"
 #include "gguf.h"

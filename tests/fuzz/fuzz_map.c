@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_map.c: any plan as a memory map. There must be no crash, drawing must end, pictures must be plain ASCII, and data must not
-// leave its script element.
+// fuzz_map.c: reads the input as a plan and draws it as a memory map. There must be no crash, drawing must end, the SVG must be
+// plain ASCII, and in the HTML the data must not contain an end tag of its script element.
 
 #include "fuzz/fuzz.h"
 #include "view/map.h"

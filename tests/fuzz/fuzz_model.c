@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_model.c: the file of a small model with some bytes changed. The model is refused with a message, or it is loaded, placed,
-// planned and computed.
+// fuzz_model.c: opens the file of a small model with some bytes changed. The model must be refused with a message, or it must be
+// possible to load, place, plan and compute it.
 
 #include "fuzz/patched.h"
 #include "support/model_sample.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_mpi.c: a worker's message reader and the commands that it runs. The input is a sequence of commands, each preceded by its
-// length. Buffers are small, so that accesses outside are frequent. The worker is emptied and reused for each input, because
-// opening its device would take most of the time.
+// fuzz_mpi.c: passes the input to a worker (berth worker) as a sequence of messages, each preceded by its length. The worker reads
+// them and runs their commands. Buffers are small, so that commands often access memory outside of them, which must be refused.
+// All inputs use the same worker, emptied before each, because opening its device would take most of the time.
 
 #include "fuzz/fuzz.h"
 

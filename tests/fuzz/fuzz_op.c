@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_op.c: kernels through ops. The input chooses an op, types, extents, strides and parameters (prop/op_cases.h). Memory is
-// between guard pages.
+// fuzz_op.c: computes an op. The input chooses the op, types, extents, strides and parameters (prop/op_cases.h). The tensors are
+// between guard pages, so that an access outside of them causes a crash.
 
 #include "fuzz/fuzz.h"
 #include "prop/op_cases.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fuzz_plan.c: any bytes as items and params for the solver. There must be no crash, no plan that the checker refuses, no peak
-// below the bound, and the solver must end in time. Without a time limit, the same input gives the same plan twice. With one, the
-// clock jumps at a reading that the input chooses (clock.h).
+// fuzz_plan.c: takes the input as items and params for the plan solver. There must be no crash, no plan that the checker refuses,
+// and no peak below the bound, and the solver must end in time. Without a time limit, a second run must give the same plan. With a
+// time limit, the clock jumps when it is read for the n-th time; the input chooses n (clock.h).
 
 #include "fuzz/bytes.h"
 #include "fuzz/clock.h"
@@ -14,7 +14,7 @@
 #define MAX_ITEMS 64
 #define CHUNKED_ITEMS 10 // with chunks; with each further item the solver tries 400 more orders
 #define BUDGET_US 300
-#define JUMP_LIMIT 12 // the clock jumps before its JUMP_LIMIT-th reading
+#define JUMP_LIMIT 12 // n is less than this number
 #define PATIENCE_S 2  // processor time: sanitizers are slow, and the machine may be busy
 
 static int64_t some_step(struct bytes *b) {
@@ -22,7 +22,7 @@ static int64_t some_step(struct bytes *b) {
     return kind < 250 ? (int64_t) (kind % 32) : (int64_t) get(b, 8) >> 2;
 }
 
-// Features that the items of one input may have. Few features per input make contradictions rare.
+// Features that the items of one input may have. An input uses few features, because combinations often contradict each other.
 enum { RAW = 1, ALIGNED = 2, FIXED = 4, ALIASES = 8, POOLS = 16 };
 
 static int64_t read_items(struct bytes *b, struct berth_plan_item *items, int64_t n_most) {

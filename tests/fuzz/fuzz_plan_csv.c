@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_plan_csv.c: any bytes for the readers of plans, as CSV and as JSON. There must be no crash, and a message for every refusal.
-// Plans that were read can be written and read back unchanged.
+// fuzz_plan_csv.c: passes any bytes to the readers of plans, as CSV and as JSON. There must be no crash, and every refusal must
+// have a message. A plan that was read must be unchanged after it is written and read back.
 
 #include "fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fuzz_vocab.c: the first bytes as the keys of a model file, the rest as a text. The tokenizer is refused with a message, or it
-// works: all tokens are in the vocabulary, and the sizes of their pieces are bounded.
+// fuzz_vocab.c: takes the first bytes of the input as the keys of a model file and the rest as a text. The tokenizer must be
+// refused with a message, or it must work: all tokens are in the vocabulary, and the sizes of their texts are bounded.
 
 #include "fuzz/fuzz.h"
 #include "model/vocab.h"

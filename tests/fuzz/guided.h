@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// guided.h: a vocabulary of all bytes, some pairs of bytes and an end token, and properties that hold for any grammar over it.
+// guided.h: for fuzz targets of grammars: a vocabulary whose tokens are all single bytes, 64 pairs of bytes and an end token, and
+// checks of properties that every grammar must have.
 #pragma once
 
 #include "fuzz/fuzz.h"
@@ -46,7 +47,8 @@ static inline struct vocab *guided_vocab(void) {
     return v;
 }
 
-// Finds the tokens that may follow. False: a limit was reached, with an error message.
+// Sets allowed[t] for each token t that the grammar allows next. Returns false if the grammar has reached a limit; then there must
+// be an error message.
 static inline bool guided_mask(struct guide *guide, bool allowed[GUIDED_TOKENS]) {
     struct model_error error = {""};
     float logits[GUIDED_TOKENS] = {0};
@@ -61,7 +63,8 @@ static inline bool guided_mask(struct guide *guide, bool allowed[GUIDED_TOKENS])
     return n >= 0;
 }
 
-// Accepts a byte that is allowed. Pairs that begin with this byte were allowed before exactly if their second byte is allowed now.
+// Accepts an allowed byte and updates `allowed`. Checks all pairs that begin with this byte: a pair must have been allowed before
+// if and only if its second byte is allowed now.
 static inline bool guided_take(struct guide *guide, uint8_t byte, bool allowed[GUIDED_TOKENS]) {
     struct model_error error = {""};
     bool before[GUIDED_TOKENS];
@@ -77,13 +80,13 @@ static inline bool guided_take(struct guide *guide, uint8_t byte, bool allowed[G
     return true;
 }
 
-// Makes a grammar with limits that a fuzzer can reach.
+// Makes a grammar, with lower limits than usual, so that a fuzzer reaches them. NULL: the text was refused.
 static inline struct grammar *guided_grammar(const char *text, size_t size) {
     struct model_error error = {""};
     struct grammar *g = grammar_new(text, size, NULL, NULL, &error);
     expect((g != NULL) == (error.text[0] == '\0'), "refused without a message, or accepted with one");
     if (g != NULL) {
-        // '.' and [^x] become ranges of UTF-8, of up to five elements each.
+        // One character of the text, such as '.', may become several elements, because it becomes ranges of UTF-8 bytes.
         expect(g->n_elems <= 64 * size + 64 && g->n_rules <= 2 * size + 8, "more elements than the text can have");
         g->max_stack_size = 1 << 20;
         g->max_steps = 20000;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// patched.h: makes a complete file with a few bytes changed, because random bytes seldom pass the first check of a large format.
-// The input is a list of changes of 6 bytes each: position (3), kind (1), value (2). An input whose size is not a multiple of 6
-// also truncates the file.
+// patched.h: changes a few bytes of a valid file. Random bytes would rarely pass the first checks of a large format. The input is
+// a list of changes of 6 bytes each: position (3), kind (1), value (2). An input whose size is not a multiple of 6 also truncates
+// the file.
 #pragma once
 
 #include "fuzz/fuzz.h"
@@ -20,7 +20,7 @@ struct patched {
     char path[64];
 };
 
-// Reads the sample from path. The changed file is in memory.
+// Reads the valid file (the sample). The changed file is a file in memory, whose name is p->path.
 static inline void patched_open(struct patched *p, const char *path) {
     FILE *file = fopen(path, "rb");
     expect(file != NULL && fseek(file, 0, SEEK_END) == 0, "cannot open the sample");
@@ -35,11 +35,11 @@ static inline void patched_open(struct patched *p, const char *path) {
     snprintf(p->path, sizeof p->path, "/proc/self/fd/%d", p->fd);
 }
 
-static inline void patch(uint8_t *at, size_t room, uint8_t how, uint16_t what) {
-    static const uint64_t odd[] = {
+static inline void patch(uint8_t *at, size_t room, uint8_t kind, uint16_t number) {
+    static const uint64_t edge_values[] = {
         0, 1, 2, 255, 256, 65535, 65536, UINT32_MAX, (uint64_t) 1 << 32, INT64_MAX, (uint64_t) 1 << 63, UINT64_MAX};
-    const uint64_t value = how < 128 ? what : odd[what % (sizeof odd / sizeof *odd)];
-    const size_t n = (size_t) 1 << (how % 4);
+    const uint64_t value = kind < 128 ? number : edge_values[number % (sizeof edge_values / sizeof *edge_values)];
+    const size_t n = (size_t) 1 << (kind % 4);
     memcpy(at, &value, n < room ? n : room); // little endian, as in the formats
 }
 

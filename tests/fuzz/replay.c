@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// replay.c: runs a fuzz target without libFuzzer, on files and folders of files; each file is also truncated at every eighth byte.
+// replay.c: runs a fuzz target without libFuzzer on files and on the files of folders. Each file runs complete and also truncated
+// to 0, 8, 16, ... bytes.
 
 #include <dirent.h>
 #include <stdint.h>

@@ -4,15 +4,15 @@
 //     quant_diff [--rows N] [--phases N] [--only FORMAT] [--kind KIND] [--seed S] [--verbose]
 //
 // Five comparisons per format, with N rows of each kind and length:
-//   dequantise   random blocks, every bit of the result compared;
+// dequantise random blocks, every bit of the result compared;
 //   rows         the bytes that from_float_ref and the CPU's from_float write, as in copies and caches: must be equal;
 //   plain        ggml_quantize_chunk: bytes equal for the simple formats, otherwise the squared errors compared;
 //   weighted     the same with an importance matrix, error weighted by it;
 //   products     the error of dot products with rows that are correlated with the quantised one (bias.c).
-// A format fails if a byte differs where all must be equal. It also fails if an error exceeds the reference's: the squared error
-// on all ordinary rows together, on normal rows alone, or the error of products; or if the squared error of one kind of rows
-// exceeds it by more than 5%. Squared errors are relative to the (weighted) sum of squares of the row, so that rows of all
-// magnitudes count equally.
+// A format fails in four cases: a byte differs where all must be equal; Berth's squared error exceeds the reference's on all
+// ordinary rows together (rows.h), or by more than 2% on normal rows; it exceeds the reference's by more than 5% on one kind of
+// rows; or the error of products exceeds the reference's by more than chance explains. Squared errors are relative to the
+// (weighted) sum of squares of the row, so that rows of all magnitudes count equally.
 #include "bias.h"
 #include "ggml-cpu.h"
 #include "quant/blocks.h"
@@ -41,9 +41,10 @@ struct format {
     enum ggml_type type;
     int qk;
     size_t block_size;
-    bool simple;       // no search: all bytes must equal the reference's
-    bool own_rows;     // rows are searched too: the reference's CPU writes none in this format
-    bool needs_matrix; // requires a matrix; equal weights replace a missing one
+    bool simple; // the quantiser searches nothing, so all bytes must equal the reference's
+    bool
+        own_rows; // from_float_ref searches, too, so rows are not compared; the CPU library has no from_float
+    bool needs_matrix; // requires an importance matrix; without one, the test passes equal weights
     deq_fn deq;
     rows_fn rows;
 };
@@ -133,7 +134,7 @@ static int dequantise(const struct format *f, deq_fn theirs, int n_rows) {
 
 // ---- rows ----
 
-// Sets the levels of zero blocks of iq4_nl to 0: the reference leaves them undefined, and every level gives zero.
+// Clears the quants of iq4_nl blocks whose scale is 0. They have no effect, and the reference leaves them undefined.
 static void zero_levels_clear(const struct format *f, uint8_t *bytes, int n) {
     block_iq4_nl *blocks = (block_iq4_nl *) (void *) bytes;
     for (int i = 0; f->type == GGML_TYPE_IQ4_NL && i < n / f->qk; i++) {
@@ -300,7 +301,8 @@ static bool report(const char *what, const struct format *f, const struct tally 
             worst_kind = kind_names[kind];
         }
     }
-    const bool worse = !(worst < 1.05) || ours > theirs || t->kind[GAUSS].ours > 1.02 * t->kind[GAUSS].theirs; // 2%: few rows
+    const bool worse =
+        !(worst < 1.05) || ours > theirs || t->kind[GAUSS].ours > 1.02 * t->kind[GAUSS].theirs; // 2%: there are few normal rows
     printf(" | %s %d rows, %.1f%% equal, error x%.4f, better %d worse %d", what, t->n_rows, 100.0 * t->n_equal / t->n_rows,
         theirs > 0 ? ours / theirs : 1.0, t->n_better, t->n_worse);
     if (t->n_died > 0) {
