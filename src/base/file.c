@@ -78,6 +78,7 @@ bool berth_file_starts_with(const char *path, const char *magic) {
 // file unchanged.
 //
 //     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
+//
 // If the old file has several hard links, only this name gets the new content; the other names keep the old content. Four kinds of
 // files are written in place: devices, pipes, files of other owners, and files in folders in which no file can be created.
 

@@ -2,6 +2,7 @@
 // capture.h: writes the graphs of a running program to files. alloc/capture.c collects the data of a graph and calls these
 // functions. The reader is in read/. It is separate because it uses zlib, and because only the program `berth` and tests read
 // captured graphs.
+//
 // The format is text. Fields are separated by blanks. In the lines below, words in capitals stand for values:
 //   ggraph 1
 //   name, source, ggml VERSION COMMIT

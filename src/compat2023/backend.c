@@ -143,6 +143,7 @@ void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, si
 }
 
 // ---- functions for programs ----
+//
 // These functions also accept a buffer of the current API, because ggml_backend_graph_copy returns one to 2023 programs.
 
 void berth_2023_buffer_free(gen_buffer_t buffer) {

@@ -3,7 +3,8 @@
 // to these passes as devices. The passes assign nodes to backends, divide the graph into splits and insert copies. The 2023 graph
 // allocator then places the tensors, with one 2023 tensor allocator per backend. The program can use these tensor allocators, too,
 // for its inputs.
-// sched_new -> measuring allocators -> init_measure -> one buffer per backend -> graph_compute -> graph_compute -> ...
+//
+//     sched_new -> measuring allocators -> init_measure -> one buffer per backend -> graph_compute -> graph_compute -> ...
 
 #include "sched/sched.h"
 #include "compat2023/compat2023.h"

@@ -7,6 +7,7 @@
 //
 //     key     | value (aligned to its size) | type, flags | key text, NUL |
 //     tensor  | origin (owned only) | ne[4] (unless all are 1) | offset, type, flags | name, NUL |
+//
 // An item of a table points into the middle of its block, to the part that every block has: struct gguf_kv or struct gguf_info.
 // Its flags say which fields precede it.
 //   1. Blocks that were read from a file are in the arena and are freed with the context. Blocks that the caller set are owned:

@@ -4,6 +4,7 @@
 //     magic "GGUF" | version u32 | n_tensors i64 | n_kv i64 | kv ... | tensor ... | padding | data
 //     kv      key | type u32 | value;   an array is  type u32 | n u64 | elements;   a string is  n u64 | bytes
 //     tensor  name | n_dims u32 | ne i64 ... | type u32 | offset u64
+//
 // A false count in a file must not make the reader allocate much memory. So a count is compared with the number of remaining bytes
 // before memory is allocated for it. If that number is unknown (a pipe), memory grows with the bytes that were read. Every error
 // states its reason and its offset. The time is linear in the size of the header.

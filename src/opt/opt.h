@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // opt.h: the shared declarations of src/opt, which implements ggml-opt.h: the random order of data, data sets, results, and the
 // optimisation context.
+//
 // A context has up to three graphs. `forward` computes outputs, loss and the number of correct predictions. `grad` also computes
 // gradients. `step` also updates the parameters. A period is opt_period backward passes, whose gradients are added up; only the
 // last one uses `step`. Static graphs are built once, from the outputs that the caller passes to ggml_opt_init. Dynamic graphs are

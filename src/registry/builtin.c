@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// builtin.c: loads backends automatically, without a request of the program, in two stages. Stage 1, built-in backends: the CUDA
-// and CPU backends that are linked into the process. If no CPU backend is linked, libggml-cpu.so in the folder of libggml is
-// loaded. If mpirun started the process, libggml-mpi.so is loaded, which has the devices of other ranks. The functions of linked
-// backends are weak symbols, so that libggml also works if no backend is linked. Stage 2, installed backends: all backends in the
-// default folders (scan.c). The first query loads them without a request of the program, because a program that finds a built-in
-// backend does not load others. One thread loads, without holding a lock. Other threads that query the registry wait until loading
-// ends, but at most WAIT_S seconds, because the backend that is being loaded may itself wait for such a thread. A backend may
-// query the registry while it is being loaded. Such a query, and one whose wait has timed out, sees the backends that are
-// registered so far.
+// builtin.c: loads backends automatically, without a request of the program, in two stages.
+//
+// Stage 1, built-in backends: the CUDA and CPU backends that are linked into the process. If no CPU backend is linked,
+// libggml-cpu.so in the folder of libggml is loaded. If mpirun started the process, libggml-mpi.so is loaded, which has the
+// devices of other ranks. The functions of linked backends are weak symbols, so that libggml also works if no backend is linked.
+//
+// Stage 2, installed backends: all backends in the default folders (scan.c). The first query loads them without a request of the
+// program, because a program that finds a built-in backend does not load others.
+//
+// One thread loads, without holding a lock. Other threads that query the registry wait until loading ends, but at most WAIT_S
+// seconds, because the backend that is being loaded may itself wait for such a thread. A backend may query the registry while it
+// is being loaded. Such a query, and one whose wait has timed out, sees the backends that are registered so far.
 
 #include "registry/registry.h"
 

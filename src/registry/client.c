@@ -2,6 +2,7 @@
 // client.c: checks the loaded libraries that import functions of ggml (clients). A client that needs functions of a newer ggml is
 // loaded without an error, because the dynamic loader looks up a function at its first call. If the function is missing, that call
 // ends the process. This file reports all missing functions when libggml is loaded.
+//
 // It visits all loaded libraries twice. The first pass copies the names of the functions that clients import. The second pass
 // marks those that a library exports. Between the passes no pointer into a library is kept, because another thread may unload it.
 

@@ -122,8 +122,8 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
 // few bytes; elf_table returns a table that is valid until berth_elf_fini. Both read only addresses inside a segment of the
 // library. A file is read with pread and not mapped, because another program may truncate it at any time.
 
-#define TABLE_MAX \
-    ((uint64_t) 256 << 20) // largest size of a table in bytes; a library of several gigabytes has symbol tables of some megabytes
+// Largest size of a table in bytes. Even a library of several gigabytes has symbol tables of only some megabytes.
+#define TABLE_MAX ((uint64_t) 256 << 20)
 #define PHDRS_MAX 256
 #define DYNAMIC_MAX 4096
 #define CHAIN_MAX 65536 // largest number of symbols in one hash bucket

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define EXIT_SKIPPED 77
-#define MIN_ACCEPTED \
-    35 // percent of the argument sets of a function that the reference should accept; if it accepts fewer, the generator is poor
+// Percent of the argument sets of a function that the reference should accept. If it accepts fewer, the generator is poor.
+#define MIN_ACCEPTED 35
 
 struct options {
     uint64_t seed;

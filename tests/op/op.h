@@ -27,8 +27,8 @@
 // for 15 of the 22 types and differ by at most 9.6e-13 (q5_1). Berth differs from them by at most 2.6e-11, in products whose terms
 // nearly cancel (measured with op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
 #define OP_QUANT 1e-10
-#define OP_QUANT_FEW \
-    1e-8 // for results of fewer than 8 numbers, all of which may be small because their terms cancel: measured 3.1e-10
+// For results of fewer than 8 numbers, all of which may be small because their terms cancel (measured: 3.1e-10).
+#define OP_QUANT_FEW 1e-8
 // Products of f16. Variants for processors with f16 arithmetic add in f16: armv8.2_2 differs from armv8.2_1 by up to 9e-6, and by
 // up to 6.8e-5 if the result has few numbers. Berth adds in f32, or on processors with f16 arithmetic a few terms in f16 and these
 // sums in f32. It must be within OP_F16_PLAIN of double precision. Measured: 4e-8 in f32; in f16 1.9e-7 for one column and 7.6e-7

@@ -2,6 +2,7 @@
 // bias.c: measures the bias of products with quantised rows. A quantiser that minimises the squared error makes the elements a
 // little too small on average. So a product of the quantised row with a similar row is too small. Such errors all have the same
 // sign, so a sum of many products does not average them out.
+//
 // There are two kinds of rows x of 4,096 elements, each multiplied with a similar row y. Waves: x = 0.1 + 2 cos(i + phase), and y
 // is x shifted by one radian. Normal rows: x is normally distributed, and y has the correlation cos(1) with x, as for waves. The
 // error is |product of quantised x and y - product of x and y| / length, averaged over n_phases rows of each kind.

@@ -4,7 +4,7 @@
 //     quant_diff [--rows N] [--phases N] [--only FORMAT] [--kind KIND] [--seed S] [--verbose]
 //
 // Five comparisons per format, with N rows of each kind and length:
-// dequantise random blocks, every bit of the result compared;
+//   dequantise   random blocks, every bit of the result compared;
 //   rows         the bytes that from_float_ref and the CPU's from_float write, as in copies and caches: must be equal;
 //   plain        ggml_quantize_chunk: bytes equal for the simple formats, otherwise the squared errors compared;
 //   weighted     the same with an importance matrix, error weighted by it;
@@ -41,9 +41,8 @@ struct format {
     enum ggml_type type;
     int qk;
     size_t block_size;
-    bool simple; // the quantiser searches nothing, so all bytes must equal the reference's
-    bool
-        own_rows; // from_float_ref searches, too, so rows are not compared; the CPU library has no from_float
+    bool simple;       // the quantiser searches nothing, so all bytes must equal the reference's
+    bool own_rows;     // from_float_ref searches, too, so rows are not compared
     bool needs_matrix; // requires an importance matrix; without one, the test passes equal weights
     deq_fn deq;
     rows_fn rows;

@@ -8,6 +8,7 @@
 //         printf("skipped: %s\n", oracle_why());
 //         return 77;
 //     }
+//
 // Sanitizers do not work with a second namespace, so oracle_load fails in such builds. tests/conformance and tests/op must run
 // with sanitizers, so they run the reference in a separate process.
 #pragma once

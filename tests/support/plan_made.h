@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // plan_made.h: generated packing problems for bench-plan and tests. A seed gives the same problem on every machine.
-// hard 150 to 420 items like those of MiniMalloc's instances: a rectangle is cut repeatedly, and some pieces are
+//
+//   hard      150 to 420 items like those of MiniMalloc's instances: a rectangle is cut repeatedly, and some pieces are
 //             shortened or removed, or pieces of similar size are stacked. One step stays full, so that the optimum is known:
 //             it is the height of the rectangle. plan_made_hard() does not guarantee that greedy methods fail.
 //   training  10,000 to 60,000 items of a network and its gradients. Activations live from their forward step to their backward
