@@ -17,8 +17,7 @@
 #define BERTH_MUST_USE __attribute__((warn_unused_result))
 // A thread-local variable for libraries that a program may load at any time. It uses the TLS model initial-exec, in which the
 // storage exists in every thread as soon as the library is loaded. With the default model, the first use in a thread allocates
-// memory, and libc ends the process if that fails. Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space
-// for initial-exec.
+// memory, and libc ends the process if that fails. Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space.
 #ifdef __ELF__
 #    define BERTH_LATE_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -126,8 +125,7 @@ void berth_log_flush(void);
 
 // ---- the client's release (client.c) ----
 
-// Stores the release of llama.cpp for which a loaded library was built, such as "b10361" or "v0.5.0". Other texts and NULL are
-// ignored.
+// Stores the release of llama.cpp for which a loaded library was built ("b10361", "v0.5.0"). Ignores other texts and NULL.
 BERTH_API void berth_client_release(const char *release);
 // Returns MINOR of the ggml version 0.MINOR for which all clients of this process were built: 19 or 25. The real version may be
 // newer. Returns 0 if the version is unknown or if the clients differ.

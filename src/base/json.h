@@ -83,7 +83,6 @@ BERTH_PRINTF(2, 3)
 #endif
 BERTH_API void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...);
 
-// Both functions write a string with quotes and escapes. Bytes that are not UTF-8 become U+FFFD. berth_json_write_text accepts NUL
-// bytes.
+// Both functions write a string with quotes and escapes. Bytes that are not UTF-8 become U+FFFD. Only the first accepts NUL bytes.
 BERTH_API void berth_json_write_text(const char *text, size_t len, FILE *file);
 BERTH_API void berth_json_write_string(const char *text, FILE *file);

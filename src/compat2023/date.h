@@ -44,8 +44,7 @@ typedef gen_backend_t owner_t;
 #    define HOST_OWNER NULL
 #endif
 
-// The return type of functions that compute or compare graphs. Before 2024 they return nothing, so a program finds an error only
-// in berth_last_error().
+// The return type of functions that compute or compare graphs. Before 2024 they return nothing; berth_last_error() has the error.
 #if IS_2024
 typedef bool done_t;
 #    define RETURN_DONE(is_done) return is_done

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// date_backend.h: part of date.h: backends of the date, wrappers that present current backends as backends of the date, and
-// computing.
+// date_backend.h: part of date.h: backends of the date, wrappers that present current backends as such backends, and computing.
 
 // ---- backends ----
 

@@ -53,8 +53,7 @@ static void job_fini(struct job *j) {
     berth_free(j->next_death);
 }
 
-// Returns the index of a tensor allocator and adds it to the list if it is new. -1: out of memory. A NULL talloc means the first
-// allocator.
+// Returns the index of a tensor allocator and adds it to the list if it is new. -1: out of memory. NULL means the first one.
 static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
     for (int i = 0; i < j->n_tallocs; i++) {
         if (j->tallocs[i] == talloc) {

@@ -357,8 +357,7 @@ static enum ggml_status nodes_run(
     return status;
 }
 
-// Runs the split in several parts. Each part ends at a node that the callback observes. Sets *is_stopped if the callback ends the
-// computation.
+// Runs the split in several parts. Each part ends at a node that the callback observes. Sets *is_stopped if the callback stops it.
 static enum ggml_status split_run_observed(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, bool *is_stopped) {
     int32_t i0 = split->i_start;

@@ -66,8 +66,7 @@ size_t gguf_type_size(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? types[type].size : 0;
 }
 
-// ggml's header declares gguf_type_size outside of extern "C". C++ programs that include it therefore need the C++ name of the
-// function.
+// ggml's header declares gguf_type_size outside of extern "C". So C++ programs that include it need the function's C++ name.
 GGML_API size_t gguf_type_size_cxx(enum gguf_type type) __asm__("_Z14gguf_type_size9gguf_type")
     __attribute__((alias("gguf_type_size")));
 

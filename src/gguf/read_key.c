@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // read_key.c: parses the keys of a file and their values: numbers, strings, arrays. Numbers are read directly into the context if
-// the size of the source is known. Names, strings, and large arrays from a source of unknown size are first read into the reader's
-// scratch memory.
+// the size of the source is known. Names, strings, and large arrays from a source of unknown size are first read into scratch
+// memory.
 
 #include "gguf/read.h"
 
@@ -109,8 +109,7 @@ static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
     return list->data != NULL;
 }
 
-// Reads the strings one after the other into the scratch memory, then moves them to the context. list->ends gets the end of each
-// string.
+// Reads the strings one after the other into the scratch memory, then moves them to the context. Sets list->ends.
 static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     size_t *ends = NULL, n_cap = 0, end = 0;
     bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");

@@ -21,8 +21,8 @@ static size_t text_end(const struct value *v, size_t i) {
     return v->ends != NULL ? v->ends[i] : 0;
 }
 
-// Copies the elements of v to `at` and makes the list point to them. `at` is 8-aligned. An array of strings gets its ends first,
-// then its text.
+// Copies the elements of v to `at` and makes the list point to them. `at` is 8-aligned. For an array of strings, the ends precede
+// the text.
 static void list_fill(struct gguf_list *list, const struct value *v, char *at, bool has_ends) {
     list->n = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
     size_t *ends = (size_t *) (void *) at;

@@ -15,8 +15,7 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // A tensor with an extent of 0 is empty. Its other extents are checked, too: with 1 in place of each 0, the size must fit 63
-    // bits.
+    // A tensor with an extent of 0 is empty. Its other extents are still checked: with 1 for each 0, the size must fit 63 bits.
     const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
     int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // number of elements
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);

@@ -95,8 +95,8 @@ struct ggml_opt_context {
     struct ggml_cgraph *forward, *grad, *step;
     struct ggml_tensor *labels, *loss, *pred, *ncorrect;
     bool loss_is_mean;
-    float
-        loss_scale; // factor from the computed loss to the loss of one evaluation: opt_period if the graph divides by it, else 1
+    // Factor from the computed loss to the loss of one evaluation: opt_period if the graph divides the loss by it, else 1.
+    float loss_scale;
 
     struct ggml_cgraph *ready; // the graph to which ggml_opt_alloc gave memory; NULL after its evaluation
     int64_t i_period;          // backward passes since the last step

@@ -85,8 +85,7 @@ static void report_release(const char *library) {
     }
 }
 
-// Returns whether the library depends on a library of ggml. If the name of a needed library contains a release of llama.cpp,
-// reports it.
+// Returns whether the library depends on a library of ggml. Reports releases of llama.cpp in the names of needed libraries.
 static bool is_client(const struct berth_elf *elf) {
     const char *name;
     bool found = false;

@@ -169,8 +169,7 @@ static bool elf_copy(const struct berth_elf *elf, uint64_t addr, void *out, uint
     return true;
 }
 
-// Returns a table of the library, which is valid until berth_elf_fini. NULL: it is not in the library, is too large, or cannot be
-// allocated.
+// Returns a table of the library, which is valid until berth_elf_fini. NULL: not in the library, too large, or out of memory.
 static const void *elf_table(struct berth_elf *elf, uint64_t addr, uint64_t size) {
     if (size == 0 || size > TABLE_MAX || segment_find(elf, addr, size) == NULL) {
         return NULL;

@@ -121,8 +121,7 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
 // ---- one composite device in place of all GPUs (BERTH_SPLIT) ----
 
 static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before table_lock
-// This thread holds split_lock. A backend that is called while it is held may query the registry, which must not take it a second
-// time.
+// This thread holds split_lock. A backend that is called meanwhile may query the registry, which must not take the lock twice.
 static BERTH_LATE_LOCAL bool has_split_lock;
 // Number of devices at the last failed attempt to make the composite device. SIZE_MAX: no further attempt is needed, because it
 // was made or is not requested.

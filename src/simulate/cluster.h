@@ -20,8 +20,7 @@ struct cluster_device {
     double start, op;                // seconds: per graph in addition to its ops; per op that is not a matrix product
     double read[GGML_TYPE_COUNT];    // [type] bytes of weights per second in products with one token; 0: bandwidth
     double product[GGML_TYPE_COUNT]; // [type] operations per second in products with many tokens; 0: flops
-    // attend_read: bytes of keys and values per second in attention; 0: bandwidth. attend: operations per second in attention; 0:
-    // flops
+    // In attention: bytes of keys and values per second (0: bandwidth); operations per second (0: flops).
     double attend_read, attend;
 };
 

@@ -141,8 +141,7 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     device_send(device_of_buffer(buffer), size);
 }
 
-// Zeroes the program's memory. `data` may be a simulated address, which must not be written, because device 0 is the program's
-// CPU.
+// Zeroes the program's memory. `data` may be an address of simulated device 0, which must not be written.
 static void host_zero(void *data, size_t size) {
     if ((uintptr_t) data < FIRST_ADDRESS) {
         memset(data, 0, size);
@@ -409,8 +408,7 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// Makes a buffer over the pages of the mapped model file. It counts 0 bytes here, because predict.c adds these pages to the
-// weights.
+// Makes a buffer over the pages of the mapped model file. It counts 0 bytes, because predict.c adds these pages.
 static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, size_t size, size_t max) {
     (void) max;
     return buffer_new(device_of(dev), base, size, 0);

@@ -16,8 +16,7 @@
 
 #define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
 #define N_TOKENS 256   // tokens of the measured prompt
-// Bytes of a matrix that is multiplied with one token. One product is so short that threads that wait for it spin and do not
-// sleep.
+// Bytes of a matrix that is multiplied with one token. A product is so short that waiting threads do not sleep.
 #define MATRIX_SIZE ((size_t) 1 << 20)
 #define N_MATRICES 64 // timed matrices
 #define N_SWEEP 960   // largest number of matrices that are only read to evict the timed ones from the caches (the sweep)
@@ -38,7 +37,7 @@ struct measuring {
 // ---- one device ----
 
 // Creates n_matrices timed products of a matrix with n tokens. Each product is one piece of the test, a graph that is timed
-// separately. Also creates the sweep: one graph with products of n_sweep other matrices, which evicts the timed matrices from the
+// separately. Also creates the sweep: one graph with products of n_sweep other matrices, which evicts the timed ones from the
 // caches.
 static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
     if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
@@ -452,8 +451,7 @@ static bool round_measure(struct measuring *m) {
     return true;
 }
 
-// Sets all numbers to the medians of the rounds. The links are copied from the first round, because all rounds have the same
-// links.
+// Sets all numbers to the medians of the rounds. All rounds have the same links, so these are copied from the first.
 static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
     struct cluster *c = m->c;
     const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // predict.c: predicts the speed and the memory of a model on a simulated cluster, split by layers or by tensors. It opens, places,
-// reserves and runs the model as `berth run` does: one batch of a prompt, then one token. The predicted bytes are the sizes of the
-// simulated buffers.
+// reserves and runs the model as `berth run` does: one batch of a prompt, then one token. It adds up the sizes of the simulated
+// buffers.
 
 #include "simulate/cluster.h"
 
@@ -47,8 +47,7 @@ static bool by_tensors_open(struct predicting *f, struct model_error *error) {
                  : model_fail(error, "a split by tensors requires at least two devices");
 }
 
-// Adds the bytes that each device has allocated since the last call to one field of its prediction_device. `at` is the byte offset
-// of the field.
+// Adds the bytes that each device has allocated since the last call to the field at byte offset `at` of its prediction_device.
 static void allocated_bytes_add(struct predicting *f, size_t at) {
     for (int i = 0; i < f->cluster->n_devices; i++) {
         struct prediction_device *d = &f->out->devices[i];
@@ -104,8 +103,7 @@ static void memory_check(struct predicting *f) {
     }
 }
 
-// Stores the seconds for n tokens at position `at`. It runs them twice and counts the second run, which is a hit of the graph
-// cache.
+// Stores the seconds for n tokens at position `at`. It runs them twice; the second run is a hit of the graph cache and counts.
 static bool tokens_time(struct predicting *f, int64_t at, int64_t n, double *seconds, struct model_error *error) {
     struct session *s = f->m.session;
     int32_t *tokens = berth_calloc((size_t) n, sizeof *tokens);

@@ -29,8 +29,7 @@ double cluster_median(double *numbers, int n, bool is_time) {
     return numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
-// Returns the bytes of weights per second of the slowest device of a host: alone, or with is_together while all its devices
-// compute.
+// Returns the bytes of weights per second of the slowest device of a host: alone, or (is_together) while all of them compute.
 static double host_speed(const struct cluster *c, int h, enum ggml_type type, bool is_together) {
     double slowest = 0;
     for (int i = 0; i < c->n_devices; i++) {

@@ -96,8 +96,8 @@ static void write_data(FILE *file, const struct map_view *views, size_t n_views)
     fputs("]}", file);
 }
 
-// Writes the JSON with every '<' escaped, so that a name cannot end the script element that contains the JSON. In JSON, '<' occurs
-// only in strings.
+// Writes the JSON with every '<' escaped, so that a name cannot end the script element that contains the JSON. Only strings
+// contain '<'.
 static bool write_safely(FILE *file, const struct map_view *views, size_t n_views) {
     struct berth_stream data;
     if (!berth_stream_open(&data)) {

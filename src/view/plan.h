@@ -81,8 +81,7 @@ enum ggml_status view_plan_read_model(const char *path, const struct model_optio
 
 // ---- plan.c ----
 
-// Makes a set of items from the JSON that `write` writes. Sets has_offsets to false, so that the planner does not start from its
-// offsets.
+// Makes a set of items from the JSON that `write` writes. Sets has_offsets to false, so that planning does not start from them.
 enum ggml_status view_set_make(
     enum ggml_status (*write)(FILE *file, void *user), void *user, const char *path, struct berth_plan_set **set);
 // Sets plan->buffers from plan->set: one buffer per pool of the items, with the file's description of this pool.

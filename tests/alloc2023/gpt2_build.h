@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpt2_build.h: builds the tensors and the graph of the model of gpt2.h with the 2023 API. Include it after the ggml.h of
-// include/2023.
+// gpt2_build.h: builds the tensors and the graph of the model of gpt2.h with the 2023 API. Include it after 2023/ggml.h.
 #pragma once
 
 #include "gpt2.h"

@@ -33,8 +33,7 @@ static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_te
     return x;
 }
 
-// The measured size must not grow with the number of copies. Memory of this size must be sufficient, and the last copy must equal
-// x.
+// The measured size must not grow with the number of copies. It must be sufficient, and the last copy must equal x.
 static void copies(ggml_backend_t backend) {
     enum { N_COPIES = 32 };
     struct ggml_context *ctx = context_new();

@@ -318,8 +318,8 @@ static void changed_graphs(ggml_backend_t *backends) {
     }
 }
 
-// The program places inputs that are larger than the measured ones. The allocator grows while some inputs are already in its
-// smaller buffer.
+// The program places inputs that are larger than the measured ones. The allocator grows while some are already in its smaller
+// buffer.
 static void inputs_grow(ggml_backend_t *backends) {
     enum { LARGE = 1 << 16 };
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);

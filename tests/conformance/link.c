@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// link.c: sends recipes and receives outcomes over pipes. Structs are sent as bytes, because both programs are built from the same
-// source.
+// link.c: sends recipes and receives outcomes over pipes. Structs are sent as bytes: both programs have the same source.
 #include "link.h"
 
 #include <stdlib.h>

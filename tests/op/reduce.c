@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reduce.c: cases of op/reduce.c. Some ops support rows with gaps in the reference only for matrices; their cases with gaps are
-// matrices.
+// reduce.c: cases of op/reduce.c. If the reference supports rows with gaps only in matrices, the cases with gaps are matrices.
 
 #include "op.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ssm.c: cases of op/ssm.c: state space models (SSM_CONV, SSM_SCAN), the triangular solver (SOLVE_TRI), hyper-connections
-// (DSV4_HC_*).
+// ssm.c: cases of op/ssm.c: state space models (SSM_CONV, SSM_SCAN), triangular solver (SOLVE_TRI), hyper-connections (DSV4_HC_*).
 
 #include "op.h"
 #include "plain.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_queue.h: the jobs and the events of the device for tests (device.h). If the device is asynchronous, jobs run in a
-// separate thread.
+// device_queue.h: the jobs and the events of the device for tests (device.h). Jobs of an asynchronous device run in a separate
+// thread.
 #pragma once
 
 #include "support/device_memory.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// llama_oracle.h: loads the reference's libllama into the process of a test (oracle.h) and declares the functions that tests of
-// models use.
+// llama_oracle.h: loads the reference's libllama into the process of a test (oracle.h) and declares the functions that tests use.
 #pragma once
 
 #include "support/check.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// meta_layer.h: one layer of a model, with attention and a feed-forward network, and its split among the parts of a composite
-// device.
+// meta_layer.h: one layer of a model, with attention and a feed-forward network, and its split on a composite device.
 #pragma once
 
 #include "ggml-alloc.h"

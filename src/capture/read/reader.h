@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reader.h: shared by the two files that read captured graphs. text.c reads lines and splits them into fields; read.c builds the
-// graph.
+// reader.h: shared by the two files that read captured graphs. text.c reads lines and splits them; read.c builds the graph.
 #pragma once
 
 #include "base/base.h"
@@ -32,8 +31,7 @@ enum ggml_status ggraph_text_open(struct ggraph_reader *r) BERTH_MUST_USE;
 void ggraph_text_close(struct ggraph_reader *r); // also after a failure
 // Reads the next line without its line end, valid until the next call. Returns false at the end of the text or on an error.
 bool ggraph_line(struct ggraph_reader *r);
-// Called if ggraph_line returned false. Returns the error of reading the file if there is one; otherwise fails with the message
-// `what`.
+// Called if ggraph_line returned false. Returns the error of reading the file, if there is one; otherwise fails with `what`.
 enum ggml_status ggraph_no_line(const struct ggraph_reader *r, const char *what) BERTH_MUST_USE;
 // Fails with a message that starts with the file name and the number of the current line.
 enum ggml_status ggraph_refuse(const struct ggraph_reader *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
