@@ -138,6 +138,7 @@
 // Version of the quantised block formats, and a factor for file formats that store the version. Berth uses neither.
 #define GGML_QNT_VERSION 2
 #define GGML_QNT_VERSION_FACTOR 1000
+
 #define GGML_MAX_DIMS 4
 #define GGML_MAX_PARAMS 2048 // Berth does not use it
 #define GGML_MAX_SRC 10      // operands of an op
@@ -891,8 +892,8 @@ GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct g
 // a.ne[0].
 GGML_API struct ggml_tensor *ggml_add_cast(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_type type);
-// result[:, i, j] = a[:, i, j] + b[:, ids[i, j]] for a [n, k, t], b [n, m] and i32 ids [k, t]. ids has values from 0 to m - 1.
-// The CPU backend fails the computation at any other value.
+// result[:, i, j, l] = a[:, i, j, l] + b[:, ids[i, j]] for a [n, k, t, r], b [n, m] and i32 ids [k, t]. ids has values from 0
+// to m - 1. The CPU backend fails the computation at any other value.
 GGML_API struct ggml_tensor *ggml_add_id(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *ids);
 // result = x + b[0], where b has one element. a must be contiguous, except that there may be gaps between rows.
@@ -1671,7 +1672,8 @@ GGML_API struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx, struct g
 GGML_API struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata);
 // Returns a result `[ne0, ne1, ne2, ne3]` of the given type, computed by fun from n_args tensors, at most GGML_MAX_SRC - 1.
-// The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0.
+// The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0. n_tasks is positive or
+// GGML_N_TASKS_MAX.
 GGML_API struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
 // As ggml_custom_4d, and the result is a view of a. Source 0 is a, and the tensors of args, at

@@ -73,7 +73,7 @@ struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx, struct ggml_tensor *
     return BERTH_OP(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne), GGML_OP_ADD, a, b);
 }
 
-// result[:, i, j] = a[:, i, j] + b[:, ids[i, j]]
+// result[:, i, j, l] = a[:, i, j, l] + b[:, ids[i, j]]. As in ggml, a may have a fourth extent.
 struct ggml_tensor *ggml_add_id(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *ids) {
     BERTH_SOURCES(ctx, a, b, ids);
     BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0], "rows of a have %" PRId64 " elements, rows of b have %" PRId64, a->ne[0], b->ne[0]);
@@ -226,8 +226,8 @@ static bool shape_broadcast(const struct ggml_tensor *r) {
 
 static bool shape_add_id(const struct ggml_tensor *r) {
     const struct ggml_tensor *a = r->src[0], *b = r->src[1], *c = r->src[2];
-    return ggml_are_same_shape(r, a) && a->ne[3] == 1 && a->ne[0] == b->ne[0] && b->ne[2] == 1 && b->ne[3] == 1 &&
-           c->type == GGML_TYPE_I32 && berth_shape_is(c, a->ne[1], a->ne[2], 1, 1);
+    return ggml_are_same_shape(r, a) && a->ne[0] == b->ne[0] && b->ne[2] == 1 && b->ne[3] == 1 && c->type == GGML_TYPE_I32 &&
+           berth_shape_is(c, a->ne[1], a->ne[2], 1, 1);
 }
 
 // ---- gradients ----
@@ -254,6 +254,11 @@ static void grad_add_id(struct berth_grad *g) {
     berth_grad_put_add(g, 0, g->grad);
     if (berth_grad_needed(g, 1)) {
         struct ggml_tensor *ids = g->node->src[2], *grad = berth_grad_dense(g, g->grad);
+        if (grad->ne[3] > 1) { // the same ids hold for every index of the fourth extent
+            struct ggml_tensor *first =
+                ggml_view_3d(g->ctx, grad, grad->ne[0], grad->ne[1], grad->ne[2], grad->nb[1], grad->nb[2], 0);
+            grad = ggml_repeat_back(g->ctx, grad, first);
+        }
         struct ggml_tensor *rows = ggml_reshape_2d(g->ctx, grad, grad->ne[0], ggml_nrows(grad));
         struct ggml_tensor *flat = ggml_reshape_1d(g->ctx, berth_grad_dense(g, ids), ggml_nelements(ids));
         berth_grad_put_add(g, 1, ggml_get_rows_back(g->ctx, rows, flat, g->node->src[1]));
