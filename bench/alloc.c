@@ -68,7 +68,7 @@ struct job {
     ggml_backend_buffer_type_t *bufts;
     int n_bufs;
     const int *node_bufs, *leaf_bufs;
-    struct berth_gallocr_options options;
+    struct berth_gallocr_params options;
     struct ggml_tensor **ours; // tensors that the allocator places; job_reset clears their addresses
     size_t n_ours, ours_cap;
 };
@@ -130,7 +130,7 @@ static bool measure_once(struct job *job, int s, struct times *t) {
     job_reset(job);
     ggml_gallocr_t galloc = making->new_n(job->bufts, job->n_bufs);
     if (s == 0) {
-        berth_gallocr_set_options(galloc, &job->options);
+        berth_gallocr_set_params(galloc, &job->options);
     }
     double t0 = clock_s(CLOCK_MONOTONIC);
     bool ok = making->reserve_n(galloc, job->graph, job->node_bufs, job->leaf_bufs);
@@ -304,7 +304,7 @@ static bool bench_made(struct ggml_backend_buffer_type *buft, int n_nodes, struc
     ggml_backend_buffer_type_t types[] = {buft};
     char name[32];
     snprintf(name, sizeof name, "generated, %d nodes", graph->n_nodes);
-    struct job job = {.name = name, .graph = graph, .bufts = types, .n_bufs = 1, .options = berth_gallocr_options_default()};
+    struct job job = {.name = name, .graph = graph, .bufts = types, .n_bufs = 1, .options = berth_gallocr_params_default()};
     const bool ok = berth_graph_check(graph) == GGML_STATUS_SUCCESS && measure(&job, tally, true);
     ggml_free(ctx);
     return ok;
@@ -327,7 +327,7 @@ static bool bench_file(const char *path, struct tally *tally) {
         .n_bufs = g.n_bufs,
         .node_bufs = g.node_bufs,
         .leaf_bufs = g.leaf_bufs,
-        .options = berth_gallocr_options_default()};
+        .options = berth_gallocr_params_default()};
     const bool ok = measure(&job, tally, getenv("BENCH_VERBOSE") != NULL);
     ggraph_free(&g);
     return ok;

@@ -72,7 +72,7 @@ static uint64_t drop_cost(const struct subject *s, const bool *drop, const struc
     }
     struct berth_budget_result *r = NULL;
     uint64_t cost = UINT64_MAX;
-    if (berth_budget_check(s->ops, (size_t) s->n, params, p.steps, p.n, &r) == GGML_STATUS_SUCCESS && r->fits) {
+    if (berth_budget_check(s->ops, s->n, params, p.steps, p.n, &r) == GGML_STATUS_SUCCESS && r->fits) {
         cost = r->cost;
     }
     berth_budget_free(r);
@@ -148,11 +148,11 @@ static void cell(uint64_t cost, uint64_t once) {
 }
 
 static bool row(const struct subject *s, const char *what, uint64_t bytes, int64_t time_us) {
-    const struct berth_budget_pool pool = {.bytes = bytes};
+    const struct berth_budget_pool pool = {.limit = bytes};
     const struct berth_budget_params params = {
-        .pools = &pool, .n_pools = 1, .time_us = time_us, .seed = 1, .max_nodes = max_nodes};
+        .pools = &pool, .n_pools = 1, .time_limit_us = time_us, .seed = 1, .max_nodes = max_nodes};
     struct berth_budget_result *r = NULL;
-    if (berth_budget_solve(s->ops, (size_t) s->n, &params, &r) != GGML_STATUS_SUCCESS) {
+    if (berth_budget_solve(s->ops, s->n, &params, &r) != GGML_STATUS_SUCCESS) {
         fprintf(stderr, "%s\n", berth_last_error());
         return false;
     }
@@ -162,7 +162,8 @@ static bool row(const struct subject *s, const char *what, uint64_t bytes, int64
     cell(cost, r->cost_once);
     cell(root, r->cost_once);
     cell(greedy, r->cost_once);
-    printf("   %7.0f ms  %s, %zu recomputed%s\n", (double) r->time_us / 1000, r->method, r->n_again, r->proven ? ", proven" : "");
+    printf("   %7.0f ms  %s, %" PRId64 " recomputed%s\n", (double) r->time_us / 1000, r->method, r->n_recomputed,
+        r->proven ? ", proven" : "");
     const uint64_t rival = root < greedy ? root : greedy;
     sum.n_cases++;
     sum.n_worse += cost > rival;
@@ -181,11 +182,11 @@ static bool row(const struct subject *s, const char *what, uint64_t bytes, int64
 static bool table(struct subject *s, const char *name, int64_t time_us) {
     static const double shares[] = {0.9, 0.7, 0.5, 0.35};
     struct berth_budget_result *r = NULL;
-    if (berth_budget_solve(s->ops, (size_t) s->n, NULL, &r) != GGML_STATUS_SUCCESS) {
+    if (berth_budget_solve(s->ops, s->n, NULL, &r) != GGML_STATUS_SUCCESS) {
         fprintf(stderr, "%s: %s\n", name, berth_last_error());
         return false;
     }
-    const uint64_t peak = r->uses[0].peak, least = r->uses[0].least;
+    const uint64_t peak = r->uses[0].peak, least = r->uses[0].live_bound;
     bool ok = true, was_least = false;
     printf("%s: %d ops, %" PRIu64 " bytes without a limit, every schedule needs at least %" PRIu64 "\n", name, s->n, peak, least);
     printf("  %-12s %14s  %8s  %8s  %8s\n", "share", "bytes", "berth", "root", "greedy");
@@ -273,14 +274,14 @@ static bool generated_run(int32_t n_layers, int64_t time_us) {
     }
     bool ok = subject_init(&s, ops, n, n_there - 1);
     struct berth_budget_result *r = NULL;
-    ok = ok && berth_budget_solve(ops, (size_t) n, NULL, &r) == GGML_STATUS_SUCCESS;
+    ok = ok && berth_budget_solve(ops, n, NULL, &r) == GGML_STATUS_SUCCESS;
     const uint64_t peak = ok ? r->uses[0].peak : 0;
     berth_budget_free(r);
     for (int k = 0; ok && k < 4; k++) {
-        const struct berth_budget_pool pool = {.bytes = peak * (uint64_t) (9 - 2 * k) / 10};
-        const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .time_us = time_us};
+        const struct berth_budget_pool pool = {.limit = peak * (uint64_t) (9 - 2 * k) / 10};
+        const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .time_limit_us = time_us};
         r = NULL;
-        ok = berth_budget_solve(ops, (size_t) n, &params, &r) == GGML_STATUS_SUCCESS && r->fits && r->time_us <= 5000000;
+        ok = berth_budget_solve(ops, n, &params, &r) == GGML_STATUS_SUCCESS && r->fits && r->time_us <= 5000000;
         if (r != NULL) {
             printf("%d ops at %d%% of the memory: %s, cost %.4f times that of running every op once, %.2f s, %s%s\n", n,
                 90 - 20 * k, r->fits ? "fits" : "does not fit", (double) r->cost / (double) r->cost_once,

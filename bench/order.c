@@ -139,15 +139,15 @@ static bool bench_cells(const char *name, int kind, int64_t nodes, int32_t beam)
         } else {
             cell_watts_strogatz(&c, kind);
         }
-        const struct berth_order_params params = {.max_nodes = nodes, .beam = beam}, all = {.max_nodes = 40000000};
+        const struct berth_order_params params = {.max_nodes = nodes, .beam_width = beam}, all = {.max_nodes = 40000000};
         struct berth_order_report r, best;
         const double start = 1e3 * clock_s(CLOCK_PROCESS_CPUTIME_ID);
-        if (berth_plan_order(c.ops, (size_t) c.n, &params, order, &r) != GGML_STATUS_SUCCESS) {
+        if (berth_plan_order(c.ops, c.n, &params, order, &r) != GGML_STATUS_SUCCESS) {
             return false;
         }
         const double took = 1e3 * clock_s(CLOCK_PROCESS_CPUTIME_ID) - start;
         best = r;
-        if (!r.proven && berth_plan_order(c.ops, (size_t) c.n, &all, order, &best) != GGML_STATUS_SUCCESS) {
+        if (!r.proven && berth_plan_order(c.ops, c.n, &all, order, &best) != GGML_STATUS_SUCCESS) {
             return false;
         }
         const double opt = (double) best.live, ratio = (double) r.live / opt;
@@ -204,7 +204,7 @@ static bool effects_are_kept(const struct order_ops *g, const int32_t *order) {
     return ok;
 }
 
-static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_us, int32_t beam) {
+static int bench_files(char **paths, int n_paths, bool verbose, int64_t time_limit_us, int32_t beam) {
     struct gains groups[16] = {0};
     int n_groups = 0, n_bad = 0, n_split = 0, n_effects = 0, n_broken = 0;
     for (int i = 0; i < n_paths; i++) {
@@ -219,14 +219,14 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
             order_ops_free(&g);
             continue;
         }
-        const struct berth_plan_params plan = {.budget_us = budget_us};
-        const struct berth_order_params params = {.beam = beam}, decide = {.beam = beam, .plan = &plan};
+        const struct berth_plan_params plan = {.time_limit_us = time_limit_us};
+        const struct berth_order_params params = {.beam_width = beam}, decide = {.beam_width = beam, .plan = &plan};
         struct berth_order_report live, r;
         int32_t *order = malloc(((size_t) g.n_ops + 1) * sizeof *order);
         const double start = 1e3 * clock_s(CLOCK_PROCESS_CPUTIME_ID);
-        bool ok = order != NULL && berth_plan_order(g.ops, (size_t) g.n_ops, &params, order, &live) == GGML_STATUS_SUCCESS;
+        bool ok = order != NULL && berth_plan_order(g.ops, g.n_ops, &params, order, &live) == GGML_STATUS_SUCCESS;
         const double took = 1e3 * clock_s(CLOCK_PROCESS_CPUTIME_ID) - start;
-        ok = ok && berth_plan_order(g.ops, (size_t) g.n_ops, &decide, order, &r) == GGML_STATUS_SUCCESS;
+        ok = ok && berth_plan_order(g.ops, g.n_ops, &decide, order, &r) == GGML_STATUS_SUCCESS;
         const bool kept = ok && effects_are_kept(&g, order);
         n_effects += kept && ok && r.changed;
         n_broken += ok && !kept;
@@ -264,10 +264,10 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
         groups[k].ms += took;
         groups[k].worst_ms = took > groups[k].worst_ms ? took : groups[k].worst_ms;
         if (verbose) {
-            printf("%s/%s: %d ops, live %llu -> %llu (bound %llu%s), solved %llu -> %llu, %d parts, %d exact, %.2f ms\n", group,
-                name, g.n_nodes, (unsigned long long) live.live_given, (unsigned long long) live.live,
+            printf("%s/%s: %d ops, live %llu -> %llu (bound %llu%s), solved %llu -> %llu, %lld parts, %lld exact, %.2f ms\n",
+                group, name, g.n_nodes, (unsigned long long) live.live_given, (unsigned long long) live.live,
                 (unsigned long long) live.live_bound, live.proven ? ", proven" : "", (unsigned long long) r.peak_given,
-                (unsigned long long) r.peak, live.n_parts, live.n_exact, took);
+                (unsigned long long) r.peak, (long long) live.n_parts, (long long) live.n_exact, took);
         }
         order_ops_free(&g);
     }
@@ -291,19 +291,19 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
 
 int main(int argc, char **argv) {
     bool verbose = false;
-    int64_t budget_us = 0, nodes = 0;
+    int64_t time_limit_us = 0, nodes = 0;
     int32_t beam = 0;
     for (int c; (c = getopt(argc, argv, "vt:b:n:")) != -1;) {
         switch (c) {
             case 'v': verbose = true; break;
-            case 't': budget_us = atoll(optarg); break;
+            case 't': time_limit_us = atoll(optarg); break;
             case 'b': beam = atoi(optarg); break;
             case 'n': nodes = atoll(optarg); break;
             default: return 2;
         }
     }
     if (optind < argc) {
-        return bench_files(argv + optind, argc - optind, verbose, budget_us, beam);
+        return bench_files(argv + optind, argc - optind, verbose, time_limit_us, beam);
     }
     printf("peak of live bytes / proven optimum\n%-22s %7s %8s %8s %8s %8s %6s %8s\n", "100 graphs each", "given", "ordered",
         "worst", "ms mean", "ms max", "proven", "optima");

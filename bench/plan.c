@@ -57,7 +57,7 @@ static int run_instances(const char *dir, double seconds) {
         printf("%-18.18s %6lld | ", names[i], (long long) in.n);
         double s;
         if (capacity > 0) {
-            struct berth_plan_params params = {.capacity = capacity, .budget_us = (int64_t) (seconds * 1e6)};
+            struct berth_plan_params params = {.memory_limit = capacity, .time_limit_us = (int64_t) (seconds * 1e6)};
             struct berth_plan_report r = solve(&in, &params, names[i], &s);
             printf("%8llu %3s%3s %8.4f | ", (unsigned long long) capacity, r.fits ? "yes" : "no", r.proven ? "!" : "?", s);
             sum_capacity += s;
@@ -69,11 +69,11 @@ static int run_instances(const char *dir, double seconds) {
         struct berth_plan_params params = {0};
         struct berth_plan_report fast = solve(&in, &params, names[i], &s);
         printf("%11.4f %7.0f | ", 1 + fast.gap, s * 1e6);
-        params.budget_us = 10000;
+        params.time_limit_us = 10000;
         struct berth_plan_report ms = solve(&in, &params, names[i], &s);
         double ms_peak = (double) ms.peak / (double) fast.bound;
         printf("%7.4f | ", ms_peak);
-        params.budget_us = (int64_t) (seconds * 1e6);
+        params.time_limit_us = (int64_t) (seconds * 1e6);
         struct berth_plan_report r = solve(&in, &params, names[i], &s);
         printf("%12llu %12llu %7s %8.4f %8lld %s\n", (unsigned long long) r.peak, (unsigned long long) r.bound,
             r.proven ? "proven" : "open", s, (long long) r.n_nodes, r.method);
@@ -136,7 +136,7 @@ struct tally {
     double fast_s, worst_budget_s;
 };
 
-static void graph_run(const char *dir, const struct row *r, int64_t budget_us, struct tally *t) {
+static void graph_run(const char *dir, const struct row *r, int64_t time_limit_us, struct tally *t) {
     uint64_t peak_fast = 0, peak = 0, bound = 0;
     double s_fast = 0, s_budget = 0;
     bool proven = true;
@@ -167,8 +167,8 @@ static void graph_run(const char *dir, const struct row *r, int64_t budget_us, s
             least = s < least ? s : least;
         }
         double s = 0;
-        params.budget_us = budget_us / (r->bufs > 0 ? r->bufs : 1);
-        struct berth_plan_report b = budget_us > 0 ? solve(&in, &params, path, &s) : fast;
+        params.time_limit_us = time_limit_us / (r->bufs > 0 ? r->bufs : 1);
+        struct berth_plan_report b = time_limit_us > 0 ? solve(&in, &params, path, &s) : fast;
         s_fast += least;
         s_budget += s;
         peak_fast += fast.peak;
@@ -201,7 +201,7 @@ static void graph_run(const char *dir, const struct row *r, int64_t budget_us, s
     }
 }
 
-static int run_graphs(const char *dir, int64_t budget_us) {
+static int run_graphs(const char *dir, int64_t time_limit_us) {
     static const char *const columns[8] = {"group", "name", "nodes", "bufs", "merged", "lb", "ggml_reported", "best_pack"};
     int at[8];
     char path[1100];
@@ -228,16 +228,16 @@ static int run_graphs(const char *dir, int64_t budget_us) {
     struct row r;
     while (fgets(line, sizeof line, f) != NULL) {
         if (row_read(&r, line, at)) {
-            graph_run(dir, &r, budget_us, &t);
+            graph_run(dir, &r, time_limit_us, &t);
         }
     }
     fclose(f);
     printf("%d graphs, %d files: at the bound %d (%.1f%%) on the fast path, %d (%.1f%%) with %lld us; above ggml on the fast "
            "path %d, "
            "above the best known %d, proven %d; fast path %.1f ms in all, longest with the budget %.1f ms\n",
-        t.n, t.n_files, t.n_bound_fast, 100.0 * t.n_bound_fast / t.n, t.n_bound, 100.0 * t.n_bound / t.n, (long long) budget_us,
-        t.n_above_ggml, t.n_above_best, t.n_proven, t.fast_s * 1e3, t.worst_budget_s * 1e3);
-    return t.n_above_ggml > 0 || (budget_us > 0 && t.n_above_best > 0);
+        t.n, t.n_files, t.n_bound_fast, 100.0 * t.n_bound_fast / t.n, t.n_bound, 100.0 * t.n_bound / t.n,
+        (long long) time_limit_us, t.n_above_ggml, t.n_above_best, t.n_proven, t.fast_s * 1e3, t.worst_budget_s * 1e3);
+    return t.n_above_ggml > 0 || (time_limit_us > 0 && t.n_above_best > 0);
 }
 
 int main(int argc, char **argv) {

@@ -45,7 +45,7 @@ struct made_tally {
 
 static void made_run(struct plan_made *m, uint64_t seed, double seconds, const char *what, struct made_tally *t) {
     struct instance in = {m->items, calloc((size_t) m->n, sizeof(uint64_t)), m->n};
-    struct berth_plan_params params = {.budget_us = (int64_t) (seconds * 1e6)};
+    struct berth_plan_params params = {.time_limit_us = (int64_t) (seconds * 1e6)};
     char name[32];
     double s, asked = 0;
     snprintf(name, sizeof name, "seed %llu", (unsigned long long) seed);
@@ -54,10 +54,10 @@ static void made_run(struct plan_made *m, uint64_t seed, double seconds, const c
     if (m->optimum > 0) {
         printf("  greedy %.3f", greedy_ratio(m));
         if (strcmp(what, "least") != 0) {
-            params.capacity = m->optimum;
+            params.memory_limit = m->optimum;
             struct berth_plan_report r = solve(&in, &params, name, &asked);
             fits = r.fits;
-            params.capacity = 0;
+            params.memory_limit = 0;
             t->ask_s[t->n] = fits ? asked : 1e9;
             t->n_ask += fits;
             printf("  capacity %-3s %7.3f s %8lld nodes", fits ? "yes" : "?", asked, (long long) r.n_nodes);

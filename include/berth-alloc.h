@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// berth-alloc.h: options, reports, checks and saved plans of Berth's graph allocator. It extends ggml-alloc.h. Part of berth.h,
+// berth-alloc.h: parameters, reports, checks and saved plans of Berth's graph allocator. It extends ggml-alloc.h. Part of berth.h,
 // whose general rules hold.
 //
 // If BERTH_CAPTURE=DIR is set in the environment when an allocator is created, it writes every distinct graph that it plans to
@@ -13,26 +13,26 @@
 extern "C" {
 #endif
 
-// ---- options ----
+// ---- parameters ----
 
 // Returns whether the result of a node may take over the memory of its source src[i_src]. The allocator asks only for ops that
 // ggml does not run in place, and only for sources of the same layout that nothing reads afterwards.
-typedef bool (*berth_inplace_t)(const struct ggml_tensor *node, int i_src, void *user);
+typedef bool (*berth_inplace_t)(const struct ggml_tensor *node, int i_src, void *user_data);
 
-// Options of an allocator.
-struct berth_gallocr_options {
-    int64_t budget_us;        // time limit of the search after the fast path, per graph; default 0: no search
-    bool inplace_via_views;   // run ops in place also through a view of the complete source; default true
-    bool free_unread;         // free the memory of inputs and results that no node reads; default false
-    berth_inplace_t in_place; // allows further ops to run in place; NULL: only those that ggml runs in place
-    void *in_place_user;      // argument of in_place
+// Parameters of an allocator.
+struct berth_gallocr_params {
+    int64_t time_limit_us;   // time limit of the search after the fast path, per graph; default 0: no search
+    bool inplace_via_views;  // run ops in place also through a view of the complete source; default true
+    bool free_unread;        // free the memory of inputs and results that no node reads; default false
+    berth_inplace_t inplace; // allows further ops to run in place; NULL: only those that ggml runs in place
+    void *inplace_user_data; // argument of inplace
 };
 
-// Returns the default options. BERTH_PLAN_BUDGET_US in the environment sets budget_us.
-BERTH_API struct berth_gallocr_options berth_gallocr_options_default(void);
+// Returns the default parameters. BERTH_PLAN_BUDGET_US in the environment sets time_limit_us.
+BERTH_API struct berth_gallocr_params berth_gallocr_params_default(void);
 
-// Sets the options, which are copied. All plans are dropped, so the next graph is planned with the new options.
-BERTH_API void berth_gallocr_set_options(ggml_gallocr_t galloc, const struct berth_gallocr_options *options);
+// Sets the parameters, which are copied. All plans are dropped, so the next graph is planned with the new parameters.
+BERTH_API void berth_gallocr_set_params(ggml_gallocr_t galloc, const struct berth_gallocr_params *params);
 
 // ---- sizes ----
 
@@ -65,8 +65,8 @@ struct berth_gallocr_live {
 
 // Finds the tensors that are alive in a buffer while node number step runs; step -1 means the step with the most live bytes.
 // Stores up to n_max of them, the largest first. Returns the number of all of them, or -1 if the graph was not reserved.
-BERTH_API int64_t berth_gallocr_alive(
-    ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step, struct berth_gallocr_live *out, int64_t n_max);
+BERTH_API int64_t berth_gallocr_live(ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step,
+    struct berth_gallocr_live *live, int64_t n_max);
 
 // ---- checks, for tests of programs and backends ----
 

@@ -13,40 +13,40 @@ extern "C" {
 struct ggml_backend_buffer_type;
 
 // End of the name of a node that recomputes the value of another node.
-#define BERTH_BUDGET_RECOMPUTE " (again)"
-// End of the name of a copy to the other pool.
-#define BERTH_BUDGET_MOVED_OUT " (out)"
-// End of the name of a copy back.
-#define BERTH_BUDGET_MOVED_IN " (in)"
+#define BERTH_BUDGET_SUFFIX_RECOMPUTED " (again)"
+// End of the name of a copy to the other pool, which spills a value.
+#define BERTH_BUDGET_SUFFIX_SPILLED " (out)"
+// End of the name of a copy back, which restores a value.
+#define BERTH_BUDGET_SUFFIX_RESTORED " (in)"
 
 // How to rewrite a graph.
 struct berth_graph_budget_params {
-    uint64_t bytes;                        // memory limit of all tensors of the graph that have no memory yet
+    uint64_t memory_limit;                 // of all tensors of the graph that have no memory yet
     struct ggml_backend_buffer_type *buft; // type of that memory; NULL: host memory
-    int64_t time_us;                       // time limit of the local search
+    int64_t time_limit_us;                 // time limit of the local search
     uint64_t seed;                         // seed of the local search
     // A schedule to use instead of solving; NULL: solve. It is (*result)->steps of a graph with the same ops, whose tensors may
     // have been larger. A schedule that does not belong to this graph is GGML_STATUS_FAILED.
     const struct berth_budget_step *steps;
-    size_t n_steps; // number of its steps
+    int64_t n_steps; // number of its steps
 
     // The type of the other pool, to which values may be spilled: host memory, or files (berth_file_buffer_type_new). NULL:
     // nothing is spilled.
     struct ggml_backend_buffer_type *spill_buft;
-    uint64_t spill_bytes; // memory limit of the other pool
-    double spill_cost;    // cost of copying a byte one way, in the unit of berth_node_cost; 0: the default, 4
+    uint64_t spill_limit;       // memory limit of the other pool
+    double spill_cost_per_byte; // cost of copying a byte one way, in the unit of berth_budget_node_cost; 0: the default, 4
 
     // Receives the tensors of (*result)->alive in their order, with their bytes: every schedule has these in memory at once. May
     // be NULL.
-    void (*on_alive)(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user);
-    void *user; // argument of on_alive
+    void (*on_alive)(int64_t i, const struct ggml_tensor *tensor, uint64_t size, void *user_data);
+    void *user_data; // argument of on_alive
 };
 
 // ---- graphs within a memory limit ----
 
 // Returns the cost of computing a node, estimated from its shapes in floating-point operations: its arithmetic, 2 per byte that
 // it reads or writes, and 4096 per node.
-BERTH_API uint64_t berth_node_cost(const struct ggml_tensor *node);
+BERTH_API uint64_t berth_budget_node_cost(const struct ggml_tensor *node);
 
 // Rewrites a graph so that it keeps the memory limit. *out becomes a graph in a new context *ctx, which the caller frees with
 // ggml_free after the last use. *out contains the tensors of `graph`, whose sources may become copies, so `graph` must not be
@@ -60,7 +60,7 @@ BERTH_API enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const s
 BERTH_API int berth_budget_pool_of(const struct ggml_tensor *node);
 
 // Stores the pools of the graph's first n nodes, for ggml_gallocr_reserve_n: 1 for copies to the other pool, otherwise 0.
-BERTH_API void berth_budget_pools(const struct ggml_cgraph *graph, int *node_buffer_ids, int n);
+BERTH_API void berth_budget_pools(const struct ggml_cgraph *graph, int *node_buffer_ids, int64_t n);
 
 #ifdef __cplusplus
 }

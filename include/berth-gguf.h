@@ -62,7 +62,7 @@ BERTH_API size_t berth_gguf_map_size(const struct berth_gguf_map *map);
 
 // Releases the memory of a range of the map that is not needed now. Only whole pages are released. They are read from the file
 // when they are used the next time. It does nothing for a copy.
-BERTH_API void berth_gguf_map_drop(const struct berth_gguf_map *map, const void *bytes, size_t size);
+BERTH_API void berth_gguf_map_drop(const struct berth_gguf_map *map, const void *data, size_t size);
 
 #ifdef __cplusplus
 }

@@ -15,9 +15,9 @@ extern "C" {
 // counted. Every rank must call the functions in the same order, one thread at a time. They return false, and set the last error,
 // if a rank is lost or memory runs out.
 struct berth_mpi_world {
-    int rank, size; // number of this rank, from 0, and number of ranks
+    int rank, n_ranks; // number of this rank, from 0, and number of ranks
     // Replaces n values by their sums over all ranks. Every rank gets the same bits.
-    bool (*sum_f32)(float *data, size_t n);
+    bool (*sum_f32)(float *data, int64_t n);
     // Copies size bytes from rank root to all ranks.
     bool (*broadcast)(void *data, size_t size, int root);
     // Waits until all ranks have called it.
@@ -29,7 +29,7 @@ struct berth_mpi_world {
 // Arguments of "berth_mpi_serve".
 struct berth_mpi_serve_params {
     ggml_backend_dev_t *devices; // devices to serve
-    size_t n_devices;            // number of devices
+    int64_t n_devices;           // number of devices
     int n_threads;               // threads of a CPU device; 0: as many as it has cores
     size_t memory_limit;         // the most bytes that each device reports and provides; 0: all it has
     const char *cache;           // existing folder in which received weights are kept; NULL: they are not kept
@@ -41,13 +41,13 @@ typedef bool (*berth_mpi_serve_t)(const struct berth_mpi_serve_params *params);
 
 // The messages and bytes that this rank has sent and received. Signs of life between ranks are not counted.
 struct berth_mpi_traffic {
-    uint64_t n_sent, n_received;       // messages
-    uint64_t sent_size, received_size; // bytes, message headers included
-    uint64_t data_sent, data_received; // bytes of these that are tensor data
+    int64_t n_sent, n_received;                  // messages
+    uint64_t sent_size, received_size;           // bytes, message headers included
+    uint64_t sent_data_size, received_data_size; // bytes of these that are tensor data
 };
 
 // "berth_mpi_traffic": stores the counters of this rank.
-typedef void (*berth_mpi_traffic_t)(struct berth_mpi_traffic *out);
+typedef void (*berth_mpi_traffic_t)(struct berth_mpi_traffic *traffic);
 
 #ifdef __cplusplus
 }

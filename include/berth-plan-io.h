@@ -14,7 +14,7 @@ extern "C" {
 
 // A tensor in the memory of an item. An item has several tensors, one after another, if results take over memory in place.
 struct berth_plan_tensor {
-    size_t item;      // index of its item
+    int64_t item;     // index of its item
     const char *name; // this and the next two are "" if the file does not state them
     const char *op;   // as ggml_op_desc returns it
     const char *type; // as ggml_type_name returns it
@@ -25,14 +25,14 @@ struct berth_plan_tensor {
 
 // A pool as a file describes it.
 struct berth_plan_pool {
-    int32_t pool;       // number of the pool
-    const char *name;   // its name
-    uint64_t max_chunk; // as in berth_plan_params
+    int32_t pool;         // number of the pool
+    const char *name;     // its name
+    uint64_t chunk_limit; // as in berth_plan_params
 };
 
 // The items of a file. berth_plan_set_free frees it and everything in it.
 struct berth_plan_set {
-    size_t n_items;                    // number of items
+    int64_t n_items;                   // number of items
     struct berth_plan_item *items;     // the items
     char **ids;                        // text that names each item, never NULL; numbers and duplicates are possible
     uint64_t *offsets;                 // offset of each item; BERTH_PLAN_ANY if the file has none
@@ -41,9 +41,9 @@ struct berth_plan_set {
     bool proven;                       // peak is the minimum
     uint64_t peak;                     // bytes that the plan needs
     uint64_t bound;                    // no plan needs less
-    size_t n_tensors;                  // number of tensors
+    int64_t n_tensors;                 // number of tensors
     struct berth_plan_tensor *tensors; // in the order of items, and within an item in the order in which they use its memory
-    size_t n_pools;                    // number of pools that the file describes
+    int64_t n_pools;                   // number of pools that the file describes
     struct berth_plan_pool *pools;     // these pools
     uint64_t *costs;                   // [n_items] for a CSV with the columns cost and reads, else NULL; BERTH_PLAN_ANY: no cost
     const char **reads;                // [n_items] with costs: the ids that the op of the item reads, separated by blanks
@@ -95,7 +95,7 @@ enum berth_order_flag {
 // ignored), or comes before the op.
 struct berth_order_op {
     const int32_t *srcs; // values that the op reads
-    int32_t n_srcs;      // number of sources
+    int64_t n_srcs;      // number of sources
     int32_t view_of;     // the result is in the memory of this value; -1: it has its own memory
     uint64_t size;       // bytes of its own memory, up to 2^62; 0: none, as for views and memory that others allocate
     uint64_t align;      // as in berth_plan_item
@@ -111,8 +111,8 @@ struct berth_order_params {
     // Both orders are planned with these parameters, and the new order is returned only if its peak is lower. NULL: live bytes
     // decide.
     const struct berth_plan_params *plan;
-    int64_t max_nodes; // most nodes of the exact search per part; 0: 20,000
-    int32_t beam;      // width of the beam search; 0: 64
+    int64_t max_nodes;  // most nodes of the exact search per part; 0: 20,000
+    int64_t beam_width; // width of the beam search; 0: 64
 };
 
 // The result of a search for an order.
@@ -124,8 +124,8 @@ struct berth_order_report {
     bool proven;         // no order has a lower peak of live bytes
     uint64_t peak_given; // planned peak of the given order; 0 if the planner did not run
     uint64_t peak;       // planned peak of the order returned
-    int32_t n_parts;     // independent parts that were searched
-    int32_t n_exact;     // of these, parts that were searched completely
+    int64_t n_parts;     // independent parts that were searched
+    int64_t n_exact;     // of these, parts that were searched completely
     int64_t n_nodes;     // nodes of the exact search
     int64_t time_us;     // wall time
 };
@@ -133,14 +133,14 @@ struct berth_order_report {
 // Searches for an order of the ops with a lower peak. order[k] becomes the op that runs as number k; it is the given order
 // (order[k] == k) unless a better one is found. params and report may be NULL. Returns GGML_STATUS_FAILED if the ops contradict
 // the rules above.
-BERTH_API enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops,
+BERTH_API enum ggml_status berth_plan_order(const struct berth_order_op *ops, int64_t n_ops,
     const struct berth_order_params *params, int32_t *order, struct berth_order_report *report);
 
 // Stores the items of a graph in an order; NULL means the given order. There is one item per piece of memory: views and in-place
 // results are merged into it. items must have room for n_ops. item_of[i], if not NULL, becomes the item of value i, or -1. Steps
 // are positions in the order.
-BERTH_API enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t n_ops, const int32_t *order,
-    struct berth_plan_item *items, size_t *n_items, int32_t *item_of);
+BERTH_API enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, int64_t n_ops, const int32_t *order,
+    struct berth_plan_item *items, int64_t *n_items, int32_t *item_of);
 
 #ifdef __cplusplus
 }

@@ -32,22 +32,22 @@ struct berth_plan_item {
 
 // How to plan. All members may be 0.
 struct berth_plan_params {
-    uint64_t capacity;     // most bytes of a pool; 0: find the lowest peak
-    uint64_t max_chunk;    // most bytes of one chunk of a pool; no item crosses two chunks; 0: one chunk
-    int64_t budget_us;     // time limit of the search after the fast path, wall time; 0: fast path only
+    uint64_t memory_limit; // most bytes of each pool; 0: find the lowest peak
+    uint64_t chunk_limit;  // most bytes of one chunk of a pool; no item crosses two chunks; 0: one chunk
+    int64_t time_limit_us; // time limit of the search after the fast path, wall time; 0: fast path only
     uint64_t seed;         // seed of the local search
-    int32_t n_threads;     // threads of the search; 0 or 1: the calling thread only
+    int n_threads;         // threads of the search; 0 or 1: the calling thread only
     const uint64_t *start; // offsets of a known plan to start from; NULL: none
     bool is_brief;         // use only the fastest methods of the fast path, which take a few times as long as one best fit
-    bool is_counted;       // budget_us counts work instead of time: one thread, and the same plan on every machine
+    bool is_counted;       // time_limit_us counts work instead of time: one thread, and the same plan on every machine
 };
 
 // How good a plan is.
 struct berth_plan_report {
     uint64_t peak;      // bytes needed, the sum over pools
     uint64_t bound;     // no plan needs less, the sum over pools
-    bool proven;        // peak == bound, or the question whether the capacity suffices is answered with certainty
-    bool fits;          // peak <= capacity in every pool; true without a capacity
+    bool proven;        // peak == bound, or the question whether the memory limit suffices is answered with certainty
+    bool fits;          // peak <= memory_limit in every pool; true without a memory limit
     const char *method; // name of the method that found the plan; static text
     double gap;         // peak / bound - 1
     int64_t bound_step; // a step with the most live bytes in the largest pool
@@ -58,22 +58,22 @@ struct berth_plan_report {
 
 // ---- planning ----
 
-// With max_chunk, chunk k of a pool has the offsets from k * max_chunk to below (k + 1) * max_chunk. Alignment then refers to the
-// offset in the chunk, offset % max_chunk. The peak is the sum of the bytes used in each chunk.
+// With chunk_limit, chunk k of a pool has the offsets from k * chunk_limit to below (k + 1) * chunk_limit. Alignment then refers
+// to the offset in the chunk, offset % chunk_limit. The peak is the sum of the bytes used in each chunk.
 
 // Places n items: offsets[i] becomes the offset of item i in its pool. params and report may be NULL. The same arguments give the
 // same plan, unless the search ends by the clock. Fails on items that contradict themselves or each other. A plan above the
-// capacity is not a failure: fits is then false, and proven states whether it is certain that no plan fits.
+// memory limit is not a failure: fits is then false, and proven states whether it is certain that no plan fits.
 BERTH_API enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n,
     const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *report);
 
 // Observes a search. It receives the best peak and the proven bound so far, in bytes, of the current pool. If it returns false,
 // the search ends with the best plan so far. It is called several times per second, by one thread of the search at a time.
-typedef bool (*berth_plan_watch_t)(uint64_t peak, uint64_t bound, void *user);
+typedef bool (*berth_plan_watch_t)(uint64_t peak, uint64_t bound, void *user_data);
 
-// Like berth_plan_solve, with an observer. watch may be NULL; user is its argument.
+// Like berth_plan_solve, with an observer. watch may be NULL; user_data is its argument.
 BERTH_API enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, int64_t n,
-    const struct berth_plan_params *params, berth_plan_watch_t watch, void *user, uint64_t *offsets,
+    const struct berth_plan_params *params, berth_plan_watch_t watch, void *user_data, uint64_t *offsets,
     struct berth_plan_report *report);
 
 // ---- checking ----
@@ -81,7 +81,7 @@ BERTH_API enum ggml_status berth_plan_solve_watched(const struct berth_plan_item
 // What is wrong with a plan.
 enum berth_plan_fault_kind {
     BERTH_PLAN_SOUND,    // no fault
-    BERTH_PLAN_ITEM,     // item i contradicts itself: last < first, size above 2^62 or max_chunk, alias below 0
+    BERTH_PLAN_ITEM,     // item i contradicts itself: last < first, size above 2^62 or chunk_limit, alias below 0
     BERTH_PLAN_ALIGN,    // the offset of item i is not a multiple of its alignment
     BERTH_PLAN_FIXED,    // item i is not at its fixed offset
     BERTH_PLAN_CHUNK,    // item i crosses the end of a chunk
@@ -98,7 +98,7 @@ struct berth_plan_fault {
 };
 
 // Returns GGML_STATUS_SUCCESS if the plan is valid. Otherwise it returns GGML_STATUS_FAILED and stores the first fault: faults of
-// one item come before faults of two, the lowest item first. fault may be NULL. params may be NULL; only max_chunk is used. It
+// one item come before faults of two, the lowest item first. fault may be NULL. params may be NULL; only chunk_limit is used. It
 // takes O(n log n).
 BERTH_API enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n,
     const struct berth_plan_params *params, const uint64_t *offsets, struct berth_plan_fault *fault);

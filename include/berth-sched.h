@@ -82,9 +82,9 @@ BERTH_API enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *fi
 // default is off, or on if BERTH_SCHED_STRICT=1 is set in the environment. The graph cache is dropped.
 BERTH_API void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict);
 
-// Sets the memory limit of a backend's compute buffers in bytes; 0 means no limit. A plan above it is made with fewer graphs in
+// Sets the memory limit of a backend's compute buffers; 0 means no limit. A plan above it is made with fewer graphs in
 // flight (ggml_backend_sched_get_n_copies). If one graph is already too large, it is refused with GGML_STATUS_ALLOC_FAILED.
-BERTH_API void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes);
+BERTH_API void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
 
 // Sets how many graphs may be in flight, for the next graph on. The default is 4 for a scheduler created with parallel = true,
 // else 1.
@@ -121,18 +121,18 @@ BERTH_API void berth_sched_on_plan(berth_sched_planned_t callback, void *user_da
 
 // For a graph that spills (berth-budget-graph.h): runs the copies to the other memory on the backend `other`, and the copies back
 // on `own`. It calls ggml_backend_sched_set_tensor_backend for each such node. The copies run serially with the other nodes.
-BERTH_API void berth_sched_set_moves(
+BERTH_API void berth_sched_set_spill_backends(
     ggml_backend_sched_t sched, const struct ggml_cgraph *graph, ggml_backend_t own, ggml_backend_t other);
 
 // Counters of a scheduler since its creation.
 struct berth_sched_stats {
-    int64_t n_reused, n_planned; // graphs with a cache hit; graphs that were split and planned
-    int64_t n_copies_made;       // tensors copied between backends
-    int64_t copy_bytes;          // bytes of these copies
+    int64_t n_cache_hits, n_planned; // graphs with a cache hit; graphs that were split and planned
+    int64_t n_copied;                // tensors copied between backends
+    int64_t copied_size;             // bytes of these copies
 };
 
 // Stores the counters of the scheduler.
-BERTH_API void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats);
+BERTH_API void berth_sched_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,12 @@
 // includes the other berth-*.h headers, except berth-cpu.h and berth-mpi.h.
 //
 // General rules of all berth-*.h headers:
-//   - Sizes and offsets are in bytes. Times that end in _us are in microseconds.
+//   - Sizes, offsets and limits of memory are in bytes. A size is size or x_size; a limit is limit, memory_limit or x_limit.
+//   - Times are in microseconds and end in _us: time_us is the time taken, time_limit_us the most time that a search may take.
+//   - Counts are n_x and have the type int64_t, as do the numbers of steps and items. n_threads, n_copies and n_ranks are int, as
+//     in the APIs of ggml and MPI. Arrays with one element per op (srcs, order, item_of) are int32_t to save memory.
+//   - max_x limits a count. A struct of parameters ends in _params. The last argument of a callback is user_data.
+//   - A query is named after its result, without "get": berth_sched_stats, berth_meta_stats, berth_gallocr_report.
 //   - A function that fails returns a status, NULL or false and sets berth_last_error(). Most failures also log one line.
 //   - Every function accepts NULL for an object. A query then returns NULL, 0 or false; an action is refused.
 //   - A function is safe to call from several threads if they use different objects, unless its comment says otherwise.
@@ -62,7 +67,7 @@ enum berth_op_family {
     BERTH_OP_TRAIN,       // losses, gradients and optimiser steps
     BERTH_OP_INPUT,       // values that no op computes
     BERTH_OP_OTHER,       // everything else
-    BERTH_OP_FAMILIES     // number of families
+    BERTH_OP_FAMILY_COUNT // number of families
 };
 
 // Returns the family of an op by its name: "MUL_MAT", "SILU" or "UNARY:SILU". Returns BERTH_OP_OTHER for unknown names.
@@ -76,9 +81,9 @@ BERTH_API struct ggml_tensor *berth_op_sample(
 
 // The work of one node, computed from its shapes. All members are 0 for a view, for NULL and for a node that is not an op.
 struct berth_op_cost {
-    double flops;         // floating-point operations; a multiply-add counts 2; 0 for ops that only move data
-    double bytes_read;    // each source once; of tables and experts, the most that can be read
-    double bytes_written; // the result, or the part of it that is written, and sources that the op updates
+    double flops;        // floating-point operations; a multiply-add counts 2; 0 for ops that only move data
+    double read_size;    // each source once; of tables and experts, the most that can be read
+    double written_size; // the result, or the part of it that is written, and sources that the op updates
 };
 
 // Returns the work of one node.

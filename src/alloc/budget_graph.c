@@ -7,6 +7,7 @@
 #include "alloc/budget.h"
 #include "base/min.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +54,8 @@ static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor
 // this value.
 static struct ggml_tensor *move_new(
     struct rewrite *w, const struct ggml_tensor *own, struct ggml_tensor *from, enum berth_move kind) {
-    struct ggml_tensor *move = clone_new(w, own, kind == BERTH_MOVE_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN);
+    struct ggml_tensor *move =
+        clone_new(w, own, kind == BERTH_MOVE_OUT ? BERTH_BUDGET_SUFFIX_SPILLED : BERTH_BUDGET_SUFFIX_RESTORED);
     if (berth_is_poison(move)) {
         return move;
     }
@@ -80,7 +82,7 @@ static struct ggml_tensor *src_current(struct rewrite *w, struct ggml_tensor *sr
         return w->current[op];
     }
     if (w->view_copy_of[i] != w->current[op]) {
-        struct ggml_tensor *clone = clone_new(w, src, BERTH_BUDGET_RECOMPUTE);
+        struct ggml_tensor *clone = clone_new(w, src, BERTH_BUDGET_SUFFIX_RECOMPUTED);
         clone->view_src = w->current[op];
         clone->view_offs = src->view_offs;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -108,12 +110,12 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
     const int32_t op = step->op;
     struct ggml_tensor *own = w->o->tensors[op];
     bool ok = true;
-    if (step->kind == BERTH_BUDGET_OUT) {
+    if (step->kind == BERTH_BUDGET_SPILL) {
         w->out[op] = move_new(w, own, w->current[op], BERTH_MOVE_OUT);
         ggml_build_forward_expand(w->graph, w->out[op]);
         return true;
     }
-    if (step->kind == BERTH_BUDGET_IN) {
+    if (step->kind == BERTH_BUDGET_RESTORE) {
         w->current[op] = move_new(w, own, w->out[op], BERTH_MOVE_IN);
     } else if (!w->has_run[op]) {
         for (int k = 0; ok && k < GGML_MAX_SRC; k++) {
@@ -121,7 +123,7 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
         }
         w->has_run[op] = true;
     } else {
-        struct ggml_tensor *clone = clone_new(w, own, BERTH_BUDGET_RECOMPUTE);
+        struct ggml_tensor *clone = clone_new(w, own, BERTH_BUDGET_SUFFIX_RECOMPUTED);
         for (int32_t k = 0; k < GGML_MAX_SRC; k++) {
             clone->src[k] = own->src[k]; // the sources at the first run, which src_set may have replaced
         }
@@ -155,7 +157,7 @@ static void rewrite_fini(struct rewrite *w) {
 // of its value.
 static size_t nodes_bound(const struct graph_ops *o, const struct berth_budget_result *r) {
     size_t n = (size_t) o->list.n + 16;
-    for (size_t k = 0; k < r->n_steps; k++) {
+    for (int64_t k = 0; k < r->n_steps; k++) {
         n += 1 + (size_t) o->n_views[r->steps[k].op];
     }
     return n;
@@ -181,7 +183,7 @@ static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const str
 
 // Appends the nodes of the schedule to the new graph, which has a separate context.
 static bool rewrite_run(struct rewrite *w, struct ggml_cgraph *graph, const struct berth_budget_result *r) {
-    for (size_t k = 0; k < r->n_steps; k++) {
+    for (int64_t k = 0; k < r->n_steps; k++) {
         if (!step_write(w, &r->steps[k])) {
             return false;
         }
@@ -202,7 +204,7 @@ int berth_budget_pool_of(const struct ggml_tensor *node) {
     return kind == BERTH_MOVE_OUT;
 }
 
-void berth_budget_pools(const struct ggml_cgraph *graph, int *node_buffer_ids, int n) {
+void berth_budget_pools(const struct ggml_cgraph *graph, int *node_buffer_ids, int64_t n) {
     for (int i = 0; graph != NULL && node_buffer_ids != NULL && i < n && i < graph->n_nodes; i++) {
         node_buffer_ids[i] = berth_budget_pool_of(graph->nodes[i]) == 1;
     }
@@ -237,17 +239,17 @@ static enum ggml_status pools_measure(const struct task *t, struct ggml_cgraph *
 // rewrite that it rejects.
 static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
-    const double cost = t->budget->spill_cost > 0 ? t->budget->spill_cost : SPILL_FLOPS_PER_BYTE;
-    const struct berth_budget_pool pools[] = {{.bytes = limits[0],
+    const double cost = t->budget->spill_cost_per_byte > 0 ? t->budget->spill_cost_per_byte : SPILL_FLOPS_PER_BYTE;
+    const struct berth_budget_pool pools[] = {{.limit = limits[0],
                                                   .may_spill = t->n_pools > 1,
                                                   .spill_to = 1,
-                                                  .spill_per_byte = cost,
-                                                  .spill_each = BUDGET_FLOPS_PER_NODE},
-        {.pool = 1, .bytes = limits[1]}};
+                                                  .spill_cost_per_byte = cost,
+                                                  .spill_cost_per_copy = BUDGET_FLOPS_PER_NODE},
+        {.pool = 1, .limit = limits[1]}};
     const struct berth_budget_params params = {
-        .pools = pools, .n_pools = (size_t) t->n_pools, .time_us = t->budget->time_us, .seed = t->budget->seed};
+        .pools = pools, .n_pools = (size_t) t->n_pools, .time_limit_us = t->budget->time_limit_us, .seed = t->budget->seed};
     *w = (struct rewrite){0};
-    const size_t n = (size_t) t->o.n;
+    const int64_t n = t->o.n;
     enum ggml_status status = t->budget->steps == NULL
                                   ? berth_budget_solve(t->o.ops, n, &params, result)
                                   : berth_budget_check(t->o.ops, n, &params, t->budget->steps, t->budget->n_steps, result);
@@ -258,9 +260,10 @@ static enum ggml_status task_try(
     if (rewrite_init(w, &t->o, *result) && rewrite_run(w, t->graph, *result)) {
         status = pools_measure(t, w->graph, bytes);
     }
-    return status == GGML_STATUS_ALLOC_FAILED ? berth_fail(status, "out of memory for a graph of %zu steps within %zu bytes",
-                                                    (*result)->n_steps, (size_t) limits[0])
-                                              : status;
+    return status == GGML_STATUS_ALLOC_FAILED
+               ? berth_fail(status, "out of memory for a graph of %" PRId64 " steps within %zu bytes", (*result)->n_steps,
+                     (size_t) limits[0])
+               : status;
 }
 
 // Lowers the solver's limit by the number of bytes by which the allocator exceeded the requested limit.
@@ -274,7 +277,7 @@ static uint64_t limit_lower(uint64_t limit, uint64_t requested, uint64_t taken) 
 
 static enum ggml_status task_run(
     struct task *t, struct ggml_context **ctx, struct ggml_cgraph **out, struct berth_budget_result **result) {
-    const uint64_t requested[] = {t->budget->bytes, t->budget->spill_bytes};
+    const uint64_t requested[] = {t->budget->memory_limit, t->budget->spill_limit};
     uint64_t limits[] = {requested[0], requested[1]};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int n = 0; n < N_TRIES; n++) {
@@ -290,7 +293,7 @@ static enum ggml_status task_run(
         if (fits) {
             *ctx = w.ctx;
             *out = w.graph;
-            for (size_t p = 0; p < (*result)->n_uses && p < 2; p++) {
+            for (int64_t p = 0; p < (*result)->n_uses && p < 2; p++) {
                 (*result)->uses[p].peak = bytes[p];
             }
         } else {
@@ -331,9 +334,9 @@ enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct bert
         return berth_fail(GGML_STATUS_FAILED, "budget: values cannot be spilled from %s to %s, which is the same memory",
             ggml_backend_buft_name(t.sizes.buft), ggml_backend_buft_name(budget->spill_buft));
     }
-    if (!(budget->spill_cost >= 0 && budget->spill_cost < 0x1p40)) {
-        return berth_fail(
-            GGML_STATUS_FAILED, "budget: spill_cost is %g; it must be at least 0 and less than 2^40", budget->spill_cost);
+    if (!(budget->spill_cost_per_byte >= 0 && budget->spill_cost_per_byte < 0x1p40)) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: spill_cost_per_byte is %g; it must be at least 0 and less than 2^40",
+            budget->spill_cost_per_byte);
     }
     status = graph_ops_init(&t.o, graph, &t.sizes);
     if (status == GGML_STATUS_SUCCESS) {
@@ -343,9 +346,9 @@ enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct bert
         berth_budget_free(*result);
         *result = NULL;
     } else if (budget->on_alive != NULL) {
-        for (size_t i = 0; i < (*result)->n_alive; i++) {
+        for (int64_t i = 0; i < (*result)->n_alive; i++) {
             const int32_t op = (*result)->alive[i];
-            budget->on_alive(i, t.o.tensors[op], t.o.ops[op].size, budget->user);
+            budget->on_alive(i, t.o.tensors[op], t.o.ops[op].size, budget->user_data);
         }
     }
     graph_ops_fini(&t.o);

@@ -150,13 +150,13 @@ static bool has_custom(const struct graph_ops *o) {
 #define FLOPS_PER_ELEMENT 8   // per element of a simple op
 #define FLOPS_PER_FUNCTION 24 // per element of exp, tanh, sqrt
 
-uint64_t berth_node_cost(const struct ggml_tensor *node) {
+uint64_t berth_budget_node_cost(const struct ggml_tensor *node) {
     const struct berth_op_info *info = node == NULL ? NULL : berth_op_info(node->op);
     if (info == NULL || info->is_empty) {
         return 0;
     }
     const struct berth_op_cost c = berth_op_cost(node);
-    const double n_written = c.bytes_written / (double) ggml_type_size(node->type) * (double) ggml_blck_size(node->type);
+    const double n_written = c.written_size / (double) ggml_type_size(node->type) * (double) ggml_blck_size(node->type);
     const double n_read = node->src[0] != NULL && c.flops > 0 ? (double) ggml_nelements(node->src[0]) : 0;
     const double n = max_f64(n_written, n_read);
     const enum berth_op_family family = info->family;
@@ -165,7 +165,7 @@ uint64_t berth_node_cost(const struct ggml_tensor *node) {
     // If berth_op_cost counts more than one operation per element, as for matrix products, these operations are the work. Otherwise
     // each element counts as several multiply-adds.
     const double each = has_function ? FLOPS_PER_FUNCTION : FLOPS_PER_ELEMENT, work = c.flops > n ? c.flops : n * each;
-    const double cost = work + (c.bytes_read + c.bytes_written) * CPU_FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
+    const double cost = work + (c.read_size + c.written_size) * CPU_FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
 }
 
@@ -205,7 +205,8 @@ static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor 
         if (src == NULL) {
             continue;
         }
-        const int32_t root = o->op_of[record_list_find(&o->list, root_of(src))], n = op->n_srcs;
+        const int32_t root = o->op_of[record_list_find(&o->list, root_of(src))];
+        const int64_t n = op->n_srcs;
         src_put(op, srcs, root, at);
         const bool is_direct = src->view_src == NULL && op->n_srcs == n + 1 && info->in_place && t->view_src == NULL;
         op->inplace |= is_direct && record_same_layout(src, t) ? (uint64_t) 1 << n : 0;
@@ -240,7 +241,7 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
         op->flags = BERTH_BUDGET_INPUT;
         return;
     }
-    op->cost = berth_node_cost(t);
+    op->cost = berth_budget_node_cost(t);
     op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_BUDGET_OUTPUT : 0;
     // The merge must precede the loop in graph_ops_init that reads the groups.
     const bool has_mutable = groups_merge(o, t) >= 0;
@@ -271,7 +272,7 @@ static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t at = 0; at < o->n; at++) {
         const int32_t i = record_list_find(&o->list, o->tensors[at]);
         const bool is_end = (o->ops[at].flags & BERTH_BUDGET_OUTPUT) != 0 || (!is_read[i] && o->n_views[at] == 0);
-        o->ops[at].flags |= is_end || o->is_mutable[i] ? BERTH_BUDGET_STAYS : 0;
+        o->ops[at].flags |= is_end || o->is_mutable[i] ? BERTH_BUDGET_NO_SPILL : 0;
     }
 }
 

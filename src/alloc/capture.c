@@ -59,7 +59,8 @@ static void write_head(const struct writer *w) {
     for (int b = 0; b < galloc->n_bufs; b++) {
         const struct galloc_pool *pool = &galloc->pools[galloc->pool_of[b]];
         const struct galloc_need *need = &plan->needs[galloc->pool_of[b]];
-        struct capture_buf buf = {.name = ggml_backend_buft_name(pool->buft), .align = pool->align, .max_chunk = pool->max_chunk};
+        struct capture_buf buf = {
+            .name = ggml_backend_buft_name(pool->buft), .align = pool->align, .chunk_limit = pool->chunk_limit};
         while (galloc->pool_of[buf.same_as] != galloc->pool_of[b]) {
             buf.same_as++;
         }

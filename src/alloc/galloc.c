@@ -20,14 +20,15 @@ static void plans_forget(struct ggml_gallocr *galloc) {
     }
 }
 
-struct berth_gallocr_options berth_gallocr_options_default(void) {
+struct berth_gallocr_params berth_gallocr_params_default(void) {
     const char *budget = getenv("BERTH_PLAN_BUDGET_US");
-    return (struct berth_gallocr_options){.budget_us = budget != NULL ? strtoll(budget, NULL, 10) : 0, .inplace_via_views = true};
+    return (struct berth_gallocr_params){
+        .time_limit_us = budget != NULL ? strtoll(budget, NULL, 10) : 0, .inplace_via_views = true};
 }
 
-void berth_gallocr_set_options(ggml_gallocr_t galloc, const struct berth_gallocr_options *options) {
-    if (galloc != NULL && options != NULL) {
-        galloc->options = *options;
+void berth_gallocr_set_params(ggml_gallocr_t galloc, const struct berth_gallocr_params *params) {
+    if (galloc != NULL && params != NULL) {
+        galloc->options = *params;
         plans_forget(galloc);
     }
 }
@@ -45,7 +46,7 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
         galloc->pools[galloc->n_pools++] = (struct galloc_pool){
             .buft = buft,
             .align = align > 0 ? align : 1,
-            .max_chunk = max < (size_t) 1 << 62 ? max : 0, // a value of 2^62 or more means no limit
+            .chunk_limit = max < (size_t) 1 << 62 ? max : 0, // a value of 2^62 or more means no limit
             .composite = composite != NULL && composite->is_composite(buft) ? composite : NULL,
         };
     }
@@ -103,7 +104,7 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
     }
     galloc->n_bufs = n_bufs;
     galloc->epoch = 1;
-    galloc->options = berth_gallocr_options_default();
+    galloc->options = berth_gallocr_params_default();
     galloc->has_capture = berth_capture_is_on();
     for (int i = 0; i < n_bufs; i++) {
         pool_assign(galloc, bufts[i], i);
@@ -479,14 +480,14 @@ static int larger_first(const void *a, const void *b) {
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step,
+int64_t berth_gallocr_live(ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step,
     struct berth_gallocr_live *out, int64_t n_max) {
     if (!berth_galloc_has_arguments(__func__, galloc, graph)) {
         return -1;
     }
     struct galloc_plan *plan = berth_galloc_find_any(galloc, graph);
     if (plan == NULL || buffer_id < 0 || buffer_id >= galloc->n_bufs) {
-        berth_fail(GGML_STATUS_FAILED, "berth_gallocr_alive: the graph was not reserved, or there is no buffer %d", buffer_id);
+        berth_fail(GGML_STATUS_FAILED, "berth_gallocr_live: the graph was not reserved, or there is no buffer %d", buffer_id);
         return -1;
     }
     const size_t n = plan->lives.n_items;
@@ -497,7 +498,7 @@ int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, in
     int64_t n_live = 0;
     if (mem.has_failed) {
         berth_arrays_free(&mem);
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_alive: out of memory for %zu items", n);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_live: out of memory for %zu items", n);
         return -1;
     }
     if (step < 0) {

@@ -22,7 +22,7 @@ struct galloc_spot {
 struct galloc_need {
     size_t *sizes; // [n] bytes per chunk; points to the field one (n == 1, the common case) or to the array many
     size_t n, one, *many, many_cap;
-    size_t max_chunk; // size limit of a chunk: that of the pool, or the largest item if it is larger; 0: no limit, one chunk
+    size_t chunk_limit; // size limit of a chunk: that of the pool, or the largest item if it is larger; 0: no limit, one chunk
     struct berth_plan_report report;
     struct berth_layout *layout; // composite device: memory that each of its devices requires; NULL: chunks are used
 };
@@ -56,7 +56,7 @@ struct galloc_chunk {
 struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
-    size_t max_chunk;            // largest buffer of the type, 0: no limit, one chunk
+    size_t chunk_limit;          // largest buffer of the type, 0: no limit, one chunk
     struct galloc_chunk *chunks; // [n_chunks] points to the field one (the common case) or to the array many
     size_t n_chunks;
     struct galloc_chunk one, *many;
@@ -73,7 +73,7 @@ struct ggml_gallocr {
     int32_t *homes; // [n_bufs] number of the device: a node may take over the memory of a source in another buffer of equal home
     size_t *aligns; // [n_bufs]
     int n_bufs;
-    struct berth_gallocr_options options;
+    struct berth_gallocr_params options;
     bool has_capture;          // graphs are written to files (capture.c)
     struct galloc_plan *plans; // all is_ready, in order of last use
     // Every buffer that this allocator has allocated, sorted by address. With this list the allocator recognises tensors that it

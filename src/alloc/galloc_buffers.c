@@ -99,7 +99,7 @@ void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *pl
 
 enum ggml_status berth_galloc_parts_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, int p) {
     const struct berth_layout_params params = {
-        .pool_of = galloc->pool_of, .pool = p, .budget_us = galloc->options.budget_us, .report = &plan->needs[p].report};
+        .pool_of = galloc->pool_of, .pool = p, .time_limit_us = galloc->options.time_limit_us, .report = &plan->needs[p].report};
     berth_galloc_parts_drop(galloc, plan, p);
     return galloc->pools[p].composite->layout_new(
         galloc->pools[p].buft, rec, &plan->lives, &params, plan->offsets, &plan->needs[p].layout);

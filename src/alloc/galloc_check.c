@@ -128,9 +128,9 @@ static bool may_take_over(const struct check *c, int32_t node, int k) {
     const struct record_row *row = &c->rec.rows[node];
     const int i_src = c->rec.slots[row->src + k];
     const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
-    const struct berth_gallocr_options *o = &c->galloc->options;
+    const struct berth_gallocr_params *o = &c->galloc->options;
     return (info != NULL && info->in_place) ||
-           (o->in_place != NULL && o->in_place(c->rec.tensors[node], i_src, o->in_place_user));
+           (o->inplace != NULL && o->inplace(c->rec.tensors[node], i_src, o->inplace_user_data));
 }
 
 // Joins a result with a source that it took over: the source has the same address, and its lifetime ends at this node. Both then

@@ -174,7 +174,7 @@ static void write_buffers(struct berth_json_writer *w, const struct ggml_gallocr
         berth_json_printf(w,
             "{'pool': %d, 'name': %s, 'alignment': %zu, 'max_chunk': %zu, 'peak': %" PRIu64 ", 'bound': %" PRIu64
             ", 'bound_step': %" PRId64 "}",
-            p, name != NULL ? name : "", galloc->pools[p].align, plan->needs[p].max_chunk, r->peak, r->bound, r->bound_step);
+            p, name != NULL ? name : "", galloc->pools[p].align, plan->needs[p].chunk_limit, r->peak, r->bound, r->bound_step);
     }
     berth_json_line(w, 2);
     berth_json_end(w);
@@ -238,16 +238,17 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
     if (!set->has_offsets && set->n_items > 0) {
         return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_load: the plan has no offsets");
     }
-    if (set->n_items != plan->lives.n_items) {
+    if (set->n_items != (int64_t) plan->lives.n_items) {
         return berth_fail(GGML_STATUS_FAILED,
-            "berth_gallocr_load: the plan belongs to another graph: it has %zu items, this graph has %zu", set->n_items,
+            "berth_gallocr_load: the plan belongs to another graph: it has %" PRId64 " items, this graph has %zu", set->n_items,
             plan->lives.n_items);
     }
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         const struct berth_plan_item *a = &set->items[i], *b = &plan->lives.items[i];
         if (a->first != b->first || a->last != b->last || a->size != b->size || a->align != b->align || a->pool != b->pool) {
             return berth_fail(GGML_STATUS_FAILED,
-                "berth_gallocr_load: the plan belongs to another graph: item %zu (%s) is alive from step %lld to %lld with %llu "
+                "berth_gallocr_load: the plan belongs to another graph: item %" PRId64
+                " (%s) is alive from step %lld to %lld with %llu "
                 "bytes, in this graph "
                 "from %lld to %lld with %llu",
                 i, set->ids[i], (long long) a->first, (long long) a->last, (unsigned long long) a->size, (long long) b->first,
@@ -259,7 +260,7 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
 
 // Checks the offsets of a pool and fills its report.
 static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
-    const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk};
+    const struct berth_plan_params params = {.chunk_limit = plan->needs[p].chunk_limit};
     struct berth_plan_report *report = &plan->needs[p].report;
     int64_t n = 0;
     for (size_t i = 0; i < plan->lives.n_items; i++) {
@@ -311,7 +312,7 @@ static enum ggml_status plan_fill(struct ggml_gallocr *galloc, struct galloc_pla
     }
     berth_galloc_plan_prepare(galloc, plan);
     if (set->n_items > 0) {
-        memcpy(plan->offsets, set->offsets, set->n_items * sizeof plan->offsets[0]);
+        memcpy(plan->offsets, set->offsets, (size_t) set->n_items * sizeof plan->offsets[0]);
     }
     status = check_pools(galloc, plan);
     if (status == GGML_STATUS_SUCCESS) {

@@ -82,22 +82,22 @@ static struct lifetime_sizes sizes_of(struct ggml_gallocr *galloc) {
 }
 
 static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
-    const struct berth_gallocr_options *o = &galloc->options;
+    const struct berth_gallocr_params *o = &galloc->options;
     return (struct lifetime_rules){.via_views = o->inplace_via_views,
         .free_unread = o->free_unread,
         .homes = galloc->homes,
-        .in_place = o->in_place,
-        .user = o->in_place_user};
+        .in_place = o->inplace,
+        .user = o->inplace_user_data};
 }
 
 // Returns true if the plan's decisions hold for this graph, as far as they depend on properties that the record does not compare.
 // The in_place callback may depend on op parameters, so it is called for each result that took over memory because of it. A late
 // leaf must still be overwritten by its node.
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
-    const struct berth_gallocr_options *o = &galloc->options;
+    const struct berth_gallocr_params *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_by_callback > 0; i++) {
         const struct lifetime_row *row = &plan->lives.rows[i];
-        if (row->is_by_callback && !o->in_place(rec->tensors[i], rec->slots[row->took], o->in_place_user)) {
+        if (row->is_by_callback && !o->inplace(rec->tensors[i], rec->slots[row->took], o->inplace_user_data)) {
             return false;
         }
     }
@@ -293,13 +293,13 @@ enum ggml_status berth_galloc_plan_make(
 static void set_max_chunks(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
-        plan->needs[p].max_chunk = galloc->pools[p].max_chunk;
-        is_limited = is_limited || galloc->pools[p].max_chunk > 0;
+        plan->needs[p].chunk_limit = galloc->pools[p].chunk_limit;
+        is_limited = is_limited || galloc->pools[p].chunk_limit > 0;
     }
     for (size_t i = 0; i < plan->lives.n_items && is_limited; i++) {
         struct galloc_need *need = &plan->needs[plan->lives.items[i].pool];
-        if (need->max_chunk > 0 && plan->lives.items[i].size > need->max_chunk) {
-            need->max_chunk = plan->lives.items[i].size;
+        if (need->chunk_limit > 0 && plan->lives.items[i].size > need->chunk_limit) {
+            need->chunk_limit = plan->lives.items[i].size;
         }
     }
 }
@@ -325,9 +325,9 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
             items[n++].pool = 0;
         }
     }
-    const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk,
-        .budget_us = galloc->options.budget_us,
-        .is_brief = galloc->options.budget_us == 0};
+    const struct berth_plan_params params = {.chunk_limit = plan->needs[p].chunk_limit,
+        .time_limit_us = galloc->options.time_limit_us,
+        .is_brief = galloc->options.time_limit_us == 0};
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &plan->needs[p].report);
     for (int64_t i = 0; i < n && status == GGML_STATUS_SUCCESS; i++) {
         plan->offsets[ids[i]] = offsets[i];
@@ -365,9 +365,9 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
     enum ggml_status status;
     berth_galloc_plan_prepare(galloc, plan);
     if (galloc->n_pools == 1 && galloc->pools[0].composite == NULL) {
-        const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk,
-            .budget_us = galloc->options.budget_us,
-            .is_brief = galloc->options.budget_us == 0};
+        const struct berth_plan_params params = {.chunk_limit = plan->needs[0].chunk_limit,
+            .time_limit_us = galloc->options.time_limit_us,
+            .is_brief = galloc->options.time_limit_us == 0};
         status = berth_plan_solve(plan->lives.items, n, &params, plan->offsets, &plan->needs[0].report);
     } else {
         status = solve_pools(galloc, plan, rec);
@@ -401,7 +401,7 @@ enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct
     for (size_t i = 0; i < n; i++) {
         const int32_t p = plan->lives.items[i].pool;
         struct galloc_need *need = &plan->needs[p];
-        const uint64_t max = need->max_chunk;
+        const uint64_t max = need->chunk_limit;
         if (need->layout != NULL) {
             plan->spots[i] = (struct galloc_spot){.pool = p, .chunk = GALLOC_PARTS, .off = need->layout->base + plan->offsets[i]};
             continue;

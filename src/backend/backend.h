@@ -81,7 +81,7 @@ struct berth_layout {
 struct berth_layout_params {
     const int32_t *pool_of; // [n_buffers] pool of each buffer
     int pool;
-    int64_t budget_us;
+    int64_t time_limit_us;
     struct berth_plan_report *report; // report of the device that requires most memory
 };
 

@@ -23,9 +23,9 @@
 
 struct capture_buf {
     const char *name;
-    size_t align, max_chunk; // max_chunk 0: no limit
-    int same_as;             // index of the first buffer of the same type
-    size_t size;             // bytes of the plan; only in the first buffer of a type
+    size_t align, chunk_limit; // max_chunk 0: no limit
+    int same_as;               // index of the first buffer of the same type
+    size_t size;               // bytes of the plan; only in the first buffer of a type
 };
 
 // One tensor. Ids number the nodes in order, then the leafs, then the other tensors.

@@ -26,7 +26,7 @@ static void write_word(const char *text, FILE *f) {
 void berth_capture_write_buf(FILE *f, int i, const struct capture_buf *buf) {
     fprintf(f, "buf %d ", i);
     write_word(buf->name != NULL ? buf->name : "", f);
-    fprintf(f, " align=%zu max=%zu same_as=%d ggml_size=%zu\n", buf->align, buf->max_chunk != 0 ? buf->max_chunk : SIZE_MAX,
+    fprintf(f, " align=%zu max=%zu same_as=%d ggml_size=%zu\n", buf->align, buf->chunk_limit != 0 ? buf->chunk_limit : SIZE_MAX,
         buf->same_as, buf->size);
 }
 

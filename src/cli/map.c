@@ -32,7 +32,7 @@ static const struct cli_option option_rows[] = {
         .kind = CLI_SIZE, CLI_TO(struct options, budget.bytes)),
     CLI_OPTION(0, "spill", "N", "with --budget: values may also be spilled to another pool of N bytes; they are dotted",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.spill)),
-    CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
+    CLI_OPT_SEARCH_TIME(struct options, params.time_limit_us),
     CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
@@ -138,7 +138,7 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
         return cli_plan_place(path, plan, &o->params, *offsets, &report, is_stopped);
     }
     memcpy(*offsets, set->offsets, set->n_items * sizeof **offsets);
-    return berth_plan_check(set->items, (int64_t) set->n_items, NULL, *offsets, NULL) == GGML_STATUS_SUCCESS
+    return berth_plan_check(set->items, set->n_items, NULL, *offsets, NULL) == GGML_STATUS_SUCCESS
                ? CLI_OK
                : cli_fail(CLI_FAILURE, "%s: the offsets are not a valid plan; 'berth verify' prints the first fault", path);
 }
@@ -147,14 +147,14 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
 static int captured_get(const char *path, const struct view_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
     bool has_all = !set->has_offsets;
-    for (size_t i = 0; i < set->n_items && has_all; i++) {
+    for (int64_t i = 0; i < set->n_items && has_all; i++) {
         has_all = set->offsets[i] != BERTH_PLAN_ANY;
     }
     if (!has_all) {
         return cli_fail(CLI_FAILURE, "%s: --captured requires a captured graph in which every tensor has an offset", path);
     }
     *map = (struct map_plan){"as captured", plan, set->offsets};
-    return berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS
+    return berth_plan_check(set->items, set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS
                ? CLI_OK
                : cli_fail(CLI_FAILURE, "%s: the captured offsets are not a valid plan for this version's lifetimes", path);
 }

@@ -25,7 +25,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "capacity", "N",
         "test whether each buffer fits into N bytes. Exit code 0: yes, 1: proven not to fit, 4: unknown, try a longer --time. N "
         "takes K, M, G, KiB, MiB, ..., kB, MB, ...",
-        .kind = CLI_SIZE, CLI_TO(struct options, params.capacity)),
+        .kind = CLI_SIZE, CLI_TO(struct options, params.memory_limit)),
     CLI_OPTION(0, "budget", "N",
         "for a captured graph or CSV with costs: stay within N bytes by recomputing. Exit code 0: it fits, 1: proven not to fit, "
         "4: "
@@ -34,7 +34,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "spill", "N",
         "with --budget: values may also be spilled to another pool of N bytes; the cost per byte is printed with the result",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.spill)),
-    CLI_OPT_SEARCH_TIME(struct options, params.budget_us),
+    CLI_OPT_SEARCH_TIME(struct options, params.time_limit_us),
     CLI_OPT_SEARCH_THREADS(struct options, params.n_threads),
     CLI_OPTION(
         's', "seed", "S", "random seed of the search", .kind = CLI_INT, .preset = "0", CLI_TO(struct options, params.seed)),
@@ -74,7 +74,7 @@ const struct cli_help cli_plan_help = {
 
 static int options_check(struct options *o) {
     o->path = o->model.path;
-    o->has_capacity = o->params.capacity > 0;
+    o->has_capacity = o->params.memory_limit > 0;
     if (o->budget.spill > 0 && o->budget.bytes == 0) {
         return cli_usage("plan", "--spill requires --budget");
     }
@@ -128,12 +128,13 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
         const struct berth_budget_result *b = plan->budgeted;
         berth_json_begin(&w, "budget", '{');
         berth_json_printf(&w,
-            "'bytes': %" PRIu64 ", 'fits': %c, 'proven': %c, 'least': %" PRIu64 ", 'again': %zu, 'out': %zu, 'in': %zu, 'cost': "
+            "'bytes': %" PRIu64 ", 'fits': %c, 'proven': %c, 'least': %" PRIu64 ", 'again': %" PRId64 ", 'out': %" PRId64
+            ", 'in': %" PRId64 ", 'cost': "
             "%" PRIu64 ", 'cost_once': %" PRIu64 ", 'cost_bound': %" PRIu64,
-            o->budget.bytes, b->fits, b->proven, b->uses[0].least, b->n_again, b->n_out, b->n_in, b->cost, b->cost_once,
-            b->cost_bound);
+            o->budget.bytes, b->fits, b->proven, b->uses[0].live_bound, b->n_recomputed, b->n_spilled, b->n_restored, b->cost,
+            b->cost_once, b->cost_bound);
         berth_json_begin(&w, "alive", '[');
-        for (size_t i = 0; i < b->n_alive && i < VIEW_BUDGET_N_ALIVE; i++) {
+        for (int64_t i = 0; i < b->n_alive && i < VIEW_BUDGET_N_ALIVE; i++) {
             berth_json_printf(&w, "{'name': %s, 'bytes': %" PRIu64 "}", plan->alive[i].name, plan->alive[i].size);
         }
         berth_json_end(&w);
@@ -168,9 +169,10 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
         return;
     }
     if (b->fits) {
-        fprintf(file, "  budget   %s: kept, %zu ops recomputed", cli_bytes(bytes, text[0]), b->n_again);
+        fprintf(file, "  budget   %s: kept, %" PRId64 " ops recomputed", cli_bytes(bytes, text[0]), b->n_recomputed);
         if (b->n_uses > 1 && o->budget.spill > 0) {
-            fprintf(file, ", %zu values spilled to %s and %zu read back", b->n_out, cli_bytes(b->uses[1].peak, text[0]), b->n_in);
+            fprintf(file, ", %" PRId64 " values spilled to %s and %" PRId64 " read back", b->n_spilled,
+                cli_bytes(b->uses[1].peak, text[0]), b->n_restored);
         }
         const double once = (double) (b->cost_once > 0 ? b->cost_once : 1);
         fprintf(file, ", cost %.4f times that without limit%s", (double) b->cost / once, b->proven ? ", proven minimal" : "");
@@ -178,13 +180,13 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
         if (o->budget.spill > 0) {
             fprintf(file, "  costs    %s\n", plan->spill_price);
         }
-    } else if (b->uses[0].least > bytes) {
-        fprintf(file, "  budget   cannot fit: at least %s are required", cli_bytes(b->uses[0].least, text[0]));
-        fprintf(file, ", %s more than given\n", cli_bytes(b->uses[0].least - bytes, text[1]));
+    } else if (b->uses[0].live_bound > bytes) {
+        fprintf(file, "  budget   cannot fit: at least %s are required", cli_bytes(b->uses[0].live_bound, text[0]));
+        fprintf(file, ", %s more than given\n", cli_bytes(b->uses[0].live_bound - bytes, text[1]));
         print_alive_together(file, plan);
     } else {
         fprintf(file, "  budget   %s: no schedule found%s; every schedule requires at least %s\n", cli_bytes(bytes, text[0]),
-            b->proven ? ", proven that there is none" : "", cli_bytes(b->uses[0].least, text[1]));
+            b->proven ? ", proven that there is none" : "", cli_bytes(b->uses[0].live_bound, text[1]));
         print_alive_together(file, plan);
     }
 }
@@ -197,7 +199,7 @@ static void print_text(FILE *file, const struct options *o, const struct view_pl
     fputs(bold, file);
     cli_text(file, 0, o->path);
     fprintf(file, "%s\n", reset);
-    fprintf(file, "  items    %zu\n", plan->set->n_items);
+    fprintf(file, "  items    %" PRId64 "\n", plan->set->n_items);
     fprintf(file, "  peak     %s%s%s\n", bold, cli_bytes(r->peak, text), reset);
     fprintf(file, "  bound    %s", cli_bytes(r->bound, text));
     fprintf(file, "%s, live bytes are highest at step %" PRId64 "%s\n", dim, r->bound_step, reset);
@@ -214,9 +216,10 @@ static void print_text(FILE *file, const struct options *o, const struct view_pl
         } else if (!r->fits) {
             colour = fair;
             answer = "unknown: no plan found that fits ";
-            hint = o->params.budget_us > 0 ? "; a longer --time may find a plan" : "; --time 10000 searches for ten seconds";
+            hint = o->params.time_limit_us > 0 ? "; a longer --time may find a plan" : "; --time 10000 searches for ten seconds";
         }
-        fprintf(file, "  fits     %s%s%sinto%s %s%s\n", colour, answer, what, reset, cli_bytes(o->params.capacity, text), hint);
+        fprintf(
+            file, "  fits     %s%s%sinto%s %s%s\n", colour, answer, what, reset, cli_bytes(o->params.memory_limit, text), hint);
     }
     print_budget(file, o, plan);
     fprintf(file, "  method   %s\n", r->method);
@@ -290,8 +293,7 @@ int cli_plan(const struct cli_args *args) {
     const struct berth_plan_set *set = plan.set;
     struct berth_plan_report report;
     uint64_t *offsets = berth_malloc((set->n_items + 1) * sizeof *offsets);
-    if (set->has_offsets &&
-        berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS) {
+    if (set->has_offsets && berth_plan_check(set->items, set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS) {
         o->params.start = set->offsets;
     }
     if (offsets == NULL) {
@@ -311,7 +313,7 @@ int cli_plan(const struct cli_args *args) {
         print_buffers(file, &plan);
         ok = cli_alive_print(file, &plan);
         print_homes(file, &plan);
-        cli_lower_print(file, o->path, &o->model, &plan, &report, o->params.budget_us);
+        cli_lower_print(file, o->path, &o->model, &plan, &report, o->params.time_limit_us);
     }
     if (!ok) {
         code = cli_fail(CLI_FAILURE, "%s: out of memory for the values alive at the peak", o->path);

@@ -33,7 +33,7 @@ static bool search_show(const struct view_progress *p, void *user) {
 
 int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped) {
-    if (params->budget_us > 0) {
+    if (params->time_limit_us > 0) {
         cli_catch_interrupt();
     }
     plan->watch = search_show;

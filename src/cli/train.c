@@ -138,7 +138,7 @@ static int options_check(const struct options *o) {
 // ---- parameters: the value of the option, else that of the checkpoint, else the default ----
 
 static int n_ranks(const struct options *o) {
-    return o->world != NULL ? o->world->size : 1;
+    return o->world != NULL ? o->world->n_ranks : 1;
 }
 
 static int params_check(const struct options *o, const struct train_params *p) {
@@ -238,7 +238,7 @@ static const struct berth_mpi_world *world_find(void) {
     ggml_backend_load_all();
     const ggml_backend_reg_t mpi = ggml_backend_reg_by_name("MPI");
     const struct berth_mpi_world *world = mpi != NULL ? ggml_backend_reg_get_proc_address(mpi, "berth_mpi_world") : NULL;
-    return world != NULL && world->size > 1 ? world : NULL;
+    return world != NULL && world->n_ranks > 1 ? world : NULL;
 }
 
 // Returns the exit code of rank 0 on all ranks, because only rank 0 prints and writes files. Every rank must call this function.

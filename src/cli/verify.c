@@ -59,7 +59,7 @@ static void fault_print(FILE *file, const struct berth_plan_set *set, const stru
 
 static uint64_t plan_peak(const struct berth_plan_set *set) {
     uint64_t peak = 0; // of the largest pool
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         const uint64_t end = set->items[i].size == 0 ? 0 : set->offsets[i] + set->items[i].size;
         peak = max_u64(end, peak);
     }
@@ -78,7 +78,7 @@ int cli_verify(const struct cli_args *args) {
         return cli_fail(CLI_FAILURE, "%s: some items have no offset; 'berth plan --out' writes a plan with offsets", path);
     }
     struct berth_plan_fault fault = {.i = -1, .j = -1};
-    const bool valid = berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
+    const bool valid = berth_plan_check(set->items, set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
     const bool known = valid || fault.kind != BERTH_PLAN_SOUND;
     char text[64];
     if (!known) {
@@ -88,7 +88,7 @@ int cli_verify(const struct cli_args *args) {
     if (json) {
         struct berth_json_writer w = {.file = stdout};
         berth_json_begin(&w, NULL, '{');
-        berth_json_printf(&w, "'items': %zu, 'valid': %c, 'peak': %" PRIu64, set->n_items, valid, plan_peak(set));
+        berth_json_printf(&w, "'items': %" PRId64 ", 'valid': %c, 'peak': %" PRIu64, set->n_items, valid, plan_peak(set));
         if (valid) {
             berth_json_printf(&w, "'fault': null}\n");
         } else {
@@ -96,8 +96,8 @@ int cli_verify(const struct cli_args *args) {
                 fault_names[fault.kind], fault.i, fault.j);
         }
     } else if (valid) {
-        printf("%svalid%s: %zu items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),
-            set->n_items, cli_bytes(plan_peak(set), text));
+        printf("%svalid%s: %" PRId64 " items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN),
+            cli_colour(stdout, CLI_RESET), set->n_items, cli_bytes(plan_peak(set), text));
     } else {
         printf("%snot valid%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
         fault_print(stdout, set, &fault);

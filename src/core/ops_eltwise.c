@@ -358,8 +358,8 @@ static void grad_tri(struct berth_grad *g) {
 static void cost_acc(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
         c->flops = (double) ggml_nelements(node->src[1]);
-        c->bytes_written = berth_elements_size(node->src[1]);
-        c->bytes_read = 2 * c->bytes_written;
+        c->written_size = berth_elements_size(node->src[1]);
+        c->read_size = 2 * c->written_size;
     }
 }
 

@@ -260,7 +260,7 @@ static void cost_mul_mat_id(const struct ggml_tensor *node, struct berth_op_cost
     const struct ggml_tensor *as = node->src[0], *ids = node->src[2];
     cost_mul_mat(node, c);
     if (ids != NULL && ggml_nelements(ids) < as->ne[2]) {
-        c->bytes_read -= berth_elements_size(as) / (double) as->ne[2] * (double) (as->ne[2] - ggml_nelements(ids));
+        c->read_size -= berth_elements_size(as) / (double) as->ne[2] * (double) (as->ne[2] - ggml_nelements(ids));
     }
 }
 

@@ -411,14 +411,14 @@ static void grad_upscale(struct berth_grad *g) {
 // Only the selected rows of the table are read.
 static void cost_get_rows(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *table = node->src[0];
-    c->bytes_read =
+    c->read_size =
         berth_elements_size(node->src[1]) + (double) ggml_row_size(table->type, table->ne[0]) * (double) ggml_nrows(node);
 }
 
 static void cost_set_rows(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *rows = node->src[0];
-    c->bytes_read = berth_elements_size(rows) + berth_elements_size(node->src[1]);
-    c->bytes_written = (double) ggml_row_size(node->type, node->ne[0]) * (double) ggml_nrows(rows);
+    c->read_size = berth_elements_size(rows) + berth_elements_size(node->src[1]);
+    c->written_size = (double) ggml_row_size(node->type, node->ne[0]) * (double) ggml_nrows(rows);
 }
 
 // ---- rows of the op table, and the samples that they name ----

@@ -316,7 +316,7 @@ static void grad_set(struct berth_grad *g) {
 // An in-place SET reads and writes only the part that it replaces.
 static void cost_set(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
-        c->bytes_read = c->bytes_written = berth_elements_size(node->src[1]);
+        c->read_size = c->written_size = berth_elements_size(node->src[1]);
     }
 }
 

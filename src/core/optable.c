@@ -154,13 +154,13 @@ struct berth_op_cost berth_op_cost(const struct ggml_tensor *node) {
     if (info == NULL || info->is_empty) {
         return c;
     }
-    c.bytes_written = berth_elements_size(node);
+    c.written_size = berth_elements_size(node);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         if (k + 1 != info->overwrites && source_is_new(node, k)) {
-            c.bytes_read += berth_elements_size(node->src[k]);
+            c.read_size += berth_elements_size(node->src[k]);
         }
         if ((info->updates >> k & 1) != 0 && node->src[k] != NULL) {
-            c.bytes_written += berth_elements_size(node->src[k]);
+            c.written_size += berth_elements_size(node->src[k]);
         }
     }
     if (info->family != BERTH_OP_MOVE && node->src[0] != NULL) {

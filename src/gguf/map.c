@@ -176,9 +176,9 @@ size_t berth_gguf_map_size(const struct berth_gguf_map *map) {
     return map == NULL ? 0 : map->data_size;
 }
 
-void berth_gguf_map_drop(const struct berth_gguf_map *map, const void *bytes, size_t size) {
+void berth_gguf_map_drop(const struct berth_gguf_map *map, const void *data, size_t size) {
     const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);
-    const uintptr_t from = (uintptr_t) bytes, at = map != NULL ? from - (uintptr_t) map->bytes : 0;
+    const uintptr_t from = (uintptr_t) data, at = map != NULL ? from - (uintptr_t) map->bytes : 0;
     if (map == NULL || map->is_copy || from < (uintptr_t) map->bytes || at > map->size || size > map->size - at) {
         return;
     }

@@ -76,12 +76,12 @@ static struct meta_program **program_find(struct meta_backend *m, const struct g
 
 static void stats_count(struct meta_backend *m, const struct meta_program *p, bool is_found) {
     m->stats.n_graphs++;
-    m->stats.n_built += !is_found;
+    m->stats.n_cache_misses += !is_found;
     m->stats.n_grown += is_found ? 0 : p->n_grown;
     m->stats.n_sums += p->n_sums;
-    m->stats.sum_bytes += p->sum_bytes;
-    m->stats.n_whole += (int64_t) p->n_costs;
-    m->stats.move_bytes += p->move_bytes;
+    m->stats.summed_size += p->summed_size;
+    m->stats.n_gathered += (int64_t) p->n_costs;
+    m->stats.redistributed_size += p->redistributed_size;
 }
 
 static bool program_get(struct meta_program **at, const struct ggml_cgraph *graph) {
@@ -257,7 +257,7 @@ bool berth_meta_stats(ggml_backend_t backend, struct berth_meta_stats *stats) {
     }
     *stats = m->stats;
     for (int j = 0; j < m->n; j++) {
-        stats->scratch_bytes += (int64_t) ggml_backend_buffer_get_size(m->scratch.parts[j]);
+        stats->scratch_size += (int64_t) ggml_backend_buffer_get_size(m->scratch.parts[j]);
     }
     return true;
 }
@@ -277,7 +277,7 @@ bool berth_meta_explain(ggml_backend_t backend, FILE *file) {
         return true;
     }
     fprintf(file, "%s: %lld sums over %d devices with %lld bytes in total, %lld bytes moved per run\n", backend_name(backend),
-        (long long) p->n_sums, m->n, (long long) p->sum_bytes, (long long) p->move_bytes);
+        (long long) p->n_sums, m->n, (long long) p->summed_size, (long long) p->redistributed_size);
     for (size_t i = 0; i < p->n_costs; i++) {
         fprintf(file, "  %s %s cannot be computed on split sources: each device gets complete ones, %lld bytes moved\n",
             ggml_op_name(p->costs[i].op), p->costs[i].name, (long long) p->costs[i].n_bytes);

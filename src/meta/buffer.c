@@ -622,9 +622,9 @@ bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf) {
     return meta_buffer_of(buf) != NULL;
 }
 
-size_t berth_meta_buffer_size(ggml_backend_buffer_t buffer, size_t index) {
+size_t berth_meta_buffer_size(ggml_backend_buffer_t buffer, int64_t index) {
     const struct meta_buffer *mb = meta_buffer_of(buffer);
-    return mb != NULL && index < (size_t) mb->device->n ? ggml_backend_buffer_get_size(mb->parts[index]) : 0;
+    return mb != NULL && index >= 0 && index < mb->device->n ? ggml_backend_buffer_get_size(mb->parts[index]) : 0;
 }
 
 void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {

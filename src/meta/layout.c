@@ -84,7 +84,8 @@ static enum ggml_status plan_device(
         l->peak[j] = l->peak[j - 1];
         return GGML_STATUS_SUCCESS;
     }
-    const struct berth_plan_params params = {.budget_us = s->params->budget_us, .is_brief = s->params->budget_us == 0};
+    const struct berth_plan_params params = {
+        .time_limit_us = s->params->time_limit_us, .is_brief = s->params->time_limit_us == 0};
     const enum ggml_status status = berth_plan_solve(own, (int64_t) n, &params, offsets, &report);
     for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
         slots[k] = (struct meta_slot){.off = offsets[k], .size = own[k].size};

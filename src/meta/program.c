@@ -210,7 +210,7 @@ static enum ggml_status program_prepare(struct meta_builder *b, const struct met
 static void program_clear(struct meta_program *p) {
     p->is_made = false;
     p->n_steps = p->n_temps = p->n_views = p->n_costs = p->stage_size = 0;
-    p->n_sums = p->sum_bytes = p->move_bytes = 0;
+    p->n_sums = p->summed_size = p->redistributed_size = 0;
     p->last_use = 0;
     memset(p->n_nodes, 0, sizeof p->n_nodes);
     const bool ok = arena_reset(&p->arena, p->arena.taken);

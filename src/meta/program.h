@@ -91,8 +91,8 @@ struct meta_program {
     size_t stage_size, stage_cap;
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
-    int64_t n_sums, sum_bytes, move_bytes; // per run
-    int64_t n_grown;                       // how often the program was rebuilt because memory of roots grew
+    int64_t n_sums, summed_size, redistributed_size; // per run
+    int64_t n_grown;                                 // how often the program was rebuilt because memory of roots grew
     uint64_t id, last_use;
 };
 

@@ -177,7 +177,7 @@ void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_
     meta_use(b, to);
     const size_t size = ggml_nbytes(shape), both = meta_is_partial(from_state) ? size * 2 : size;
     b->p->stage_size = max_size(both, b->p->stage_size);
-    b->p->move_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
+    b->p->redistributed_size += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
     b->whole_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
 }
 
@@ -241,7 +241,7 @@ void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct met
     *new_step = step;
     meta_use(b, v);
     b->p->n_sums++;
-    b->p->sum_bytes += (int64_t) ggml_nbytes(root);
+    b->p->summed_size += (int64_t) ggml_nbytes(root);
 }
 
 bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root) {

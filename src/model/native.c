@@ -104,7 +104,7 @@ static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
 // The first call, for the largest batch, searches a schedule and stores it. Later calls apply the stored schedule. It fits, because
 // no tensor of a later graph is larger. GGML_STATUS_SUCCESS with *out NULL: no schedule within the limit was found.
 static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
-    const struct berth_graph_budget_params params = {.bytes = s->steps == NULL ? s->params.compute_limit : UINT64_MAX,
+    const struct berth_graph_budget_params params = {.memory_limit = s->steps == NULL ? s->params.compute_limit : UINT64_MAX,
         .buft = ggml_backend_get_default_buffer_type(s->devices->backend[0]),
         .seed = 1,
         .steps = s->steps,
@@ -117,12 +117,12 @@ static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **ou
         model_fail(error, "%s", berth_last_error());
     } else if (is_first) {
         s->recompute_plan = (struct session_recompute_plan){.fits = *out != NULL,
-            .n_recomputed = *out != NULL ? (int64_t) r->n_again : 0,
+            .n_recomputed = *out != NULL ? r->n_recomputed : 0,
             .n_nodes = n_nodes,
-            .min_size = r->n_uses > 0 ? r->uses[0].least : 0,
+            .min_size = r->n_uses > 0 ? r->uses[0].live_bound : 0,
             .cost_ratio = *out != NULL && r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1};
         if (*out != NULL && !steps_keep(s, r)) {
-            model_fail(error, "out of memory for a schedule of %zu steps", r->n_steps);
+            model_fail(error, "out of memory for a schedule of %" PRId64 " steps", r->n_steps);
             status = GGML_STATUS_ALLOC_FAILED;
         }
     }

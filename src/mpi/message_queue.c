@@ -245,7 +245,7 @@ static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     m->kept_size += message->size;
     m->traffic.n_received++;
     m->traffic.received_size += message->size;
-    m->traffic.data_received += head.kind == MPI_PART || head.kind == MPI_TENSOR ? message->size - sizeof head : 0;
+    m->traffic.received_data_size += head.kind == MPI_PART || head.kind == MPI_TENSOR ? message->size - sizeof head : 0;
 }
 
 // Resets all timeouts, because this process did not receive messages for a while: it was stopped or busy, or the queue was full.
@@ -478,7 +478,7 @@ static enum sent try_send(
     if (sent == SENT && head->kind != MPI_ALIVE) {
         m->traffic.n_sent++;
         m->traffic.sent_size += sizeof *head + size;
-        m->traffic.data_sent += head->kind == MPI_PART || head->kind == MPI_TENSOR ? size : 0;
+        m->traffic.sent_data_size += head->kind == MPI_PART || head->kind == MPI_TENSOR ? size : 0;
     }
     return sent;
 }

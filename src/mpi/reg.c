@@ -73,9 +73,9 @@ static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
 
 // ---- communication between programs ----
 
-static bool world_sum(float *data, size_t n) {
+static bool world_sum(float *data, int64_t n) {
     struct mpi_world *w = world_get();
-    return w != NULL && mpi_group_sum(&w->programs, data, n);
+    return w != NULL && n >= 0 && mpi_group_sum(&w->programs, data, (size_t) n);
 }
 
 static bool world_broadcast(void *data, size_t size, int root) {
@@ -101,7 +101,7 @@ static void *world_address(void) {
         return NULL;
     }
     info = (struct berth_mpi_world){.rank = w->programs.me,
-        .size = w->programs.n,
+        .n_ranks = w->programs.n,
         .sum_f32 = world_sum,
         .broadcast = world_broadcast,
         .barrier = world_barrier,

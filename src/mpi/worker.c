@@ -5,6 +5,7 @@
 
 #include "base/min.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -297,13 +298,13 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
 bool mpi_worker_init(
     struct mpi_worker *w, struct mpi_queue *queue, int program_rank, const struct berth_mpi_serve_params *params) {
     *w = (struct mpi_worker){.queue = queue, .program_rank = program_rank, .cache = params->cache};
-    w->devices = shim_calloc(params->n_devices, sizeof w->devices[0]);
+    w->devices = shim_calloc((size_t) params->n_devices, sizeof w->devices[0]);
     w->piece = shim_malloc(MPI_PIECE);
     bool ok = (w->devices != NULL || params->n_devices == 0) && w->piece != NULL;
     if (!ok) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %zu devices", params->n_devices);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %" PRId64 " devices", params->n_devices);
     }
-    for (; ok && w->n_devices < params->n_devices; w->n_devices += ok) {
+    for (; ok && w->n_devices < (size_t) params->n_devices; w->n_devices += ok) {
         ok = device_open(w, w->n_devices, params);
     }
     if (!ok) {
@@ -350,12 +351,12 @@ static void info_fill(struct mpi_device_info *info, ggml_backend_dev_t dev, cons
 }
 
 struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *params) {
-    struct mpi_device_info *infos = shim_calloc(params->n_devices + 1, sizeof *infos);
-    for (size_t i = 0; infos != NULL && i < params->n_devices; i++) {
+    struct mpi_device_info *infos = shim_calloc((size_t) params->n_devices + 1, sizeof *infos);
+    for (int64_t i = 0; infos != NULL && i < params->n_devices; i++) {
         info_fill(&infos[i], params->devices[i], params);
     }
     if (infos == NULL) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %zu devices", params->n_devices);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %" PRId64 " devices", params->n_devices);
     }
     return infos;
 }

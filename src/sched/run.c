@@ -189,8 +189,8 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
         return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s for split %d of %d failed: %s",
             berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, cached->n_splits, berth_last_error());
     }
-    sched->stats.n_copies_made++;
-    sched->stats.copy_bytes += (int64_t) ggml_nbytes(src);
+    sched->stats.n_copied++;
+    sched->stats.copied_size += (int64_t) ggml_nbytes(src);
     if (sched->is_tracing) {
         wait_for(sched, copy->from);
         wait_for(sched, copy->backend);

@@ -220,7 +220,7 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
         }
         sched->stats.n_planned++;
     } else {
-        sched->stats.n_reused++;
+        sched->stats.n_cache_hits++;
     }
     cached->used = ++sched->clock;
     sched->cur = cached;
@@ -240,7 +240,7 @@ static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct s
         return status;
     }
     sched->last_n_splits = cached->n_splits;
-    sched->stats.n_reused--;
+    sched->stats.n_cache_hits--;
     sched->stats.n_planned++;
     return sched_place(sched, cached);
 }

@@ -87,7 +87,7 @@ ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched,
 
 // ---- beyond ggml ----
 
-void berth_sched_set_moves(
+void berth_sched_set_spill_backends(
     ggml_backend_sched_t sched, const struct ggml_cgraph *graph, ggml_backend_t own, ggml_backend_t other) {
     for (int i = 0; graph != NULL && i < graph->n_nodes; i++) {
         const enum berth_move kind = berth_move_of(graph->nodes[i]);
@@ -114,16 +114,16 @@ void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
     }
 }
 
-void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes) {
+void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit) {
     const int b = index_of(sched, backend);
     if (b < 0) {
-        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_limit: the backend does not belong to the scheduler");
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_memory_limit: the backend does not belong to the scheduler");
         return;
     }
     if (!sched_is_idle(__func__, sched)) {
         return;
     }
-    sched->limits[b] = bytes;
+    sched->limits[b] = limit;
     cached_forget_all(sched);
 }
 
@@ -142,7 +142,7 @@ void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     cached_forget_all(sched);
 }
 
-void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
+void berth_sched_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
     if (sched != NULL && stats != NULL) {
         *stats = sched->stats;
     }

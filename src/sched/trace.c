@@ -163,8 +163,8 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
         if (e != NULL) {
             const struct berth_op_cost cost = berth_op_cost(node);
             e->op = ggml_op_desc(node);
-            e->bytes = (size_t) cost.bytes_read;
-            e->written = (size_t) cost.bytes_written;
+            e->bytes = (size_t) cost.read_size;
+            e->written = (size_t) cost.written_size;
             e->flops = cost.flops;
             e->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
             e->in_use = in_use != NULL ? in_use[end - 1] : -1;

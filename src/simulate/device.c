@@ -52,7 +52,7 @@ static double speed_or(double special, double usual) {
 
 static double op_seconds(const struct cluster_device *d, const struct ggml_tensor *t) {
     const struct berth_op_cost c = berth_op_cost(t);
-    const double bytes = c.bytes_read + c.bytes_written;
+    const double bytes = c.read_size + c.written_size;
     if (bytes <= 0) {
         return 0; // a view
     }

@@ -44,12 +44,12 @@ bool train_ranks_loss(struct trainer *t, bool ok, float *loss, struct model_erro
     if (w == NULL) {
         return ok;
     }
-    float sum = ok ? *loss / (float) w->size : 0;
+    float sum = ok ? *loss / (float) w->n_ranks : 0;
     if (!ranks_count(w, !ok, &n_failed, error) || !w->sum_f32(&sum, 1)) {
         return ranks_lost(error);
     }
     *loss = sum;
-    return n_failed == 0 || model_fail(error, "step %" PRId64 " failed on %d of %d ranks", t->n_done + 1, n_failed, w->size);
+    return n_failed == 0 || model_fail(error, "step %" PRId64 " failed on %d of %d ranks", t->n_done + 1, n_failed, w->n_ranks);
 }
 
 bool train_ranks_sum(struct trainer *t, struct model_error *error) {
@@ -60,7 +60,7 @@ bool train_ranks_sum(struct trainer *t, struct model_error *error) {
         for (int64_t at = 0; at < n; at += PIECE) {
             const size_t k = (size_t) min_i64(n - at, PIECE);
             ggml_backend_tensor_get(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
-            if (!w->sum_f32(t->sums, k)) {
+            if (!w->sum_f32(t->sums, (int64_t) k)) {
                 return ranks_lost(error);
             }
             ggml_backend_tensor_set(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
@@ -121,5 +121,5 @@ bool train_ranks_check(struct trainer *t, const struct train_data *data, struct 
         return ranks_lost(error);
     }
     return n_others == 0 || model_fail(error, "rank %d of %d: %d %s a different model, text or options than rank 0", w->rank,
-                                w->size, n_others, n_others == 1 ? "rank has" : "ranks have");
+                                w->n_ranks, n_others, n_others == 1 ? "rank has" : "ranks have");
 }

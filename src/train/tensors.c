@@ -155,7 +155,7 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
             lora_a_fill(t, x, &state);
         }
     }
-    const float loss_grad = t->params.world != NULL ? 1.0f / (float) t->params.world->size : 1;
+    const float loss_grad = t->params.world != NULL ? 1.0f / (float) t->params.world->n_ranks : 1;
     ggml_backend_tensor_set(t->loss_grad, &loss_grad, 0, sizeof loss_grad);
     return true;
 }

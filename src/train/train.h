@@ -134,7 +134,7 @@ bool trainer_step(struct trainer *trainer, struct train_data *data, struct model
 bool trainer_evaluate(struct trainer *trainer, const struct train_data *data, bool (*stop)(void *), struct model_error *error);
 // train_n_local returns the number of sequences per step that this rank processes, train_first_local the index of the first one.
 static inline int64_t train_n_local(const struct train_params *p) {
-    return p->world != NULL ? p->n_seq / p->world->size : p->n_seq;
+    return p->world != NULL ? p->n_seq / p->world->n_ranks : p->n_seq;
 }
 static inline int64_t train_first_local(const struct train_params *p) {
     return p->world != NULL ? p->world->rank * train_n_local(p) : 0;

@@ -79,9 +79,9 @@ static struct ggml_tensor **accumulators_new(const struct trainer *t, const stru
 // Replaces the graph by one that recomputes some nodes and so fits into the remaining memory.
 static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
     const uint64_t most = t->params.memory, taken = t->size + t->compute;
-    const struct berth_graph_budget_params params = {.bytes = most > taken ? most - taken : 0,
+    const struct berth_graph_budget_params params = {.memory_limit = most > taken ? most - taken : 0,
         .buft = ggml_backend_get_default_buffer_type(t->devices->backend[0]),
-        .time_us = BUDGET_US,
+        .time_limit_us = BUDGET_US,
         .seed = 1};
     struct berth_budget_result *r = NULL;
     struct ggml_cgraph *graph = NULL;
@@ -95,10 +95,10 @@ static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_
         model_fail(error,
             "%" PRIu64 " bytes are too few: trained tensors and optimiser need %" PRIu64 ", a step at least %" PRIu64
             " more; use a smaller --ctx or --batch",
-            most, taken, r->uses[0].least);
+            most, taken, r->uses[0].live_bound);
     } else {
         g->graph = graph;
-        t->n_recomputed = r->n_again;
+        t->n_recomputed = r->n_recomputed;
         t->cost_ratio = r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1;
     }
     berth_budget_free(r);

@@ -21,9 +21,9 @@ static bool params_check(const struct model *m, const struct train_params *p, st
         return model_fail(error, "invalid run: %" PRId64 " sequences of %" PRId64 " tokens, %" PRId64 " steps, rank %" PRId64,
             p->n_seq, p->n_ctx, p->n_steps, p->rank);
     }
-    if (p->world != NULL && p->n_seq % p->world->size != 0) {
+    if (p->world != NULL && p->n_seq % p->world->n_ranks != 0) {
         return model_fail(
-            error, "%" PRId64 " sequences per step cannot be divided evenly among %d ranks", p->n_seq, p->world->size);
+            error, "%" PRId64 " sequences per step cannot be divided evenly among %d ranks", p->n_seq, p->world->n_ranks);
     }
     if (m->params.n_expert > 0) { // the selection of experts has no gradient
         return model_fail(error, "a model with %" PRId64 " experts cannot be trained; only dense models can", m->params.n_expert);
@@ -247,7 +247,7 @@ static bool fault_report(struct trainer *t, struct train_data *data, const char 
     char name[96 + GGML_MAX_NAME] = "repeating the step does not reproduce it";
     if (x == NULL && t->params.world != NULL) {
         snprintf(
-            name, sizeof name, "rank %d of %d has no tensor with such a value", t->params.world->rank, t->params.world->size);
+            name, sizeof name, "rank %d of %d has no tensor with such a value", t->params.world->rank, t->params.world->n_ranks);
     }
     if (x != NULL) {
         snprintf(name, sizeof name, "the first tensor with such a value is '%s' (%s)", x->name,
@@ -323,6 +323,6 @@ bool trainer_evaluate(struct trainer *t, const struct train_data *data, bool (*s
         }
     }
     // train_ranks_loss divides by the number of ranks.
-    float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->size : 1));
+    float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->n_ranks : 1));
     return train_ranks_loss(t, ok, &loss, error) && evaluation_add(t, loss, error);
 }

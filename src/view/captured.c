@@ -71,7 +71,7 @@ static const struct ggraph_place *place_of(
 static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggraph_place *place) {
     uint64_t base = 0;
     if (place == NULL || place->offset < 0 || place->chunk < 0 ||
-        __builtin_mul_overflow((uint64_t) place->chunk, pool != NULL ? pool->max_chunk : 0, &base) ||
+        __builtin_mul_overflow((uint64_t) place->chunk, pool != NULL ? pool->chunk_limit : 0, &base) ||
         __builtin_add_overflow(base, (uint64_t) place->offset, &base)) {
         return BERTH_PLAN_ANY;
     }
@@ -80,13 +80,14 @@ static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggrap
 
 // Sets the offset of each item to the offset that the captured program gave to the item's first tensor, if there is one.
 static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_set *set) {
-    size_t n_names, t = 0;
+    size_t n_names;
+    int64_t t = 0;
     struct named *names = names_of(g, &n_names);
     if (names == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the names of %lld tensors", (long long) g->n_places);
     }
     view_pools_sort(set);
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         while (t < set->n_tensors && set->tensors[t].item < i) {
             t++;
         }
@@ -186,7 +187,7 @@ static void write_item(
     struct berth_json_writer *w, const struct ggraph *g, int64_t i, const uint64_t *chunks, const int64_t *next) {
     const struct ggraph_item *item = &g->items[i];
     const int pool = g->bufs[item->buf].same_as;
-    const uint64_t offset = offset_in(&(struct berth_plan_pool){.max_chunk = chunks[pool]}, &g->places[item->owner]);
+    const uint64_t offset = offset_in(&(struct berth_plan_pool){.chunk_limit = chunks[pool]}, &g->places[item->owner]);
     berth_json_line(w, 0);
     berth_json_begin(w, NULL, '{');
     berth_json_printf(w, "'id': %s, 'first': %lld, 'last': %lld, 'size': %llu, 'alignment': %zu, 'pool': %d",
@@ -227,8 +228,8 @@ static enum ggml_status graph_write(FILE *file, void *user) {
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
-static void alive_report(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
-    view_plan_alive_add(user, i, tensor->name, size);
+static void alive_report(int64_t i, const struct ggml_tensor *tensor, uint64_t size, void *user_data) {
+    view_plan_alive_add(user_data, (size_t) i, tensor->name, size);
 }
 
 #define SPILL_FLOPS 4 // cost of a byte that is spilled or read back; the CPU reads it and writes it
@@ -240,15 +241,15 @@ static const char spill_price[] =
 static enum ggml_status graph_budget(
     struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct view_plan *plan) {
     struct ggml_cgraph *graph = NULL;
-    const struct berth_graph_budget_params params = {.bytes = plan->budget.bytes,
+    const struct berth_graph_budget_params params = {.memory_limit = plan->budget.bytes,
         .buft = types[0],
-        .time_us = VIEW_BUDGET_US,
+        .time_limit_us = VIEW_BUDGET_US,
         .seed = 1,
         .spill_buft = plan->budget.spill > 0 ? types[1] : NULL,
-        .spill_bytes = plan->budget.spill,
-        .spill_cost = SPILL_FLOPS,
+        .spill_limit = plan->budget.spill,
+        .spill_cost_per_byte = SPILL_FLOPS,
         .on_alive = alive_report,
-        .user = plan};
+        .user_data = plan};
     if (g->n_bufs > 1) {
         return berth_fail(
             GGML_STATUS_FAILED, "%s: the graph uses %d buffers; --budget requires a graph that uses one", path, g->n_bufs);
@@ -280,12 +281,12 @@ static enum ggml_status items_budgeted(
 static enum ggml_status items_plain(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
-    struct berth_gallocr_options options = berth_gallocr_options_default();
+    struct berth_gallocr_params options = berth_gallocr_params_default();
     if (galloc != NULL && plan->budget.bytes == 0) { // with a memory limit, Berth's in-place rules apply
         options.inplace_via_views = false;
-        options.in_place = ggraph_in_place;
-        options.in_place_user = g;
-        berth_gallocr_set_options(galloc, &options);
+        options.inplace = ggraph_in_place;
+        options.inplace_user_data = g;
+        berth_gallocr_set_params(galloc, &options);
     }
     const struct galloc_input input = {.g = g, .galloc = galloc, .nodes = g->node_bufs, .leafs = g->leaf_bufs};
     return items_of(input, g->n_bufs, true, path, &plan->set);

@@ -55,7 +55,7 @@ static void rows_fini(struct rows *r) {
 }
 
 static enum ggml_status no_memory(const struct rows *r) {
-    return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a budget of %zu rows", r->path, r->set->n_items);
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a budget of %" PRId64 " rows", r->path, r->set->n_items);
 }
 
 // Refuses sets for which a memory limit is not defined.
@@ -66,9 +66,9 @@ static enum ggml_status set_check(const struct rows *r) {
             GGML_STATUS_FAILED, "%s: --budget requires a captured graph, or a CSV with the columns 'cost' and 'reads'", r->path);
     }
     if (set->n_items >= INT32_MAX / 8) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: too many rows for --budget: %zu", r->path, set->n_items);
+        return berth_fail(GGML_STATUS_FAILED, "%s: too many rows for --budget: %" PRId64 "", r->path, set->n_items);
     }
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         const struct berth_plan_item *item = &set->items[i];
         if (item->alias != 0 || item->is_fixed || item->pool != set->items[0].pool) {
             return berth_fail(GGML_STATUS_FAILED,
@@ -171,7 +171,8 @@ static enum ggml_status ops_fill(struct rows *r) {
 static void item_write(
     struct berth_json_writer *w, const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *suffix) {
     char name[4096];
-    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_RECOMPUTE), r->set->ids[r->order[op]], suffix);
+    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_SUFFIX_RECOMPUTED), r->set->ids[r->order[op]],
+        suffix);
     berth_json_line(w, 0);
     berth_json_printf(w,
         "{'id': %s, 'first': %" PRId64 ", 'last': %" PRId64 ", 'size': %" PRIu64 ", 'alignment': %" PRIu64 ", 'pool': %" PRId32
@@ -192,11 +193,12 @@ static enum ggml_status schedule_write(FILE *file, void *user) {
     const struct schedule *s = user;
     const struct rows *r = s->r;
     const struct berth_budget_result *b = s->b;
-    const size_t n = r->set->n_items, n_all = n + b->n_steps + 1;
+    const int64_t n = r->set->n_items;
+    const size_t n_all = (size_t) (n + b->n_steps) + 1;
     struct berth_plan_item *items = berth_calloc(n_all, sizeof *items);
     int32_t *item_of = berth_calloc(n_all, sizeof *item_of);
     bool *has_run = berth_calloc(n_all, sizeof *has_run);
-    size_t n_items = 0;
+    int64_t n_items = 0;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (items != NULL && item_of != NULL && has_run != NULL) {
         status = berth_budget_items(r->ops, n, s->params, b->steps, b->n_steps, items, &n_items, item_of);
@@ -204,16 +206,16 @@ static enum ggml_status schedule_write(FILE *file, void *user) {
     struct berth_json_writer w = {.file = file};
     berth_json_begin(&w, NULL, '{');
     berth_json_begin(&w, "items", '[');
-    for (size_t k = 0; k < n + b->n_steps && status == GGML_STATUS_SUCCESS; k++) {
+    for (int64_t k = 0; k < n + b->n_steps && status == GGML_STATUS_SUCCESS; k++) {
         const int32_t op = k < n ? (int32_t) k : b->steps[k - n].op;
         if (item_of[k] >= 0) {
             struct berth_plan_item item = items[item_of[k]];
-            item.first = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
-            item.last = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
+            item.first = item.first < n ? 0 : item.first - n;
+            item.last = item.last < n ? 0 : item.last - n;
             const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
-            const char *suffix = has_run[op] ? BERTH_BUDGET_RECOMPUTE : "";
+            const char *suffix = has_run[op] ? BERTH_BUDGET_SUFFIX_RECOMPUTED : "";
             if (kind != BERTH_BUDGET_RUN) {
-                suffix = kind == BERTH_BUDGET_OUT ? BERTH_BUDGET_MOVED_OUT : BERTH_BUDGET_MOVED_IN;
+                suffix = kind == BERTH_BUDGET_SPILL ? BERTH_BUDGET_SUFFIX_SPILLED : BERTH_BUDGET_SUFFIX_RESTORED;
             }
             item_write(&w, r, &item, op, suffix);
         }
@@ -240,19 +242,19 @@ static enum ggml_status set_replace(struct schedule s, struct berth_plan_set **s
 static enum ggml_status rows_solve(struct rows *r, struct view_plan *plan) {
     const int32_t own = r->set->n_items > 0 ? r->set->items[0].pool : 0, other = own == INT32_MAX ? own - 1 : own + 1;
     const struct berth_budget_pool pools[] = {{.pool = own,
-                                                  .bytes = plan->budget.bytes,
+                                                  .limit = plan->budget.bytes,
                                                   .may_spill = plan->budget.spill > 0,
                                                   .spill_to = other,
-                                                  .spill_per_byte = 1.0 / SPILL_BYTES},
-        {.pool = other, .bytes = plan->budget.spill}};
+                                                  .spill_cost_per_byte = 1.0 / SPILL_BYTES},
+        {.pool = other, .limit = plan->budget.spill}};
     const struct berth_budget_params params = {
-        .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = VIEW_BUDGET_US, .seed = 1};
+        .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_limit_us = VIEW_BUDGET_US, .seed = 1};
     plan->spill_price = spill_price;
     const enum ggml_status status = berth_budget_solve(r->ops, r->set->n_items, &params, &plan->budgeted);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    for (size_t i = 0; i < plan->budgeted->n_alive; i++) {
+    for (int64_t i = 0; i < plan->budgeted->n_alive; i++) {
         const int32_t row = r->order[plan->budgeted->alive[i]];
         view_plan_alive_add(plan, i, r->set->ids[row], r->set->items[row].size);
     }

@@ -117,8 +117,9 @@ static const struct { const char *class, *text; } marks[] = {{"again", "recomput
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
 static bool has_mark(const struct map_rect *r, int mark) {
-    return mark == 0 ? berth_ends_with(r->name, BERTH_BUDGET_RECOMPUTE)
-                     : berth_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || berth_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
+    return mark == 0
+               ? berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_RECOMPUTED)
+               : berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_SPILLED) || berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_RESTORED);
 }
 
 // Returns whether a rectangle belongs to entry i of the legend: a family of ops, or a mark from map_n_families on.

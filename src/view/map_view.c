@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/min.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ const struct map_family map_families[] = {
     [BERTH_OP_INPUT] = {"input", "#77828c", "#8f9aa5"},
     [BERTH_OP_OTHER] = {"other", "#a39c8b", "#b3ad9d"},
 };
-const int map_n_families = BERTH_OP_FAMILIES;
+const int map_n_families = BERTH_OP_FAMILY_COUNT;
 
 int map_family_of(const char *op) {
     return (int) (op[0] == '\0' ? BERTH_OP_INPUT : berth_op_family(op));
@@ -48,13 +49,13 @@ static int by_offset(const void *a, const void *b) {
 }
 
 // Sets the addresses and the peak of one buffer. places: its items.
-static void set_addresses(struct map_view *view, size_t b, uint64_t max_chunk, struct place *places, size_t n) {
+static void set_addresses(struct map_view *view, size_t b, uint64_t chunk_limit, struct place *places, size_t n) {
     uint64_t chunk = 0, base = 0, used = 0; // current chunk: its number; its address in the picture; its used bytes
     if (n > 0) {
         qsort(places, n, sizeof *places, by_offset);
     }
     for (size_t i = 0; i < n; i++) {
-        const uint64_t k = max_chunk > 0 ? places[i].offset / max_chunk : 0, off = places[i].offset - k * max_chunk;
+        const uint64_t k = chunk_limit > 0 ? places[i].offset / chunk_limit : 0, off = places[i].offset - k * chunk_limit;
         if (k != chunk) {
             chunk = k;
             base += used;
@@ -72,7 +73,7 @@ static bool set_buffer(
     struct map_view *view, const struct map_plan *plan, size_t b, struct place *places, struct berth_plan_item *items) {
     const struct berth_plan_set *set = plan->plan->set;
     const struct view_buffer *from = &plan->plan->buffers[b];
-    const struct berth_plan_params params = {.max_chunk = from->max_chunk};
+    const struct berth_plan_params params = {.chunk_limit = from->chunk_limit};
     struct map_buffer *buffer = &view->buffers[b];
     const size_t n = from->n_items;
     for (size_t k = 0; k < n; k++) {
@@ -87,7 +88,7 @@ static bool set_buffer(
     if (n > 0 && berth_plan_bound(items, (int64_t) n, &params, &buffer->bound, &buffer->bound_step) != GGML_STATUS_SUCCESS) {
         return false;
     }
-    set_addresses(view, b, from->max_chunk, places, n);
+    set_addresses(view, b, from->chunk_limit, places, n);
     if (from->report.bound > buffer->bound && from->report.bound <= buffer->peak) {
         buffer->bound = from->report.bound; // the search has proven a higher bound
     }
@@ -106,9 +107,9 @@ static void add_rect(struct map_view *view, const struct map_rect *rect) {
 
 // Divides the lifetime of an item among its tensors: each ends where the next one begins. Returns the first tensor of the next
 // item.
-static size_t add_tensors(struct map_view *view, const struct berth_plan_set *set, size_t i, size_t t) {
+static int64_t add_tensors(struct map_view *view, const struct berth_plan_set *set, int64_t i, int64_t t) {
     const struct berth_plan_item *item = &set->items[i];
-    struct map_rect rect = {.item = i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
+    struct map_rect rect = {.item = (size_t) i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
     int64_t first = item->first;
     if (t == set->n_tensors || set->tensors[t].item != i) {
         rect.first = item->first;
@@ -141,7 +142,7 @@ static void set_items(struct map_view *view, const struct berth_plan_set *set) {
     size_t t = 0;
     view->first = set->n_items > 0 ? INT64_MAX : 0;
     view->last = set->n_items > 0 ? INT64_MIN : 0;
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         const struct berth_plan_item *item = &set->items[i];
         view->items[i] = (struct map_item){.first = item->first,
             .last = item->last,
@@ -167,7 +168,7 @@ bool map_view_init(struct map_view *view, const struct map_plan *plan) {
     struct berth_plan_item *items = berth_calloc(n, sizeof *items);
     bool ok = view->items != NULL && view->rects != NULL && view->buffers != NULL && places != NULL && items != NULL;
     if (!ok) {
-        berth_set_error("out of memory for a map of %zu items", set->n_items);
+        berth_set_error("out of memory for a map of %" PRId64 " items", set->n_items);
     } else {
         set_items(view, set);
     }

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum ggml_status view_set_make(
@@ -62,13 +63,13 @@ static int by_member(const void *a, const void *b) {
 static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
     struct member *members = berth_malloc((set->n_items + 1) * sizeof *members);
     *n_pools = 0;
-    for (size_t i = 0; members != NULL && i < set->n_items; i++) {
+    for (int64_t i = 0; members != NULL && i < set->n_items; i++) {
         members[i] = (struct member){set->items[i].pool, i};
     }
     if (members != NULL && set->n_items > 0) {
         qsort(members, set->n_items, sizeof *members, by_member);
     }
-    for (size_t i = 0; members != NULL && i < set->n_items; i++) {
+    for (int64_t i = 0; members != NULL && i < set->n_items; i++) {
         *n_pools += i == 0 || members[i].pool != members[i - 1].pool;
     }
     return members;
@@ -78,7 +79,7 @@ static struct view_buffer buffer_of(const struct berth_plan_set *set, int32_t po
     const struct berth_plan_pool *description = view_pools_find(set, pool);
     struct view_buffer buffer = {.pool = pool, .items = items};
     if (description != NULL) {
-        buffer.max_chunk = description->max_chunk < (uint64_t) 1 << 62 ? description->max_chunk : 0;
+        buffer.chunk_limit = description->chunk_limit < (uint64_t) 1 << 62 ? description->chunk_limit : 0;
         snprintf(buffer.name, sizeof buffer.name, "%s", description->name);
     }
     return buffer;
@@ -92,10 +93,10 @@ enum ggml_status view_plan_buffers(struct view_plan *plan) {
     plan->buffers = berth_malloc((n_pools + 1) * sizeof *plan->buffers);
     if (members == NULL || plan->order == NULL || plan->buffers == NULL) {
         berth_free(members);
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu buffers of %zu items", n_pools, set->n_items);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu buffers of %" PRId64 " items", n_pools, set->n_items);
     }
     view_pools_sort(plan->set);
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         plan->order[i] = members[i].item;
         if (i == 0 || members[i].pool != members[i - 1].pool) {
             plan->buffers[plan->n_buffers++] = buffer_of(set, members[i].pool, &plan->order[i]);
@@ -127,15 +128,15 @@ void view_plan_free(struct view_plan *plan) {
 // A search in progress.
 struct search {
     const struct view_plan *plan;
-    int64_t start_us, budget_us;    // start and time limit of the search over all buffers
-    uint64_t done_peak, done_bound; // sums over the finished buffers
+    int64_t start_us, time_limit_us; // start and time limit of the search over all buffers
+    uint64_t done_peak, done_bound;  // sums over the finished buffers
     bool is_stopped;
 };
 
 static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     struct search *s = user;
     const struct view_progress progress = {
-        ggml_time_us() - s->start_us, s->budget_us, s->done_peak + peak, s->done_bound + bound};
+        ggml_time_us() - s->start_us, s->time_limit_us, s->done_peak + peak, s->done_bound + bound};
     s->is_stopped = s->plan->watch != NULL && !s->plan->watch(&progress, s->plan->watch_user);
     return !s->is_stopped;
 }
@@ -150,7 +151,7 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
     const struct berth_plan_params *params, struct search *search, struct buffer_arrays *arrays, uint64_t *offsets) {
     struct berth_plan_params own = *params;
 
-    own.max_chunk = buffer->max_chunk;
+    own.chunk_limit = buffer->chunk_limit;
     if (params->start != NULL) {
         own.start = arrays->start;
     }
@@ -207,7 +208,7 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
     struct buffer_arrays arrays = {
         berth_malloc(n * sizeof *arrays.items), berth_malloc(n * sizeof *arrays.offsets), berth_malloc(n * sizeof *arrays.start)};
 
-    struct search search = {.plan = plan, .start_us = ggml_time_us(), .budget_us = params->budget_us};
+    struct search search = {.plan = plan, .start_us = ggml_time_us(), .time_limit_us = params->time_limit_us};
     struct berth_plan_params own = *params;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool has_chunks = false;
@@ -215,14 +216,14 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu items", n);
     }
     for (size_t b = 0; b < plan->n_buffers && status == GGML_STATUS_SUCCESS; b++) {
-        own.budget_us = params->budget_us / (int64_t) plan->n_buffers;
-        has_chunks = has_chunks || plan->buffers[b].max_chunk > 0;
+        own.time_limit_us = params->time_limit_us / (int64_t) plan->n_buffers;
+        has_chunks = has_chunks || plan->buffers[b].chunk_limit > 0;
         status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &arrays, offsets);
     }
     *is_stopped = search.is_stopped;
     // solve_buffer checks each buffer. Only a check of all items can detect items with one alias in different buffers.
     if (!has_chunks && plan->n_buffers > 1 && status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
+        status = berth_plan_check(plan->set->items, plan->set->n_items, NULL, offsets, NULL);
     }
     berth_free(arrays.items);
     berth_free(arrays.offsets);
@@ -244,10 +245,10 @@ static int by_size(const void *a, const void *b) {
 }
 
 // Returns the index of the first tensor of an item by binary search; tensors are sorted by item.
-static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
-    size_t low = 0;
-    for (size_t high = set->n_tensors; low < high;) {
-        const size_t mid = low + (high - low) / 2;
+static int64_t first_tensor(const struct berth_plan_set *set, int64_t item) {
+    int64_t low = 0;
+    for (int64_t high = set->n_tensors; low < high;) {
+        const int64_t mid = low + (high - low) / 2;
         if (set->tensors[mid].item < item) {
             low = mid + 1;
         } else {
@@ -259,9 +260,9 @@ static size_t first_tensor(const struct berth_plan_set *set, size_t item) {
 
 // Returns the tensor that occupies the item at a step. The tensors of an item use it one after another, so it is the last one that
 // was computed up to this step.
-static struct view_alive alive_of(const struct berth_plan_set *set, size_t item, int64_t step) {
+static struct view_alive alive_of(const struct berth_plan_set *set, int64_t item, int64_t step) {
     struct view_alive alive = {set->items[item].size, set->ids[item], ""};
-    for (size_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {
+    for (int64_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {
         if (set->tensors[t].node <= step) {
             alive.name = set->tensors[t].name;
             alive.op = set->tensors[t].op;

@@ -23,10 +23,10 @@ struct view_value {
 };
 
 struct view_buffer {
-    int32_t pool;        // pool of the items in this buffer
-    char name[64];       // name of its buffer type, "" if the file has none
-    uint64_t max_chunk;  // bytes, 0: no limit
-    const size_t *items; // [n_items] ascending indices into the set; part of view_plan.order
+    int32_t pool;         // pool of the items in this buffer
+    char name[64];        // name of its buffer type, "" if the file has none
+    uint64_t chunk_limit; // bytes, 0: no limit
+    const size_t *items;  // [n_items] ascending indices into the set; part of view_plan.order
     size_t n_items;
     struct berth_plan_report report; // result of planning this buffer; plan.c measures time_us itself
 };

@@ -70,11 +70,11 @@ static double sum_sizes(struct ggraph *g, berth_inplace_t in_place, bool via_vie
     assert_true(g->n_bufs <= 64);
     ggraph_bufts(g, types);
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);
-    struct berth_gallocr_options o = berth_gallocr_options_default();
+    struct berth_gallocr_params o = berth_gallocr_params_default();
     o.inplace_via_views = via_views;
-    o.in_place = in_place;
-    o.in_place_user = g;
-    berth_gallocr_set_options(galloc, &o);
+    o.inplace = in_place;
+    o.inplace_user_data = g;
+    berth_gallocr_set_params(galloc, &o);
     const double start = now_ms();
     assert_int_equal(berth_gallocr_sizes(galloc, g->graph, g->node_bufs, g->leaf_bufs, sizes), GGML_STATUS_SUCCESS);
     *ms = now_ms() - start;

@@ -506,9 +506,9 @@ static void devices_form_a_composite(void **unused) {
         assert_true(st->n_launches + st->n_graph_launches >= n_launches + 4 * 3);
         assert_true(berth_meta_stats(backend, &stats));
         assert_int_equal(stats.n_sums, round);
-        assert_int_equal(stats.sum_bytes, round * (int64_t) ggml_nbytes(y));
-        assert_int_equal(stats.n_whole, 0);
-        assert_int_equal(stats.n_built, 1);
+        assert_int_equal(stats.summed_size, round * (int64_t) ggml_nbytes(y));
+        assert_int_equal(stats.n_gathered, 0);
+        assert_int_equal(stats.n_cache_misses, 1);
     }
     st->lost[2] = 999; // one of four devices is lost: the compute fails and reports it
     assert_int_not_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);

@@ -48,11 +48,11 @@ static void read_op(struct bytes *b, struct problem *p, uint64_t features) {
 static void read_problem(struct bytes *b, struct problem *p) {
     const uint64_t shape = get(b, 1), features = get(b, 1);
     *p = (struct problem){0};
-    p->pools[0] = (struct berth_budget_pool){.bytes = some_size(b) * 4};
-    p->pools[1] = (struct berth_budget_pool){.pool = 1, .bytes = some_size(b) * 4};
+    p->pools[0] = (struct berth_budget_pool){.limit = some_size(b) * 4};
+    p->pools[1] = (struct berth_budget_pool){.pool = 1, .limit = some_size(b) * 4};
     p->pools[0].may_spill = (shape & 1) != 0;
     p->pools[0].spill_to = (shape & 2) != 0 ? 1 : 7;
-    p->pools[0].spill_per_byte = (double) get(b, 1) / 16;
+    p->pools[0].spill_cost_per_byte = (double) get(b, 1) / 16;
     p->params.pools = p->pools;
     p->params.n_pools = (shape & 4) != 0 ? 2 : 1;
     p->params.live_only = (shape & 40) != 0; // packing takes most of the time, so many inputs skip it
@@ -68,18 +68,18 @@ static void check_found(const struct problem *p, const struct berth_budget_resul
     struct berth_budget_result *checked = NULL;
     expect(berth_budget_check(p->ops, p->n, &p->params, r->steps, r->n_steps, &checked) == GGML_STATUS_SUCCESS,
         "the checker refuses a schedule");
-    expect(checked->fits == r->fits && checked->cost == r->cost && checked->n_again == r->n_again,
+    expect(checked->fits == r->fits && checked->cost == r->cost && checked->n_recomputed == r->n_recomputed,
         "the checker finds another result");
     expect(!r->fits || r->cost_bound <= r->cost, "the bound is above the cost");
     expect(r->cost >= r->cost_once || r->n_steps == 0, "cheaper than running every op once");
-    for (size_t k = 0; r->fits && k < r->n_uses; k++) {
-        expect((p->params.live_only ? r->uses[k].live : r->uses[k].peak) <= r->uses[k].bytes, "above its limit");
-        expect(r->uses[k].least <= r->uses[k].live, "live bytes below the least of every schedule");
+    for (int64_t k = 0; r->fits && k < r->n_uses; k++) {
+        expect((p->params.live_only ? r->uses[k].live : r->uses[k].peak) <= r->uses[k].limit, "above its limit");
+        expect(r->uses[k].live_bound <= r->uses[k].live, "live bytes below the least of every schedule");
     }
     expect(!(r->fits && r->proven) || r->cost == r->cost_bound, "proven, but not at the bound");
     berth_budget_free(checked);
     struct berth_plan_item *items = calloc(p->n + r->n_steps + 1, sizeof *items);
-    size_t n_items = 0;
+    int64_t n_items = 0;
     expect(items != NULL &&
                berth_budget_items(p->ops, p->n, &p->params, r->steps, r->n_steps, items, &n_items, NULL) == GGML_STATUS_SUCCESS,
         "no items for a valid schedule");

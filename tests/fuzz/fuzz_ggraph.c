@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static void plan(const struct berth_plan_set *set) {
-    const int64_t n = (int64_t) set->n_items;
+    const int64_t n = set->n_items;
     uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
     if (offsets == NULL) {
         return;

@@ -53,14 +53,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint64_t shape = get(&b, 1);
     struct berth_plan_params params = {0};
     ggml_log_set(quiet, NULL);
-    params.capacity = (shape & 1) != 0 ? some_size(&b) : 0;
-    params.max_chunk = (shape & 6) == 6 ? some_size(&b) : 0;
-    params.budget_us = (shape & 8) != 0 ? BUDGET_US : 0;
+    params.memory_limit = (shape & 1) != 0 ? some_size(&b) : 0;
+    params.chunk_limit = (shape & 6) == 6 ? some_size(&b) : 0;
+    params.time_limit_us = (shape & 8) != 0 ? BUDGET_US : 0;
     params.seed = (shape & 16) != 0 ? get(&b, 1) : 0;
     params.n_threads = (shape & 0xe0) == 0xe0 ? 2 : 0;
-    const int64_t n = read_items(&b, items, params.max_chunk != 0 ? CHUNKED_ITEMS : MAX_ITEMS);
+    const int64_t n = read_items(&b, items, params.chunk_limit != 0 ? CHUNKED_ITEMS : MAX_ITEMS);
 
-    clock_jump_at(params.budget_us > 0 ? clock_input_hash(data, size, JUMP_LIMIT) : 0);
+    clock_jump_at(params.time_limit_us > 0 ? clock_input_hash(data, size, JUMP_LIMIT) : 0);
     const clock_t start = clock();
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
     expect(clock() - start < PATIENCE_S * CLOCKS_PER_SEC, "took too long");
@@ -70,11 +70,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     expect(berth_plan_check(items, n, &params, offsets, &fault) == GGML_STATUS_SUCCESS, "invalid plan");
     expect(report.peak >= report.bound, "peak below the bound");
-    expect(params.capacity != 0 || !report.proven || report.peak == report.bound, "proven without proof");
+    expect(params.memory_limit != 0 || !report.proven || report.peak == report.bound, "proven without proof");
     uint64_t bound;
     expect(berth_plan_bound(items, n, &params, &bound, NULL) == GGML_STATUS_SUCCESS && bound <= report.bound,
         "the search lowered the bound");
-    if (params.budget_us == 0) {
+    if (params.time_limit_us == 0) {
         expect(berth_plan_solve(items, n, &params, offsets_2, &second) == GGML_STATUS_SUCCESS && second.peak == report.peak &&
                    (n == 0 || memcmp(offsets, offsets_2, (size_t) n * sizeof *offsets) == 0),
             "the same input gives two different plans");

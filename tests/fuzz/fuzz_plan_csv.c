@@ -30,18 +30,19 @@ static void round_trip(const struct berth_plan_set *set, bool as_json) {
                GGML_STATUS_SUCCESS,
         "the written plan cannot be read");
     expect(two->n_items == set->n_items, "items lost");
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         expect(memcmp(&two->items[i], &set->items[i], sizeof set->items[i]) == 0 && two->offsets[i] == set->offsets[i],
             "items changed");
         expect(as_json || is_same_id(two->ids[i], set->ids[i]), "ids changed"); // JSON replaces bytes that are not UTF-8
     }
     expect(!as_json || (two->n_tensors == set->n_tensors && two->n_pools == set->n_pools), "tensors or pools lost");
-    for (size_t i = 0; i < two->n_tensors; i++) {
+    for (int64_t i = 0; i < two->n_tensors; i++) {
         const struct berth_plan_tensor *a = &set->tensors[i], *b = &two->tensors[i];
         expect(a->item == b->item && a->node == b->node && memcmp(a->ne, b->ne, sizeof a->ne) == 0, "tensors changed");
     }
-    for (size_t i = 0; i < two->n_pools; i++) {
-        expect(set->pools[i].pool == two->pools[i].pool && set->pools[i].max_chunk == two->pools[i].max_chunk, "pools changed");
+    for (int64_t i = 0; i < two->n_pools; i++) {
+        expect(
+            set->pools[i].pool == two->pools[i].pool && set->pools[i].chunk_limit == two->pools[i].chunk_limit, "pools changed");
     }
     berth_plan_set_free(two);
     free(text);

@@ -36,7 +36,7 @@ static void check_sum(const struct berth_mpi_world *w, size_t n) {
     }
     CHECK(w->sum_f32(data, n));
     for (size_t i = 0; i < n; i++) {
-        const float want = (float) (i % 1000) * (float) w->size + (float) (w->size * (w->size - 1) / 2);
+        const float want = (float) (i % 1000) * (float) w->n_ranks + (float) (w->n_ranks * (w->n_ranks - 1) / 2);
         if (data[i] != want) {
             fprintf(stderr, "sum of %zu: number %zu is %g, not %g\n", n, i, (double) data[i], (double) want);
             exit(1);
@@ -61,7 +61,7 @@ static void check_same(const struct berth_mpi_world *w) {
 static int die_in_the_middle(const struct berth_mpi_world *w) {
     float one = 1;
     CHECK(w->barrier());
-    if (w->rank == w->size - 1) {
+    if (w->rank == w->n_ranks - 1) {
         _exit(7);
     }
     const time_t before = time(NULL);
@@ -81,7 +81,7 @@ static int freeze_in_the_middle(const struct berth_mpi_world *w) {
     const struct itimerval soon = {.it_value = {.tv_usec = 200000}};
     int pid = (int) getpid(), number = w->rank;
     char *data = calloc(size, 1);
-    CHECK(data != NULL && w->size == 3);
+    CHECK(data != NULL && w->n_ranks == 3);
     CHECK(w->broadcast(&pid, sizeof pid, 1));
     if (w->rank == 1) {
         signal(SIGALRM, stop_self);
@@ -176,9 +176,9 @@ int main(int argc, char **argv) {
         CHECK(w == NULL);
         return 0;
     }
-    CHECK(w != NULL && w->size == atoi(getenv("OMPI_COMM_WORLD_SIZE")) && w->rank == atoi(getenv("OMPI_COMM_WORLD_RANK")));
+    CHECK(w != NULL && w->n_ranks == atoi(getenv("OMPI_COMM_WORLD_SIZE")) && w->rank == atoi(getenv("OMPI_COMM_WORLD_RANK")));
     check_crashes();
-    CHECK(w->host(w->rank)[0] != '\0' && w->host(-1)[0] == '\0' && w->host(w->size)[0] == '\0');
+    CHECK(w->host(w->rank)[0] != '\0' && w->host(-1)[0] == '\0' && w->host(w->n_ranks)[0] == '\0');
     if (argc > 1 && strcmp(argv[1], "die") == 0) {
         return die_in_the_middle(w);
     }
@@ -197,8 +197,8 @@ int main(int argc, char **argv) {
     CHECK(w->barrier());
     char text[16] = "";
     snprintf(text, sizeof text, "from %d", w->rank);
-    CHECK(w->broadcast(text, sizeof text, w->size - 1));
-    CHECK(atoi(text + 5) == w->size - 1);
-    CHECK(!w->broadcast(text, sizeof text, w->size));
+    CHECK(w->broadcast(text, sizeof text, w->n_ranks - 1));
+    CHECK(atoi(text + 5) == w->n_ranks - 1);
+    CHECK(!w->broadcast(text, sizeof text, w->n_ranks));
     return 0;
 }

@@ -26,7 +26,7 @@ static struct {
     bool all;
     ggml_backend_t cpu, meta[3];
     struct splits splits[3];
-    int64_t n_runs, n_whole; // n_whole: runs with an op that received unsplit sources
+    int64_t n_runs, n_gathered; // n_whole: runs with an op that received unsplit sources
 } run;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
@@ -123,7 +123,7 @@ static void run_one(
     const double error = got != NULL ? op_nmse(got, want, ggml_nelements(c->t)) : INFINITY;
     berth_meta_stats(run.meta[i], &after);
     run.n_runs++;
-    run.n_whole += after.n_whole > before.n_whole;
+    run.n_gathered += after.n_gathered > before.n_gathered;
     split_text(&run.splits[i], n_inputs, text, sizeof text);
     snprintf(what, sizeof what, "%s (%s)", c->what, text);
     const bool ok = error <= c->max_nmse;
@@ -231,8 +231,8 @@ int main(int argc, char **argv) {
         printf("%-24s %d passed, %d failed (worst nmse %.2g)\n", t->op, t->n_passed, t->n_failed, t->worst);
         n_failed += t->n_failed;
     }
-    printf(
-        "%lld runs, %lld of them with unsplit sources, %d failed\n", (long long) run.n_runs, (long long) run.n_whole, n_failed);
+    printf("%lld runs, %lld of them with unsplit sources, %d failed\n", (long long) run.n_runs, (long long) run.n_gathered,
+        n_failed);
     for (int i = 0; i < 3; i++) {
         ggml_backend_free(run.meta[i]);
     }

@@ -274,11 +274,11 @@ static inline void case_run(uint64_t seed, bool checked) {
     }
     case_ids(&a, &r, n_bufs, node_ids, leaf_ids);
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_bufs);
-    struct berth_gallocr_options o = berth_gallocr_options_default();
+    struct berth_gallocr_params o = berth_gallocr_params_default();
     o.inplace_via_views = check_rng_below(&r, 4) != 0;
     o.free_unread = check_rng_below(&r, 4) == 0;
-    o.in_place = check_rng_below(&r, 2) == 0 ? wide_in_place : NULL;
-    berth_gallocr_set_options(galloc, &o);
+    o.inplace = check_rng_below(&r, 2) == 0 ? wide_in_place : NULL;
+    berth_gallocr_set_params(galloc, &o);
     assert_true(ggml_gallocr_reserve_n(galloc, a.graph, node_ids, leaf_ids));
     assert_true(ggml_gallocr_alloc_graph(galloc, a.graph));
     if (!berth_gallocr_verify(galloc, a.graph)) {

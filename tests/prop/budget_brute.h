@@ -75,10 +75,10 @@ static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
     if (has_spill) {
         c->pools[0].may_spill = true;
         c->pools[0].spill_to = 1;
-        c->pools[0].spill_per_byte = 0.5;
-        c->pools[0].spill_each = 1;
+        c->pools[0].spill_cost_per_byte = 0.5;
+        c->pools[0].spill_cost_per_copy = 1;
         c->n_pools = 2;
-        c->pools[1] = (struct berth_budget_pool){.pool = 1, .bytes = case_roll(8)};
+        c->pools[1] = (struct berth_budget_pool){.pool = 1, .limit = case_roll(8)};
     }
 }
 
@@ -105,7 +105,8 @@ static inline struct case_brute case_brute_new(const struct budget_case *c) {
         b.inputs |= (flags & BERTH_BUDGET_INPUT) != 0 ? 1u << i : 0;
         b.keep |= (flags & BERTH_BUDGET_OUTPUT) != 0 || (read >> i & 1) == 0 ? 1u << i : 0;
         b.once |= (flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_INPUT)) != 0 ? 1u << i : 0;
-        b.spill[i] = (uint32_t) c->pools[0].spill_each + (uint32_t) ((double) c->ops[i].size * c->pools[0].spill_per_byte);
+        b.spill[i] =
+            (uint32_t) c->pools[0].spill_cost_per_copy + (uint32_t) ((double) c->ops[i].size * c->pools[0].spill_cost_per_byte);
     }
     b.once |= b.keep;
     return b;
@@ -169,7 +170,7 @@ static inline void case_expand(struct case_queue *q, const struct case_brute *b,
         if ((out & me) != 0 && ((b->keep & me) == 0 || (live & me) != 0)) {
             case_push(q, cost, live | (out & ~me) << 8 | done << 16);
         }
-        if (b->has_spill && c->ops[i].size > 0 && (live & me) != 0 && spilled + c->ops[i].size <= c->pools[1].bytes) {
+        if (b->has_spill && c->ops[i].size > 0 && (live & me) != 0 && spilled + c->ops[i].size <= c->pools[1].limit) {
             case_push(q, cost + b->spill[i], live | (out | me) << 8 | done << 16);
         }
         if ((out & me) != 0 && (live & me) == 0 && bytes + c->ops[i].size <= budget) {
@@ -260,9 +261,9 @@ static inline void case_print(const struct budget_case *c, uint64_t budget) {
 static inline void case_compare(struct case_queue *q, struct budget_case *c, uint64_t budget) {
     const uint32_t least = case_least(q, c, budget);
     struct berth_budget_result *r = NULL;
-    c->pools[0].bytes = budget;
+    c->pools[0].limit = budget;
     const struct berth_budget_params params = {.pools = c->pools, .n_pools = c->n_pools, .max_nodes = 1000000, .live_only = true};
-    assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_budget_solve(c->ops, c->n, &params, &r), GGML_STATUS_SUCCESS);
     if (!r->proven || r->fits != (least != BUDGET_NEVER) || (r->fits && (r->cost != least || r->cost_bound != least))) {
         case_print(c, budget);
         printf("brute force %u; solver %s, cost %llu, bound %llu, %s, %s\n", least, r->fits ? "fits" : "does not fit",
@@ -273,7 +274,7 @@ static inline void case_compare(struct case_queue *q, struct budget_case *c, uin
         struct berth_budget_params rough = params;
         rough.max_nodes = -1;
         struct berth_budget_result *h = NULL;
-        assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &rough, &h), GGML_STATUS_SUCCESS);
+        assert_int_equal(berth_budget_solve(c->ops, c->n, &rough, &h), GGML_STATUS_SUCCESS);
         assert_true(!h->fits || h->cost >= least);
         assert_true(!h->fits || h->uses[0].live <= budget);
         assert_true(h->cost_bound <= least);
@@ -349,10 +350,10 @@ static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t mo
 
 static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
     struct berth_budget_result *r = NULL;
-    c->pools[0].bytes = budget;
+    c->pools[0].limit = budget;
     const struct berth_budget_params params = {.pools = c->pools, .n_pools = 1, .max_nodes = 20000};
     struct case_listing l = {.c = c, .b = case_brute_new(c), .budget = budget, .left = 300000};
-    assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_budget_solve(c->ops, c->n, &params, &r), GGML_STATUS_SUCCESS);
     const uint64_t below = r->fits ? r->cost - 1 : r->cost_once + 6; // brute force must find no schedule up to this cost
     if (r->fits && r->cost == r->cost_once) {
         assert_true(r->proven);

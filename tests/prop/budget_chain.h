@@ -48,10 +48,10 @@ static inline uint64_t chain_runs(int32_t l, int32_t c) {
 
 // Returns the cost of the recomputations in the solver's schedule at a limit. Asserts that the schedule fits and is proven optimal.
 static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) {
-    const struct berth_budget_pool pool = {.bytes = budget};
+    const struct berth_budget_pool pool = {.limit = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .max_nodes = -1};
     struct berth_budget_result *r = NULL;
-    assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_budget_solve(c->ops, c->n, &params, &r), GGML_STATUS_SUCCESS);
     assert_true(r->fits);
     assert_true(r->proven);
     assert_true(r->uses[0].live <= budget);

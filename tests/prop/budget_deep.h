@@ -131,10 +131,10 @@ static inline void limited_init(struct limited *u, struct ggml_cgraph *graph, ui
     *u = (struct limited){.params = {.buft = own, .spill_buft = other, .seed = seed}};
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
     assert_true(!u->r->fits && u->r->proven && u->graph == NULL);
-    const uint64_t least = u->r->uses[0].least;
-    u->params.bytes = least + check_rng_below(&rng, unlimited_size > least ? unlimited_size - least : 1);
-    u->params.spill_bytes = check_rng_below(&rng, 4) == 0 ? unlimited_size / 4 : 4 * unlimited_size;
-    u->params.spill_cost = check_rng_below(&rng, 3) == 0 ? 8 : 0.01;
+    const uint64_t least = u->r->uses[0].live_bound;
+    u->params.memory_limit = least + check_rng_below(&rng, unlimited_size > least ? unlimited_size - least : 1);
+    u->params.spill_limit = check_rng_below(&rng, 4) == 0 ? unlimited_size / 4 : 4 * unlimited_size;
+    u->params.spill_cost_per_byte = check_rng_below(&rng, 3) == 0 ? 8 : 0.01;
     berth_budget_free(u->r);
     assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
     assert_int_equal(u->r->n_uses, 2);
@@ -143,9 +143,9 @@ static inline void limited_init(struct limited *u, struct ggml_cgraph *graph, ui
 
 static inline void limited_fini(struct limited *u, struct tally *t) {
     t->n_kept += u->r->fits;
-    t->n_out += u->r->fits ? u->r->n_out : 0;
-    t->n_in += u->r->fits ? u->r->n_in : 0;
-    t->n_recomputed += u->r->fits ? u->r->n_again : 0;
+    t->n_out += u->r->fits ? u->r->n_spilled : 0;
+    t->n_in += u->r->fits ? u->r->n_restored : 0;
+    t->n_recomputed += u->r->fits ? u->r->n_recomputed : 0;
     berth_budget_free(u->r);
     ggml_free(u->ctx);
 }
@@ -164,7 +164,7 @@ static inline void sched_begin(
     for (int i = 0; i < ggml_graph_n_nodes(u->graph); i++) {
         ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(u->graph, i), own);
     }
-    berth_sched_set_moves(sched, u->graph, own, other);
+    berth_sched_set_spill_backends(sched, u->graph, own, other);
     if (!ggml_backend_sched_alloc_graph(sched, u->graph)) {
         fail_msg("seed %llu: %s", (unsigned long long) seed, berth_last_error());
     }

@@ -21,18 +21,19 @@ static int number_of(const char *name, int otherwise) {
 
 // Runs Berth's solver.
 static struct berth_budget_result *solve(const struct lp_case *c, uint64_t budget) {
-    const struct berth_budget_pool pool = {.bytes = budget};
-    const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .time_us = 300000, .seed = 1};
+    const struct berth_budget_pool pool = {.limit = budget};
+    const struct berth_budget_params params = {
+        .pools = &pool, .n_pools = 1, .live_only = true, .time_limit_us = 300000, .seed = 1};
     struct berth_budget_result *r = NULL;
-    assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_budget_solve(c->ops, c->n, &params, &r), GGML_STATUS_SUCCESS);
     return r;
 }
 
 static uint64_t limit_draw(const struct lp_case *c, struct check_rng *rng) {
     const struct berth_budget_params params = {.live_only = true};
     struct berth_budget_result *r = NULL;
-    assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
-    const uint64_t most = r->uses[0].live, least = r->uses[0].least;
+    assert_int_equal(berth_budget_solve(c->ops, c->n, &params, &r), GGML_STATUS_SUCCESS);
+    const uint64_t most = r->uses[0].live, least = r->uses[0].live_bound;
     berth_budget_free(r);
     return least + (most - least) * (15 + check_rng_below(rng, 75)) / 100;
 }

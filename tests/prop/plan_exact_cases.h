@@ -134,7 +134,7 @@ static void check_instance(const struct berth_plan_item *items, int64_t n, bool 
     struct berth_plan_report r;
     static const int64_t budgets[] = {0, 200, 10000000};
     for (int k = 0; k < 3; k++) {
-        struct berth_plan_params params = {.budget_us = budgets[k], .seed = 7};
+        struct berth_plan_params params = {.time_limit_us = budgets[k], .seed = 7};
         if (berth_plan_solve(items, n, &params, off, &r) != GGML_STATUS_SUCCESS || !brute_is_valid(items, n, 0, off) ||
             berth_plan_check(items, n, &params, off, NULL) != GGML_STATUS_SUCCESS) {
             fail_case(items, n, "invalid plan with budget", (unsigned long long) budgets[k], r.peak);
@@ -148,7 +148,7 @@ static void check_instance(const struct berth_plan_item *items, int64_t n, bool 
     }
     if (optimum > live) {
         n_above_live++;
-        struct berth_plan_params params = {.budget_us = 10000000, .capacity = optimum - 1};
+        struct berth_plan_params params = {.time_limit_us = 10000000, .memory_limit = optimum - 1};
         if (berth_plan_solve(items, n, &params, off, &r) != GGML_STATUS_SUCCESS || r.fits || !r.proven) {
             fail_case(items, n, "a capacity below the optimum is not refused", optimum, r.peak);
         }

@@ -55,9 +55,9 @@ static void test_refused(void **state) {
     const struct berth_budget_step good[] = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
                                    early[] = {{2, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}},
                                    twice[] = {{1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
-                                   out[] = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_OUT}, {2, BERTH_BUDGET_RUN}};
+                                   out[] = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_SPILL}, {2, BERTH_BUDGET_RUN}};
     assert_int_equal(berth_budget_check(ops, 3, NULL, good, 3, &r), GGML_STATUS_SUCCESS);
-    assert_true(r->fits && r->cost == 3 && r->n_again == 1 && r->uses[0].peak == 8);
+    assert_true(r->fits && r->cost == 3 && r->n_recomputed == 1 && r->uses[0].peak == 8);
     berth_budget_free(r);
     assert_int_equal(berth_budget_check(ops, 3, NULL, early, 2, &r), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "reads a value that does not exist"));
@@ -67,6 +67,12 @@ static void test_refused(void **state) {
     assert_non_null(strstr(berth_last_error(), "no pool to spill to"));
     assert_int_equal(berth_budget_check(ops, 3, NULL, good, 1, &r), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "has not run"));
+    assert_int_equal(berth_budget_check(ops, 3, NULL, good, -1, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "n_steps = -1"));
+    assert_int_equal(berth_budget_solve(ops, -1, NULL, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "n_ops = -1"));
+    assert_int_equal(berth_budget_solve(ops, 3, &(struct berth_budget_params){.n_pools = -1}, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "n_pools = -1"));
     ops[1].srcs = one;
     assert_int_equal(berth_budget_solve(ops, 3, NULL, &r), GGML_STATUS_FAILED);
     assert_null(r);
@@ -106,13 +112,13 @@ static void test_memory_fails(void **state) {
     struct budget_case c;
     for (int i = 0; i < check_cases(12); i++) {
         case_make(&c, BUDGET_MAX, false);
-        c.pools[0].bytes = case_total(&c) * (3 + (uint64_t) i % 3) / 8;
+        c.pools[0].limit = case_total(&c) * (3 + (uint64_t) i % 3) / 8;
         for (int64_t n = 1;; n++) {
             const struct berth_budget_params params = {.pools = c.pools, .n_pools = 1, .max_nodes = i % 2 == 0 ? 0 : -1};
             struct berth_budget_result *r = NULL;
             berth_alloc_watch(true);
             berth_alloc_fail_at(n);
-            const enum ggml_status status = berth_budget_solve(c.ops, (size_t) c.n, &params, &r);
+            const enum ggml_status status = berth_budget_solve(c.ops, c.n, &params, &r);
             const bool was_reached = berth_alloc_made() >= n || status != GGML_STATUS_SUCCESS;
             berth_alloc_fail_at(0);
             assert_int_equal(status == GGML_STATUS_SUCCESS, r != NULL);

@@ -60,17 +60,18 @@ static void problem_make(struct check_rng *rng, struct problem *p) {
         }
     }
     p->params.n_pools = may_spill ? 2 : 1;
-    p->pools[0] = (struct berth_budget_pool){.may_spill = may_spill, .spill_to = 1, .spill_per_byte = 0.02, .spill_each = 2};
-    p->pools[1] = (struct berth_budget_pool){.pool = 1, .bytes = 1000 + check_rng_below(rng, 3000)};
+    p->pools[0] =
+        (struct berth_budget_pool){.may_spill = may_spill, .spill_to = 1, .spill_cost_per_byte = 0.02, .spill_cost_per_copy = 2};
+    p->pools[1] = (struct berth_budget_pool){.pool = 1, .limit = 1000 + check_rng_below(rng, 3000)};
 }
 
 // Draws a limit between the least bytes of any schedule and the bytes of the given order.
 static void problem_limit(struct check_rng *rng, struct problem *p) {
     struct berth_budget_result *r = NULL;
-    p->pools[0].bytes = UINT64_MAX;
+    p->pools[0].limit = UINT64_MAX;
     assert_int_equal(berth_budget_solve(p->ops, p->n, &p->params, &r), GGML_STATUS_SUCCESS);
-    const uint64_t least = r->uses[0].least, most = r->uses[0].peak;
-    p->pools[0].bytes = least + check_rng_below(rng, most - least + 2);
+    const uint64_t least = r->uses[0].live_bound, most = r->uses[0].peak;
+    p->pools[0].limit = least + check_rng_below(rng, most - least + 2);
     berth_budget_free(r);
 }
 
@@ -88,10 +89,10 @@ static void result_same(const struct berth_budget_result *a, const struct berth_
     assert_int_equal(a->cost, b->cost);
     assert_int_equal(a->n_steps, b->n_steps);
     assert_int_equal(a->n_uses, b->n_uses);
-    for (size_t k = 0; k < a->n_steps; k++) {
+    for (int64_t k = 0; k < a->n_steps; k++) {
         assert_true(a->steps[k].op == b->steps[k].op && a->steps[k].kind == b->steps[k].kind);
     }
-    for (size_t k = 0; k < a->n_uses; k++) {
+    for (int64_t k = 0; k < a->n_uses; k++) {
         assert_int_equal(a->uses[k].peak, b->uses[k].peak);
     }
 }
@@ -138,7 +139,7 @@ static void test_local_search(void **state) {
     for (int i = 0; i < check_cases(100); i++) {
         problem_make(&rng, &p);
         problem_limit(&rng, &p);
-        p.params.time_us = 200;
+        p.params.time_limit_us = 200;
         p.params.seed = (uint64_t) i;
         struct berth_budget_result *r = solve_by(&p, TWO_US);
         check_same(&p, r, TWO_HOURS);
@@ -163,7 +164,7 @@ static void test_planner(void **state) {
                 .size = 1 + check_rng_below(&rng, 1000),
                 .align = kind == 1 ? (uint64_t) 1 << check_rng_below(&rng, 8) : 1};
         }
-        struct berth_plan_params params = {.budget_us = 2000, .is_counted = true, .max_chunk = kind == 2 ? 4000 : 0};
+        struct berth_plan_params params = {.time_limit_us = 2000, .is_counted = true, .chunk_limit = kind == 2 ? 4000 : 0};
         struct berth_plan_report a, b;
         clock_step = STILL;
         assert_int_equal(berth_plan_solve(items, n, &params, one, &a), GGML_STATUS_SUCCESS);

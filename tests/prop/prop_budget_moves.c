@@ -27,8 +27,8 @@ static void test_files(void **state) {
             deep_fill(&d, s);
             assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
             results_compare(s, depth, size, deep_results(&d, got));
-            t.n_over += ggml_backend_sched_get_buffer_size(sched, backends[0]) > u.params.bytes ||
-                        ggml_backend_sched_get_buffer_size(sched, backends[1]) > u.params.spill_bytes;
+            t.n_over += ggml_backend_sched_get_buffer_size(sched, backends[0]) > u.params.memory_limit ||
+                        ggml_backend_sched_get_buffer_size(sched, backends[1]) > u.params.spill_limit;
         }
         ggml_backend_sched_free(sched);
         limited_fini(&u, &t);
@@ -70,8 +70,11 @@ static struct berth_graph_budget_params reversed_params(
     size_t unlimited_size = 0;
     ggml_gallocr_reserve_n_size(galloc, d->graph, NULL, NULL, &unlimited_size);
     ggml_gallocr_free(galloc);
-    return (struct berth_graph_budget_params){
-        .bytes = unlimited_size / 2, .buft = own, .spill_buft = other, .spill_bytes = unlimited_size, .spill_cost = 8};
+    return (struct berth_graph_budget_params){.memory_limit = unlimited_size / 2,
+        .buft = own,
+        .spill_buft = other,
+        .spill_limit = unlimited_size,
+        .spill_cost_per_byte = 8};
 }
 
 // ---- allocations and failures ----
@@ -112,7 +115,7 @@ static void rig_init(struct rig *r, enum rig_kind kind) {
     reversed_init(&r->d, r->backends[0]);
     r->u.params = reversed_params(&r->d, r->bufts[0], r->bufts[1]);
     assert_int_equal(berth_graph_budget(r->d.graph, &r->u.params, &r->u.ctx, &r->u.graph, &r->u.r), GGML_STATUS_SUCCESS);
-    assert_true(r->u.r->fits && r->u.r->n_out >= 5);
+    assert_true(r->u.r->fits && r->u.r->n_spilled >= 5);
 }
 
 static void rig_fini(struct rig *r) {
@@ -141,7 +144,7 @@ static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, ch
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
         ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(r->u.graph, i), r->backends[0]);
     }
-    berth_sched_set_moves(sched, r->u.graph, r->backends[0], r->backends[1]);
+    berth_sched_set_spill_backends(sched, r->u.graph, r->backends[0], r->backends[1]);
     if (reserve) {
         return ggml_backend_sched_reserve(sched, r->u.graph);
     }
@@ -274,9 +277,9 @@ static void spill_case_init(struct spill_case *l, struct case_set *y, int own, i
     *l = (struct spill_case){.own = own, .other = other};
     reversed_init(&l->d, y->backends[own]);
     l->u.params = reversed_params(&l->d, from, to);
-    l->u.params.bytes -= l->u.params.bytes / 8 * (uint64_t) part; // a lower limit requires more spills
+    l->u.params.memory_limit -= l->u.params.memory_limit / 8 * (uint64_t) part; // a lower limit requires more spills
     assert_int_equal(berth_graph_budget(l->d.graph, &l->u.params, &l->u.ctx, &l->u.graph, &l->u.r), GGML_STATUS_SUCCESS);
-    assert_true(l->u.r->fits && l->u.r->n_out >= 5);
+    assert_true(l->u.r->fits && l->u.r->n_spilled >= 5);
 }
 
 // Computes the expected results on the CPU, without a limit.
@@ -332,7 +335,7 @@ static bool spill_case_step(struct case_set *y, int i, ggml_backend_sched_t sche
     for (int k = 0; k < ggml_graph_n_nodes(l->u.graph); k++) {
         ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(l->u.graph, k), y->backends[l->own]);
     }
-    berth_sched_set_moves(sched, l->u.graph, y->backends[l->own], y->backends[l->other]);
+    berth_sched_set_spill_backends(sched, l->u.graph, y->backends[l->own], y->backends[l->other]);
     if (!ggml_backend_sched_alloc_graph(sched, l->u.graph)) {
         return false;
     }
@@ -351,7 +354,7 @@ static void test_alternating_graphs(void **state) {
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
     static struct case_set y;
     case_set_init(&y, true, true);
-    assert_true(y.cases[2].u.r->n_out + y.cases[2].u.r->n_in > y.cases[0].u.r->n_out + y.cases[0].u.r->n_in);
+    assert_true(y.cases[2].u.r->n_spilled + y.cases[2].u.r->n_restored > y.cases[0].u.r->n_spilled + y.cases[0].u.r->n_restored);
     ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         if (!spill_case_step(&y, turns[i], sched)) {
@@ -375,8 +378,8 @@ static void test_two_devices(void **state) {
             for (int run = 0; run < 3; run++) {
                 assert_true(spill_case_step(&y, i, sched));
             }
-            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->own]) <= l->u.params.bytes);
-            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_bytes);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->own]) <= l->u.params.memory_limit);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_limit);
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) > 0);
             assert_int_equal(y.devices[l->own].n_async_copies > 0, kind == 2);
             for (int at = 1; kind == 2 && at < 4; at++) {

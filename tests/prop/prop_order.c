@@ -52,7 +52,7 @@ static void graph_make(struct random_graph *g, size_t n, bool one_pool) {
 // Returns the sum over pools of the peaks of live bytes; UINT64_MAX: the order is invalid.
 static uint64_t order_peak(const struct random_graph *g, const int32_t *order) {
     struct berth_plan_item items[MAX_OPS];
-    size_t n_items;
+    int64_t n_items;
     uint64_t sum = 0;
     if (berth_plan_order_items(g->ops, g->n, order, items, &n_items, NULL) != GGML_STATUS_SUCCESS) {
         return UINT64_MAX;
@@ -61,7 +61,7 @@ static uint64_t order_peak(const struct random_graph *g, const int32_t *order) {
         uint64_t peak = 0;
         for (int64_t t = 0; t < (int64_t) g->n; t++) {
             uint64_t live = 0;
-            for (size_t i = 0; i < n_items; i++) {
+            for (int64_t i = 0; i < n_items; i++) {
                 live += items[i].pool == pool && items[i].first <= t && t <= items[i].last ? items[i].size : 0;
             }
             peak = live > peak ? live : peak;

@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
         uint64_t off[N_MAX], bound;
         int64_t step;
         struct berth_plan_report r;
-        struct berth_plan_params params = {.max_chunk = max_chunk, .budget_us = 2000};
+        struct berth_plan_params params = {.chunk_limit = max_chunk, .time_limit_us = 2000};
         struct offset_search o = {.items = items, .n = n, .max_chunk = max_chunk, .best = UINT64_MAX};
         offsets_try_all(&o, 0);
         enum ggml_status status = berth_plan_solve(items, n, &params, off, &r);

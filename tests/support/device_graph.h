@@ -320,7 +320,7 @@ static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char 
         }
     }
     if (stats != NULL) {
-        berth_sched_get_stats(sched, stats);
+        berth_sched_stats(sched, stats);
     }
     ggml_backend_sched_free(sched);
     ggml_free(g[0].ctx);

@@ -54,7 +54,7 @@ struct budget_graph {
 
 // ---- model.c ----
 
-enum ggml_status budget_graph_init(struct budget_graph *g, const struct berth_budget_op *ops, size_t n_ops,
+enum ggml_status budget_graph_init(struct budget_graph *g, const struct berth_budget_op *ops, int64_t n_ops,
     const struct berth_budget_params *params) BERTH_MUST_USE;
 void budget_graph_fini(struct budget_graph *g);
 uint64_t budget_spill_cost(const struct budget_graph *g, int32_t value); // cost of spilling or of reading back
@@ -117,7 +117,7 @@ struct budget_excess budget_excess(const struct budget_graph *g, const struct bu
 
 struct budget_pack {
     const uint64_t *limits; // [n_pools]
-    int64_t budget_us;
+    int64_t time_limit_us;
 };
 // Computes the packed peak of each pool for a valid schedule. *is_conclusive: each pool fits, or it is proven that it cannot fit.
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,

@@ -5,6 +5,7 @@
 
 #include "plan/budget/budget.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 // ---- a schedule as ops that run once each ----
@@ -24,7 +25,7 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     if (s->at[k].kind != BERTH_BUDGET_RUN) {
         srcs[0] = t->src[t->start[k]];
         op->n_srcs = 1;
-        if (s->at[k].kind == BERTH_BUDGET_OUT) {
+        if (s->at[k].kind == BERTH_BUDGET_SPILL) {
             op->pool = g->pools[g->spill_pool[s->at[k].op]].id;
         }
         return;
@@ -67,12 +68,12 @@ static struct berth_order_op *steps_unroll(
 }
 
 static enum ggml_status budget_items(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
-    struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
+    struct berth_plan_item *items, int64_t *n_items, int32_t *item_of) {
     struct berth_arrays mem = {0};
     const struct berth_order_op *ops = steps_unroll(g, s, t, &mem);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     if (ops != NULL) {
-        status = berth_plan_order_items(ops, (size_t) g->n + s->n, NULL, items, n_items, item_of);
+        status = berth_plan_order_items(ops, g->n + (int64_t) s->n, NULL, items, n_items, item_of);
     }
     berth_arrays_free(&mem);
     return status;
@@ -99,8 +100,8 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
     for (int32_t p = 0; p < g->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         const size_t n = pool_gather(items, n_items, g->pools[p].id, part);
         const struct berth_plan_params params = {
-            .capacity = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
-            .budget_us = how->budget_us,
+            .memory_limit = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
+            .time_limit_us = how->time_limit_us,
             .is_counted = true};
         struct berth_plan_report report = {0};
         status = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
@@ -118,11 +119,11 @@ enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_s
     const struct budget_pack *how, uint64_t *peaks, bool *is_conclusive) {
     const size_t n = (size_t) g->n + s->n;
     struct berth_plan_item *items = berth_calloc(n + 1, sizeof *items);
-    size_t n_items = 0;
+    int64_t n_items = 0;
     *is_conclusive = true;
     enum ggml_status status = items == NULL ? GGML_STATUS_ALLOC_FAILED : budget_items(g, s, t, items, &n_items, NULL);
     if (status == GGML_STATUS_SUCCESS) {
-        status = pools_pack(g, how, items, n_items, peaks, is_conclusive);
+        status = pools_pack(g, how, items, (size_t) n_items, peaks, is_conclusive);
     }
     berth_free(items);
     return status;
@@ -150,13 +151,13 @@ static void result_count(const struct budget_graph *g, const struct budget_steps
     size_t n_run = 0;
     for (size_t k = 0; k < s->n; k++) {
         n_run += s->at[k].kind == BERTH_BUDGET_RUN;
-        r->n_out += s->at[k].kind == BERTH_BUDGET_OUT;
-        r->n_in += s->at[k].kind == BERTH_BUDGET_IN;
+        r->n_spilled += s->at[k].kind == BERTH_BUDGET_SPILL;
+        r->n_restored += s->at[k].kind == BERTH_BUDGET_RESTORE;
     }
     for (int32_t i = 0; i < g->n; i++) {
         n_run -= !budget_is_input(g, i);
     }
-    r->n_again = n_run;
+    r->n_recomputed = n_run;
     r->cost = budget_cost(g, s);
     r->cost_once = g->cost_once;
     r->cost_bound = g->cost_once;
@@ -170,10 +171,10 @@ static void result_count(const struct budget_graph *g, const struct budget_steps
 static void result_uses(const struct budget_graph *g, const struct budget_trace *t, const uint64_t *peaks, bool live_only,
     struct berth_budget_result *r) {
     r->fits = true;
-    r->n_uses = (size_t) g->n_pools;
+    r->n_uses = g->n_pools;
     for (int32_t p = 0; p < g->n_pools; p++) {
         r->uses[p] = (struct berth_budget_use){
-            .pool = g->pools[p].id, .bytes = g->pools[p].limit, .live = t->peak[p], .peak = peaks[p], .least = g->least[p]};
+            .pool = g->pools[p].id, .limit = g->pools[p].limit, .live = t->peak[p], .peak = peaks[p], .live_bound = g->least[p]};
         r->fits = r->fits && (live_only ? t->peak[p] : peaks[p]) <= g->pools[p].limit;
     }
 }
@@ -232,44 +233,45 @@ fail:
 
 static const struct berth_budget_params no_params;
 
-enum ggml_status berth_budget_check(const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params,
-    const struct berth_budget_step *steps, size_t n_steps, struct berth_budget_result **result) {
+enum ggml_status berth_budget_check(const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params,
+    const struct berth_budget_step *steps, int64_t n_steps, struct berth_budget_result **result) {
     struct budget_graph g;
     if (params == NULL) {
         params = &no_params;
     }
-    if (result == NULL || (steps == NULL && n_steps > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: result or steps is NULL");
+    if (result == NULL || n_steps < 0 || (steps == NULL && n_steps > 0)) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: result or steps is NULL, or n_steps = %" PRId64 " is negative", n_steps);
     }
     *result = NULL;
     enum ggml_status status = budget_graph_init(&g, ops, n_ops, params);
     if (status == GGML_STATUS_SUCCESS) {
-        const struct budget_steps s = {.at = (struct berth_budget_step *) steps, .n = n_steps};
+        const struct budget_steps s = {.at = (struct berth_budget_step *) steps, .n = (size_t) n_steps};
         status = budget_result(&g, params, &s, BUDGET_PACK_US, result);
         budget_graph_fini(&g);
     }
     return status;
 }
 
-enum ggml_status berth_budget_items(const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params,
-    const struct berth_budget_step *steps, size_t n_steps, struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
+enum ggml_status berth_budget_items(const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params,
+    const struct berth_budget_step *steps, int64_t n_steps, struct berth_plan_item *items, int64_t *n_items, int32_t *item_of) {
     struct budget_graph g;
     struct budget_trace t = {0};
     if (params == NULL) {
         params = &no_params;
     }
-    if (items == NULL || n_items == NULL || (steps == NULL && n_steps > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: items, n_items or steps is NULL");
+    if (items == NULL || n_items == NULL || n_steps < 0 || (steps == NULL && n_steps > 0)) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "budget: items, n_items or steps is NULL, or n_steps = %" PRId64 " is negative", n_steps);
     }
     enum ggml_status status = budget_graph_init(&g, ops, n_ops, params);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const struct budget_steps s = {.at = (struct berth_budget_step *) steps, .n = n_steps};
+    const struct budget_steps s = {.at = (struct berth_budget_step *) steps, .n = (size_t) n_steps};
     if (!budget_trace(&g, &s, &t)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "budget: out of memory for the items of %zu steps", n_steps);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "budget: out of memory for the items of %" PRId64 " steps", n_steps);
     } else if (t.fault >= 0) {
-        status = berth_fail(GGML_STATUS_FAILED, "budget: step %d of %zu %s", t.fault, n_steps, t.why);
+        status = berth_fail(GGML_STATUS_FAILED, "budget: step %d of %" PRId64 " %s", t.fault, n_steps, t.why);
     } else {
         status = budget_items(&g, &s, &t, items, n_items, item_of);
     }

@@ -189,11 +189,11 @@ static bool spills_find(const struct budget_words *w, const struct budget_state 
     bool ok = true;
     if ((s->live & ~s->out & BIT(i)) != 0 && bytes_in(w, s, spill_pool) + g->size[i] <= g->pools[spill_pool].limit) {
         const struct budget_state stays = {s->live, s->out | BIT(i), s->done}, goes = {s->live & ~BIT(i), stays.out, s->done};
-        ok = move_put(m, goes, i, BERTH_BUDGET_OUT, w->spill[i]) && move_put(m, stays, i, BERTH_BUDGET_OUT, w->spill[i]);
+        ok = move_put(m, goes, i, BERTH_BUDGET_SPILL, w->spill[i]) && move_put(m, stays, i, BERTH_BUDGET_SPILL, w->spill[i]);
     }
     if ((s->out & ~s->live & BIT(i)) != 0 && bytes_in(w, s, home) + g->size[i] <= g->pools[home].limit) {
         const struct budget_state stays = {s->live | BIT(i), s->out, s->done}, goes = {stays.live, s->out & ~BIT(i), s->done};
-        ok = move_put(m, goes, i, BERTH_BUDGET_IN, w->spill[i]) && move_put(m, stays, i, BERTH_BUDGET_IN, w->spill[i]);
+        ok = move_put(m, goes, i, BERTH_BUDGET_RESTORE, w->spill[i]) && move_put(m, stays, i, BERTH_BUDGET_RESTORE, w->spill[i]);
     }
     return ok;
 }

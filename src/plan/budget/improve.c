@@ -101,7 +101,7 @@ static bool removals_round(struct improver *m, struct budget_steps *s, bool is_n
     size_t n = 0;
     for (int32_t k = 0; k < (int32_t) s->n; k++) {
         const int32_t op = s->at[k].op;
-        if (s->at[k].kind == BERTH_BUDGET_OUT || m->x.made[m->x.made_start[op]] == m->g->n + k) {
+        if (s->at[k].kind == BERTH_BUDGET_SPILL || m->x.made[m->x.made_start[op]] == m->g->n + k) {
             continue;
         }
         const double cost =

@@ -38,8 +38,8 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
     if (op->group < 0 || op->group > 1 << 20) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has group %d (allowed: 0 to 2^20)", i, op->group);
     }
-    if (op->n_srcs < 0 || (op->n_srcs > 0 && op->srcs == NULL)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has an invalid list of %d sources", i, op->n_srcs);
+    if (op->n_srcs < 0 || op->n_srcs > INT32_MAX || (op->n_srcs > 0 && op->srcs == NULL)) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has an invalid list of %" PRId64 " sources", i, op->n_srcs);
     }
     for (int32_t k = 0; k < op->n_srcs; k++) {
         const int32_t src = op->srcs[k];
@@ -54,7 +54,7 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
             GGML_STATUS_FAILED, "budget: op %zu has until = %d, which is not a later op that runs once", i, op->until);
     }
     if (is_input && op->n_srcs > 0) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is an input with %d sources", i, op->n_srcs);
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is an input with %" PRId64 " sources", i, op->n_srcs);
     }
     sum->n_srcs += (size_t) op->n_srcs;
     sum->cost += is_input ? 0 : op->cost;
@@ -94,13 +94,13 @@ static int by_id(const void *a, const void *b) {
 
 static enum ggml_status pools_find(struct budget_graph *g, const struct berth_budget_params *params) {
     int32_t last = -1;
-    for (size_t k = 0; k < params->n_pools; k++) {
+    for (int64_t k = 0; k < params->n_pools; k++) {
         const struct berth_budget_pool *pool = &params->pools[k];
         struct budget_pool *own = &g->pools[pool_index(g, pool->pool)];
-        own->limit = pool->bytes;
-        if (pool->may_spill && (pool->spill_to == pool->pool || !(pool->spill_per_byte >= 0))) {
+        own->limit = pool->limit;
+        if (pool->may_spill && (pool->spill_to == pool->pool || !(pool->spill_cost_per_byte >= 0))) {
             return berth_fail(GGML_STATUS_FAILED, "budget: pool %d cannot spill to pool %d at a cost of %g per byte", pool->pool,
-                pool->spill_to, pool->spill_per_byte);
+                pool->spill_to, pool->spill_cost_per_byte);
         }
         if (pool->may_spill) {
             pool_index(g, pool->spill_to);
@@ -113,16 +113,16 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
         }
     }
     qsort(g->pools, (size_t) g->n_pools, sizeof *g->pools, by_id);
-    for (size_t k = 0; k < params->n_pools; k++) {
+    for (int64_t k = 0; k < params->n_pools; k++) {
         const struct berth_budget_pool *pool = &params->pools[k];
         struct budget_pool *own = &g->pools[pool_index(g, pool->pool)];
         own->spill_to = pool->may_spill ? pool_index(g, pool->spill_to) : -1;
-        own->per_byte = pool->spill_per_byte;
-        own->each = pool->spill_each;
+        own->per_byte = pool->spill_cost_per_byte;
+        own->each = pool->spill_cost_per_copy;
     }
     for (int32_t i = 0; i < g->n; i++) {
         g->pool[i] = i > 0 && g->ops[i].pool == g->ops[i - 1].pool ? g->pool[i - 1] : pool_index(g, g->ops[i].pool);
-        g->spill_pool[i] = (g->ops[i].flags & BERTH_BUDGET_STAYS) != 0 ? -1 : g->pools[g->pool[i]].spill_to;
+        g->spill_pool[i] = (g->ops[i].flags & BERTH_BUDGET_NO_SPILL) != 0 ? -1 : g->pools[g->pool[i]].spill_to;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -384,29 +384,32 @@ static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_bud
 }
 
 enum ggml_status budget_graph_init(
-    struct budget_graph *g, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
+    struct budget_graph *g, const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params) {
     *g = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
     struct totals sum = {0};
-    if (n_ops > INT32_MAX / 8 || (ops == NULL && n_ops > 0) || (params->pools == NULL && params->n_pools > 0)) {
-        return berth_fail(GGML_STATUS_FAILED, "budget: a pointer is NULL, or there are more than %d ops", INT32_MAX / 8);
+    if (n_ops < 0 || n_ops > INT32_MAX / 8 || (ops == NULL && n_ops > 0) || params->n_pools < 0 ||
+        params->n_pools > INT32_MAX / 8 || (params->pools == NULL && params->n_pools > 0)) {
+        return berth_fail(GGML_STATUS_FAILED,
+            "budget: a pointer is NULL, or n_ops = %" PRId64 " or n_pools = %" PRId64 " is not between 0 and %d", n_ops,
+            params->n_pools, INT32_MAX / 8);
     }
-    for (size_t i = 0; i < n_ops; i++) {
-        const enum ggml_status status = op_check(ops, n_ops, i, &sum);
+    for (int64_t i = 0; i < n_ops; i++) {
+        const enum ggml_status status = op_check(ops, (size_t) n_ops, (size_t) i, &sum);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
     g->cost_once = sum.cost;
     int32_t n_pools = 1;
-    for (size_t i = 1; i < n_ops; i++) {
+    for (int64_t i = 1; i < n_ops; i++) {
         n_pools += ops[i].pool != ops[i - 1].pool;
     }
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (rows_alloc(g, sum.n_srcs, (size_t) n_pools + 2 * params->n_pools)) {
+    if (rows_alloc(g, sum.n_srcs, (size_t) (n_pools + 2 * params->n_pools))) {
         status = rows_fill(g, params);
     }
     if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "budget: out of memory for %zu ops", n_ops);
+        berth_fail(status, "budget: out of memory for %" PRId64 " ops", n_ops);
     }
     if (status != GGML_STATUS_SUCCESS) {
         budget_graph_fini(g);

@@ -39,7 +39,7 @@ static bool gaps_alloc(struct budget_gaps *x) {
 }
 
 static bool is_home(const struct budget_gaps *x, int32_t k) {
-    return x->s->at[k].kind != BERTH_BUDGET_OUT;
+    return x->s->at[k].kind != BERTH_BUDGET_SPILL;
 }
 
 static void lists_fill(struct budget_gaps *x) {
@@ -402,7 +402,7 @@ static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts 
     x->lock[cut->instance] = 2;
     if (cut->is_spill) {
         x->put_at[value] = cut->b;
-        return insert_put(in, cut->a + 1, value, BERTH_BUDGET_OUT) && insert_put(in, cut->b, value, BERTH_BUDGET_IN);
+        return insert_put(in, cut->a + 1, value, BERTH_BUDGET_SPILL) && insert_put(in, cut->b, value, BERTH_BUDGET_RESTORE);
     }
     c->is_final = true;
     bool has_memory = cascade_find(c, cut, value, ok);

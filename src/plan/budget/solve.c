@@ -6,6 +6,7 @@
 #include "base/min.h"
 #include "plan/budget/budget.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define MAX_NODES_DEFAULT 30000
@@ -244,10 +245,10 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
         if (status != GGML_STATUS_SUCCESS) {
             break;
         }
-        if (s->params->time_us > 0) {
+        if (s->params->time_limit_us > 0) {
             bool is_better = false;
             answer = budget_improve(&s->g, s->params->seed + (uint64_t) round,
-                ggml_time_us() + s->params->time_us / (fits ? 1 : 4), KICKS_MAX, steps);
+                ggml_time_us() + s->params->time_limit_us / (fits ? 1 : 4), KICKS_MAX, steps);
             status =
                 answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : steps_offer(s, steps, "local search", &is_better);
             fits = fits || is_better;
@@ -309,7 +310,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
         return status;
     }
     status = heuristics_run(s, is_new ? order : NULL, steps);
-    if (status != GGML_STATUS_SUCCESS || s->has_best || s->is_none || asked != 0 || s->params->time_us <= 0) {
+    if (status != GGML_STATUS_SUCCESS || s->has_best || s->is_none || asked != 0 || s->params->time_limit_us <= 0) {
         return status;
     }
     return exact_run(s, MAX_NODES_LAST, steps);
@@ -333,10 +334,10 @@ static enum ggml_status tight_report(const struct solver *s, struct berth_budget
     if (pool >= 0) {
         uint64_t bytes;
         r->tight_op = s->g.tight[pool];
-        r->n_alive = (size_t) budget_alive(&s->g, r->tight_op, pool, r->alive, scratch, &bytes);
-        for (size_t i = 1; i < r->n_alive; i++) { // sorts by falling size
+        r->n_alive = budget_alive(&s->g, r->tight_op, pool, r->alive, scratch, &bytes);
+        for (int64_t i = 1; i < r->n_alive; i++) { // sorts by falling size
             const int32_t x = r->alive[i];
-            size_t k = i;
+            int64_t k = i;
             for (; k > 0 && s->g.size[r->alive[k - 1]] < s->g.size[x]; k--) {
                 r->alive[k] = r->alive[k - 1];
             }
@@ -348,7 +349,7 @@ static enum ggml_status tight_report(const struct solver *s, struct berth_budget
 }
 
 static enum ggml_status solver_init(
-    struct solver *s, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
+    struct solver *s, const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params) {
     *s = (struct solver){.params = params};
     const enum ggml_status status = budget_graph_init(&s->g, ops, n_ops, params);
     if (status != GGML_STATUS_SUCCESS) {
@@ -457,7 +458,7 @@ static enum ggml_status result_make(struct solver *s, struct berth_budget_result
     return status;
 }
 
-enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params,
+enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params,
     struct berth_budget_result **result) {
     static const struct berth_budget_params no_params;
     const int64_t begin_us = ggml_time_us();
@@ -474,7 +475,7 @@ enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_
         status = result_make(&s, result);
     }
     if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "budget: out of memory for %zu ops", n_ops);
+        berth_fail(status, "budget: out of memory for %" PRId64 " ops", n_ops);
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*result)->time_us = ggml_time_us() - begin_us;

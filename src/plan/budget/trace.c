@@ -87,13 +87,13 @@ static const char *step_fault(const struct budget_graph *g, const struct budget_
         const bool is_early = g->once_before[op] >= 0 && t->now[g->once_before[op]] < 0;
         return is_early ? "runs before an op that must run earlier" : NULL;
     }
-    if (step->kind != BERTH_BUDGET_OUT && step->kind != BERTH_BUDGET_IN) {
+    if (step->kind != BERTH_BUDGET_SPILL && step->kind != BERTH_BUDGET_RESTORE) {
         return "has an unknown kind";
     }
     if (g->spill_pool[op] < 0) {
         return "spills a value that has no pool to spill to";
     }
-    if (step->kind == BERTH_BUDGET_IN) {
+    if (step->kind == BERTH_BUDGET_RESTORE) {
         return t->out[op] < 0 ? "reads back a value that was not spilled" : NULL;
     }
     return t->now[op] < 0 ? "spills a value that does not exist" : NULL;
@@ -117,7 +117,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
             return;
         }
         if (step->kind != BERTH_BUDGET_RUN) {
-            t->src[n++] = step->kind == BERTH_BUDGET_OUT ? t->now[op] : t->out[op];
+            t->src[n++] = step->kind == BERTH_BUDGET_SPILL ? t->now[op] : t->out[op];
         } else {
             for (int32_t j = g->srcs.start[op]; j < g->srcs.start[op + 1]; j++) {
                 t->src[n++] = t->now[g->srcs.at[j]];
@@ -131,7 +131,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
             t->last[t->src[j]] = (int32_t) k;
         }
         t->last[me] = (int32_t) k;
-        if (step->kind == BERTH_BUDGET_OUT) {
+        if (step->kind == BERTH_BUDGET_SPILL) {
             t->out[op] = me;
         } else {
             t->now[op] = me;
@@ -149,7 +149,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
 
 static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     const int32_t value = budget_value(g, s, instance);
-    const bool is_out = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_OUT;
+    const bool is_out = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_SPILL;
     return is_out ? g->spill_pool[value] : g->pool[value];
 }
 

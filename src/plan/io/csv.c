@@ -286,7 +286,7 @@ static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan
         return out_of_memory(csv);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (size_t i = 0, first = 0; i < set->n_items && status == GGML_STATUS_SUCCESS; i++) {
+    for (int64_t i = 0, first = 0; i < set->n_items && status == GGML_STATUS_SUCCESS; i++) {
         if (ranks[i] > 0) {
             while (strcmp(set->ids[first], set->ids[i]) != 0) {
                 first++;
@@ -341,7 +341,7 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 // larger than the number of apostrophes after a final ')' in any id of the set, so that the new ids differ from all ids.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         const char *id = set->ids[i], *end = id + strlen(id);
         int n = 0;
         for (; end > id && end[-1] == '\''; end--) {
@@ -392,7 +392,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     }
     const bool has_costs = set->costs != NULL && set->reads != NULL;
     bool has[N_COLUMNS] = {[COLUMN_OFFSET] = offsets != NULL, [COLUMN_COST] = has_costs, [COLUMN_READS] = has_costs};
-    for (size_t i = 0; i < set->n_items; i++) {
+    for (int64_t i = 0; i < set->n_items; i++) {
         has[COLUMN_ALIGN] |= set->items[i].align > 1;
         has[COLUMN_POOL] |= set->items[i].pool != 0;
         has[COLUMN_ALIAS] |= set->items[i].alias != 0;
@@ -400,7 +400,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     }
     size_t *ranks = berth_set_id_ranks(set);
     if (ranks == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "writing CSV: out of memory for %zu ids", set->n_items);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "writing CSV: out of memory for %" PRId64 " ids", set->n_items);
     }
     const int n_marks = id_marks(set);
     fputs("id,lower,upper,size", file);
@@ -410,7 +410,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
         }
     }
     fputc('\n', file);
-    for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
+    for (int64_t i = 0; i < set->n_items && !ferror(file); i++) {
         const struct berth_plan_item *item = &set->items[i];
         write_id(set->ids[i], ranks[i], n_marks, file);
         fprintf(file, ",%" PRId64 ",%" PRId64 ",%" PRIu64, item->first, item->last + 1, item->size);

@@ -123,7 +123,7 @@ static bool read_tensor(struct berth_json *r, struct berth_set_builder *b) {
 }
 
 static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
-    int64_t pool = 0, max_chunk = 0;
+    int64_t pool = 0, chunk_limit = 0;
     size_t name = 0;
     struct berth_json_text key;
     if (!berth_json_object(r)) {
@@ -136,13 +136,13 @@ static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
         } else if (berth_json_is(key, "name")) {
             ok = read_text(r, b, &name);
         } else {
-            ok = berth_json_is(key, "max_chunk") ? berth_json_int(r, 0, INT64_MAX, &max_chunk) : berth_json_skip(r);
+            ok = berth_json_is(key, "max_chunk") ? berth_json_int(r, 0, INT64_MAX, &chunk_limit) : berth_json_skip(r);
         }
         if (!ok) {
             return false;
         }
     }
-    const struct berth_plan_pool out = {.pool = (int32_t) pool, .max_chunk = (uint64_t) max_chunk};
+    const struct berth_plan_pool out = {.pool = (int32_t) pool, .chunk_limit = (uint64_t) chunk_limit};
     if (r->status != GGML_STATUS_SUCCESS) {
         return false;
     }
@@ -287,16 +287,16 @@ static void write_tensor(struct berth_json_writer *w, const struct berth_plan_te
 static void write_pools(struct berth_json_writer *w, const struct berth_plan_set *set) {
     berth_json_line(w, 2);
     berth_json_begin(w, "pools", '[');
-    for (size_t i = 0; i < set->n_pools; i++) {
+    for (int64_t i = 0; i < set->n_pools; i++) {
         const struct berth_plan_pool *p = &set->pools[i];
-        berth_json_printf(w, "{'pool': %" PRId32 ", 'name': %s, 'max_chunk': %" PRIu64 "}", p->pool, p->name, p->max_chunk);
+        berth_json_printf(w, "{'pool': %" PRId32 ", 'name': %s, 'max_chunk': %" PRIu64 "}", p->pool, p->name, p->chunk_limit);
     }
     berth_json_end(w);
 }
 
 // Writes item i and its tensors. *i_tensor: the first tensor that is not written yet; tensors are in the order of their items.
 static void write_item(
-    struct berth_json_writer *w, const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor) {
+    struct berth_json_writer *w, const struct berth_plan_set *set, int64_t i, const uint64_t *offsets, int64_t *i_tensor) {
     const struct berth_plan_item *item = &set->items[i];
     berth_json_line(w, 4);
     berth_json_begin(w, NULL, '{');
@@ -345,8 +345,8 @@ enum ggml_status berth_plan_write_json(
     }
     berth_json_line(&w, 2);
     berth_json_begin(&w, "items", '[');
-    size_t i_tensor = 0;
-    for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
+    int64_t i_tensor = 0;
+    for (int64_t i = 0; i < set->n_items && !ferror(file); i++) {
         write_item(&w, set, i, offsets, &i_tensor);
     }
     if (set->n_items > 0) {

@@ -65,7 +65,7 @@ bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *ite
 bool berth_set_add_tensor(
     struct berth_set_builder *b, const struct berth_plan_tensor *tensor, const struct berth_set_words *words) {
     struct berth_plan_set *set = b->set;
-    const size_t i = set->n_tensors;
+    const size_t i = (size_t) set->n_tensors;
     if (!BERTH_GROW(&set->tensors, &b->n_tensors_cap, i + 1) || !BERTH_GROW(&b->words, &b->n_words_cap, i + 1)) {
         return false;
     }
@@ -78,7 +78,7 @@ bool berth_set_add_tensor(
 
 bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_pool *pool, size_t name) {
     struct berth_plan_set *set = b->set;
-    const size_t i = set->n_pools;
+    const size_t i = (size_t) set->n_pools;
     if (!BERTH_GROW(&set->pools, &b->n_pools_cap, i + 1) || !BERTH_GROW(&b->pool_names, &b->n_pool_names_cap, i + 1)) {
         return false;
     }
@@ -92,28 +92,28 @@ bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
     struct berth_plan_set *s = b->set;
     size_t size;
     if (s->n_items > 0) {
-        s->ids = berth_mul_ok(s->n_items, sizeof(char *), &size) ? berth_malloc(size) : NULL;
+        s->ids = berth_mul_ok((size_t) s->n_items, sizeof(char *), &size) ? berth_malloc(size) : NULL;
         if (s->ids == NULL) {
             return false;
         }
     }
-    s->reads = b->has_costs ? berth_calloc(s->n_items + 1, sizeof *s->reads) : NULL;
+    s->reads = b->has_costs ? berth_calloc((size_t) s->n_items + 1, sizeof *s->reads) : NULL;
     if (b->has_costs && s->reads == NULL) {
         return false;
     }
-    for (size_t i = 0; i < s->n_items; i++) {
+    for (int64_t i = 0; i < s->n_items; i++) {
         s->ids[i] = b->text + b->starts[i];
         if (b->has_costs) {
             s->reads[i] = b->text + b->read_texts[i];
         }
     }
-    for (size_t i = 0; i < s->n_tensors; i++) {
+    for (int64_t i = 0; i < s->n_tensors; i++) {
         s->tensors[i].name = b->text + b->words[i].name;
         s->tensors[i].op = b->text + b->words[i].op;
         s->tensors[i].type = b->text + b->words[i].type;
         s->tensors[i].uses = b->text + b->words[i].uses;
     }
-    for (size_t i = 0; i < s->n_pools; i++) {
+    for (int64_t i = 0; i < s->n_pools; i++) {
         s->pools[i].name = b->text + b->pool_names[i];
     }
     s->text = b->text;

@@ -36,7 +36,7 @@ struct berth_set_builder {
     size_t n_costs_cap, n_reads_cap;
     char *text; // begins with "", to which the offset 0 of a missing text refers
     size_t text_size;
-    size_t n_offsets; // number of items with an offset
+    int64_t n_offsets; // number of items with an offset
 };
 
 // These functions fail only if memory is exhausted, and then set no error text.

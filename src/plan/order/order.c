@@ -6,6 +6,7 @@
 #include "plan/order/order.h"
 #include "base/min.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +90,7 @@ static struct order_part part_new(const struct pass *s, int32_t lo, int32_t hi) 
 }
 
 static int32_t beam_width(const struct pass *s) {
-    return s->params->beam > 0 ? s->params->beam : BEAM_DEFAULT;
+    return s->params->beam_width > 0 ? (int32_t) min_i64(s->params->beam_width, INT32_MAX) : BEAM_DEFAULT;
 }
 
 static int64_t max_nodes(const struct pass *s) {
@@ -322,11 +323,11 @@ static bool ops_order(const struct pass *s, int32_t *order) {
 // Plans an order with the solver and returns the peak of that plan.
 static enum ggml_status solved_peak(
     const struct pass *s, const int32_t *order, struct berth_plan_item *items, uint64_t *offsets, uint64_t *peak) {
-    size_t n_items;
+    int64_t n_items;
     struct berth_plan_report report;
-    enum ggml_status status = berth_plan_order_items(s->g.ops, (size_t) s->g.n_ops, order, items, &n_items, NULL);
+    enum ggml_status status = berth_plan_order_items(s->g.ops, s->g.n_ops, order, items, &n_items, NULL);
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_solve(items, (int64_t) n_items, s->params->plan, offsets, &report);
+        status = berth_plan_solve(items, n_items, s->params->plan, offsets, &report);
         *peak = report.peak;
     }
     return status;
@@ -403,28 +404,28 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     return GGML_STATUS_SUCCESS;
 }
 
-enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops, const struct berth_order_params *params,
+enum ggml_status berth_plan_order(const struct berth_order_op *ops, int64_t n_ops, const struct berth_order_params *params,
     int32_t *order, struct berth_order_report *report) {
     static const struct berth_order_params defaults;
     struct berth_order_report mine;
-    if ((ops == NULL || order == NULL) && n_ops > 0) {
-        return berth_fail(GGML_STATUS_FAILED, "order: ops or order is NULL, but there are %zu ops", n_ops);
+    if (n_ops < 0 || ((ops == NULL || order == NULL) && n_ops > 0)) {
+        return berth_fail(GGML_STATUS_FAILED, "order: ops or order is NULL, or n_ops = %" PRId64 " is negative", n_ops);
     }
     const int64_t start = ggml_time_us();
     struct pass s = {.params = params == NULL ? &defaults : params, .report = report == NULL ? &mine : report};
     *s.report = (struct berth_order_report){0};
-    for (size_t i = 0; i < n_ops; i++) {
+    for (int64_t i = 0; i < n_ops; i++) {
         order[i] = (int32_t) i;
     }
-    enum ggml_status status = order_graph_init(&s.g, &s.mem, ops, n_ops);
+    enum ggml_status status = order_graph_init(&s.g, &s.mem, ops, (size_t) n_ops);
     if (status == GGML_STATUS_SUCCESS) {
         status = pass_run(&s, order);
         if (status == GGML_STATUS_ALLOC_FAILED) {
-            berth_fail(status, "order: out of memory for %zu ops", n_ops);
+            berth_fail(status, "order: out of memory for %" PRId64 " ops", n_ops);
         }
     }
     if (status != GGML_STATUS_SUCCESS || !s.report->changed) {
-        for (size_t i = 0; i < n_ops; i++) {
+        for (int64_t i = 0; i < n_ops; i++) {
             order[i] = (int32_t) i;
         }
     }

@@ -6,6 +6,8 @@
 #include "base/min.h"
 #include "plan/order/order.h"
 
+#include <inttypes.h>
+
 // Computes the position of each op. Fails if order is not a permutation of the ops or puts an op before one of its sources.
 static enum ggml_status positions_find(const struct order_graph *g, const int32_t *order, int32_t *position) {
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -79,24 +81,24 @@ static void task_run(struct builder *m, int32_t t, int64_t position) {
     }
 }
 
-enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t n_ops, const int32_t *order,
-    struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
-    if (n_items == NULL || (n_ops > 0 && (ops == NULL || items == NULL))) {
-        return berth_fail(GGML_STATUS_FAILED, "order: ops, items or n_items is NULL");
+enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, int64_t n_ops, const int32_t *order,
+    struct berth_plan_item *items, int64_t *n_items, int32_t *item_of) {
+    if (n_items == NULL || n_ops < 0 || (n_ops > 0 && (ops == NULL || items == NULL))) {
+        return berth_fail(GGML_STATUS_FAILED, "order: ops, items or n_items is NULL, or n_ops = %" PRId64 " is negative", n_ops);
     }
     *n_items = 0;
     struct berth_arrays mem = {0};
     struct order_graph g;
-    enum ggml_status status = order_graph_init(&g, &mem, ops, n_ops);
+    enum ggml_status status = order_graph_init(&g, &mem, ops, (size_t) n_ops);
     if (status != GGML_STATUS_SUCCESS) {
         goto fail;
     }
-    int32_t *position = berth_arrays_new(&mem, n_ops, sizeof *position);
+    int32_t *position = berth_arrays_new(&mem, (size_t) n_ops, sizeof *position);
     struct builder m = {.g = &g, .position = position, .items = items};
     m.item = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.item);
     m.left = berth_arrays_new(&mem, (size_t) g.n_blocks, sizeof *m.left);
     if (mem.has_failed) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "order: out of memory for the items of %zu ops", n_ops);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "order: out of memory for the items of %" PRId64 " ops", n_ops);
         goto fail;
     }
     status = positions_find(&g, order, position);
@@ -116,7 +118,7 @@ enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t
             task_run(&m, t, i);
         }
     }
-    for (size_t i = 0; item_of != NULL && i < n_ops; i++) {
+    for (int64_t i = 0; item_of != NULL && i < n_ops; i++) {
         const int32_t b = g.op_block[g.root[i]];
         item_of[i] = b < 0 ? -1 : m.item[b];
     }

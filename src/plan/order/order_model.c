@@ -9,6 +9,7 @@
 #include "base/min.h"
 #include "plan/order/order.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 // ---- lists from pairs ----
@@ -102,8 +103,8 @@ static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops
     }
     for (size_t i = 0; i < n_ops; i++) {
         const struct berth_order_op *op = &ops[i];
-        if (op->n_srcs < 0 || (op->n_srcs > 0 && op->srcs == NULL)) {
-            return berth_fail(GGML_STATUS_FAILED, "order: op %zu has an invalid list of %d sources at %p", i, op->n_srcs,
+        if (op->n_srcs < 0 || op->n_srcs > INT32_MAX || (op->n_srcs > 0 && op->srcs == NULL)) {
+            return berth_fail(GGML_STATUS_FAILED, "order: op %zu has an invalid list of %" PRId64 " sources at %p", i, op->n_srcs,
                 (const void *) op->srcs);
         }
         for (int32_t k = -1; k < op->n_srcs; k++) {

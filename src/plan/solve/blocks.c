@@ -11,7 +11,7 @@
 
 // ---- the items ----
 
-static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i, uint64_t max_chunk) {
+static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i, uint64_t chunk_limit) {
     if (item->last < item->first) {
         return berth_fail(GGML_STATUS_FAILED, "plan: item %lld ends at step %lld, before it starts at %lld", (long long) i,
             (long long) item->last, (long long) item->first);
@@ -20,9 +20,9 @@ static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i
         return berth_fail(
             GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, more than 2^62", (long long) i, (unsigned long long) item->size);
     }
-    if (max_chunk > 0 && item->size > max_chunk) {
+    if (chunk_limit > 0 && item->size > chunk_limit) {
         return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, but a chunk has only %llu", (long long) i,
-            (unsigned long long) item->size, (unsigned long long) max_chunk);
+            (unsigned long long) item->size, (unsigned long long) chunk_limit);
     }
     if (item->align > (uint64_t) INT64_MAX) {
         return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has the alignment %llu, more than 2^63 - 1", (long long) i,
@@ -34,28 +34,28 @@ static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i
     if (!item->is_fixed) {
         return GGML_STATUS_SUCCESS;
     }
-    uint64_t in = max_chunk > 0 ? item->fixed % max_chunk : item->fixed;
+    uint64_t in = chunk_limit > 0 ? item->fixed % chunk_limit : item->fixed;
     if (item->fixed > (uint64_t) INT64_MAX - item->size || (item->align > 1 && in % item->align != 0) ||
-        (max_chunk > 0 && item->size > max_chunk - in)) {
+        (chunk_limit > 0 && item->size > chunk_limit - in)) {
         return berth_fail(GGML_STATUS_FAILED,
             "plan: item %lld cannot have its fixed offset %llu: %llu bytes, alignment %llu, chunks of %llu", (long long) i,
             (unsigned long long) item->fixed, (unsigned long long) item->size, (unsigned long long) item->align,
-            (unsigned long long) max_chunk);
+            (unsigned long long) chunk_limit);
     }
     return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status berth_plan_items_check(
-    const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) {
+    const struct berth_plan_item *items, int64_t n, uint64_t chunk_limit, struct plan_traits *traits) {
     *traits = (struct plan_traits){.is_by_first = true};
     if (n < 0 || n > INT32_MAX / 4 || (n > 0 && items == NULL)) {
         return berth_fail(GGML_STATUS_FAILED, "plan: cannot plan %lld items (allowed: 0 to %d)", (long long) n, INT32_MAX / 4);
     }
     for (int64_t i = 0; i < n; i++) {
         const struct berth_plan_item *item = &items[i];
-        if (item->last < item->first || item->size > PLAN_SIZE_MAX || max_chunk > 0 || item->align > (uint64_t) INT64_MAX ||
+        if (item->last < item->first || item->size > PLAN_SIZE_MAX || chunk_limit > 0 || item->align > (uint64_t) INT64_MAX ||
             item->is_fixed || item->alias < 0) {
-            enum ggml_status status = item_check(item, i, max_chunk);
+            enum ggml_status status = item_check(item, i, chunk_limit);
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }
@@ -113,13 +113,13 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
 }
 
 // Refuses a fixed offset that violates the alignment of some member. Members without bytes count as well.
-static enum ggml_status group_check(const struct raw_block *group, uint64_t max_chunk) {
-    const uint64_t in = group->fixed != BERTH_PLAN_ANY && max_chunk > 0 ? group->fixed % max_chunk : group->fixed;
+static enum ggml_status group_check(const struct raw_block *group, uint64_t chunk_limit) {
+    const uint64_t in = group->fixed != BERTH_PLAN_ANY && chunk_limit > 0 ? group->fixed % chunk_limit : group->fixed;
     if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {
         return GGML_STATUS_SUCCESS;
     }
     return berth_fail(GGML_STATUS_FAILED, "plan: alias group %d cannot have offset %llu: common alignment %llu, chunks of %llu",
-        group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) max_chunk);
+        group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) chunk_limit);
 }
 
 // Assigns blocks to the members of a merged group. A group without a fixed offset is one block. In a group with a fixed offset each
@@ -179,7 +179,7 @@ static enum ggml_status pool_merge(
         enum ggml_status status =
             group_merge(&blocks[*n_blocks], pool->items, pool->ids, members + k, end - k, &pool->prob.bound_is_inexact);
         if (status == GGML_STATUS_SUCCESS) {
-            status = group_check(&blocks[*n_blocks], pool->max_chunk);
+            status = group_check(&blocks[*n_blocks], pool->chunk_limit);
         }
         if (status != GGML_STATUS_SUCCESS) {
             return status;
@@ -206,7 +206,7 @@ static enum ggml_status fixed_check(
             off[n_fixed++] = b->fixed;
         }
     }
-    struct berth_plan_params params = {.max_chunk = pool->max_chunk};
+    struct berth_plan_params params = {.chunk_limit = pool->chunk_limit};
     struct berth_plan_fault fault;
     const enum ggml_status status = berth_plan_check(items, n_fixed, &params, off, &fault);
     if (status == GGML_STATUS_FAILED && fault.kind == BERTH_PLAN_COLLIDE) {
@@ -217,7 +217,7 @@ static enum ggml_status fixed_check(
     } else if (status == GGML_STATUS_FAILED) {
         berth_fail(status, "plan: alias group %d cannot have offset %llu: %llu bytes, common alignment %llu, chunks of %llu",
             items[fault.i].alias, (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size,
-            (unsigned long long) items[fault.i].align, (unsigned long long) pool->max_chunk);
+            (unsigned long long) items[fault.i].align, (unsigned long long) pool->chunk_limit);
     }
     return status;
 }

@@ -209,8 +209,9 @@ static bool alias_fault(const struct spot *spots, struct order *o, int64_t *i, i
 
 // ---- one item ----
 
-static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item, uint64_t off, uint64_t max_chunk) {
-    if (item->last < item->first || item->size > PLAN_SIZE_MAX || (max_chunk > 0 && item->size > max_chunk) || item->alias < 0) {
+static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item, uint64_t off, uint64_t chunk_limit) {
+    if (item->last < item->first || item->size > PLAN_SIZE_MAX || (chunk_limit > 0 && item->size > chunk_limit) ||
+        item->alias < 0) {
         return BERTH_PLAN_ITEM;
     }
     if (off > (uint64_t) INT64_MAX - item->size) {
@@ -219,11 +220,11 @@ static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item,
     if (item->is_fixed && off != item->fixed) {
         return BERTH_PLAN_FIXED;
     }
-    uint64_t in = max_chunk > 0 ? off % max_chunk : off;
+    uint64_t in = chunk_limit > 0 ? off % chunk_limit : off;
     if (item->align > 1 && in % item->align != 0) {
         return BERTH_PLAN_ALIGN;
     }
-    return max_chunk > 0 && item->size > max_chunk - in ? BERTH_PLAN_CHUNK : BERTH_PLAN_SOUND;
+    return chunk_limit > 0 && item->size > chunk_limit - in ? BERTH_PLAN_CHUNK : BERTH_PLAN_SOUND;
 }
 
 static enum ggml_status fault_report(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
@@ -235,7 +236,7 @@ static enum ggml_status fault_report(struct berth_plan_fault *fault, enum berth_
 
 enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
     const uint64_t *offsets, struct berth_plan_fault *fault) {
-    uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
+    uint64_t chunk_limit = params != NULL ? params->chunk_limit : 0;
     if (n <= 0 || items == NULL || offsets == NULL) {
         return n == 0 ? fault_report(fault, BERTH_PLAN_SOUND, -1, -1)
                       : berth_fail(GGML_STATUS_FAILED, "plan check: no items to check (n = %lld)", (long long) n);
@@ -245,7 +246,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
             GGML_STATUS_FAILED, "plan check: cannot check %lld items (allowed: 0 to %d)", (long long) n, INT32_MAX / 4);
     }
     for (int64_t i = 0; i < n; i++) {
-        enum berth_plan_fault_kind kind = item_fault(&items[i], offsets[i], max_chunk);
+        enum berth_plan_fault_kind kind = item_fault(&items[i], offsets[i], chunk_limit);
         if (kind != BERTH_PLAN_SOUND) {
             return fault_report(fault, kind, i, -1);
         }

@@ -185,12 +185,12 @@ struct plan_pool {
     int32_t *block_of; // [n_ids] block of the item; -1: the item has no bytes; -2 - i: no bytes, but the offset of fixed item i
     int32_t n_ids;
     struct plan_prob prob;
-    uint64_t unit;      // bytes
-    uint64_t max_chunk; // largest size of a chunk in bytes, 0: no limit
-    bool is_chunked;    // the plan may use several chunks; false: the plan is a single piece of memory
-    uint64_t pad_max;   // bytes; the largest difference between a block's rounded size and its size: at most unit - 1
-    uint64_t bound;     // bytes; no plan of this pool has a lower peak
-    int64_t bound_step; // a step at which the most bytes are alive
+    uint64_t unit;        // bytes
+    uint64_t chunk_limit; // largest size of a chunk in bytes, 0: no limit
+    bool is_chunked;      // the plan may use several chunks; false: the plan is a single piece of memory
+    uint64_t pad_max;     // bytes; the largest difference between a block's rounded size and its size: at most unit - 1
+    uint64_t bound;       // bytes; no plan of this pool has a lower peak
+    int64_t bound_step;   // a step at which the most bytes are alive
 };
 
 // Properties of all items together. berth_plan_items_check fills them in.
@@ -200,7 +200,7 @@ struct plan_traits {
 };
 
 enum ggml_status berth_plan_items_check(
-    const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
+    const struct berth_plan_item *items, int64_t n, uint64_t chunk_limit, struct plan_traits *traits) BERTH_MUST_USE;
 // Fills in a pool whose first fields are set: items, ids, n_ids, max_chunk, is_chunked. It uses memory of scratch until fini.
 enum ggml_status berth_plan_pool_init(
     struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) BERTH_MUST_USE;

@@ -62,7 +62,7 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
             common = 0;
         }
     }
-    uint64_t rest = plan_gcd(fixed, pool->is_chunked ? pool->max_chunk : 0); // 0: no fixed offsets and no chunks
+    uint64_t rest = plan_gcd(fixed, pool->is_chunked ? pool->chunk_limit : 0); // 0: no fixed offsets and no chunks
     if (common != 0 && all % common == 0 && rest % common == 0) {
         return (struct scale){plan_gcd(all, rest), false, false};
     }
@@ -173,7 +173,7 @@ static enum ggml_status pool_fill(
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
     }
     berth_plan_prob_cut(p, sec_at, n_times);
-    p->chunk = pool->is_chunked ? (int64_t) (pool->max_chunk / scale.unit) : 0;
+    p->chunk = pool->is_chunked ? (int64_t) (pool->chunk_limit / scale.unit) : 0;
     pool->unit = scale.unit;
     uint64_t seen[N_SEEN] = {0}, seen_units[N_SEEN];
     for (int32_t i = 0; i < n; i++) {
@@ -235,7 +235,7 @@ done:
 static uint64_t to_bytes(const struct plan_pool *pool, int64_t off) {
     int64_t chunk = pool->prob.chunk;
     if (chunk > 0) {
-        return (uint64_t) (off / chunk) * pool->max_chunk + (uint64_t) (off % chunk) * pool->unit;
+        return (uint64_t) (off / chunk) * pool->chunk_limit + (uint64_t) (off % chunk) * pool->unit;
     }
     return (uint64_t) off * pool->unit;
 }

@@ -40,7 +40,7 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
             *peak = end;
         }
     }
-    if (pool->max_chunk == 0 || *peak <= pool->max_chunk) {
+    if (pool->chunk_limit == 0 || *peak <= pool->chunk_limit) {
         return GGML_STATUS_SUCCESS;
     }
     size_t n = (size_t) pool->n_ids;
@@ -53,13 +53,13 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
     }
     for (int32_t k = 0; k < pool->n_ids; k++) {
         idx[k] = pool->ids[k];
-        key[k] = offsets[idx[k]] / pool->max_chunk;
+        key[k] = offsets[idx[k]] / pool->chunk_limit;
     }
     berth_plan_sort(key, idx, key + n, idx + n, pool->n_ids);
     *peak = 0;
     uint64_t used = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
-        uint64_t end = offsets[idx[k]] % pool->max_chunk + pool->items[idx[k]].size;
+        uint64_t end = offsets[idx[k]] % pool->chunk_limit + pool->items[idx[k]].size;
         if (pool->items[idx[k]].size > 0 && end > used) {
             used = end;
         }
@@ -102,8 +102,8 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     }
     state.off = memory;
     state.spare = memory + p->n;
-    if (s->params.capacity > 0) {
-        goal.enough = (int64_t) (min_u64(s->params.capacity, INT64_MAX) / pool->unit);
+    if (s->params.memory_limit > 0) {
+        goal.enough = (int64_t) (min_u64(s->params.memory_limit, INT64_MAX) / pool->unit);
     }
     if (p->chunk == 0 && s->params.start != NULL && berth_plan_pool_take(pool, s->params.start, state.off)) {
         state.peak = berth_plan_peak(p, state.off);
@@ -120,11 +120,11 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
+    if (s->params.time_limit_us > 0 && !plan_is_done(&state, &goal)) {
         // The unused time of earlier pools is divided among this pool and the later ones.
         goal.work = s->params.is_counted ? &s->work : NULL;
         int64_t now = plan_now_us(goal.work);
-        int64_t left = s->params.budget_us - s->searched_us;
+        int64_t left = s->params.time_limit_us - s->searched_us;
         goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
         s->watch.state = &state;
         s->watch.unit = pool->unit;
@@ -159,7 +159,7 @@ static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int3
 static enum ggml_status pool_try(
     struct solve *s, int32_t *ids, int32_t n, bool is_chunked, struct outcome *out, bool *needs_chunks) {
     struct plan_pool pool = {
-        .items = s->items, .ids = ids, .n_ids = n, .max_chunk = s->params.max_chunk, .is_chunked = is_chunked};
+        .items = s->items, .ids = ids, .n_ids = n, .chunk_limit = s->params.chunk_limit, .is_chunked = is_chunked};
     const struct berth_scratch_mark mark = s->scratch.at;
     *out = (struct outcome){.method = "nothing to place"};
     *needs_chunks = false;
@@ -168,7 +168,8 @@ static enum ggml_status pool_try(
         goto done;
     }
     // A pool with padding, alignments or fixed offsets is not planned as one chunk.
-    if (!is_chunked && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.pad_max > 0 || plan_prob_is_constrained(&pool.prob))) {
+    if (!is_chunked && s->params.chunk_limit > 0 && pool.prob.n > 0 &&
+        (pool.pad_max > 0 || plan_prob_is_constrained(&pool.prob))) {
         *needs_chunks = true;
         goto done;
     }
@@ -178,7 +179,7 @@ static enum ggml_status pool_try(
     }
     out->bound = pool.bound;
     out->bound_step = pool.bound_step;
-    if (!is_chunked && s->params.max_chunk > 0 && pool.bound > s->params.max_chunk) {
+    if (!is_chunked && s->params.chunk_limit > 0 && pool.bound > s->params.chunk_limit) {
         *needs_chunks = true;
         goto done;
     }
@@ -189,7 +190,7 @@ static enum ggml_status pool_try(
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = pool_peak(&pool, s->offsets, &out->peak, &out->n_peak);
-        *needs_chunks = !is_chunked && s->params.max_chunk > 0 && out->peak > s->params.max_chunk;
+        *needs_chunks = !is_chunked && s->params.chunk_limit > 0 && out->peak > s->params.chunk_limit;
     }
     if (status != GGML_STATUS_SUCCESS || *needs_chunks) {
         goto done;
@@ -229,7 +230,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0) {
+    if (out.peak > PLAN_SIZE_MAX || s->params.chunk_limit > 0) {
         const int32_t i = item_beyond_limit(s, ids, n);
         if (i >= 0) {
             return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would have offset %llu, but the limit is 2^62", i,
@@ -238,7 +239,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     }
     s->n_left--;
     struct berth_plan_report *r = &s->report;
-    uint64_t capacity = s->params.capacity;
+    uint64_t capacity = s->params.memory_limit;
     bool fits = capacity == 0 || out.peak <= capacity;
     if (__builtin_add_overflow(r->peak, out.peak, &r->peak) || __builtin_add_overflow(r->bound, out.bound, &r->bound)) {
         return berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
@@ -322,7 +323,7 @@ static enum ggml_status groups_check(const struct berth_plan_item *items, int64_
 }
 
 static enum ggml_status solve_all(struct solve *s) {
-    enum ggml_status status = berth_plan_items_check(s->items, s->n, s->params.max_chunk, &s->traits);
+    enum ggml_status status = berth_plan_items_check(s->items, s->n, s->params.chunk_limit, &s->traits);
     if (status != GGML_STATUS_SUCCESS || s->n == 0) {
         return status;
     }
@@ -358,7 +359,7 @@ enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, i
         return berth_fail(GGML_STATUS_FAILED, "plan: offsets is NULL, but there are %lld items", (long long) n);
     }
     // Reading the clock twice takes as long as planning a few items.
-    const bool is_timed = n > FEW_ITEMS || (params != NULL && params->budget_us > 0);
+    const bool is_timed = n > FEW_ITEMS || (params != NULL && params->time_limit_us > 0);
     struct solve s; // not cleared: its scratch is too large
     s.items = items;
     s.n = n;
@@ -393,9 +394,9 @@ enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n
 
 enum ggml_status berth_plan_bound(
     const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params, uint64_t *bound, int64_t *step) {
-    uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
+    uint64_t chunk_limit = params != NULL ? params->chunk_limit : 0;
     struct plan_traits traits;
-    enum ggml_status status = berth_plan_items_check(items, n, max_chunk, &traits);
+    enum ggml_status status = berth_plan_items_check(items, n, chunk_limit, &traits);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -413,7 +414,7 @@ enum ggml_status berth_plan_bound(
         const struct berth_scratch_mark mark = scratch.at;
         end = pool_end(items, ids, from, n);
         struct plan_pool pool = {
-            .items = items, .ids = ids + from, .n_ids = end - from, .max_chunk = max_chunk, .is_chunked = max_chunk > 0};
+            .items = items, .ids = ids + from, .n_ids = end - from, .chunk_limit = chunk_limit, .is_chunked = chunk_limit > 0};
         status = berth_plan_pool_init(&pool, &traits, &scratch);
         if (status == GGML_STATUS_SUCCESS) {
             status = berth_plan_pool_bound(&pool);

@@ -290,9 +290,9 @@ static void in_place_rules(void **state) {
     assert_ptr_equal(a->data, x->data);
     assert_ptr_equal(c->data, x->data);
     assert_ptr_not_equal(d->data, c->data);
-    struct berth_gallocr_options o = berth_gallocr_options_default();
+    struct berth_gallocr_params o = berth_gallocr_params_default();
     o.inplace_via_views = false;
-    berth_gallocr_set_options(galloc, &o);
+    berth_gallocr_set_params(galloc, &o);
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_ptr_not_equal(c->data, b->data);
     assert_true(berth_gallocr_verify(galloc, graph));
@@ -310,9 +310,9 @@ static bool norm_by_zero(const struct ggml_tensor *node, int i_src, void *user) 
 static void in_place_callback_is_called_again(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    struct berth_gallocr_options options = berth_gallocr_options_default();
-    options.in_place = norm_by_zero;
-    berth_gallocr_set_options(galloc, &options);
+    struct berth_gallocr_params options = berth_gallocr_params_default();
+    options.inplace = norm_by_zero;
+    berth_gallocr_set_params(galloc, &options);
     for (int k = 0; k < 6; k++) {
         struct ggml_context *ctx = new_context(32);
         struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -349,9 +349,9 @@ static void unread_casts_stay(void **state) {
             }
             ggml_build_forward_expand(graph, y);
             ggml_gallocr_t galloc = on_host();
-            struct berth_gallocr_options o = berth_gallocr_options_default();
-            o.in_place = via_rule ? any_cast : NULL;
-            berth_gallocr_set_options(galloc, &o);
+            struct berth_gallocr_params o = berth_gallocr_params_default();
+            o.inplace = via_rule ? any_cast : NULL;
+            berth_gallocr_set_params(galloc, &o);
             assert_true(ggml_gallocr_alloc_graph(galloc, graph));
             assert_true(berth_gallocr_verify(galloc, graph));
             set(x, 3);
@@ -375,9 +375,9 @@ static void unread_memory_comes_back(void **state) {
     size_t size;
     assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
     assert_int_equal(size, 11 * 256);
-    struct berth_gallocr_options o = berth_gallocr_options_default();
+    struct berth_gallocr_params o = berth_gallocr_params_default();
     o.free_unread = true;
-    berth_gallocr_set_options(galloc, &o);
+    berth_gallocr_set_params(galloc, &o);
     assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
     assert_int_equal(size, 2 * 256);
     ggml_gallocr_free(galloc);

@@ -134,7 +134,7 @@ static bool one_life(struct net *k, struct net *other) {
         assert_float_equal(((float *) k->out->data)[3] / ((float *) k->out->data)[0], 4, 0);
     }
     struct berth_gallocr_live live[8];
-    ok = ok && berth_gallocr_alive(galloc, k->graph, 1, -1, live, 8) > 0;
+    ok = ok && berth_gallocr_live(galloc, k->graph, 1, -1, live, 8) > 0;
     struct berth_plan_report report;
     ok = ok && berth_gallocr_report(galloc, 1, &report) == GGML_STATUS_SUCCESS;
     char *text = NULL;
@@ -191,15 +191,15 @@ static void calls_with_missing_arguments(void **state) {
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     size_t size;
     struct berth_plan_report report;
-    berth_gallocr_set_options(NULL, NULL);
-    berth_gallocr_set_options(galloc, NULL);
+    berth_gallocr_set_params(NULL, NULL);
+    berth_gallocr_set_params(galloc, NULL);
     assert_int_equal(berth_gallocr_sizes(galloc, k.graph, NULL, NULL, NULL), GGML_STATUS_FAILED);
     assert_int_equal(berth_gallocr_sizes(NULL, k.graph, NULL, NULL, &size), GGML_STATUS_FAILED);
     assert_int_equal(berth_gallocr_report(galloc, 0, &report), GGML_STATUS_FAILED); // nothing was planned
     assert_int_equal(berth_gallocr_report(galloc, 0, NULL), GGML_STATUS_FAILED);
     assert_int_equal(berth_gallocr_report(NULL, 0, &report), GGML_STATUS_FAILED);
-    assert_int_equal(berth_gallocr_alive(NULL, k.graph, 0, 0, NULL, 0), -1);
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 0, NULL, 0), -1);
+    assert_int_equal(berth_gallocr_live(NULL, k.graph, 0, 0, NULL, 0), -1);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, 0, NULL, 0), -1);
     assert_false(berth_gallocr_verify(NULL, k.graph) || berth_gallocr_verify(galloc, NULL));
     assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, NULL), GGML_STATUS_FAILED);
     assert_int_equal(berth_gallocr_compute_checked(NULL, k.graph, cpu, ggml_backend_graph_compute), GGML_STATUS_FAILED);
@@ -209,11 +209,11 @@ static void calls_with_missing_arguments(void **state) {
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     assert_int_equal(berth_gallocr_report(galloc, 1, &report), GGML_STATUS_FAILED);
     assert_int_equal(berth_gallocr_report(galloc, -1, &report), GGML_STATUS_FAILED);
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 1, 0, NULL, 0), -1);
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, -1, 0, NULL, 0), -1);
-    const int64_t n_live = berth_gallocr_alive(galloc, k.graph, 0, 3, NULL, 9); // only counts
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 1, 0, NULL, 0), -1);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, -1, 0, NULL, 0), -1);
+    const int64_t n_live = berth_gallocr_live(galloc, k.graph, 0, 3, NULL, 9); // only counts
     struct berth_gallocr_live live[2];
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 3, live, 2), n_live);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, 3, live, 2), n_live);
     assert_true(n_live > 2 && live[0].size >= live[1].size);
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, -1), 0);
     ggml_backend_buffer_type_t types[] = {&twin, NULL};

@@ -156,16 +156,16 @@ static void alive_at_the_peak(void **state) {
     struct berth_plan_report report;
     struct berth_gallocr_live live[8];
     assert_int_equal(berth_gallocr_report(galloc, 0, &report), GGML_STATUS_FAILED);
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, -1, live, 8), -1);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, -1, live, 8), -1);
     assert_true(ggml_gallocr_reserve(galloc, k.graph));
     assert_int_equal(berth_gallocr_report(galloc, 0, &report), GGML_STATUS_SUCCESS);
     assert_int_equal(report.peak, 512);
     assert_int_equal(report.bound, 512);
     assert_true(report.proven);
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, -1, live, 8), 2);
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 1, live, 8), 2);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, -1, live, 8), 2);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, 1, live, 8), 2);
     assert_true((live[0].tensor == k.a && live[1].tensor == k.b) || (live[0].tensor == k.b && live[1].tensor == k.a));
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 3, live, 8), 2);
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, 3, live, 8), 2);
     assert_true(live[0].tensor == k.c || live[1].tensor == k.c); // c took over the memory of a or b
     ggml_gallocr_free(galloc);
     ggml_free(k.ctx);

@@ -224,7 +224,7 @@ static void plan_is_saved_and_loaded(void **state) {
     assert_int_equal(berth_gallocr_load(galloc, k.graph, NULL, NULL, set), GGML_STATUS_SUCCESS);
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     struct berth_gallocr_live live[4];
-    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 9, live, 4), 2); // between two copies
+    assert_int_equal(berth_gallocr_live(galloc, k.graph, 0, 9, live, 4), 2); // between two copies
     bool is_there = false;
     for (int i = 0; i < 2; i++) {
         is_there = is_there || live[i].tensor == k.leafs[9];

@@ -38,29 +38,30 @@ static void products_cost_their_multiply_adds(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_false(berth_is_poison(rows[i].node));
-        assert_int_equal(berth_node_cost(rows[i].node), NODE + rows[i].flops + 2 * rows[i].bytes);
+        assert_int_equal(berth_budget_node_cost(rows[i].node), NODE + rows[i].flops + 2 * rows[i].bytes);
     }
     // For a table, only the rows that are read count, whatever its length.
     struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 3);
-    assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 100, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
-    assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 1000, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
+    assert_int_equal(berth_budget_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 100, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
+    assert_int_equal(
+        berth_budget_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 1000, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12 + 96));
     struct ggml_tensor *to = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 3), *few = f32(ctx, 8, 3, 1, 1);
     for (int64_t n = 100; n <= 1000; n *= 10) {
         struct ggml_tensor *table = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 8, n);
         struct ggml_tensor *part = ggml_view_2d(ctx, table, 8, n / 2, table->nb[1], 0);
-        assert_int_equal(berth_node_cost(ggml_set_rows(ctx, table, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
-        assert_int_equal(berth_node_cost(ggml_set_rows(ctx, part, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
+        assert_int_equal(berth_budget_node_cost(ggml_set_rows(ctx, table, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
+        assert_int_equal(berth_budget_node_cost(ggml_set_rows(ctx, part, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
     }
     // A view costs nothing. Costs beyond the limit are capped so that sums do not overflow.
-    assert_int_equal(berth_node_cost(ggml_reshape_1d(ctx, f32(ctx, 8, 8, 1, 1), 64)), 0);
-    assert_int_equal(berth_node_cost(NULL), 0);
+    assert_int_equal(berth_budget_node_cost(ggml_reshape_1d(ctx, f32(ctx, 8, 8, 1, 1), 64)), 0);
+    assert_int_equal(berth_budget_node_cost(NULL), 0);
     struct ggml_tensor *large = f32(ctx, (int64_t) 1 << 20, (int64_t) 1 << 20, 1, 1);
-    assert_true(berth_node_cost(ggml_mul_mat(ctx, large, large)) == (uint64_t) 1 << 52);
+    assert_true(berth_budget_node_cost(ggml_mul_mat(ctx, large, large)) == (uint64_t) 1 << 52);
     struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1)); // hand-made
     cut.src[1] = NULL;
-    assert_int_equal(berth_node_cost(&cut), NODE + 32 * 8 + 2 * (48 + 128));
+    assert_int_equal(berth_budget_node_cost(&cut), NODE + 32 * 8 + 2 * (48 + 128));
     cut.op = GGML_OP_COUNT;
-    assert_int_equal(berth_node_cost(&cut), 0);
+    assert_int_equal(berth_budget_node_cost(&cut), 0);
     ggml_free(ctx);
 }
 
@@ -70,7 +71,7 @@ static void missing_arguments_are_rejected(void **state) {
     struct ggml_cgraph *graph = ggml_new_graph(ctx), *out = NULL;
     struct berth_budget_result *result = NULL;
     ggml_build_forward_expand(graph, ggml_sqr(ctx, ggml_sqr(ctx, f32(ctx, 8, 8, 1, 1))));
-    struct berth_graph_budget_params p = {.bytes = 1 << 20};
+    struct berth_graph_budget_params p = {.memory_limit = 1 << 20};
     assert_int_equal(berth_graph_budget(NULL, &p, &made, &out, &result), GGML_STATUS_FAILED);
     assert_int_equal(berth_graph_budget(graph, NULL, &made, &out, &result), GGML_STATUS_FAILED);
     assert_int_equal(berth_graph_budget(graph, &p, NULL, &out, &result), GGML_STATUS_FAILED);
@@ -78,11 +79,11 @@ static void missing_arguments_are_rejected(void **state) {
     assert_int_equal(berth_graph_budget(graph, &p, &made, &out, NULL), GGML_STATUS_FAILED);
     const double costs[] = {-1, 0x1p41, (double) NAN};
     for (int i = 0; i < 3; i++) {
-        p.spill_cost = costs[i];
+        p.spill_cost_per_byte = costs[i];
         assert_int_equal(berth_graph_budget(graph, &p, &made, &out, &result), GGML_STATUS_FAILED);
-        assert_non_null(strstr(berth_last_error(), "spill_cost is"));
+        assert_non_null(strstr(berth_last_error(), "spill_cost_per_byte is"));
     }
-    p.spill_cost = 0;
+    p.spill_cost_per_byte = 0;
     int pools[2] = {7, 7};
     struct ggml_cgraph *bad = ggml_new_graph(ctx);
     ggml_build_forward_expand(bad, ggml_add(ctx, f32(ctx, 3, 1, 1, 1), f32(ctx, 2, 1, 1, 1)));
@@ -140,7 +141,7 @@ static void custom_ops_run_once(void **state) {
             }
             ggml_build_forward_expand(graph, ggml_add(ctx, t, first));
             struct berth_budget_result *result = NULL;
-            const struct berth_graph_budget_params p = {.bytes = bytes};
+            const struct berth_graph_budget_params p = {.memory_limit = bytes};
             assert_int_equal(berth_graph_budget(graph, &p, &made, &out, &result), GGML_STATUS_SUCCESS);
             assert_non_null(result);
             assert_true(result->fits == (out != NULL));

@@ -123,10 +123,10 @@ static void shares_compare(bool has_step) {
     const size_t whole = net_compute(&n, n.graph, plain);
     assert_true(plain[0] > 0 && plain[1] != 0);
     net_free(&n);
-    size_t n_kept = 0, n_again = 0;
+    size_t n_kept = 0, n_recomputed = 0;
     for (size_t share = 100; share >= 20; share -= 10) {
         net_init(&n, has_step);
-        const struct berth_graph_budget_params params = {.bytes = whole * share / 100, .seed = share};
+        const struct berth_graph_budget_params params = {.memory_limit = whole * share / 100, .seed = share};
         struct ggml_context *ctx = NULL;
         struct ggml_cgraph *graph = NULL;
         struct berth_budget_result *r = NULL;
@@ -134,15 +134,15 @@ static void shares_compare(bool has_step) {
         assert_int_equal(r->fits, graph != NULL);
         const size_t size = net_compute(&n, graph != NULL ? graph : n.graph, other);
         assert_memory_equal(plain, other, N_OUT * sizeof *plain);
-        assert_true(graph == NULL ? size == whole : size <= params.bytes);
+        assert_true(graph == NULL ? size == whole : size <= params.memory_limit);
         n_kept += graph != NULL;
-        n_again += r->n_again;
+        n_recomputed += r->n_recomputed;
         berth_budget_free(r);
         ggml_free(ctx);
         net_free(&n);
     }
     assert_true(n_kept >= 5);
-    assert_true(n_again > 0);
+    assert_true(n_recomputed > 0);
     free(plain);
     free(other);
 }
@@ -175,7 +175,7 @@ static void test_writes(void **state) {
     struct ggml_cgraph *out = NULL;
     struct berth_budget_result *r = NULL;
     for (uint64_t bytes = 4096; bytes <= 6 * 4096; bytes += 1024) {
-        const struct berth_graph_budget_params params = {.bytes = bytes};
+        const struct berth_graph_budget_params params = {.memory_limit = bytes};
         assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_SUCCESS);
         int n_writes = 0;
         for (int i = 0; out != NULL && i < ggml_graph_n_nodes(out); i++) {
@@ -198,7 +198,7 @@ static void test_no_memory(void **state) {
     for (int64_t at = 1;; at += CHECK_PART > 1 ? 1 + at / 8 : 1) {
         struct net n;
         net_init(&n, false);
-        const struct berth_graph_budget_params params = {.bytes = (size_t) ROWS * WIDTH * 4 * 12};
+        const struct berth_graph_budget_params params = {.memory_limit = (size_t) ROWS * WIDTH * 4 * 12};
         struct ggml_context *ctx = NULL;
         struct ggml_cgraph *graph = NULL;
         struct berth_budget_result *r = NULL;

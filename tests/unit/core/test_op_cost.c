@@ -14,11 +14,11 @@ static struct ggml_context *context(void) {
     return ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
 }
 
-static void assert_cost(const struct ggml_tensor *node, double flops, double bytes_read, double bytes_written) {
+static void assert_cost(const struct ggml_tensor *node, double flops, double read_size, double written_size) {
     const struct berth_op_cost c = berth_op_cost(node);
-    if (berth_is_poison(node) || c.flops != flops || c.bytes_read != bytes_read || c.bytes_written != bytes_written) {
-        fail_msg("%s: flops %.0f, read %.0f, written %.0f; %.0f, %.0f, %.0f expected", ggml_op_desc(node), c.flops, c.bytes_read,
-            c.bytes_written, flops, bytes_read, bytes_written);
+    if (berth_is_poison(node) || c.flops != flops || c.read_size != read_size || c.written_size != written_size) {
+        fail_msg("%s: flops %.0f, read %.0f, written %.0f; %.0f, %.0f, %.0f expected", ggml_op_desc(node), c.flops, c.read_size,
+            c.written_size, flops, read_size, written_size);
     }
 }
 
@@ -37,8 +37,8 @@ static void every_op_has_a_cost(void **state) {
                 continue;
             }
             const struct berth_op_cost c = berth_op_cost(t);
-            assert_true((c.bytes_written > 0) == !info->is_empty);
-            assert_true((c.bytes_read > 0) == (!info->is_empty && info->n_src > 0 && op != GGML_OP_FILL));
+            assert_true((c.written_size > 0) == !info->is_empty);
+            assert_true((c.read_size > 0) == (!info->is_empty && info->n_src > 0 && op != GGML_OP_FILL));
             assert_true(c.flops == 0 || !info->is_empty);
             assert_true(c.flops > 0 || info->family == BERTH_OP_MOVE || op == GGML_OP_IM2COL || op == GGML_OP_IM2COL_3D);
         }
@@ -132,7 +132,7 @@ static void others(void **state) {
     struct ggml_tensor no_op = *a;
     no_op.op = GGML_OP_COUNT;
     assert_cost(&no_op, 0, 0, 0);
-    assert_true(berth_op_cost(NULL).bytes_read == 0);
+    assert_true(berth_op_cost(NULL).read_size == 0);
     ggml_free(ctx);
 }
 

@@ -165,10 +165,10 @@ static void layer_is_repeated(void **state) {
             assert_true(is[k] - want[k] < 1e-4f && want[k] - is[k] < 1e-4f);
         }
         assert_int_equal(stats.n_graphs, 3);
-        assert_int_equal(stats.n_built, 1);
+        assert_int_equal(stats.n_cache_misses, 1);
         assert_int_equal(stats.n_sums, 3 * 2); // attention and feed-forward only
-        assert_int_equal(stats.n_whole, 0);
-        assert_int_equal(stats.move_bytes, 0);
+        assert_int_equal(stats.n_gathered, 0);
+        assert_int_equal(stats.redistributed_size, 0);
     }
 }
 

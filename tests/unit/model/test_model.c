@@ -564,7 +564,7 @@ static void test_plan_outside(void **state) {
     assert_int_equal(berth_plan_read_json(text, size, "plan", &set), GGML_STATUS_SUCCESS);
     assert_true(set->has_offsets && set->n_tensors >= set->n_items);
     assert_int_equal(set->peak, report.peak);
-    assert_int_equal(berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_plan_check(set->items, set->n_items, NULL, set->offsets, NULL), GGML_STATUS_SUCCESS);
     berth_plan_set_free(set);
     free(text);
     ggml_backend_sched_free(fresh);

@@ -114,7 +114,7 @@ static void limits_check(const struct sample_model *m, const struct model_device
     struct model *model = model_of(m, d, false);
     struct session *once = session_of(model, d, false, 0);
     const size_t whole = compute_of(once), lowest = lowest_limit(model, d, whole);
-    int64_t n_again = 0;
+    int64_t n_recomputed = 0;
     decode_all(once, want);
     session_free(once);
     for (int i = 0; i < 5; i++) {
@@ -124,7 +124,7 @@ static void limits_check(const struct sample_model *m, const struct model_device
         assert_int_equal(compute_of(plan), compute_of(s));
         assert_true(compute_of(s) <= limit);
         assert_int_equal(plan->memory[d->n - 1].work, s->memory[d->n - 1].work);
-        n_again = s->recompute_plan.n_recomputed > n_again ? s->recompute_plan.n_recomputed : n_again;
+        n_recomputed = s->recompute_plan.n_recomputed > n_recomputed ? s->recompute_plan.n_recomputed : n_recomputed;
         memset(got, 0, sizeof got);
         decode_all(s, got);
         assert_memory_equal(want, got, sizeof got);
@@ -134,8 +134,8 @@ static void limits_check(const struct sample_model *m, const struct model_device
         session_free(plan);
         session_free(s);
     }
-    printf("%s: %zu bytes, within %zu with %d recomputed ops\n", m->arch, whole, lowest, (int) n_again);
-    assert_true(!must_recompute || (n_again > 0 && lowest < whole));
+    printf("%s: %zu bytes, within %zu with %d recomputed ops\n", m->arch, whole, lowest, (int) n_recomputed);
+    assert_true(!must_recompute || (n_recomputed > 0 && lowest < whole));
     model_free(model);
 }
 

@@ -208,7 +208,7 @@ static char *slurp(FILE *file, size_t *size) {
 
 static void sets_equal(const struct berth_plan_set *a, const struct berth_plan_set *b) {
     assert_int_equal(a->n_items, b->n_items);
-    for (size_t i = 0; i < a->n_items; i++) {
+    for (int64_t i = 0; i < a->n_items; i++) {
         assert_string_equal(a->ids[i], b->ids[i]);
         assert_memory_equal(&a->items[i], &b->items[i], sizeof a->items[i]);
         assert_true(a->offsets[i] == b->offsets[i]);
@@ -217,7 +217,7 @@ static void sets_equal(const struct berth_plan_set *a, const struct berth_plan_s
 
 static void tensors_equal(const struct berth_plan_set *a, const struct berth_plan_set *b) {
     assert_int_equal(a->n_tensors, b->n_tensors);
-    for (size_t i = 0; i < a->n_tensors; i++) {
+    for (int64_t i = 0; i < a->n_tensors; i++) {
         assert_string_equal(a->tensors[i].uses, b->tensors[i].uses);
         assert_int_equal(a->tensors[i].item, b->tensors[i].item);
         assert_string_equal(a->tensors[i].name, b->tensors[i].name);
@@ -227,10 +227,10 @@ static void tensors_equal(const struct berth_plan_set *a, const struct berth_pla
         assert_int_equal(a->tensors[i].node, b->tensors[i].node);
     }
     assert_int_equal(a->n_pools, b->n_pools);
-    for (size_t i = 0; i < a->n_pools; i++) {
+    for (int64_t i = 0; i < a->n_pools; i++) {
         assert_int_equal(a->pools[i].pool, b->pools[i].pool);
         assert_string_equal(a->pools[i].name, b->pools[i].name);
-        assert_true(a->pools[i].max_chunk == b->pools[i].max_chunk);
+        assert_true(a->pools[i].chunk_limit == b->pools[i].chunk_limit);
     }
 }
 
@@ -248,7 +248,7 @@ static void tensors_and_pools_of_a_graph(void **state) {
     assert_int_equal(set->tensors[1].node, -1);
     assert_int_equal(set->n_pools, 2);
     assert_string_equal(set->pools[0].name, "GPU");
-    assert_int_equal(set->pools[0].max_chunk, 64);
+    assert_int_equal(set->pools[0].chunk_limit, 64);
     assert_string_equal(set->pools[1].name, "");
     berth_plan_set_free(set);
     static const char *const wrong[] = {

@@ -56,7 +56,7 @@ static void branches_run_one_after_the_other(void **state) {
     int32_t order[LEN(two_branches)], position[LEN(two_branches)];
     struct berth_order_report r;
     struct berth_plan_item items[LEN(two_branches)];
-    size_t n_items;
+    int64_t n_items;
     assert_int_equal(berth_plan_order(two_branches, LEN(two_branches), NULL, order, &r), GGML_STATUS_SUCCESS);
     assert_true(r.changed && r.proven);
     assert_int_equal(r.live_given, 210);
@@ -155,7 +155,7 @@ static void writes_into_planned_memory(void **state) {
     };
     struct berth_plan_item items[LEN(ops)];
     int32_t item_of[LEN(ops)];
-    size_t n;
+    int64_t n;
     const int32_t wrong[] = {0, 1, 2, 4, 3, 5, 6}, wrong_too[] = {0, 1, 2, 3, 5, 4, 6}, twice[] = {0, 1, 1, 3, 4, 5, 6};
     assert_int_equal(berth_plan_order_items(ops, LEN(ops), NULL, items, &n, item_of), GGML_STATUS_SUCCESS);
     assert_int_equal(n, 5);
@@ -165,6 +165,8 @@ static void writes_into_planned_memory(void **state) {
     assert_int_equal(berth_plan_order_items(ops, LEN(ops), wrong_too, items, &n, NULL), GGML_STATUS_FAILED);
     assert_int_equal(berth_plan_order_items(ops, LEN(ops), twice, items, &n, NULL), GGML_STATUS_FAILED);
     assert_int_equal(berth_plan_order_items(NULL, 1, NULL, items, &n, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_plan_order_items(ops, -1, NULL, items, &n, NULL), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "n_ops = -1"));
 }
 
 static void results_in_place_share_an_item(void **state) {
@@ -178,7 +180,7 @@ static void results_in_place_share_an_item(void **state) {
     };
     struct berth_plan_item items[LEN(ops)];
     int32_t item_of[LEN(ops)];
-    size_t n;
+    int64_t n;
     assert_int_equal(berth_plan_order_items(ops, LEN(ops), NULL, items, &n, item_of), GGML_STATUS_SUCCESS);
     assert_int_equal(n, 4);
     assert_int_equal(item_of[2], item_of[1]);
@@ -210,6 +212,7 @@ static void contradictions_are_refused(void **state) {
         assert_int_equal(order[1], 1);
     }
     assert_int_equal(berth_plan_order(NULL, 2, NULL, order, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_plan_order(NULL, -1, NULL, order, NULL), GGML_STATUS_FAILED);
     const struct berth_order_op loop[] = {{SRCS(0), .view_of = -1, .size = 4}, {SRCS(0), .view_of = -1, .size = 4}};
     assert_int_equal(berth_plan_order(loop, 2, NULL, order, NULL), GGML_STATUS_SUCCESS); // an op that reads itself is accepted
 }

@@ -60,7 +60,7 @@ static void test_refusals(void **state) {
     x[0] = item(0, 1, ((uint64_t) 1 << 62) + 1);
     assert_refused(x, 2, NULL, "more than 2^62");
     x[0] = item(0, 1, 100);
-    assert_refused(x, 2, &(struct berth_plan_params){.max_chunk = 99}, "100 bytes, but a chunk has only 99");
+    assert_refused(x, 2, &(struct berth_plan_params){.chunk_limit = 99}, "100 bytes, but a chunk has only 99");
     fix(&x[0], 6);
     x[0].align = 4;
     assert_refused(x, 2, NULL, "fixed offset 6");
@@ -155,7 +155,7 @@ static void test_large_sizes(void **state) {
         item(INT64_MIN, 0, ((uint64_t) 1 << 62) - 1), item(0, INT64_MAX, 12345), item(1, 7, (uint64_t) 1 << 62)};
     uint64_t off[3];
     struct berth_plan_report r;
-    struct berth_plan_params params = {.budget_us = 1000};
+    struct berth_plan_params params = {.time_limit_us = 1000};
     assert_int_equal(berth_plan_solve(x, 3, &params, off, &r), GGML_STATUS_SUCCESS);
     assert_int_equal(berth_plan_check(x, 3, NULL, off, NULL), GGML_STATUS_SUCCESS);
     assert_true(r.peak == ((uint64_t) 1 << 62) + 12345 && r.proven);
@@ -180,7 +180,7 @@ static void test_check_names_the_fault(void **state) {
     assert_true(f.kind == BERTH_PLAN_FIXED && f.i == 1);
     x[1].is_fixed = false;
     off[2] = 8;
-    assert_int_equal(berth_plan_check(x, 3, &(struct berth_plan_params){.max_chunk = 12}, off, &f), GGML_STATUS_FAILED);
+    assert_int_equal(berth_plan_check(x, 3, &(struct berth_plan_params){.chunk_limit = 12}, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_CHUNK && f.i == 2);
     off[2] = UINT64_MAX - 2;
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
@@ -198,7 +198,7 @@ static void test_chunks_and_pools(void **state) {
     x[3].pool = 5;
     uint64_t off[4];
     struct berth_plan_report r;
-    struct berth_plan_params params = {.max_chunk = 100, .budget_us = 1000};
+    struct berth_plan_params params = {.chunk_limit = 100, .time_limit_us = 1000};
     assert_int_equal(berth_plan_solve(x, 4, &params, off, &r), GGML_STATUS_SUCCESS);
     assert_int_equal(berth_plan_check(x, 4, &params, off, NULL), GGML_STATUS_SUCCESS);
     assert_true(off[0] / 100 != off[1] / 100);
@@ -260,9 +260,9 @@ static void test_capacity(void **state) {
     struct berth_plan_item x[2] = {item(0, 1, 8), item(1, 2, 8)};
     uint64_t off[2];
     struct berth_plan_report r;
-    assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.capacity = 15}, off, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.memory_limit = 15}, off, &r), GGML_STATUS_SUCCESS);
     assert_true(!r.fits && r.proven && r.peak == 16);
-    assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.capacity = 16}, off, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.memory_limit = 16}, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.fits && r.proven);
 }
 
@@ -283,7 +283,7 @@ static void test_threads_change_nothing(void **state) {
     make_hard(x, 60);
     uint64_t one[60], two[60];
     struct berth_plan_report r1, r2;
-    struct berth_plan_params params = {.budget_us = 20000000, .seed = 3};
+    struct berth_plan_params params = {.time_limit_us = 20000000, .seed = 3};
     assert_int_equal(berth_plan_solve(x, 60, &params, one, &r1), GGML_STATUS_SUCCESS);
     params.n_threads = 3;
     assert_int_equal(berth_plan_solve(x, 60, &params, two, &r2), GGML_STATUS_SUCCESS);
@@ -315,7 +315,7 @@ static void test_watched(void **state) {
     uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
     assert_non_null(off);
     struct berth_plan_report r;
-    struct berth_plan_params params = {.budget_us = 600000000};
+    struct berth_plan_params params = {.time_limit_us = 600000000};
     for (int32_t n_threads = 1; n_threads <= 4; n_threads += 3) {
         struct watch_data l = {.n_left = 3};
         params.n_threads = n_threads;
@@ -343,13 +343,13 @@ static void test_made(void **state) {
             plan_made_training(&m, 13);
         }
         struct berth_plan_report r;
-        struct berth_plan_params params = {.budget_us = 60000000};
+        struct berth_plan_params params = {.time_limit_us = 60000000};
         uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
         assert_non_null(off);
         assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
         assert_true(r.proven && (!is_hard || r.peak == m.optimum));
         assert_int_equal(berth_plan_check(m.items, m.n, NULL, off, NULL), GGML_STATUS_SUCCESS);
-        params.capacity = is_hard ? m.optimum : r.bound;
+        params.memory_limit = is_hard ? m.optimum : r.bound;
         assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
         assert_true(r.proven && r.fits);
         free(off);
@@ -362,7 +362,7 @@ static void test_failing_allocations(void **state) {
     struct berth_plan_item x[60];
     make_hard(x, 60);
     for (int variant = 0; variant < 5; variant++) {
-        struct berth_plan_params params = {.budget_us = 2000000, .n_threads = variant == 1 ? 2 : 1};
+        struct berth_plan_params params = {.time_limit_us = 2000000, .n_threads = variant == 1 ? 2 : 1};
         make_hard(x, 60);
         for (int i = 0; i < 60 && variant >= 2; i++) {
             x[i].align = variant == 2 ? (uint64_t) (1 + i % 3) : 1;
@@ -372,8 +372,8 @@ static void test_failing_allocations(void **state) {
         }
         if (variant == 4) {
             fix(&x[3], 77);
-            params.max_chunk = 128;
-            params.budget_us = 2000;
+            params.chunk_limit = 128;
+            params.time_limit_us = 2000;
         }
         bool is_complete = false;
         for (int64_t n = 1; n < 2000 && !is_complete; n++) {

@@ -44,21 +44,21 @@ static void calls_with_missing_arguments(void **state) {
     assert_null(ggml_backend_sched_get_tensor_backend(NULL, x));
     assert_null(ggml_backend_sched_get_tensor_backend(s, NULL));
     berth_clear_error();
-    berth_sched_set_moves(s, NULL, n->backends[0], n->cpu);
+    berth_sched_set_spill_backends(s, NULL, n->backends[0], n->cpu);
     assert_string_equal(berth_last_error(), ""); // nothing to do
     berth_sched_set_strict(NULL, true);
     berth_sched_set_strict(s, false); // no change
-    berth_sched_set_limit(s, NULL, 1);
+    berth_sched_set_memory_limit(s, NULL, 1);
     assert_error("does not belong to the scheduler");
     ggml_backend_t stranger = ggml_backend_cpu_init();
-    berth_sched_set_limit(s, stranger, 1);
+    berth_sched_set_memory_limit(s, stranger, 1);
     assert_error("does not belong to the scheduler");
     ggml_backend_free(stranger);
     berth_sched_set_n_copies(NULL, 1);
     berth_sched_set_n_copies(s, 0);
     assert_error("0 graphs in flight");
-    berth_sched_get_stats(NULL, &stats);
-    berth_sched_get_stats(s, NULL);
+    berth_sched_stats(NULL, &stats);
+    berth_sched_stats(s, NULL);
     assert_int_equal(stats.n_planned, 7);
     assert_int_equal(berth_sched_reason(NULL, x), BERTH_SCHED_NONE);
     assert_int_equal(berth_sched_reason(s, NULL), BERTH_SCHED_NONE);
@@ -132,7 +132,7 @@ static bool call_refused(struct caller *c) {
         case COMPUTE_ASYNC: ok = ggml_backend_sched_graph_compute_async(s, c->net->graph) == GGML_STATUS_FAILED; break;
         case CHOOSE: ggml_backend_sched_set_tensor_backend(s, ggml_graph_node(c->net->graph, 0), c->net->cpu); break;
         case STRICT: berth_sched_set_strict(s, true); break;
-        case LIMIT: berth_sched_set_limit(s, c->net->cpu, 1 << 20); break;
+        case LIMIT: berth_sched_set_memory_limit(s, c->net->cpu, 1 << 20); break;
         case N_COPIES: berth_sched_set_n_copies(s, 2); break;
         case TRACE_START: ok = berth_sched_trace_start(s) == GGML_STATUS_FAILED; break;
         case TRACE_STOP: ok = berth_sched_trace_stop(s, stdout) == GGML_STATUS_FAILED; break;

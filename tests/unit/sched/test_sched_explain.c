@@ -291,15 +291,15 @@ static void limits_reduce_the_graphs_in_flight(void **state) {
     ggml_backend_sched_reserve_size(sched, n->graph, sizes);
     assert_int_equal(sizes[0], 5 * one); // four slots of x and the result
     assert_int_equal(sizes[2], 4 * one);
-    berth_sched_set_limit(sched, n->backends[0], 3 * one);
+    berth_sched_set_memory_limit(sched, n->backends[0], 3 * one);
     assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
     assert_int_equal(ggml_backend_sched_get_n_copies(sched), 2);
     fill(x, 1.0f);
     assert_int_equal(ggml_backend_sched_graph_compute(sched, n->graph), GGML_STATUS_SUCCESS);
-    berth_sched_set_limit(sched, n->backends[0], one);
+    berth_sched_set_memory_limit(sched, n->backends[0], one);
     assert_false(ggml_backend_sched_alloc_graph(sched, n->graph));
     assert_non_null(strstr(berth_last_error(), "first"));
-    berth_sched_set_limit(sched, n->backends[0], 0);
+    berth_sched_set_memory_limit(sched, n->backends[0], 0);
     assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
     ggml_backend_sched_free(sched);
 }
@@ -311,10 +311,10 @@ static void fewer_graphs_in_flight_are_reported(void **state) {
     struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
     ggml_set_output(y);
     ggml_build_forward_expand(n->graph, y);
-    berth_sched_set_limit(sched, n->backends[0], ggml_nbytes(x));
+    berth_sched_set_memory_limit(sched, n->backends[0], ggml_nbytes(x));
     assert_false(ggml_backend_sched_alloc_graph(sched, n->graph));
     assert_int_equal(ggml_backend_sched_get_n_copies(sched), 4);
-    berth_sched_set_limit(sched, n->backends[0], 4 * ggml_nbytes(x));
+    berth_sched_set_memory_limit(sched, n->backends[0], 4 * ggml_nbytes(x));
     lines[0] = '\0';
     ggml_log_set(keep_lines, NULL);
     assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));

@@ -105,7 +105,7 @@ static void compute(int turns, bool parallel, float *result, int *n_splits) {
         ggml_free(n.ctx);
     }
     struct berth_sched_stats stats;
-    berth_sched_get_stats(sched, &stats);
+    berth_sched_stats(sched, &stats);
     assert_int_equal(stats.n_planned, 1);
     *n_splits = ggml_backend_sched_get_n_splits(sched);
     ggml_backend_sched_free(sched);

@@ -17,11 +17,11 @@ static struct {
 } links;
 static _Thread_local int own_rank;
 
-static bool links_sum(float *data, size_t n) {
+static bool links_sum(float *data, int64_t n) {
     float *sum = malloc(n * sizeof *sum);
     links.data[own_rank] = data;
     pthread_barrier_wait(&links.barrier);
-    for (size_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         sum[i] = ((const float *) links.data[0])[i] + ((const float *) links.data[1])[i];
     }
     const bool ok = links.n_sums > 0;
@@ -60,7 +60,7 @@ struct ranked {
 
 static void *ranked_run(void *user) {
     struct ranked *x = user;
-    struct berth_mpi_world world = {.rank = x->rank, .size = N_RANKS, .sum_f32 = links_sum, .broadcast = links_broadcast};
+    struct berth_mpi_world world = {.rank = x->rank, .n_ranks = N_RANKS, .sum_f32 = links_sum, .broadcast = links_broadcast};
     own_rank = x->rank;
     x->params.world = &world;
     x->ok = run_open_on(&x->run, &x->devices, &x->params, &x->error) && train_ranks_check(x->run.t, &x->run.data, &x->error) &&
@@ -143,7 +143,7 @@ static void test_ranks_fail(void **state) {
         ranks_close(both);
     }
     struct model_error error = {""};
-    const struct berth_mpi_world three = {.size = 3};
+    const struct berth_mpi_world three = {.n_ranks = 3};
     struct train_params p = usual;
     struct run r;
     p.world = &three;

@@ -109,7 +109,7 @@ static void test_costs(void **state) {
     assert_int_equal(text_read("costs.csv", text, &budget, &plan), GGML_STATUS_SUCCESS);
     assert_non_null(plan.budgeted);
     assert_true(plan.budgeted->fits);
-    assert_int_equal(plan.budgeted->n_again, 1);
+    assert_int_equal(plan.budgeted->n_recomputed, 1);
     assert_int_equal(plan.set->n_items, 8);
     view_plan_free(&plan);
     const struct view_budget less = {.bytes = 100};
@@ -156,7 +156,7 @@ static void test_watched(void **state) {
     int n_seen = 0;
     plan.watch = search_end;
     plan.watch_user = &n_seen;
-    const struct berth_plan_params params = {.budget_us = 60000000};
+    const struct berth_plan_params params = {.time_limit_us = 60000000};
     assert_int_equal(view_plan_solve(&plan, &params, offsets, &sum, &is_stopped), GGML_STATUS_SUCCESS);
     assert_int_equal(is_stopped, n_seen > 0);
     assert_true(sum.proven || is_stopped);
