@@ -34,7 +34,7 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         b->arena_size = size;
         return true;
     }
-    if (b->arena_size > 0) { // allocate the old size again: graphs that fit before must still fit
+    if (b->arena_size > 0) { // restore the old size: graphs that fitted before must still fit
         b->arena = arena_take(b, b->arena_size);
         if (b->arena == NULL) {
             b->arena_size = 0;

@@ -16,7 +16,6 @@
 
 enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_REACH = 5 };
 
-// A candidate for the superblock.
 struct plan {
     float d, dmin;    // values of h and hmin in the frame
     uint16_t h, hmin; // d and dmin as f16, outside of the frame
@@ -393,8 +392,7 @@ static struct plan plan_search(struct search *z) {
     for (int i = 0; i < z->effort.n_kept; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
-    // A trial d makes the largest scale s_max, a little less than s_max, or more, so that it is clipped. dmin: the same for the
-    // largest offset.
+    // A trial d makes the largest scale s_max, a bit less, or more (clipped). dmin: the same for the largest offset.
     const float step = z->s_max < 32 ? 0.04f : 0.02f;
     struct side as[MAX_SIDES], bs[MAX_SIDES];
     const int n_sides = z->effort.n_starts;

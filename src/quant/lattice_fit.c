@@ -239,7 +239,6 @@ static struct ab own_best(const struct cell *cell, const struct steps *steps, in
     return best;
 }
 
-// A candidate for the superblock.
 struct choice {
     float d;    // value of h in the frame
     uint16_t h; // d as f16, outside of the frame

@@ -17,7 +17,6 @@
 
 enum { MAX_RUNS = 16, MAX_STARTS = 8, FINE_RUN = 16 };
 
-// A candidate for the superblock.
 struct plan {
     float d;    // value of h in the frame
     uint16_t h; // d as f16, outside of the frame
@@ -272,8 +271,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     return true;
 }
 
-// For a block that contains only one value and zeros: finds the product s * g for which d * s * g is nearest to the value after d
-// is rounded to f16.
+// For a block of only one value and zeros: finds the s * g for which d * s * g, with d rounded to f16, is nearest to the value.
 static void try_products(const struct search *z, float value, struct plan *best) {
     struct plan found = *best;
     double least = INFINITY;

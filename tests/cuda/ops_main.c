@@ -88,8 +88,7 @@ static char *align(char *p, size_t to) {
     return (char *) (((uintptr_t) p + to - 1) / to * to);
 }
 
-// Places every tensor of ctx on the device between guard bytes, and copies the tensor's data there. Returns false if the tensors
-// do not fit.
+// Places every tensor on the device between guard bytes, and copies its data there. Returns false if the tensors do not fit.
 static bool place(struct device_suite *s, struct ggml_context *ctx) {
     char *base = ggml_backend_buffer_get_base(s->memory), *at = base;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {

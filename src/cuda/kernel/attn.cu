@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and attn_join, which combines the
-// results of the splits.
+// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and attn_join, which combines splits.
 #include "attn_few.cuh"
 #include "attn_wide.cuh"
 

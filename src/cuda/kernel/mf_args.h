@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mf_args.h: arguments of mf_f32, which multiplies f32 weights with few f32 columns. The op driver in C and the kernel use the
-// same struct.
+// mf_args.h: arguments of mf_f32, which multiplies f32 weights with few f32 columns. The op driver and the kernel share the struct.
 #pragma once
 
 #include <stdint.h>

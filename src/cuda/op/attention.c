@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attention.c: FLASH_ATTN_EXT. A group is the set of heads that share keys; a row is one head of one query. One of four kernels
 // computes the op:
-//   attn90 (kernel/attn90.cuh): many queries with f16 keys and values on sm_90a; attn_mask finds the tiles of the mask that need
-//       work first
+//   attn90 (kernel/attn90.cuh): many queries with f16 keys and values on sm_90a, after attn_mask has classified the mask's tiles
 //   attn_few: up to 8 rows per group, with f16 or q8_0 keys and values
 //   attn_wide: head dimensions above 256
 //   attn: all other cases

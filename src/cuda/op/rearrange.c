@@ -14,7 +14,7 @@
 
 #define BLOCK 256
 
-// Returns whether elements can be moved unchanged. Quantised blocks move as one element and must be contiguous in a row.
+// Returns whether elements can be moved unchanged. Quantised blocks move as one element and must be contiguous within a row.
 static bool is_movable(const struct ggml_tensor *t) {
     return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
 }
