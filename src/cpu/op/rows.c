@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS read and write rows by index. An index out of range makes the op fail before it accesses memory.
+// rows.c: GET_ROWS and SET_ROWS read and write rows by index. If an index is out of range, the op fails without accessing that row.
 
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
