@@ -270,8 +270,8 @@ static void test_errors(void **state) {
     (void) state;
     static const struct {
         const char *gbnf, *want;
-    } rows[] = {{"", "rule 'root', with which"}, {"x ::= \"a\"", "rule 'root', with which"}, {"root ::= y", "rule 'y' is used"},
-        {"root ::= \"a\nb", "line 2: '\"' is missing"}, {"root ::= [a", "']' is missing"},
+    } rows[] = {{"", "the start rule 'root' is missing"}, {"x ::= \"a\"", "the start rule 'root' is missing"},
+        {"root ::= y", "rule 'y' is used"}, {"root ::= \"a\nb", "line 2: '\"' is missing"}, {"root ::= [a", "']' is missing"},
         {"root ::= []", "the class contains no characters"}, {"root ::= [z-a]", "is below its start"},
         {"root ::= (\"a\"", "')' is missing"}, {"root ::= \"a\")", "')' without '('"}, {"root ::= \"\\q\"", "unknown escape"},
         {"root ::= \"\\u12\"", "hexadecimal"}, {"root ::= \"\\U00110000\"", "above U+10FFFF"},
