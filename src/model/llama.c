@@ -128,11 +128,13 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
     data->lib = lib;
     data->no_mmap = no_mmap;
     snprintf(data->path, sizeof data->path, "%s", path);
-    m->params.arch = "no architecture";
     if (!model_files_open(m, path, false, error) || !model_files_check(m, path, error) ||
         !keys_text(berth_gguf_map_meta(m->file), "general.architecture", &m->params.arch, error)) {
         model_free(m);
         return NULL;
+    }
+    if (m->params.arch == NULL) {
+        m->params.arch = "no architecture";
     }
     return m;
 }
