@@ -142,7 +142,7 @@ void berth_json_printf(struct berth_json_writer *w, const char *fmt, ...) {
             case 'e':
             case 'f':
             case 'g': double_write(w->file, spec, va_arg(args, double)); break;
-            default: BERTH_ASSERT(!"another conversion"); goto done;
+            default: BERTH_ASSERT(false); goto done; // a conversion that this function does not support
         }
     }
 done:

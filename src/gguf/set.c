@@ -145,7 +145,7 @@ static void kv_set(struct gguf_context *ctx, const char *key, const struct value
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: cannot add key %zu, '%s'", caller, ctx->kv.n, key);
         kv_free(kv);
         if (!berth_gguf_offsets(ctx, old_alignment, 0)) {
-            BERTH_ASSERT(!"the old alignment was valid before");
+            BERTH_ASSERT(false); // the old alignment was valid before
         }
     }
 }
