@@ -247,7 +247,7 @@ static enum ggml_status task_try(
                                                   .spill_cost_per_copy = BUDGET_FLOPS_PER_NODE},
         {.pool = 1, .limit = limits[1]}};
     const struct berth_budget_params params = {
-        .pools = pools, .n_pools = (size_t) t->n_pools, .time_limit_us = t->budget->time_limit_us, .seed = t->budget->seed};
+        .pools = pools, .n_pools = t->n_pools, .time_limit_us = t->budget->time_limit_us, .seed = t->budget->seed};
     *w = (struct rewrite){0};
     const int64_t n = t->o.n;
     enum ggml_status status = t->budget->steps == NULL
