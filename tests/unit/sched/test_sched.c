@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_sched.c: on which backend the scheduler places ops and why, which tensors it copies, and when it plans anew.
-// test_sched_explain.c tests its reports.
+// test_sched_explain.c tests the reports of the scheduler.
 
 #include "support/device_net.h"
 
@@ -21,7 +21,7 @@ static void weights_attract_their_ops(void **state) {
     assert_null(ggml_backend_sched_get_tensor_backend(n->sched, a));
 }
 
-// An op with weights on two devices runs where the larger one is.
+// An op with weights on two devices runs on the device of the larger weight.
 static void the_largest_weight_decides(void **state) {
     struct net *n = *state;
     struct ggml_tensor *small = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 1);
@@ -61,7 +61,8 @@ static void the_border_is_where_fewest_bytes_cross(void **state) {
     assert_on(n, u, 1, BERTH_SCHED_EXPANSION);
 }
 
-// A source of the right device counts from its first reader on: with g0 on the left device, both b and g0 would be copied.
+// The first device computes a, the second device computes b. With g0 = a + b on the first device, b and then g0 would be copied.
+// With g0 on the second device, only a is copied.
 static void the_border_knows_the_first_reader(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], x), *a = ggml_mul_mat(n->ctx, n->w[0], x);
@@ -72,7 +73,7 @@ static void the_border_knows_the_first_reader(void **state) {
     assert_on(n, g1, 1, BERTH_SCHED_EXPANSION);
 }
 
-// A cache in memory of the second device: a reader there saves its copy.
+// The cache is in memory of the second device. Its reader t runs there, so that the cache is not copied.
 static void the_border_counts_memory_that_is_placed(void **state) {
     struct net *n = *state;
     struct ggml_tensor *cache = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 2);
@@ -152,7 +153,8 @@ static void an_op_without_a_backend_is_rejected(void **state) {
 
 // ---- compute ----
 
-// Returns true if only buffer and data changed. Other threads may read the other fields, and other libraries may use the free ones.
+// Returns true if only buffer and data of the tensor changed. The scheduler must not write any other byte of the struct: other
+// threads may read the other fields at the same time, and other libraries may keep data in extra and padding.
 static bool differs_only_in_memory(const struct ggml_tensor *t, const struct ggml_tensor *before) {
     struct ggml_tensor now = *t;
     now.buffer = before->buffer;
@@ -160,6 +162,7 @@ static bool differs_only_in_memory(const struct ggml_tensor *t, const struct ggm
     return memcmp(&now, before, sizeof now) == 0;
 }
 
+// The scheduler does not change the tensors of the caller's graph, except for buffer and data.
 static void the_graph_stays_the_callers(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_sqr(n->ctx, x), *b = ggml_scale(n->ctx, a, 2.0f);
@@ -188,7 +191,7 @@ static void the_graph_stays_the_callers(void **state) {
     assert_true(first_of(b) == 50.0f);
 }
 
-// A copy has the version of its source: a node that reads after a write gets the new bytes.
+// After a node writes to a tensor, copies of that tensor are renewed: later readers get the new bytes.
 static void copies_are_renewed_after_writes(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *a = ggml_scale(n->ctx, x, 2.0f);
@@ -234,7 +237,8 @@ static void a_moved_edge_is_another_graph(void **state) {
             fill(x[g], 1.0f);
             assert_int_equal(ggml_backend_sched_graph_compute(n->sched, graph[g]), GGML_STATUS_SUCCESS);
         } else {
-            for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) { // the graph moves from the scheduler to the allocator
+            for (int i = 0; i < ggml_graph_n_nodes(graph[g]);
+                 i++) { // the allocator places the nodes that the scheduler has placed
                 ggml_graph_node(graph[g], i)->buffer = NULL;
                 ggml_graph_node(graph[g], i)->data = NULL;
             }
@@ -363,8 +367,8 @@ static void null_is_accepted(void **state) {
 
 // ---- threads ----
 
-// Every second row of the weight, times two. The graphs of several threads read the same tensors, one of which is a node in each
-// graph.
+// Computes `half`, every second row of a weight, times two. All threads share the tensor `half`. It is a view, and therefore a node
+// of each thread's graph.
 static void *compute_alone(void *user) {
     struct ggml_tensor *half = user;
     ggml_backend_t cpu = ggml_backend_cpu_init();
@@ -403,7 +407,7 @@ static void threads_may_share_tensors(void **state) {
     struct net *n = *state;
     struct ggml_tensor *half = ggml_view_2d(n->weights_ctx, n->w[2], N, N / 2, 2 * n->w[2]->nb[1], 0);
     assert_int_equal(ggml_backend_view_init(half), GGML_STATUS_SUCCESS);
-    ggml_build_forward_expand(n->graph, half); // marks it as a node; the graphs below only read it
+    ggml_build_forward_expand(n->graph, half); // sets the flags of half now, so that no thread has to
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, compute_alone, half), 0);

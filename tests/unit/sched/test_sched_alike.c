@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_sched_alike.c: placement of ops among backends that share memory, as a matrix product library shares the CPU's memory;
-// backends that can be chosen when memory is already placed; the weight that decides if the owner of the largest one cannot run the
-// op.
+// test_sched_alike.c: placement of ops among backends that share memory, as a matrix product library shares the CPU's memory; the
+// backend of an op whose result already has memory; the weight that decides if the owner of the largest weight cannot run the op.
 
 #include "support/device_net.h"
 
@@ -21,7 +20,8 @@ static void compute(struct net *n, struct ggml_tensor *x, float value) {
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
 }
 
-// The first device cannot run one op. The op after it is placed on the first device, which needs no copy.
+// The first device cannot run one op. The next op is on the first device again. No copy is needed, because the first device uses
+// the CPU's memory.
 static void ops_return_to_the_first_of_their_memory(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_tanh;
@@ -36,8 +36,8 @@ static void ops_return_to_the_first_of_their_memory(void **state) {
     assert_int_equal(n->dev[0].n_computes, 1);
 }
 
-// The CPU's weight puts an op on the CPU, and its neighbours follow. Ops that the first backend with the same memory supports are
-// moved to it.
+// The CPU owns the weight, so op a runs on the CPU. Op b would follow a to the CPU, but the first device uses the same memory and
+// supports b, so b runs on the first device.
 static void neighbours_return_to_the_first_of_their_memory(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_tanh;
@@ -65,7 +65,8 @@ static bool no_copies(const struct device *dev, const struct ggml_tensor *op) {
     return op->op != GGML_OP_CPY;
 }
 
-// Only the owner of the memory writes into it: neither the caller's choice nor missing support changes that.
+// Only the owner of the memory writes into it. The split fails if the caller chooses another backend, or if the owner does not
+// support the op.
 static void only_its_owner_writes_into_memory(void **state) {
     struct net *n = *state;
     struct ggml_tensor *copy = named(ggml_cpy(n->ctx, input(n, N), n->w[0]), "copy");
@@ -90,8 +91,8 @@ static bool no_sums(const struct device *dev, const struct ggml_tensor *op) {
     return op->op != GGML_OP_ADD;
 }
 
-// The owner of the largest weight cannot add: the owner of the other weight does. If neither can, the CPU does, and the refusing
-// backend is reported.
+// The owner of the largest weight cannot add, so the owner of the other weight adds. If neither can, the CPU adds, and the backend
+// that refused is reported.
 static void the_next_weight_is_followed(void **state) {
     struct net *n = *state;
     n->dev[0].supports = no_sums;

@@ -115,7 +115,7 @@ struct caller {
     int n_calls, n_refused;
 };
 
-// Returns false if the scheduler accepted the call.
+// Makes the call c->call. Returns true if the scheduler refused it.
 static bool call_refused(struct caller *c) {
     ggml_backend_sched_t s = c->net->sched;
     size_t sizes[3] = {7, 7, 7};
@@ -260,7 +260,7 @@ static void full_streams(void **state) {
     assert_int_equal(berth_sched_trace_stop(n->sched, full), GGML_STATUS_FAILED);
     assert_error("writing to the stream failed");
     fclose(full);
-    // An event without memory is dropped and reported; the graph is still computed.
+    // If memory for an event of the trace runs out, the event is dropped and the loss is reported. The graph is still computed.
     assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
     berth_alloc_fail_at(1);
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
@@ -289,7 +289,7 @@ static enum ggml_status refuse(ggml_backend_buffer_t buffer, struct ggml_tensor 
     return strcmp(t->name, "no") == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS;
 }
 
-// A device whose init_tensor rejects one tensor: the tensor itself, a view, or a copy.
+// The init_tensor of a device rejects one tensor: a node, a view, a later node, or the copy of an input.
 static void buffers_that_reject_tensors(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -337,14 +337,14 @@ static void memory_of_the_program(void **state) {
     run(n, NULL);
     assert_float_equal(first_of(a), N, 0);
     assert_float_equal(first_of(b), 2 * N, 0);
-    half->view_offs = (size_t) 1 << 20; // after its end
+    half->view_offs = (size_t) 1 << 20; // after the end of the source
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
     assert_error("ends after");
     ggml_backend_sched_reset(n->sched);
     ggml_free(own);
 }
 
-// A hand-made list of nodes: the view comes before its source, in memory that the scheduler assigns.
+// In a hand-made list of nodes, the view is listed before its source. The scheduler assigns the memory of both.
 static void views_before_their_sources(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -367,8 +367,8 @@ static void views_before_their_sources(void **state) {
     assert_float_equal(first_of(c), N * N, 0);
 }
 
-// The edges of a graph were changed after it was built: a node reads a result that is computed later. Such a graph must be
-// rejected.
+// The edges of a graph were changed after it was built: a node reads a result that is computed later. The scheduler must reject the
+// graph.
 static void cycles_by_changed_edges(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -435,7 +435,8 @@ static void offloading(void **state) {
     unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
 }
 
-// Returns the host bytes of a pipeline of four graphs, with or without an input that no op reads. *unread receives that input.
+// Returns the host bytes of a pipeline with four graphs in flight. If unread is not NULL, the graph also has an input that no op
+// reads, which *unread receives.
 static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
     ggml_backend_sched_free(n->sched);
     n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
@@ -452,7 +453,7 @@ static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
     return ggml_backend_sched_get_buffer_size(n->sched, n->cpu);
 }
 
-// An input that no op reads has one place for all graphs in flight. It shares its memory with no tensor, because the program may
+// An input that no op reads has one address in all graphs in flight. It shares its memory with no tensor, because the program may
 // write it at any time.
 static void an_input_that_no_op_reads(void **state) {
     struct net *n = *state;
@@ -509,7 +510,7 @@ static void sizes_of_a_rejected_graph(void **state) {
     assert_int_equal(berth_sched_work_sizes(n->sched, n->graph, sizes), GGML_STATUS_SUCCESS);
 }
 
-// Without any op, a view of an input and an unread leaf still get memory.
+// In a graph without ops, a view of an input and an unread leaf get memory.
 static void a_graph_without_ops(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *v = ggml_view_1d(n->ctx, x, N, x->nb[1]);

@@ -246,7 +246,8 @@ static void strict_mode_refuses_each_kind_of_fallback(void **state) {
     assert_non_null(strstr(berth_last_error(), "b (TANH) would run on second: fallback: op not supported by first"));
     assert_false(ggml_backend_sched_reserve(sched, n->graph));
 
-    // An op that the device lacks overwrites rows of a. The reason is the memory, since the device could run a's own op.
+    // The device supports the op of a, but not the TANH that overwrites a in place. So a runs on another device, and the reason is
+    // its memory.
     ggml_free(n->ctx);
     graph_new(n);
     a = named(ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 2))), "a");
@@ -304,7 +305,8 @@ static void limits_reduce_the_graphs_in_flight(void **state) {
     ggml_backend_sched_free(sched);
 }
 
-// If a graph cannot be allocated at all, the number of graphs in flight stays. If it fits with fewer, one line reports it.
+// If a graph cannot be allocated at all, the number of graphs in flight stays. If the graph fits with fewer graphs in flight, one
+// log line reports the new number.
 static void fewer_graphs_in_flight_are_reported(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);

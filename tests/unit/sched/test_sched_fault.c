@@ -16,7 +16,7 @@ struct rig {
     int width;
 };
 
-// x runs through all backends alternately, in CHAIN ops that each double it.
+// A chain of CHAIN ops from x. Each op doubles its source and runs on the next backend.
 static void graph_new(struct rig *r, int width) {
     struct ggml_init_params params = {.mem_size = 1 << 18, .no_alloc = true};
     r->ctx = ggml_init(params);
@@ -97,7 +97,7 @@ static void every_allocation_may_fail(void **state) {
     (void) state;
     for (int kind = 0; kind < 3; kind++) { // one graph at a time; several in flight; several in flight with threads
         struct rig r;
-        rig_init(&r, kind > 1, kind > 0); // allocations that a process makes only once
+        rig_init(&r, kind > 1, kind > 0); // this rig makes the allocations that a process makes only once
         assert_works(&r, 1.0f);
         rig_fini(&r);
         bool was_hit = true;
@@ -111,7 +111,7 @@ static void every_allocation_may_fail(void **state) {
             berth_alloc_fail_at(n);
             r.sched = ggml_backend_sched_new(r.backends, NULL, 4, 64, kind > 0, false);
             enum ggml_status status = r.sched != NULL ? compute(&r, 1.0f) : GGML_STATUS_ALLOC_FAILED;
-            was_hit = berth_alloc_made() - before >= n - 1; // the failing one is not counted
+            was_hit = berth_alloc_made() - before >= n - 1; // the allocation that fails is not counted
             berth_alloc_fail_at(0);
             if (status != GGML_STATUS_SUCCESS) {
                 assert_true(was_hit && strlen(berth_last_error()) > 0);
@@ -138,7 +138,8 @@ static void graph_renew(struct rig *r, int width) {
     graph_new(r, width);
 }
 
-// A small, a large and a small graph with limited buffer sizes, so that a device allocates many buffers. Each buffer fails once.
+// A small, a large and a small graph with limited buffer sizes, so that a device allocates many buffers. The allocation of each
+// buffer fails once.
 static void every_buffer_may_fail(void **state) {
     (void) state;
     static const int widths[] = {WIDTH, 3000, 14000, WIDTH, 15000};
@@ -154,13 +155,13 @@ static void every_buffer_may_fail(void **state) {
             for (int k = 0; k < 3; k++) {
                 r.dev[k].max_size = 1 << 16;
             }
-            ggml_backend_sched_free(r.sched); // a scheduler reads the largest size only once
+            ggml_backend_sched_free(r.sched); // a scheduler reads max_size only once
             r.sched = ggml_backend_sched_new(r.backends, NULL, 4, 64, parallel, false);
             r.dev[d].fail_alloc_at = n;
             for (int i = 0; i < 5; i++) {
                 graph_renew(&r, widths[i]);
                 if (compute(&r, 1.0f) != GGML_STATUS_SUCCESS) {
-                    assert_false(parallel); // with several graphs in flight, it retries with fewer
+                    assert_false(parallel); // with several graphs in flight, the scheduler retries with fewer
                     n_failed++;
                     graph_renew(&r, WIDTH);
                 }
@@ -251,8 +252,8 @@ static bool submit(struct rig *r, const struct device *failing) {
     return false;
 }
 
-// Several graphs are in flight, and one fails at one of its splits or copies, each in turn. The status and the device's name come
-// with a later graph or with synchronize. No memory is lost, and the next graph is correct.
+// Several graphs are in flight, and one fails at one of its splits or copies, each in turn. A later graph or synchronize returns
+// the status, with the device's name in the error. No memory is leaked, and the next graph is correct.
 static void a_pipeline_survives_a_failure(void **state) {
     (void) state;
     enum { GRAPHS = 6, KINDS = 3 };
@@ -271,7 +272,7 @@ static void a_pipeline_survives_a_failure(void **state) {
             }
             went_on = submit(&r, dev);
         }
-        if (went_on) { // reported now, or the device has no such copies
+        if (went_on) { // synchronize reports the failure; *fails > 0: the device never made that call
             const enum ggml_status status = berth_sched_synchronize(r.sched);
             assert_int_equal(status, *fails == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS);
             assert_true(status == GGML_STATUS_SUCCESS || strstr(berth_last_error(), dev->name) != NULL);

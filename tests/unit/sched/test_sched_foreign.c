@@ -17,7 +17,7 @@ enum { W = 64, H = 4, STEPS = 12 };
 
 static ggml_backend_t foreign; // NULL: skip
 
-// The package's library requests libggml-base.so by name, which this process has already loaded: Berth's.
+// The package's library requires a libggml-base.so. It gets Berth's, because this process has already loaded that one.
 static int group_setup(void **state) {
     (void) state;
     char pattern[PATH_MAX + 32];
@@ -28,7 +28,7 @@ static int group_setup(void **state) {
     snprintf(pattern, sizeof pattern, "%s/libggml-cpu-*.so", oracle_dir());
     if (glob(pattern, 0, NULL, &found) == 0) {
         ggml_backend_reg_t reg = NULL;
-        for (size_t i = found.gl_pathc; i > 0 && reg == NULL; i--) { // the library for the newest processor that runs here
+        for (size_t i = found.gl_pathc; i > 0 && reg == NULL; i--) { // the newest type of processor that this machine supports
             reg = ggml_backend_load(found.gl_pathv[i - 1]);
         }
         foreign = reg != NULL ? ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL) : NULL;
@@ -49,7 +49,7 @@ struct net {
     struct ggml_tensor *x, *w, *cache, *out;
 };
 
-// Returns the backend of step i. turns 0: Berth, 1: the other, 2: alternating.
+// Returns the backend of step i. turns: 0 Berth's backend, 1 ggml's, 2 both alternately.
 static ggml_backend_t at(ggml_backend_t *backends, int turns, int i) {
     return turns == 2 ? backends[i % 2] : backends[1 - turns];
 }
@@ -79,7 +79,7 @@ static void net_build(struct net *n, ggml_backend_sched_t sched, ggml_backend_t 
     ggml_build_forward_expand(n->graph, t);
 }
 
-// Computes the graph three times, including the cache.
+// Computes the graph three times. The result includes the cache.
 static void compute(int turns, bool parallel, float *result, int *n_splits) {
     ggml_backend_t own = ggml_backend_cpu_init();
     ggml_backend_t backends[] = {foreign, own};

@@ -113,7 +113,8 @@ static void backends_are_freed_first(void **state) {
     }
 }
 
-// The backends are freed without ggml_backend_free after all work was waited for. The scheduler does not use them any more.
+// The program waits for all work, then frees the backends without ggml_backend_free. The scheduler must not use the backends any
+// more.
 static void backends_are_freed_without_notice(void **state) {
     (void) state;
     static struct rig r;
@@ -143,7 +144,7 @@ static void work_is_waited_for(void **state) {
     rig_fini(&r);
 }
 
-// One backend of two schedulers is freed: both schedulers fail with its number and call no backend.
+// Two schedulers share a backend that is freed. Both fail with an error that contains the backend's number, and call no backend.
 static void nothing_runs_on_a_freed_backend(void **state) {
     (void) state;
     static struct rig r;

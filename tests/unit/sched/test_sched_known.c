@@ -33,7 +33,8 @@ static void list(struct sample *m, struct ggml_tensor **nodes, int n) {
     ggml_set_output(m->out);
 }
 
-// out = a + b + mid = (1/2 + 1/2 + 2) x. b is a second result, or it is a, listed a second time after p's memory is free.
+// out = a + b + mid = (1/2 + 1/2 + 2) x. If is_twice is set, b is a itself, listed a second time after p's memory is free.
+// Otherwise b is a separate tensor.
 static struct sample listed(bool is_twice) {
     struct sample m = sample_new();
     struct ggml_tensor *p = ggml_scale(m.ctx, m.x, 2.0f), *a = ggml_scale(m.ctx, m.x, 0.5f), *mid = ggml_cont(m.ctx, p);
@@ -43,7 +44,8 @@ static struct sample listed(bool is_twice) {
     return m;
 }
 
-// out = d + u, after a few nodes that reuse memory. u has the form of a and is not listed, or it is a.
+// out = d + u, after a few nodes that reuse memory. If is_node is set, u is a. Otherwise u is a separate tensor with the form of a,
+// which the graph does not list.
 static struct sample source_unlisted(bool is_node) {
     struct sample m = sample_new();
     struct ggml_tensor *a = ggml_cont(m.ctx, m.x), *b = ggml_scale(m.ctx, a, 2.0f), *c = ggml_cont(m.ctx, b);

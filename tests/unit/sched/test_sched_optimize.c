@@ -163,8 +163,8 @@ static void another_order_is_run(void **state) {
     assert_ptr_equal(ggml_graph_node(n->graph, 0), t.a); // the caller's graph is unchanged
 }
 
-// Two nodes of a chain are exchanged together with their edges. Row by row it is the same graph, but each tensor has its own
-// address, so the tensors must be placed again.
+// Two nodes of a chain are exchanged together with their edges. Row by row the new graph equals the old one, but each tensor keeps
+// the address of its old position. So the tensors must be placed again.
 static void exchanged_nodes_run_in_order(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 1), *t[3];
@@ -216,7 +216,7 @@ static void invalid_requests_are_rejected(void **state) {
     }
 }
 
-// A node of another split is not a node of this one.
+// A device may name only nodes of the split for which it is called.
 static void a_request_stays_in_its_split(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n, KEEP_A);

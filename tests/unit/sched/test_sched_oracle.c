@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // test_sched_oracle.c: compares the eval callback with the reference's: the nodes for which it is called, the nodes that are
-// computed before a result is shown, and the effect of returning false; also the causes that end a split or attract an op. Both
-// schedulers get the same graph over devices (device_plain.h) that only record the nodes that they compute. It is skipped with a
-// message without the reference's libraries or under a sanitizer.
+// computed before a result is shown, and the effect of returning false. It also compares whether many inputs end a split, and which
+// device runs an op that reads a weight or a view of a weight. Both schedulers get the same graph over devices (device_plain.h)
+// that only record the nodes that they compute. It is skipped with a message without the reference's libraries or under a
+// sanitizer.
 
 #include "support/check.h"
 #include "support/device_plain.h"
@@ -179,7 +180,7 @@ static void false_ends_the_graph(void **state) {
     assert_string_equal(reference.story, "?a a !a ?b b !b ?c c !c ?d d !d ?i i !i ?j j !j ?k k !k ?l l !l ");
 }
 
-// The number of splits with many inputs. The reference once ended a split after 30 inputs.
+// Returns the number of splits of a graph with n_inputs inputs. The reference once ended a split after 30 inputs.
 static int splits_of(struct side *s, int n_inputs) {
     ggml_backend_t backends[N_DEVICES];
     for (int d = 0; d < N_DEVICES; d++) {
@@ -217,7 +218,8 @@ static void inputs_end_no_split(void **state) {
     }
 }
 
-// Between two ops of the first device, an op reads weight memory of the second device. The test finds which device runs it.
+// Between two ops of the first device, an op reads weight memory of the second device. The test finds which device runs that op.
+// A_TENSOR_OF_IT is a ggml_view_tensor of the weight, A_VIEW_OF_IT a ggml_view_1d without an address.
 enum reads { A_WEIGHT, A_TENSOR_OF_IT, A_VIEW_OF_IT, A_VIEW_WITH_AN_ADDRESS, N_READS };
 
 static int device_of_reader(struct side *s, enum reads reads) {
@@ -256,7 +258,7 @@ static int device_of_reader(struct side *s, enum reads reads) {
     return device;
 }
 
-// In the reference, a view attracts an op once it has an address, so a repeated graph may be placed differently.
+// In the reference, a view of a weight attracts an op once the view has an address, so a repeated graph may be placed differently.
 static void a_weight_attracts_ops_and_a_view_of_it_does_not(void **state) {
     (void) state;
     const int devices[N_READS] = {[A_WEIGHT] = 1, [A_TENSOR_OF_IT] = 1, [A_VIEW_OF_IT] = 0, [A_VIEW_WITH_AN_ADDRESS] = 0};

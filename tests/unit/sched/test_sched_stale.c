@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_sched_stale.c: graphs that the program changes after allocation, before a computation or between two. The result must be
-// that of the changed graph, not that of the planned one. The graph allocator is tested in the same way; there the program
-// allocates again.
+// test_sched_stale.c: graphs that the program changes after they were allocated, before the first computation or between two
+// computations. The result must be that of the changed graph, not that of the planned one. The graph allocator is tested in the
+// same way, but there the program allocates the graph again after the change.
 
 #include "support/device_net.h"
 
@@ -274,7 +274,7 @@ static void every_allocation_may_fail(void **state) {
         assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
         assert_true(first_of(t.out) == 484.0f);
         clean(n);
-        ggml_backend_sched_free(n->sched); // a scheduler with reserved lists would allocate little
+        ggml_backend_sched_free(n->sched); // a scheduler that was used before has its lists and would allocate little
         n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
     }
     assert_true(k > 5);
