@@ -82,8 +82,8 @@ static void moved_edge_is_a_new_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// out = a + b + r. p and a are copies of x, r is a copy of p. b is another copy of x, or it is a, listed a second time when p is
-// dead.
+// out = a + b + r. p and a are copies of x, r is a copy of p. If twice is set, b is a, listed a second time after p is dead.
+// Otherwise b is another copy of x.
 static struct two_ways named(bool twice) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -117,7 +117,7 @@ static void listed_twice_is_another_graph(void **state) {
     }
 }
 
-// Two results of one input, or one result listed twice.
+// Returns the size for two results of one input, or (twice) for one result that is listed twice.
 static size_t size_of_pair(ggml_gallocr_t galloc, bool twice) {
     struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -143,7 +143,7 @@ static void listed_twice_is_another_size(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// An unlisted tensor that the second node reads, and possibly the first.
+// Returns the size for a graph whose second node reads an unlisted tensor. If is_read_first is set, the first node reads it, too.
 static size_t size_with_unlisted(ggml_gallocr_t galloc, bool is_read_first) {
     struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -235,7 +235,8 @@ static void smaller_graphs_use_the_plan(void **state) {
     struct two_ways bigger = shaped(1024);
     assert_true(ggml_gallocr_alloc_graph(galloc, bigger.graph)); // the buffers grow automatically
     assert_true(ggml_gallocr_get_buffer_size(galloc, 0) > size);
-    // The first graph still refers to the replaced buffer: it is placed again, not taken for memory of the caller.
+    // The first graph still refers to the replaced buffer: that buffer must not be taken for memory of the caller, so the graph is
+    // placed again.
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
     assert_true(berth_gallocr_verify(galloc, big.graph));
     assert_ptr_equal(big.x->buffer, bigger.x->buffer);
@@ -285,7 +286,7 @@ static void in_place_rules(void **state) {
     ggml_gallocr_t galloc = on_host();
     size_t size;
     assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
-    assert_int_equal(size, 2 * 256); // c and d; a and, through the view, c use the memory of x
+    assert_int_equal(size, 2 * 256); // x and d: a and c take over the memory of x, c through the view b
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_ptr_equal(a->data, x->data);
     assert_ptr_equal(c->data, x->data);
@@ -333,7 +334,8 @@ static bool any_cast(const struct ggml_tensor *node, int i_src, void *user) {
     return node->op == GGML_OP_CPY;
 }
 
-// A cast lists itself as its destination. That is not a reader: an unread result stays allocated.
+// A cast has itself as a source, which stands for its destination. The cast does not count as a reader of itself: a result that no
+// node reads stays allocated.
 static void unread_casts_stay(void **state) {
     (void) state;
     for (int n_readers = 0; n_readers < 2; n_readers++) {
@@ -369,7 +371,7 @@ static void unread_memory_comes_back(void **state) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
     struct ggml_tensor *x = floats(ctx, 64, "x");
     for (int i = 0; i < 10; i++) {
-        ggml_build_forward_expand(graph, ggml_reshape_2d(ctx, ggml_cont(ctx, x), 8, 8)); // no node reads them
+        ggml_build_forward_expand(graph, ggml_reshape_2d(ctx, ggml_cont(ctx, x), 8, 8)); // no node reads the results
     }
     ggml_gallocr_t galloc = on_host();
     size_t size;
@@ -555,8 +557,8 @@ static void holds(ggml_gallocr_t galloc, struct ggml_cgraph *graph, size_t size)
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
 }
 
-// Chunks of at most 32 bytes. A new graph that needs more memory gets as much as it would get alone. Alternating graphs reach a
-// stable size.
+// Chunks of at most 32 bytes. A new graph that needs more memory gets as much as a new allocator would give it. Alternating graphs
+// reach a stable size.
 static void growing_takes_what_a_fresh_one_would(void **state) {
     (void) state;
     struct ggml_backend_buffer_type small = *ggml_backend_cpu_buffer_type();
@@ -576,7 +578,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     holds(galloc, a.graph, 104);
     ggml_gallocr_free(galloc);
 
-    // From two chunks to one, when the largest item is larger, and back.
+    // An item that exceeds the limit changes the plan from two chunks to one. The next graph has several chunks again.
     const int64_t half[] = {4, 5, 2}, large[] = {25};
     struct two_ways e = inputs_of(half, 3), f = inputs_of(large, 1), g = inputs_of(four, 4);
     galloc = ggml_gallocr_new(&small);
@@ -585,7 +587,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     holds(galloc, g.graph, 104);
     ggml_gallocr_free(galloc);
 
-    // The same number of bytes in total, but one chunk is too small.
+    // The chunks have enough bytes in total, but one of them is too small.
     const int64_t uneven[] = {6, 4};
     struct two_ways h = inputs_of(uneven, 2), i = inputs_of(two, 2), j = inputs_of(one, 1), k = inputs_of(uneven, 2);
     galloc = ggml_gallocr_new(&small);
@@ -624,7 +626,7 @@ static void known_graphs_allocate_nothing(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// Every allocation fails once. The memory held before is still held, and the next attempt succeeds.
+// Every allocation fails once. After the failure the allocator still has its old memory, and the next attempt succeeds.
 static void each_allocation_fails(void **state) {
     (void) state;
     ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake.buft};

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static ggml_backend_t cpu;
-static struct ggml_backend_buffer_type narrow, twin; // host memory as other buffer types
+static struct ggml_backend_buffer_type narrow, twin; // host memory under two other buffer types
 
 static size_t align_48(ggml_backend_buffer_type_t buft) {
     (void) buft;
@@ -270,7 +270,7 @@ static void plans_of_other_graphs(void **state) {
     ggml_free(wide.ctx);
 }
 
-// An empty graph has an empty plan, and so has its file.
+// An empty graph has an empty plan. The plan can be saved and loaded.
 static void plan_of_an_empty_graph(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
@@ -373,7 +373,7 @@ static void captures_without_memory(void **state) {
     ggml_free(k.ctx);
 }
 
-// Comparison of two backends, and its callback.
+// Callback of the comparison of two backends: ends it at node *user.
 static bool stop_at(int i, struct ggml_tensor *a, struct ggml_tensor *b, void *user) {
     (void) a, (void) b;
     return i < *(int *) user;

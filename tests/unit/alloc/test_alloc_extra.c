@@ -88,7 +88,8 @@ static void planted_overlap_is_caught(void **state) {
     ggml_free(k.ctx);
 }
 
-// Observations of the nodes: the memory of a new result before it is written, and that of x after its last reader.
+// Counts of fill values that were found. n_fresh: results that were 0xFF before their node ran. n_dead: x was filled after its last
+// reader.
 static struct {
     const struct chain *k;
     bool reads_dead; // out is computed from x, which is dead

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_alloc_known.c: graphs that look equal to a graph that the allocator knows but are not. Their tensors must not share memory
-// as those of the known graph do.
+// test_alloc_known.c: graphs that look equal to a graph with a stored plan but are not. Their tensors must not share memory as that
+// plan says.
 
 #include "support/check.h"
 
@@ -43,7 +43,7 @@ static void verify(ggml_gallocr_t galloc, struct sample *m) {
     }
 }
 
-// a -> b, c = b + p. p has memory of the caller: it is a parameter, or a result that reads a.
+// a -> b, c = b + p. p has memory of the caller. If is_result is set, p is a result that reads a. Otherwise p is a parameter.
 static struct sample with_placed_node(bool is_result, float *memory) {
     struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_sqr(m.ctx, a);
@@ -68,7 +68,8 @@ static void node_with_memory_reads(void **state) {
     }
 }
 
-// x -> a -> b -> mid -> c, d = c + u. u has the form of a and is not listed, or it is a.
+// x -> a -> b -> mid -> c, d = c + u. If is_listed is set, u is a. Otherwise u is a separate tensor with the form of a, which the
+// graph does not list.
 static struct sample source_unlisted(bool is_listed) {
     struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_cont(m.ctx, a), *mid = ggml_cont(m.ctx, b);
@@ -97,7 +98,8 @@ static void tensor_outside_is_a_node(void **state) {
     }
 }
 
-// Nodes p, a, mid = p, b, c = a + b, out = c + mid. b is a second result, or it is a, listed a second time after p is dead.
+// Nodes p, a, mid = p, b, c = a + b, out = c + mid. If is_twice is set, b is a, listed a second time after p is dead. Otherwise b
+// is a separate result.
 static struct sample listed(bool is_twice) {
     struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *p = ggml_cont(m.ctx, x), *a = ggml_cont(m.ctx, x), *mid = ggml_cont(m.ctx, p);

@@ -48,7 +48,7 @@ static float first_of(const struct ggml_tensor *t) {
 
 // ---- late leafs ----
 
-// A host that writes all leafs, in any order, overwrites no leaf that is read.
+// The host may write all leafs in any order. Nodes still read the correct values, although leafs share memory.
 static void copies_share_memory(void **state) {
     (void) state;
     struct copies k = copies_new();
@@ -102,7 +102,7 @@ static void leafs_that_live_on(void **state) {
     ggml_free(k.ctx);
 }
 
-// More leafs than the search window, all alive until the end.
+// There are more leafs than the search window covers, and all are alive until the end.
 static void many_leafs(void **state) {
     (void) state;
     enum { MANY = 1000 };

@@ -186,7 +186,7 @@ static void test_writes(void **state) {
         berth_budget_free(r);
         ggml_free(own);
         if (out != NULL) {
-            break; // the sources of its tensors have changed
+            break; // the solver changed the sources of the tensors: the graph cannot be used again
         }
     }
     assert_non_null(out);

@@ -27,7 +27,7 @@ enum {
 static atomic_bool must_fail; // all allocations fail
 static atomic_int_fast64_t n_asked;
 
-// A sanitizer has its own allocator; then only Berth's is watched.
+// A sanitizer replaces libc's allocator. Then only Berth's allocations are watched.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
@@ -221,7 +221,8 @@ static void rig_init(struct rig *r, int n_devices, bool async, int n_threads) {
     cpu_add(r, n_threads);
 }
 
-// Heads and vocabulary are split over the devices, and attention is added up. The composite device thus has a step of every kind.
+// Heads and vocabulary are split over the devices, and the results of attention are summed. So the composite device has a step of
+// every kind.
 static struct ggml_backend_meta_split_state split_of(const struct ggml_tensor *t, void *user) {
     static const enum ggml_backend_meta_split_axis axes[N_PLACED] = {GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_0,
         GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_2, GGML_BACKEND_SPLIT_AXIS_2};
@@ -317,7 +318,7 @@ static void expect_no_allocation(struct count c) {
     assert_int_equal(c.n_made, 0);
 }
 
-// Visits the shapes in an order that defeats a cache of the last few.
+// Visits the shapes in an order in which a cache of the last few shapes has few hits.
 static int shape_at(int step) {
     return (step * 7 + step / N_SHAPES * 5) % N_SHAPES;
 }

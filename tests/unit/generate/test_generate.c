@@ -10,6 +10,7 @@
 
 #define N_CTX 16
 
+// The small model that all tests use.
 static struct bench {
     char path[32];
     struct model_devices devices;
@@ -58,7 +59,7 @@ static int bench_close(void **state) {
     return 0;
 }
 
-// Returns true from the n-th call on, counted down in *user.
+// Returns false in the first *user calls, then true. *user counts down.
 static bool stop_later(void *user) {
     int *n = user;
     return --*n < 0;
@@ -72,7 +73,7 @@ struct answer {
     bool ok;
 };
 
-// Generates text after the BOS token.
+// Generates text after the BOS token. n_asks: calls of the stop callback before it stops the text; -1: no callback.
 static struct answer answer_generate(int64_t n_max, const char *const *stops, int n_stops, struct guide *guide, int n_asks) {
     struct answer a = {.logs = {.n_top = 1}};
     struct text_writer w = {0};

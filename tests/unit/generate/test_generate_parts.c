@@ -21,7 +21,7 @@ static struct vocab *vocab_make(struct gguf_context **keys) {
     return vocab;
 }
 
-// Writes the text of these tokens, which are bytes. False: out of memory.
+// Writes `bytes` with one token per byte. Returns false if memory runs out.
 static bool bytes_write(const struct vocab *v, const char *bytes, const char *const *stops, int n_stops, bool is_terminal,
     struct berth_stream *out, bool *is_over) {
     struct text_writer w = {0};

@@ -28,7 +28,8 @@ static T *param(struct ggml_context *ctx, int64_t n0, int64_t n1) {
     return t;
 }
 
-// The loss is the sum of t. Building the backward pass fails with this text, and the graph cannot be computed.
+// The loss is the sum of t. Building the backward pass must fail with an error that contains `text`, and the graph cannot be
+// computed.
 static void expect_refusal(struct ggml_context *ctx, T *t, bool grads, bool loss, const char *text) {
     T *sum = ggml_sum(ctx, t);
     if (loss) {
@@ -67,7 +68,7 @@ static void test_refused(void **state) {
     ggml_build_backward_expand(NULL, NULL, NULL);
 }
 
-// An op without a gradient rule is no error if the loss does not depend on it.
+// An op without a gradient rule is not an error if the loss does not depend on it.
 static void test_op_unrelated_to_loss(void **state) {
     (void) state;
     struct ggml_context *ctx = context(1 << 20);
@@ -365,7 +366,7 @@ static void test_gradients_without_steps(void **state) {
 #define WIDE 150
 #define N_BATCH 40
 
-// Trains two layers that are large enough for several threads for some steps. Stores all weights.
+// Takes some training steps with two layers, which are large enough for several threads. Stores all weights.
 static void train_with(int n_threads, float *weights) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     struct ggml_context *work = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});

@@ -30,8 +30,8 @@ struct layer {
 
 static const float start[2 * CLASSES] = {0.5f, 0.25f, -0.5f, 0.125f, 1.0f, -0.75f};
 
-// With one output, the label is 3 x0 - 2 x1, which the fit has to find. With several outputs, the label is the class of x: the one
-// of three directions with the largest component.
+// With one output, the label is 3 x0 - 2 x1, which the fit has to find. With several outputs, the label is a class: that of three
+// directions in which x has the largest component.
 static void label(const float *x, float *y, int n_out) {
     const float scores[CLASSES] = {x[0], x[1], -x[0] - x[1]};
     int best = 0;
@@ -232,7 +232,7 @@ static void test_classes(void **state) {
     const float *x = (const float *) ggml_opt_dataset_data(l.data)->data + 2 * 16;
     float w[2 * CLASSES];
     ggml_opt_result_pred(eval, preds);
-    ggml_backend_tensor_get(l.w, w, 0, sizeof w); // the weights of the evaluation
+    ggml_backend_tensor_get(l.w, w, 0, sizeof w); // the evaluation used these weights
     for (int i = 0; i < 8; i++, x += 2) {
         float y[CLASSES];
         int best = 0;
@@ -358,7 +358,7 @@ static void test_reset(void **state) {
     layer_fini(&l);
 }
 
-// A context with static graphs accepts no other graph. A context without requires all arguments.
+// A context with static graphs accepts no other graph. A context without static graphs requires all arguments.
 static void test_prepare_refused(void **state) {
     (void) state;
     check_quiet();

@@ -12,7 +12,7 @@
 #define N_DATA 96
 #define BATCH 8
 
-static struct grad_api own, other;
+static struct grad_api own, other; // other: the reference
 
 static bool load(void) {
     const char *name;
@@ -54,7 +54,8 @@ static T *build_mlp(struct grad_case *c, struct ggml_context *ctx, T *in) {
     return c->a->ggml_mul_mat(ctx, w2, h);
 }
 
-// The kernel is f32, so that its columns are f32, too. With f16, each side would round its sums differently.
+// The convolution net. Its kernel is f32, so that the columns of the convolution are f32, too. With f16, Berth and the reference
+// would round the sums differently.
 static T *build_net(struct grad_case *c, struct ggml_context *ctx, T *in) {
     T *kernel = param(c, 3, 3, 1, 4, "kernel"), *w = param(c, 36, 4, 1, 1, "w");
     T *x = c->a->ggml_reshape_4d(ctx, in, 8, 8, 1, BATCH);
@@ -108,14 +109,14 @@ static void fill_data(struct side *s) {
         for (int64_t k = 0; k < net->n_in; k++) {
             x[i * net->n_in + k] = wave(i * net->n_in + k);
         }
-        for (int64_t k = 0; k < net->n_out; k++) { // labels: a function of the data, or a one-hot vector of its largest component
+        for (int64_t k = 0; k < net->n_out; k++) { // labels: a function of x, or a one-hot vector of the largest component
             const float v = x[i * net->n_in + k] - 0.5f * x[i * net->n_in + (k + 2) % net->n_in];
             top = v > largest ? k : top;
             largest = v > largest ? v : largest;
             y[i * net->n_out + k] = net->loss == GGML_OPT_LOSS_TYPE_CROSS_ENTROPY ? 0.0f : v;
         }
         if (net->loss == GGML_OPT_LOSS_TYPE_CROSS_ENTROPY) {
-            y[i * net->n_out + (i % 4 == 0 ? i / 4 % net->n_out : top)] = 1.0f; // a quarter is wrong, so that losses stay above 0
+            y[i * net->n_out + (i % 4 == 0 ? i / 4 % net->n_out : top)] = 1.0f; // a quarter of the labels is wrong: no loss is 0
         }
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_quantize.c: tests importance matrices (quantize/imatrix.c): both formats are read, invalid files are refused, matrices are
-// collected and written. Tests rows by threads (quantize/rows.c): the same bytes and errors as with one thread. Tests files that
-// are split, joined, given other keys (quantize/rewrite.c) and quantised (quantize/file.c). Each allocation fails once.
+// collected and written. Tests rows that several threads quantise (quantize/rows.c): the bytes and errors are those of one thread.
+// Tests files that are split, joined, given other keys (quantize/rewrite.c) and quantised (quantize/file.c). Each allocation fails
+// once.
 
 #include "support/model_sample.h"
 
@@ -56,7 +57,7 @@ static void check_values(const char *path, const float *want) {
     struct ggml_tensor weight = {.ne = {4, 3, 2, 1}};
     struct model_error error = {""};
     struct imatrix *m = imatrix_open(path, &error);
-    bool is_wrong;
+    bool is_wrong; // the file has the matrix, but its shape is not that of the weight
     if (m == NULL) {
         fail_msg("%s", error.text);
     }
@@ -226,6 +227,7 @@ static void test_rows(void **state) {
 
 // ---- files ----
 
+// A model file that is quantised, and the counts of that run.
 struct all {
     const struct berth_gguf_map *map;
     const char *out;
@@ -295,6 +297,7 @@ static void test_file(void **state) {
     unlink(path);
 }
 
+// Writes a complete file with header g and the data that `bytes` provides. Frees g.
 static bool header_write(const char *path, struct gguf_context *g, model_bytes_t bytes, void *user) {
     struct model_error error = {""};
     FILE *file = fopen(path, "wb");

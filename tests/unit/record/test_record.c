@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_record.c: compares a graph with its record after one change at a time, for a memory record and a full record. It also tests
-// the addresses that a match assigns, and their restoration if the graph differs.
+// test_record.c: compares a graph with its record after one change at a time, for a memory record and a full record (record.h
+// defines both). It also tests the addresses that a match assigns, and their restoration if the graph differs.
 
 #include "support/check.h"
 
@@ -130,7 +130,7 @@ static void one_change(void **state) {
     }
 }
 
-// A graph that lists a node twice matches one that does, and is distinguished from one that does not.
+// Two graphs that list the same node twice match. A graph that lists each node once is distinguished from them.
 static void listed_twice(void **state) {
     (void) state;
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
@@ -146,7 +146,7 @@ static void listed_twice(void **state) {
         assert_int_equal(of_twice.rows[4].same_as, 0);
         assert_int_equal(compared(&of_twice, &again, NULL), RECORD_SAME);
         assert_int_equal(compared(&of_twice, &once, NULL), RECORD_DIFFERS);
-        assert_int_equal(compared(&of_once, &duplicates, NULL), RECORD_SAME); // row by row it is equal
+        assert_int_equal(compared(&of_once, &duplicates, NULL), RECORD_SAME); // row by row both graphs are equal
         assert_true(berth_record_has_unknown_duplicates(&of_once));
         assert_int_equal(compared(&of_twice, &duplicates, NULL), RECORD_SAME);
         assert_false(berth_record_has_unknown_duplicates(&of_twice));
@@ -197,7 +197,7 @@ static void placed_during_the_match(void **state) {
         assert_int_equal(n_init_calls, kind == 2 ? 6 : 0);
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
         assert_true(placer.is_done && placer.is_moved == (kind == 0));
-        other.b->data = memory; // in another buffer of the allocator: the same graph, but not at its address
+        other.b->data = memory; // in another buffer of the allocator: the graph is the same, but b is not at its planned address
         assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
         assert_false(placer.is_done);
         berth_record_fini(&rec);

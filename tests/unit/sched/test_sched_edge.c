@@ -289,7 +289,8 @@ static enum ggml_status refuse(ggml_backend_buffer_t buffer, struct ggml_tensor 
     return strcmp(t->name, "no") == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS;
 }
 
-// The init_tensor of a device rejects one tensor: a node, a view, a later node, or the copy of an input.
+// The init_tensor of a device rejects one tensor: a node of the first device, a view, or a node of the second device. In the last
+// round it rejects none.
 static void buffers_that_reject_tensors(void **state) {
     struct net *n = *state;
     check_quiet();
