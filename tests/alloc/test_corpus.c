@@ -47,7 +47,7 @@ static double now_ms(void) {
     return (double) t.tv_sec * 1e3 + (double) t.tv_nsec * 1e-6;
 }
 
-// In place beyond the reference's list, if the CPU kernels allow it.
+// An in_place callback that also allows ops which the reference does not run in place, if the CPU kernels allow it.
 static bool wide(const struct ggml_tensor *node, int i_src, void *user) {
     switch (node->op) {
         case GGML_OP_NORM:

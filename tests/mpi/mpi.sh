@@ -71,7 +71,7 @@ for net in vader,self tcp,self; do
         grep -q "Meta(CPU,.*MPI$n:CPU): weights" "$dir/said" || { say "worker $n has no part"; cat "$dir/said"; exit 1; }
     done
 done
-# The same through BERTH_SPLIT, without an option of the program.
+# The split by tensors that BERTH_SPLIT requests, without an option of the program, generates the same text.
 tale -n 1 -x BERTH_SPLIT=tensor "$berth" run --seed 3 -n 60 -t 1 : -n 1 "$berth" worker -t 1 || { say "BERTH_SPLIT"; exit 1; }
 cmp "$dir/parts.1" "$dir/tale" || { say "BERTH_SPLIT generates another text"; exit 1; }
 grep -q "Meta(CPU,MPI1:CPU): weights" "$dir/said" || { say "BERTH_SPLIT has no effect"; cat "$dir/said"; exit 1; }
@@ -113,7 +113,8 @@ done
 for file in "$dir"/cache/*; do printf 'not what it was' > "$file"; done
 tale -n 1 "$berth" run --seed 3 -n 60 : -n 1 "$berth" worker -t 1 --cache "$dir/cache" || { say "with a broken cache"; exit 1; }
 cmp "$dir/alone" "$dir/tale" || { say "a broken cache generates another text"; exit 1; }
-# The same when split by tensors, including tensors of which a rank has a part of each row: about half of the file.
+# With a split by tensors, weights are also sent only once, including tensors of which a rank has a part of each row. The worker
+# caches about half of the file.
 mkdir "$dir/shares"
 for round in 1 2; do
     tale -n 1 "$berth" run --seed 3 -n 60 --split tensor -t 1 : -n 1 "$berth" worker -t 1 --cache "$dir/shares" || { say "parts with a cache"; exit 1; }
@@ -140,7 +141,7 @@ for how in --enable-recovery ""; do
     before=$(pgrep -c -f "$berth worker" || true)
     # shellcheck disable=SC2086
     ranks -q $how -n 1 sleep 1 : -n 2 "$berth" worker -t 1 > "$dir/said" 2>&1 || [ $? = 1 ] || { say "a program without devices"; cat "$dir/said"; exit 1; }
-    for look in $(seq 100); do # the last may need a moment
+    for look in $(seq 100); do # the last worker may need a moment
         [ "$(pgrep -c -f "$berth worker" || true)" != "$before" ] || break
         [ "$look" -lt 100 ] || { say "a worker is still running"; exit 1; }
         sleep 0.1

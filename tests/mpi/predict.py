@@ -29,7 +29,8 @@ cores = len(os.sched_getaffinity(0))
 BOUND = 0.20
 MPIRUN = ["mpirun", "--allow-run-as-root", "-q"] + (["--bind-to", "core"] if cores > 1 else [])
 berth = os.path.join(args.b, "bin", "berth")
-# A session has its own share of a machine, and priorities count only within it; mpirun gives each rank its own session.
+# Linux gives each session (setsid) a share of the machine, and nice values count only within a session. mpirun starts each rank in
+# a separate session.
 FIRST = ["setsid", "-w", "sh", "-c", 'echo -20 > /proc/self/autogroup 2> /dev/null; exec nice -n -20 "$@"', "sh"] if args.f else []
 work = tempfile.mkdtemp(prefix="predict-")
 

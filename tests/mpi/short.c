@@ -23,7 +23,7 @@
 
 // Short messages are sent at once, long ones when the receiver requests them.
 static const size_t sizes[N] = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
-static const bool is_short[N] = {false, true, true, false, true, false, false, false};
+static const bool is_short[N] = {false, true, true, false, true, false, false, false}; // the receiver has no memory
 static size_t n_refused;
 static MPI_Request untested;
 

@@ -44,7 +44,7 @@ def is_in_op(pid):
     return False
 
 
-# Stops the thread that executes commands within an op; the other threads of the process continue.
+# Stops the thread that executes commands while it is inside an op. The other threads of the process continue.
 def thread_stop(pid):
     ptrace(PTRACE_SEIZE, pid)
     for _ in range(10000):

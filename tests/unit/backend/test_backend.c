@@ -193,7 +193,7 @@ static void access_in_bounds(void **state) {
     assert_float_equal(out[0], 2, 0);
     assert_float_equal(out[2], 0, 0);
 
-    // Two floats at a time, every fourth float of the tensor, packed on the host.
+    // Transfers the first two of every four floats of the tensor. On the host they are packed.
     const float pairs[] = {-1, -2, -3, -4};
     ggml_backend_tensor_set_2d(t, pairs, 0, 8, 2, 16, 8);
     assert_int_equal(full.n_set_2d, 1);
@@ -330,7 +330,7 @@ static void copies(void **state) {
     assert_error("is i32 [8, 1, 1, 1]");
     assert_values(h2, 10);
 
-    // The memory for a copy through the host cannot be allocated.
+    // A copy through the host fails if its memory cannot be allocated.
     d->buffer->iface.cpy_tensor = NULL;
     ggml_backend_tensor_set(d, h2->data, 0, 32);
     berth_alloc_fail_at(1);
@@ -455,7 +455,7 @@ static void devices(void **state) {
     assert_string_equal(props.name, "Fake");
     assert_true(props.caps.events);
     assert_false(props.caps.async);
-    assert_false(props.caps.mmap_support); // unknown to libraries of older releases
+    assert_false(props.caps.mmap_support); // libraries of older releases do not set it
     assert_null(props.device_id);
     assert_ptr_equal(ggml_backend_dev_buffer_type(&fake.dev), &fake.buft);
     assert_null(ggml_backend_dev_host_buffer_type(&fake.dev));

@@ -191,7 +191,7 @@ static void release_is_known_unless_clients_differ(void **state) {
     assert_int_equal(berth_client_minor(), 0);
 }
 
-// The authors' test vectors, with two rounds per word and four at the end; also with the bytes in parts.
+// The test vectors of SipHash-2-4 by its authors. The bytes are also given in parts of every size.
 static void siphash_matches_test_vectors(void **state) {
     (void) state;
     struct berth_siphash_key key;

@@ -205,7 +205,7 @@ static void graph_over_a_graph(void **state) {
     struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *old = ggml_neg(ctx, a), *new = ggml_sqr(ctx, a);
     struct ggml_cgraph *one = ggml_new_graph_custom(ctx, 8, true), *two = ggml_new_graph_custom(ctx, 8, true);
     ggml_build_forward_expand(one, new);
-    for (int i = 0; i < 100; i++) { // copying replaces the previous graph, so that its tensors are forgotten
+    for (int i = 0; i < 100; i++) { // the copy of `one` replaces the node that was added to `two`
         ggml_build_forward_expand(two, ggml_neg(ctx, old));
         ggml_graph_cpy(one, two);
         assert_int_equal(berth_graph_check(two), GGML_STATUS_SUCCESS);
@@ -429,7 +429,7 @@ static void sinks_of_another_op(void **state) {
     assert_true(berth_is_poison(sum));
 }
 
-// ids [k, t] hold for every index of a fourth extent. The shape rule and the gradient must agree with the constructor.
+// The ids [k, t] apply to every index of the fourth axis. The shape rule and the gradient must agree with the constructor.
 static void add_id_with_a_fourth_extent(void **state) {
     (void) state;
     struct ggml_tensor *a = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 2), *b = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 2, 3);

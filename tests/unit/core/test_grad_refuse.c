@@ -58,7 +58,7 @@ static void refused(struct ggml_tensor *y, const char *text) {
     assert_int_equal(ggml_graph_compute_with_ctx(ctx, g, 1), GGML_STATUS_FAILED);
     berth_clear_error();
     teardown(NULL);
-    setup(NULL); // a context keeps its first error
+    setup(NULL); // a new context, because a context keeps its first error
 }
 
 static void without_a_rule(void **state) {

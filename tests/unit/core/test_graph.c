@@ -57,7 +57,7 @@ static void cycles_are_refused(void **state) {
             case 2: a->src[0] = ggml_view_1d(ctx, b, 4, 0); break; // through a view
             default:
                 a->src[0] = ggml_cast(ctx, x, GGML_TYPE_F32),
-                a->src[0]->src[0] = c; // through a cast, which may have itself as a source but no cycle through other nodes
+                a->src[0]->src[0] = c; // a cast may have itself as a source, but must not be part of a longer cycle
         }
         ggml_build_forward_expand(g, c);
         assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);

@@ -58,7 +58,8 @@ static void products(void **state) {
     struct ggml_tensor *few = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 3), *all = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 4, 3);
     assert_cost(ggml_mul_mat_id(ctx, experts, b, few), 2 * 24 * 8, 6 * 128 + 96 + 24, 96);
     assert_cost(ggml_mul_mat_id(ctx, experts, b, all), 2 * 48 * 8, 8 * 128 + 96 + 48, 192);
-    // A program could build a node without its second source. Its cost is the general one, by the larger of result and source.
+    // A program could build a node without its second source. It costs as much as an elementwise op: one operation per element of
+    // the larger of result and source.
     struct ggml_tensor cut = *ggml_mul_mat(ctx, f32(ctx, 8, 4, 1, 1), f32(ctx, 8, 3, 1, 1));
     cut.src[1] = NULL;
     assert_cost(&cut, 32, 128, 48);

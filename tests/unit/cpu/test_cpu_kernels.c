@@ -261,7 +261,7 @@ static void check_powers(void) {
 
 // ---- rows of floats ----
 
-#define ROW_MAX 83 // elements: whole vectors of any tier, and a rest
+#define ROW_MAX 83 // elements: complete vectors of any tier, and a remainder
 
 static void expect_near(const char *slot, int64_t n, int64_t i, float got, float want) {
     if (!(got == want || (isnan(got) && isnan(want)) || is_close(got, want, fabs((double) want) + 1e-6, 1e-3))) {
@@ -393,7 +393,7 @@ static void test_tiers(void **state) {
     }
 }
 
-// Large rows with large columns, whose largest elements are at different positions: the result must be finite.
+// A row and a column have very large elements, but at different positions. The result must be finite.
 static void test_far_scales(void **state) {
     (void) state;
     cpu_init();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_numa.c: the lists of the Linux kernel, placements read from trees that the tests create, and thread pools that use the
-// placements.
+// test_cpu_numa.c: lists of numbers as the Linux kernel writes them ("0-3,8"), placements of threads read from test folders like
+// /sys/devices/system/node, and thread pools that use the placements.
 
 #include "support/check.h"
 #include "support/oracle.h"
@@ -278,7 +278,7 @@ static void pools_use_the_placement(void **state) {
         assert_int_equal(CPU_COUNT(&s.set[i]), 1);
         assert_true(CPU_ISSET(cpu[i % 2], &s.set[i]));
     }
-    cpu_set_t now; // the caller has its previous affinity again
+    cpu_set_t now; // the affinity of the calling thread is restored
     assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
     assert_true(CPU_EQUAL(&now, &own));
 

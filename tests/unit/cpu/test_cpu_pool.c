@@ -119,7 +119,7 @@ static void idle_threads_sleep(void **state) {
         cpu_pool_run(pool, 2, count_job, &c);
         sleep_ms(polls[i] == 100 ? 4 : 2);
         double spent = 100;
-        for (int look = 0; look < 10 && spent >= 2.0; look++) { // a thread that waited for a processor spins later
+        for (int look = 0; look < 10 && spent >= 2.0; look++) { // repeats: a thread that waited for a processor spins later
             const double before = process_ms();
             sleep_ms(100);
             spent = process_ms() - before;

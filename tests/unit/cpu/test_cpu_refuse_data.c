@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_cpu_refuse_data.c: op drivers receive invalid numbers that only the data shows: indices out of range, and parameters without
-// a formula. The compute ends with GGML_STATUS_FAILED and a message that contains the number, nothing crashes, and the next graph
-// runs.
+// test_cpu_refuse_data.c: invalid numbers that the constructors do not see, so that the op drivers must detect them: indices out of
+// range, and unusable parameters of an op. The compute ends with GGML_STATUS_FAILED and a message that contains the number, nothing
+// crashes, and the next graph runs.
 
 #include "support/check.h"
 

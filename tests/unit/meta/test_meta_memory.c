@@ -101,7 +101,7 @@ static void is_near(const float *a, const float *b) {
     }
 }
 
-// Checks that all memory of the graph is cleared, including slots that have grown.
+// Clears the buffer of the graph and checks all its memory, including memory that has grown.
 static void is_cleared(struct placed *p) {
     static char bytes[1 << 20];
     ggml_backend_buffer_clear(p->l.out->buffer, 0);
@@ -278,8 +278,8 @@ static struct ggml_cgraph *product(struct ggml_context *ctx, struct ggml_tensor 
     return graph;
 }
 
-// A graph on the second device alone frees the memory of the first device. Computing a graph that was there reports it, and the
-// graph can be allocated again.
+// A graph on the second device alone frees the memory of the first device. Computing a graph that used the freed memory fails with
+// an error. The graph can be allocated again.
 static void shrunk_memory_is_reported(void **state) {
     (void) state;
     static int n = 2;
@@ -346,7 +346,7 @@ static float step_run(ggml_backend_sched_t sched, struct step *s, float value) {
     return out;
 }
 
-// Nothing was reserved: a repeated graph after another one has its inputs at the addresses where it is computed.
+// Two graphs alternate without a reserve. The inputs of each graph are written to the addresses from which the graph reads them.
 static void graphs_of_a_scheduler_alternate(void **state) {
     (void) state;
     static int n = 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_model_arch_oracle.c: compares each architecture with the reference's libllama on a generated model: a prompt in batches,
-// then token by token, and the logits of the last token. The words after the name in a row are additional arguments of make_model.
+// then token by token, and the logits of the last token. Each row of a test names an architecture, followed by further arguments of
+// make_model.
 
 #include "support/llama_oracle.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_model_lora.c: tests adapters: an adapter next to the weights and merged into them gives the same result; invalid files are
-// refused with a reason; after a failing allocation no memory is leaked.
+// test_model_lora.c: tests adapters: an adapter gives the same result whether it is merged into the weights or kept separate;
+// invalid files are refused with a reason; after a failing allocation no memory is leaked.
 
 #include "support/lora_sample.h"
 

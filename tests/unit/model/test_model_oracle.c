@@ -207,7 +207,7 @@ static void test_cache_types(void **state) {
     }
 }
 
-// The reference also ignores the window that a file of these architectures specifies.
+// Like Berth, the reference ignores the window that a file of llama, qwen2 or qwen3 specifies.
 static void test_window(void **state) {
     (void) state;
     need_reference();

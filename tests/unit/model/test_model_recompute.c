@@ -154,7 +154,7 @@ static void test_limits(void **state) {
     model_devices_close(&d);
 }
 
-// On two devices, a planned session reports that the limit is not kept, and a real session fails.
+// On two devices, a session with plan_only reports that the limit is not kept, and a real session fails.
 static void test_devices(void **state) {
     (void) state;
     const struct sample_model m = wide_model();
@@ -183,8 +183,8 @@ static void test_devices(void **state) {
     model_devices_close(&cpu);
 }
 
-// For a limit below the minimum of every schedule, a planned session reports that it is not kept, and a real session fails with
-// numbers.
+// For a limit below the minimum of every schedule, a session with plan_only reports that the limit is not kept. A real session
+// fails with the numbers in the error.
 static void test_too_low(void **state) {
     (void) state;
     const struct sample_model m = wide_model();

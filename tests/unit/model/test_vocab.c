@@ -248,7 +248,7 @@ static void test_kinds(void **state) {
     assert_false(char_is_letter(0) || char_is_letter(UINT32_MAX) || char_is_number(UINT32_MAX));
 }
 
-// Byte by byte or at once, the result is the same complete characters.
+// Bytes that are given one by one or all at once result in the same complete characters.
 static void test_stream(void **state) {
     (void) state;
     static const struct {
@@ -389,8 +389,8 @@ static struct vocab *specials_make(char **texts, const int32_t *types, size_t n,
     return v;
 }
 
-// Finds special tokens by their definition: the longest first, of one size the lower id, then the first in the text. Each occupies
-// its bytes.
+// Finds special tokens by their definition. Longer tokens are searched first, and of equally long tokens the one with the lower id.
+// Each token is searched from the start of the text. A found token occupies its bytes, so that no later token can use them.
 static void specials_naive(const struct vocab *v, const char *text, size_t size, bool with_control, int32_t *at) {
     for (size_t i = 0; i < size; i++) {
         at[i] = SPECIAL_NONE;

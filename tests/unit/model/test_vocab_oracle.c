@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_vocab_oracle.c: compares tokenizers with the reference's: the same tokens for the same texts, for both kinds and every
-// pre-tokenizer.
+// test_vocab_oracle.c: compares tokenizers with the reference's: the same tokens for the same texts, for SentencePiece and BPE
+// vocabularies and every pre-tokenizer.
 
 #include "support/oracle.h"
 
@@ -341,7 +341,7 @@ static void test_specials(void **state) {
 }
 
 // Returns the number of tokens for which Berth and the reference disagree whether they end a text, for a file with tokens of these
-// names and this type. key, if not NULL, is the EOS token by the file's key.
+// names and this type. key: the token that the file's key for EOS names; NULL: none.
 static int ends_differ(const char *const *names, size_t n_names, int32_t type, const char *key) {
     struct sample_vocab v;
     sample_vocab_init(&v);

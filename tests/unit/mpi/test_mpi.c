@@ -25,7 +25,7 @@ struct rank {
 // ---- a device that hangs ----
 
 static atomic_bool hangs;
-static bool with_hanging; // the workers use it
+static bool with_hanging; // the workers use the device that hangs
 static struct ggml_backend_device hanging;
 
 static enum ggml_status hanging_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
@@ -230,7 +230,7 @@ static void test_silence_after_messages_is_found(void **state) {
     queue_end(loop, &queue);
 }
 
-// More messages than the queue keeps even for a waiting thread: the wait ends, and the error names the cause.
+// More messages arrive than the queue keeps, even for a waiting thread. The wait ends, and the error names the cause.
 static void test_full_queue_ends(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
@@ -959,7 +959,8 @@ static void test_refuses(void **state) {
 
 #define COPY_SIZE (2 * MPI_PIECE + 1000)
 
-// Copies bytes with value `fill` between the workers; only the buffer number varies. Returns true if the copy succeeded.
+// Copies bytes with value `fill` from buffer 0 of the first worker to buffer `to` of the second. The workers are given out_size and
+// in_size as the size. Returns true if the copy succeeded.
 static bool copies(struct devices *d, uint8_t fill, uint32_t to, uint64_t out_size, uint64_t in_size) {
     struct mpi_remote *a = d->list[0].remote, *b = d->list[1].remote;
     const uint32_t rank_a = 1, rank_b = 2;

@@ -264,7 +264,7 @@ static void test_one_value(void **state) {
     }
 }
 
-// The same for a grid without zero, whose longer end is at 127: the 31 zeros next to a single value are off by one step each.
+// Blocks of one value and zeros in a grid that has no zero and whose longer end is at 127. The 31 zeros are off by one step each.
 static void test_one_value_without_zero(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -278,7 +278,8 @@ static void test_one_value_without_zero(void **state) {
     }
 }
 
-// Of two elements of the largest magnitude, the first sets the sign of the scale: it is exact, the other one level short.
+// Of two elements of the largest magnitude, the first sets the sign of the scale: the first is exact, and the other is one level
+// too small.
 static void test_first_of_equal_extremes(void **state) {
     (void) state;
     static const struct {

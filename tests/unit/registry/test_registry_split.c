@@ -127,8 +127,8 @@ static enum ggml_backend_dev_type is_helper(ggml_backend_dev_t dev) {
     return GGML_BACKEND_DEVICE_TYPE_ACCEL;
 }
 
-// A part that was also registered alone while it was hidden is listed once. A device that takes the place of another one is
-// considered.
+// A part of a composite device that is also registered alone is listed once. After a device is unloaded and another is registered,
+// the number of devices is the same, but the new device must still become a part.
 static void part_is_registered_twice(void **state) {
     (void) state;
     static struct library stays, goes, helps;

@@ -207,6 +207,7 @@ static int splits_of(struct side *s, int n_inputs) {
     return n;
 }
 
+// A split does not end because of many inputs.
 static void inputs_end_no_split(void **state) {
     (void) state;
     for (int n_inputs = 29; n_inputs < 300; n_inputs *= 2) {

@@ -68,7 +68,7 @@ static void *ranked_run(void *user) {
     return NULL;
 }
 
-// Runs both ranks. `other` is the difference of their seeds. They stay open.
+// Trains on both ranks and leaves them open. `other` is the difference between their seeds.
 static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int other) {
     pthread_t threads[N_RANKS];
     assert_int_equal(pthread_barrier_init(&links.barrier, NULL, N_RANKS), 0);
