@@ -19,7 +19,8 @@ TIMEOUT = 1.5  # seconds: BERTH_MPI_TIMEOUT
 NOT_JOINED = ["not all ranks have joined within the time limit", "ended before it joined", "the first messages between the ranks have taken longer"]
 
 
-# Seconds that MPI_Init may take: twice the time that a program with one worker takes on this machine, since other load varies.
+# Seconds that MPI_Init may take: twice the time that a program with one worker takes on this machine, because the load of the
+# machine varies.
 def mpi_starts():
     began = time.time()
     subprocess.run(MPIRUN + ["-n", "1", f"{build}/bin/berth", "devices", ":", "-n", "1", f"{build}/bin/berth", "worker", "-t", "1"],
@@ -37,11 +38,12 @@ def case(i):
         victim = 0  # the program itself: then the workers end
         number = signal.SIGKILL
     net = rng.choice(["vader,self", "tcp,self"])
-    # The exit code of a program that got an error. A build folder may have any name, so the check does not use paths.
+    # Each program with its exit code after an error. The code is listed with the program, because a path does not identify the
+    # program: a build folder may have any name.
     program, failure = rng.choice([([f"{build}/tests/mpi-steps", "100000", str(rng.choice([1, 3, 400]))], "code 5"),
                                    ([f"{build}/bin/berth", "run", "-s", "1", "-n", "100"], "code 3"),
                                    ([f"{build}/bin/berth", "run", "--split", "tensor", "-t", "1", "-c", "256", "-n", "200"], "code 3")])
-    codes = ["code 0", failure]  # it had finished, or got the error
+    codes = ["code 0", failure]  # the program had finished, or got the error
     if victim != 0:
         program = ["sh", "-c", '"$@"; echo "code $?"', "sh"] + program
     delay = rng.uniform(0.02, 1.2)
@@ -57,7 +59,8 @@ def case(i):
             os.kill(pids[victim], number)
         began = time.time()
         problem, is_launcher_stuck = None, False
-        # The additional time is for a busy machine, and for a program that continues without a rank that was lost before it joined.
+        # The limits exceed TIMEOUT, because the machine may be busy, and because a program continues without a rank that was lost
+        # before it joined.
         seen, end = -1, began + 60
         while problem is None and is_there(pids[0]):
             if seen == log.seek(0, os.SEEK_END) or time.time() > end:
@@ -88,7 +91,7 @@ def case(i):
     if problem is None and victim != 0:
         code = [line for line in said.splitlines() if line.startswith("code ")]
         if code in ([], ["code 1"]) and delay < MPI_STARTS:
-            pass  # a rank was lost within MPI_Init, and Open MPI ended the others, the shell too, or did not pass on what it printed: docs/user/cluster.md
+            pass  # a rank was lost within MPI_Init: Open MPI ended the other ranks and the shell, or lost their output (docs/user/cluster.md)
         elif len(code) != 1 or code[0] not in codes:
             problem = f"it ended with {code}, not one of {codes}"
         elif code[0] == codes[1] and took > TIMEOUT + 12:
@@ -101,7 +104,7 @@ def case(i):
 
 
 # A rank that is lost between MPI_Init and its first message: the program continues without it and names it. If Open MPI is still
-# starting, it may end the program, or mpirun may not end (docs/user/cluster.md).
+# starting, Open MPI may end the program, or mpirun may not end (docs/user/cluster.md).
 def lost_before_first_words():
     command = MPIRUN + ["-n", "1", "sh", "-c", '"$@"; echo "code $?"', "sh", f"{build}/tests/mpi-steps", "3", "3",
                         ":", "-n", "1", f"{build}/tests/mpi-gone"]

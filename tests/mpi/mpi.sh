@@ -77,13 +77,14 @@ cmp "$dir/parts.1" "$dir/tale" || { say "BERTH_SPLIT generates another text"; ex
 grep -q "Meta(CPU,MPI1:CPU): weights" "$dir/said" || { say "BERTH_SPLIT has no effect"; cat "$dir/said"; exit 1; }
 say "a model split by tensors over 2 and 4 ranks generates the text of as many parts in one process"
 
-# MPI does not query hwloc for displays: its plugins would take memory in every rank.
+# hwloc's plugins for displays must not be loaded, because they would take memory in every rank.
 ranks -q -n 1 -x LD_DEBUG=files "$berth" run --split tensor -n 2 -t 1 : -n 3 -x LD_DEBUG=files "$berth" worker -t 1 > "$dir/loaded" 2>&1 ||
     { say "a run with LD_DEBUG=files"; exit 1; }
 grep -q "libberth-mpi.so" "$dir/loaded" || { say "the list of loaded libraries is empty"; exit 1; }
 ! grep -q "file=.*hwloc_gl\.so\|file=libX11" "$dir/loaded" || { say "hwloc's plugins are loaded"; exit 1; }
 
-# The ranks are measured and simulated; the predicted bytes are those of a run.
+# `berth bench` measures the ranks as a cluster, and `berth fit` simulates that cluster. The predicted bytes must equal those of a
+# run.
 ranks -q -n 1 "$berth" bench --cluster "$dir/here.json" -t 1 "$root/models/tales-q8_0.gguf" : -n 2 "$berth" worker -t 1 ||
     { say "measuring 3 ranks"; exit 1; }
 "$berth" fit --json --cluster "$dir/here.json" -c 256 > "$dir/predicted" || { say "berth fit for 3 ranks"; cat "$dir/predicted"; exit 1; }
@@ -102,7 +103,7 @@ case $took in
 esac || { say "--split auto took $took and generates another text"; exit 1; }
 say "the bytes on each rank are as predicted, and the faster split is chosen"
 
-# Weights are sent once: contents in a worker's cache folder are not sent again.
+# Weights in a worker's cache folder are not sent again. A changed file in the cache folder is not used.
 mkdir "$dir/cache"
 for round in 1 2; do
     tale -n 1 "$berth" run --seed 3 -n 60 : -n 1 "$berth" worker -t 1 --cache "$dir/cache" || { say "with a cache"; exit 1; }
@@ -127,11 +128,12 @@ say "weights are cached and checked"
 "$berth" worker -t 1 2> "$dir/said" && { say "a worker without mpirun"; exit 1; }
 grep -q mpirun "$dir/said" || { say "a worker without mpirun does not name mpirun"; cat "$dir/said"; exit 1; }
 
-# Buffers of a worker that an exit handler frees after the ranks have left.
+# An exit handler frees a buffer at a worker after the ranks have left.
 ranks -q -n 1 "$world" late : -n 1 "$berth" worker -t 1 > "$dir/said" 2>&1 || { say "freeing a buffer after the ranks have left"; cat "$dir/said"; exit 1; }
 say "a buffer at a worker can be freed after the ranks have left"
 
-# A repeated step split by layers sends one small message per rank in addition to the activations; nothing grows.
+# A repeated step split by layers sends one small message per rank in addition to the activations. Memory and open files do not
+# grow.
 for n in 1 3; do
     ranks -n 1 "$build/tests/mpi-steps" 2 300 : -n $n "$berth" worker -t 1 || { say "steps over $n workers"; exit 1; }
 done

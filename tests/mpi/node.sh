@@ -37,7 +37,7 @@ for split in layer tensor; do
             tale --mca btl $net -n 1 -x CLIENT_LAYERS=max -x BERTH_SPLIT=$split node client.mjs run "$model" "$dir/node.$n" : \
                 -n $n "$berth" worker -t 1 || { say "$what"; exit 1; }
             # With a split by tensors, sums have another order. Values may differ in the last bit, and the text may differ where two
-            # words are almost equally likely. It is the same over every network.
+            # words are almost equally likely. The text is the same over every network.
             how=$([ $split = layer ] && echo compare || echo near)
             node client.mjs $how "$dir/node.0" "$dir/node.$n" > "$dir/said" || { say "$what: another tale"; cat "$dir/said"; exit 1; }
             [ $split = layer ] || ! grep -q "differ by 0.0e+0" "$dir/said" || { say "$what: nothing was split"; exit 1; }

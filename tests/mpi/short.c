@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // short.c LIBRARY: two ranks with the transport alone. The second rank has no memory for some messages of the first, short and long
-// ones, and MPI fails to receive one message and to send one. These messages arrive without bytes, with the reason, in order; the
-// messages after them are complete. It prints "all came" on success. Neither rank finalizes MPI, which still has unreceived
-// messages.
+// ones, and MPI fails to receive two messages and to send one. The second rank is informed of each message that it does not
+// receive, in order, without bytes and with the reason. The messages after it are complete. It prints "all came" on success.
+// Neither rank finalizes MPI, which still has unreceived messages.
 
 #include "mpi/transport.h"
 
@@ -17,11 +17,11 @@
 
 #define N 8
 #define PATIENCE_MS 20000
-#define UNRECEIVED 70
-#define UNTESTED 80
-#define UNSENT 90
+#define UNRECEIVED 70 // size of the message for which MPI_Imrecv fails
+#define UNTESTED 80   // size of the message for which MPI_Test fails
+#define UNSENT 90     // size of the message for which MPI_Isend fails
 
-// Short messages are sent at once, long ones when the receiver requests them.
+// MPI sends short messages immediately, and long ones when the receiver requests them.
 static const size_t sizes[N] = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
 static const bool is_short[N] = {false, true, true, false, true, false, false, false}; // the receiver has no memory
 static size_t n_refused;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // stuck_link.c: replaces libberth-mpi.so. There are two ranks, and receiving messages never returns, as in Open MPI when a rank
-// dies while they connect. With BERTH_TEST_SILENT it returns, but the other rank never sends a message. With BERTH_TEST_HELD the
-// other rank joins, and afterwards calls of this process's first thread ("first") or of its other threads ("others") never return.
+// dies while the ranks connect. With BERTH_TEST_SILENT receiving returns, but the other rank never sends a message. With
+// BERTH_TEST_HELD the other rank joins, and afterwards calls of this process's first thread ("first") or of its other threads
+// ("others") never return.
 
 #include "mpi/world.h"
 

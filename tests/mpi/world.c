@@ -26,7 +26,7 @@
         } \
     } while (0)
 
-// Integers, so that the order of additions does not matter.
+// The summands are integers, so that the order of additions does not matter.
 static void check_sum(const struct berth_mpi_world *w, size_t n) {
     float *data = malloc((n + 1) * sizeof *data);
     CHECK(data != NULL);
@@ -46,7 +46,7 @@ static void check_sum(const struct berth_mpi_world *w, size_t n) {
     free(data);
 }
 
-// All ranks must have the same bits.
+// The sum of fractions must have the same bits on all ranks.
 static void check_same(const struct berth_mpi_world *w) {
     float data[1000], first[1000];
     for (int i = 0; i < 1000; i++) {
@@ -87,7 +87,7 @@ static int freeze_in_the_middle(const struct berth_mpi_world *w) {
         signal(SIGALRM, stop_self);
         setitimer(ITIMER_REAL, &soon, NULL);
     }
-    if (w->rank == 0) { // as many bytes as possible are on their way
+    if (w->rank == 0) { // waits until as many bytes as possible are in transit
         nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     }
     CHECK(!w->broadcast(data, size, 1));
@@ -129,11 +129,11 @@ static void free_late(void) {
     ggml_backend_free(late_backend);
     ggml_backend_buffer_free(late_buffer);
     if (ggml_backend_dev_init(ggml_backend_dev_by_name("MPI1:CPU"), NULL) != NULL) {
-        _exit(1); // the rank has left
+        _exit(1); // a device of a rank that has left must not be opened
     }
 }
 
-// Exit handlers run in reverse order of registration: this one runs after the ranks have left.
+// Exit handlers run in reverse order of registration: free_late runs after the ranks have left.
 static int free_at_the_end(void) {
     static float data[1 << 20];
     CHECK(atexit(free_late) == 0);

@@ -24,8 +24,8 @@ enum {
 
 // ---- libc's allocator ----
 
-static atomic_bool must_fail; // all allocations fail
-static atomic_int_fast64_t n_asked;
+static atomic_bool must_fail;       // all allocations fail
+static atomic_int_fast64_t n_asked; // allocations that failed
 
 // A sanitizer replaces libc's allocator. Then only Berth's allocations are watched.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -165,7 +165,8 @@ static void inputs_set(const struct shape *s) {
     ggml_backend_tensor_set(s->mask, mask, 0, ggml_nbytes(s->mask));
 }
 
-// Fewer tokens, fewer keys, both, and every code path for products with few columns.
+// The first shape is the largest. The others have fewer tokens, fewer keys or both, and use every code path for products with few
+// columns.
 static void shapes_make(struct rig *r) {
     static const int tokens[N_SHAPES] = {TOKENS, 1, 2, 3, 4, 7, 8, 13, 16, 31, TOKENS, 1};
     static const int n_keys[N_SHAPES] = {KEYS, KEYS, 512, 257, 599, 300, 256, 64, 400, 100, 32, 16};
@@ -297,7 +298,7 @@ struct count {
     int64_t n_made;
 };
 
-// libc's allocations fail too, unless a test device needs them.
+// Starts (on) or stops counting Berth's allocations. with_libc: libc's allocations fail, too; false if a test device needs them.
 static void arm(bool on, bool with_libc) {
     atomic_store(&n_asked, 0);
     berth_alloc_watch(on);

@@ -76,7 +76,7 @@ static void *rank_thread(void *arg) {
     return NULL;
 }
 
-// The first n_programs ranks run `run`, the others serve.
+// The first n_programs ranks run `run`, the other ranks are workers.
 static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mpi_world *w)) {
     struct mpi_loop *loop = mpi_loop_new(n);
     struct rank ranks[MAX_RANKS];
@@ -90,7 +90,7 @@ static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mp
             assert_int_equal(pthread_create(&threads[i], NULL, rank_thread, &ranks[i]), 0);
         }
     }
-    rank_thread(&ranks[0]); // in this thread, in which asserts may fail
+    rank_thread(&ranks[0]); // in this thread, because asserts work only here
     for (int i = 0; i < n; i++) {
         if (i > 0) {
             pthread_join(threads[i], NULL);
@@ -142,8 +142,8 @@ static void message_send(struct mpi_transport *from, const struct mpi_head *head
     assert_true(from->send(from, 0, bytes, size));
 }
 
-// Fills the queue of rank 0 up to the limit without a waiting thread; one more message is on its way. Both ranks are in this
-// process.
+// Sends rank 0 one message more than its queue keeps while no thread waits. The last message stays in the transport. Both ranks are
+// in this process.
 static void queue_fill(struct mpi_loop *loop, struct mpi_transport *other, struct mpi_queue *queue) {
     struct mpi_transport mine;
     check_quiet();
@@ -243,7 +243,7 @@ static void test_full_queue_ends(void **state) {
     queue_end(loop, &queue);
 }
 
-// Only the rank for which a thread waited is lost. Messages to others can be sent at once.
+// If the queue is full, only the rank for which a thread waited is lost. Messages to other ranks can be sent immediately.
 static void test_full_queue_spares_others(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(3);
@@ -256,8 +256,8 @@ static void test_full_queue_spares_others(void **state) {
     queue_end(loop, &queue);
 }
 
-// A message for which the transport or the queue has no memory: its sender is lost at once, because later messages would be taken
-// for it.
+// If the transport or the queue has no memory for a message, the sender is lost immediately. Otherwise a later message would be
+// taken for the missing one.
 static void gap_found(bool is_transport, const char *why, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine, other;
@@ -489,7 +489,7 @@ static struct ggml_context *arena(void) {
     return ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
 }
 
-// Set, get, clear, copies on one rank and between ranks; more than one piece.
+// Set, get, clear, and copies on one rank and between ranks, with more bytes than one message (MPI_PIECE) has.
 static void bytes(struct mpi_world *w) {
     enum { N = 700001 };
     struct devices d = devices_open(w);
@@ -780,7 +780,8 @@ static void test_groups(void **state) {
 
 // ---- commands that workers reject ----
 
-// A failure at the worker is reported by the next sync, with its rank. Afterwards everything works.
+// The worker must reject the command. The next sync reports the failure with the rank of the worker, and the sync after it
+// succeeds.
 static void refused(struct devices *d, uint32_t kind, uint32_t id, uint64_t a, uint64_t b, uint64_t c, const void *body,
     size_t size, const char *text) {
     struct mpi_remote *r = d->list[0].remote;
@@ -861,24 +862,24 @@ static void placement_write(const struct placement *placement, struct mpi_wire_t
     g[1].src[0] = 1;
 }
 
-// A source may be interleaved with its result, or have the same elements.
+// A source may be interleaved with its result, or have exactly the same elements.
 static void placements_accepted(struct devices *d) {
     static const struct placement placements[] = {
-        // Columns of one matrix, before and after.
+        // The left and the right columns of a matrix, as source and result or the reverse.
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 32, 256}, 16}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 16}, {{4, 8, 1}, {4, 32, 256}, 0}},
-        // Heads of tokens, [4 elements, 4 heads, 8 tokens]: two heads and two heads; the same permuted so that the tokens come
-        // first; one head and three heads.
+        // Source and result have different heads, in memory of [4 elements, 4 heads, 8 tokens]: two and two heads, permuted so that
+        // the tokens come first; the same without permutation; one and three heads.
         {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 32}},
         {GGML_OP_SQR, {{4, 2, 8}, {4, 16, 64}, 32}, {{4, 2, 8}, {4, 16, 64}, 0}},
         {GGML_OP_REPEAT, {{4, 8, 1}, {4, 64, 16}, 48}, {{4, 8, 3}, {4, 64, 16}, 0}},
-        // The last head of a token and the first of the next.
+        // The source has the last head of each token, the result has the first head of the next token.
         {GGML_OP_SQR, {{4, 7, 1}, {4, 64, 448}, 48}, {{4, 7, 1}, {4, 64, 448}, 64}},
-        // The two parts of each head.
+        // The source has the first half of each head, the result has the second half.
         {GGML_OP_SQR, {{2, 4, 8}, {4, 16, 64}, 0}, {{2, 4, 8}, {4, 16, 64}, 8}},
-        // Every second element.
+        // The source has the even elements, the result has the odd ones.
         {GGML_OP_SQR, {{8, 4, 1}, {8, 64, 256}, 0}, {{8, 4, 1}, {8, 64, 256}, 4}},
-        // In place, whatever the stride of a single row is; adjacent ranges.
+        // In place, where the stride of a single row does not matter. The last case has adjacent ranges.
         {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 64}, {{8, 8, 1}, {4, 32, 256}, 64}},
         {GGML_OP_SQR, {{8, 1, 1}, {4, 400, 400}, 64}, {{8, 1, 1}, {4, 32, 32}, 64}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 64}, {{4, 8, 1}, {4, 32, 256}, 64}},
@@ -900,7 +901,8 @@ static void placements_accepted(struct devices *d) {
 static void placements_rejected(struct devices *d) {
     static const struct placement placements[] = {
         {GGML_OP_REPEAT, {{8, 1, 1}, {4, 32, 32}, 0}, {{8, 2, 1}, {4, 32, 64}, 4}},
-        // The same first element: a row that is repeated, a transposed matrix, and gaps.
+        // Source and result have the same first element, but other elements differ: a repeated row, a transposed matrix, a source
+        // with gaps.
         {GGML_OP_REPEAT, {{8, 1, 1}, {4, 32, 32}, 0}, {{8, 2, 1}, {4, 32, 64}, 0}},
         {GGML_OP_SQR, {{8, 8, 1}, {32, 4, 256}, 0}, {{8, 8, 1}, {4, 32, 256}, 0}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 16, 128}, 0}},
@@ -908,7 +910,7 @@ static void placements_rejected(struct devices *d) {
         {GGML_OP_SQR, {{5, 8, 1}, {4, 32, 256}, 0}, {{5, 8, 1}, {4, 32, 256}, 16}},
         {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 16}},
         {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 48}}, // overlaps the next token
-        // Strides that differ from those of the other tensor.
+        // Source and result have different strides.
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 48, 384}, 16}},
     };
     for (size_t i = 0; i < sizeof placements / sizeof placements[0]; i++) {
@@ -1014,7 +1016,7 @@ static void test_refuses_copies(void **state) {
 
 // ---- lost workers ----
 
-// Every call returns, compute fails, and everything can be freed.
+// After a worker is lost, every call returns, compute fails, and everything can be freed.
 static void is_lost(struct mpi_world *w) {
     struct devices d = devices_open(w);
     ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
@@ -1056,7 +1058,7 @@ static void test_is_lost(void **state) {
     ranks_run(2, 1, 0, is_lost);
 }
 
-// Rank 1 continues now and must end.
+// Marks rank 1, which does not hang any more, as not lost, so that it receives the message to end.
 static void worker_release(struct mpi_world *w) {
     pthread_mutex_lock(&w->queue.lock);
     w->queue.peers[1].is_lost = false;

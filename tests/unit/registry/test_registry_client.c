@@ -11,7 +11,7 @@
 #include <dlfcn.h>
 
 static char said[1 << 14]; // the log, truncated to this size
-static bool is_asking;     // after each line, another thread calls the registry
+static bool is_asking;     // during the next line, another thread calls the registry
 static int n_asked, n_answers;
 
 static void *look_too(void *arg) {
@@ -60,7 +60,7 @@ static bool client_make(const char *file, int n) {
     fclose(f);
     char flags[160];
     snprintf(flags, sizeof flags, "-Wl,-z,lazy -Wl,--unresolved-symbols=ignore-all -Wl,-soname,%s", file);
-    char sources[320]; // the library that it depends on is last
+    char sources[320]; // client.c, then the library on which it depends
     snprintf(sources, sizeof sources, "%.150s %.150s", module_path("client.c"), module_path("libggml-stub.so"));
     return module_compile(file, sources, flags);
 }

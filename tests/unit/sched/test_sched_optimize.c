@@ -4,6 +4,8 @@
 
 #include "support/device_net.h"
 
+// The device asks the scheduler (add_alloc_dep) to keep the memory of one tensor until a later node, `until`, is computed. KEEP_A
+// is the normal case. A foreign tensor is not part of the split. SWAP and DUPLICATE change the list of nodes instead.
 enum request { NO_REQUEST, KEEP_A, KEEP_COPY, KEEP_LATER, UNTIL_FOREIGN, KEEP_FOREIGN, UNTIL_NULL, SWAP, DUPLICATE };
 
 static struct {
@@ -106,7 +108,7 @@ static void kept_memory_is_not_shared(void **state) {
     struct chain t = chain_new(n, NO_REQUEST);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(asked.has_params && asked.n_calls == 1 && asked.n_nodes == 7);
-    assert_true(is_overwritten(&t, t.a)); // otherwise the test below proves nothing
+    assert_true(is_overwritten(&t, t.a)); // without a request, the memory of a is reused
     chain_run(n, &t);
     const size_t plain = ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]);
     forget(n);
@@ -216,7 +218,8 @@ static void invalid_requests_are_rejected(void **state) {
     }
 }
 
-// A device may name only nodes of the split for which it is called.
+// The node until which a tensor is kept must be in the split for which the device is called. The kept tensor may be in an earlier
+// split.
 static void a_request_stays_in_its_split(void **state) {
     struct net *n = *state;
     struct chain t = chain_new(n, KEEP_A);
