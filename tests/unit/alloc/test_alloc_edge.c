@@ -77,7 +77,8 @@ struct net {
     int node_ids[64], leaf_ids[64];
 };
 
-// x -> sums of the results two and four steps before, some through views -> out. Nodes alternate between the two memory types.
+// x -> sums of the results one and four steps before, some of them through views -> out. Pairs of nodes alternate between the two
+// memory types.
 static struct net net_new(int64_t n) {
     struct net k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     if (k.ctx == NULL) {

@@ -393,7 +393,7 @@ static void host_memory_copies_itself(void **state) {
     assert_false(ggml_backend_buffer_copy_tensor(f, c)); // not host memory
     assert_false(ggml_backend_buffer_copy_tensor(a, wide));
     assert_error("layouts differ");
-    wide->ne[0] = 2, wide->ne[1] = 1, wide->nb[1] = 64; // the stride of a single row is not used
+    wide->ne[0] = 2, wide->ne[1] = 1, wide->nb[1] = 64; // differs only in the stride of a single row
     assert_false(ggml_backend_buffer_copy_tensor(a, wide));
     assert_error("layouts differ");
     ggml_backend_tensor_copy(a, a);

@@ -119,8 +119,8 @@ static void is_cleared(struct placed *p) {
     }
 }
 
-// The allocator recognises the second graph, because its tensors have the same sizes. On each device they are larger, since nothing
-// is split.
+// The allocator takes the second graph for the first, because their tensors have the same sizes. On each device the tensors of the
+// second graph are larger, because it is not split.
 static void memory_of_another_split_grows(void **state) {
     (void) state;
     static int n = 2;
@@ -210,8 +210,8 @@ static void chain_run(ggml_backend_t backend, struct chain *c, float *out) {
     ggml_backend_tensor_get(c->out, out, 0, OUT * sizeof *out);
 }
 
-// The graphs are placed one after the other and then computed alternately, with or without a new allocation. If there are too many,
-// computing the first ones fails and asks for a new allocation.
+// The graphs are placed one after the other and then computed alternately, with or without a new allocation. If there are too many
+// graphs, computing the first one fails, and the error asks for a new allocation.
 static void many_graphs_alternate(void **state) {
     (void) state;
     enum { N = 90, N_TURNS = 20 };
@@ -261,7 +261,7 @@ static void many_graphs_alternate(void **state) {
 
 // ---- memory that shrank ----
 
-// Gives all rows to the device whose index ends the name.
+// Gives all rows of weight w0 to device 0, and all rows of w1 to device 1.
 static struct ggml_backend_meta_split_state all_to_one(const struct ggml_tensor *t, void *user) {
     (void) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};

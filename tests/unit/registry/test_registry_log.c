@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_registry_log.c: log lines of backends that the registry calls are printed after all locks are released. A program's log
-// callback may then wait for another thread that queries the registry, and it sees all devices.
+// callback may then wait for another thread that queries the registry, and the callback sees all devices.
 
 #include "support/check.h"
 
@@ -16,9 +16,9 @@
 static char said[1 << 12];
 static size_t n_seen; // number of devices at the last line
 static int n_answers, n_lines;
-static atomic_int n_asked; // queries of the device's type
-static bool is_talkative;
-static size_t n_asked_back = SIZE_MAX;
+static atomic_int n_asked;             // queries of the device's type
+static bool is_talkative;              // the device logs a line when its type is queried
+static size_t n_asked_back = SIZE_MAX; // backends that this backend found during its set-up
 
 static void *ask(void *arg) {
     (void) arg;

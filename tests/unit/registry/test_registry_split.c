@@ -68,6 +68,7 @@ static const char *name_at(size_t i) {
     return dev != NULL ? ggml_backend_dev_name(dev) : "";
 }
 
+// Checks that the first device in the list is the composite device of this name.
 static void is_one_device(const char *name) {
     struct ggml_backend_dev_props props;
     assert_string_equal(name_at(0), name);
@@ -153,8 +154,8 @@ static void part_is_registered_twice(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
-// CPUs of other ranks form a composite device with this rank's CPU, which stays listed itself. With a GPU among the ranks, the CPU
-// is not a part.
+// CPUs of other ranks form a composite device with this rank's CPU, which is also listed alone. If a rank has a GPU, this rank's
+// CPU is not a part.
 static void ranks_include_the_local_cpu(void **state) {
     (void) state;
     static struct library ranks, gpu;
@@ -243,7 +244,7 @@ static void unload_without_memory_changes_nothing(void **state) {
 }
 
 // A rank that serves its devices has no composite device; the program's rank has one. Each role runs in a separate process, because
-// a process checks this once.
+// a process reads its role only once.
 static size_t devices_in_role(const char *role) {
     fflush(NULL);
     const pid_t child = fork();

@@ -108,7 +108,7 @@ static void test_slow_moments(void **state) {
     check_machine(&r);
     choose(&r, 5, two, two);
     check_machine(&r);
-    choose(&r, 5, two, other); // the slow rounds differ from those of devices alone
+    choose(&r, 5, two, other); // other rounds are slow together than alone
     check_machine(&r);
     choose(&r, 4, other, other);
     check_machine(&r);
