@@ -130,9 +130,10 @@ static void many_leafs(void **state) {
 
 // ---- leafs that are not late ----
 
+// How the copy writes leaf b. Only WHOLE makes b a late leaf.
 enum how { WHOLE, PART, WITH_GAPS, READ_BEFORE, INPUT, NOT_COMPUTED, N_HOW };
 
-// Two leafs, one of which is dead before the other is written. Returns true if they share memory.
+// Leaf a is dead before leaf b is written. Returns true if a and b share memory.
 static bool do_share(enum how how) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);

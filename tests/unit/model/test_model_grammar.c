@@ -338,7 +338,7 @@ static void test_shared_stacks(void **state) {
     gguf_free(keys);
 }
 
-// Every split of a text into two parts, at every byte, is possible. The stacks grow with the text, not with the number of splits.
+// The grammar allows a text to be split into two parts at every byte. The stacks grow with the text, not with the number of splits.
 static void test_splits(void **state) {
     (void) state;
     static const char gbnf[] = "root ::= s \"b\"\ns ::= \"a\" s s | \"a\" s | \"a\"";

@@ -149,7 +149,7 @@ static size_t kinds_put(uint32_t c, char *out) {
 
 #define EVERY 64
 #define LAST_CHAR 0x33480 // after it, only characters without width and private ones are assigned
-// Writes the next characters of all that exist.
+// Writes the next EVERY characters of Unicode in ascending order, up to LAST_CHAR.
 static size_t every_text(struct check_rng *r, char *out, size_t cap) {
     static uint32_t c;
     size_t n = 0;
@@ -160,7 +160,7 @@ static size_t every_text(struct check_rng *r, char *out, size_t cap) {
     return n;
 }
 
-// Writes a random character of ranges with punctuation.
+// Writes a random character from ranges that contain punctuation.
 static size_t marks_text(struct check_rng *r, char *out, size_t cap) {
     static const uint32_t first[] = {0x20, 0x2000, 0x3000, 0x11B00, 0x11F40, 0x16E90, 0xFE30, 0x1E950, 0x10A50, 0xAAD0};
     (void) cap;

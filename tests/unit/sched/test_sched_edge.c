@@ -271,7 +271,7 @@ static void full_streams(void **state) {
     fclose(nowhere);
 }
 
-// The output of GGML_SCHED_DEBUG is printed, or dropped if memory runs out. The graph runs in both cases.
+// GGML_SCHED_DEBUG=2 does not disturb the graph. test_sched_explain.c tests the output.
 static void debug_output(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
@@ -400,7 +400,7 @@ static void cycles_by_changed_edges(void **state) {
     }
 }
 
-// Ops for which copying a host weight to a device pays.
+// An op with a weight in host memory runs on a device if its batch has at least GGML_OP_OFFLOAD_MIN_BATCH tokens.
 static void offloading(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -480,7 +480,7 @@ static void an_input_that_no_op_reads(void **state) {
     ggml_backend_sched_synchronize(n->sched);
 }
 
-// A missing buffer type means the default type of the backend. A backend that does not belong to the scheduler has no plan.
+// A missing buffer type means the default type of the backend. The report of a NULL backend fails.
 static void missing_buffer_types(void **state) {
     struct net *n = *state;
     ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL, NULL};
@@ -531,7 +531,8 @@ static void a_graph_without_ops(void **state) {
     assert_float_equal(first_of(leaf), 4, 0);
 }
 
-// In a pipeline, an input in the program's buffer and a view of another input keep their place in all rounds.
+// In each round of a pipeline, an input in the program's buffer keeps its address, and a view of another input has the address of
+// that input plus its offset.
 static void inputs_of_a_pipeline(void **state) {
     struct net *n = *state;
     struct ggml_context *own = ggml_init((struct ggml_init_params){.mem_size = 1 << 12, .no_alloc = true});

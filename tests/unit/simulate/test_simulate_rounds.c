@@ -63,7 +63,7 @@ static void choose(struct rounds *r, int n, const double *slow_alone, const doub
             device->start = device->op = 1e-6 * factor;
         }
         c->links[0] = (struct cluster_link){.latency = 2e-5 * factor, .bandwidth = 1e9 / factor};
-        c->hosts[0].together = 0.75 * factor / all; // 6e9 while both compute
+        c->hosts[0].together = 0.75 * factor / all; // relative to the speed alone, which is slower by `factor`
     }
     cluster_choose_rounds(&r->out, r->list, n, TYPE);
 }
