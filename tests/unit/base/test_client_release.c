@@ -24,7 +24,7 @@ static struct ggml_tensor *f32(int64_t ne0, int64_t ne1, int64_t ne2) {
     return ggml_new_tensor_3d(ctx, GGML_TYPE_F32, ne0, ne1, ne2);
 }
 
-// 24 outputs, states of 48 numbers. a_rows: numbers per head in A.
+// 24 outputs, states of 48 numbers. a_rows: numbers per head in A. K: the ninth argument, the number of states in the result.
 static struct ggml_tensor *scan(int64_t a_rows, int64_t K) {
     return ggml_ssm_scan(ctx, f32(8, 2, 3), ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 3, 4, 1), f32(3, 4, 1), f32(a_rows, 3, 1),
         f32(8, 1, 4), f32(8, 1, 4), ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), K);

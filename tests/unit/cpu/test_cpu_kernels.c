@@ -41,7 +41,7 @@ static double weight(int64_t n) {
 }
 
 struct subject {
-    enum ggml_type type, with;
+    enum ggml_type type, with; // of the rows, and of the columns in vec_dot
     int64_t n;
     size_t row_size;
     char *x;         // ROWS rows of the type
@@ -160,7 +160,7 @@ static void check_gemv(const struct subject *s) {
         g->pack_y(&tier, s->n, y, s->y + c * s->n);
         g->run(s->n, got, s->x, s->row_size, ROWS, y);
         for (int r = 0; r < ROWS; r++) {
-            // Four products are added in f16.
+            // Kernels of f16 add four products in f16, which rounds more.
             expect(s, "gemv", r, c, got[r], s->type == GGML_TYPE_F16 ? 1e-3 : 1e-5);
         }
     }
@@ -200,7 +200,7 @@ static void check_gemm(const struct subject *s) {
             }
             g->pack_y(&tier, s->n, y, column, ny);
             g->run(s->n, got, LD, x, nx, y, ny);
-            // A few products at a time are added in f16.
+            // Kernels of f16 add a few products at a time in f16, which rounds more.
             expect_tile(s, "gemm", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
             if (nx == g->mr) {
                 check_gemm_rows(s, g, y, ny);
@@ -229,7 +229,7 @@ static void check_tier(void) {
     }
 }
 
-// Scales of mxfp4, from exponents whose floats are subnormal to the largest that a sum can represent.
+// Checks the scales of mxfp4, from those that are subnormal floats to the largest with which a sum is still finite.
 static void check_powers(void) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     const struct cpu_gemv *g = &tier.gemv[GGML_TYPE_MXFP4];
@@ -270,7 +270,7 @@ static void expect_near(const char *slot, int64_t n, int64_t i, float got, float
     }
 }
 
-// Checks rows that end at the inaccessible page, in place, and sums over them.
+// Checks row functions in place, on rows that end at the inaccessible page, and sums over these rows.
 static void check_row(int64_t n) {
     const struct cpu_kernels *p = &cpu_kernels_portable;
     const size_t size = (size_t) n * sizeof(float);

@@ -81,7 +81,7 @@ static void test_refusals(void **state) {
     for (int i = 0; i < 9; i++) {
         big[i] = item(0, 0, (uint64_t) 1 << 62);
     }
-    assert_refused(big, 5, NULL, "2^63"); // the sums would wrap to 2^62 and 0
+    assert_refused(big, 5, NULL, "2^63"); // the sums of 5 and 8 sizes would wrap to 2^62 and 0
     assert_refused(big, 8, NULL, "2^63");
     assert_refused(big, 9, NULL, "2^63");
     big[3].size--;
@@ -126,7 +126,7 @@ static void test_start_stays(void **state) {
     assert_true(offsets[0] == 200 && offsets[1] == 0 && offsets[2] == 100 && report.peak == ((uint64_t) 1 << 62) + 200);
 }
 
-// Each fixed item raises the bound. Searching for the step of the bound each time would take quadratic time.
+// Each fixed item raises the bound. If the solver searched for the step of the bound after each item, the time would be quadratic.
 static void test_many_fixed(void **state) {
     (void) state;
     enum { N = 50000 };

@@ -241,7 +241,8 @@ static void test_bad_weights(void **state) {
     }
 }
 
-// Blocks of one value and zeros: a good product of scale and level has an error far below the rounding of an f16.
+// Rows of one constant value, and blocks with a single value among zeros. A good product of scale and level represents the value
+// with an error far below the rounding of an f16.
 static void test_one_value(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -264,7 +265,8 @@ static void test_one_value(void **state) {
     }
 }
 
-// Blocks of one value and zeros in a grid that has no zero and whose longer end is at 127. The 31 zeros are off by one step each.
+// The rows of test_one_value in iq4_nl, whose grid has no zero and whose longer end is at 127. In blocks with a single value, the
+// 31 zeros are off by one step each.
 static void test_one_value_without_zero(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -388,7 +390,7 @@ static void test_non_finite(void **state) {
                 assert_false(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
             }
         }
-        // Rows with all or half of their elements not finite: every conversion receives them; sanitizers check it.
+        // Every conversion also gets rows in which all or half of the elements are not finite. Sanitizers check these calls.
         for (int k = 0; k < 6; k++) {
             for (int j = 0; j < N; j++) {
                 x[j] = k < 3 || j % 2 ? odd[k % 3] : (float) j;
@@ -406,8 +408,8 @@ static void test_non_finite(void **state) {
     }
 }
 
-// Rows that copies and caches write equal those of the reference in the searched formats too. The hashes are from its build for
-// Arm, which fuses multiply-adds; quant_diff compares with the library itself.
+// Rows that copies and caches write equal those of the reference in the searched formats too. The hashes are from the reference's
+// build for Arm, which fuses multiply-adds; quant_diff compares with the library itself.
 #if defined(__aarch64__)
 static void test_known_rows(void **state) {
     (void) state;

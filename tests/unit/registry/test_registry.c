@@ -182,8 +182,8 @@ static void registering_runs_out_of_memory(void **state) {
     }
 }
 
-// The lists grow at different times. With a failing allocation at every count, a backend is registered with all its devices or not
-// at all.
+// The lists of registries and of devices grow at different times. An allocation fails at every length of the lists: a backend is
+// registered with all its devices or not at all.
 static void the_table_cannot_grow(void **state) {
     (void) state;
     const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
@@ -308,7 +308,7 @@ static void loads_and_unloads(void **state) {
     unlink(module_path("libggml-good.so"));
 }
 
-// The file is valid, but it needs a function that no library has. The message is the linker's.
+// The file is valid, but it needs a function that no library has. The message comes from the dynamic linker.
 static void missing_symbol_is_reported(void **state) {
     (void) state;
     need_compiler();

@@ -125,6 +125,7 @@ static void clean(struct net *n) {
     graph_new(n);
 }
 
+// Places the nodes alternately on n_used backends. 1: all nodes are on the CPU.
 static void spread(struct net *n, const struct chain *t, int n_used) {
     struct ggml_tensor *nodes[] = {t->a, t->b, t->c, t->d, t->e, t->out};
     for (int i = 0; i < 6; i++) {

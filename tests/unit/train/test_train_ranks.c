@@ -68,7 +68,8 @@ static void *ranked_run(void *user) {
     return NULL;
 }
 
-// Trains on both ranks and leaves them open. `other` is the difference between their seeds.
+// Trains on both ranks and leaves them open. rank: rank of the adapter, 0: all weights are trained. `other` is the difference
+// between the seeds of the MPI ranks.
 static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int other) {
     pthread_t threads[N_RANKS];
     assert_int_equal(pthread_barrier_init(&links.barrier, NULL, N_RANKS), 0);
@@ -99,7 +100,7 @@ static void ranks_close(struct ranked both[N_RANKS]) {
 // Two ranks with two sequences each learn the same as one rank with four, except for rounding. Their weights are equal to the bit.
 static void test_ranks(void **state) {
     (void) state;
-    for (int64_t rank = 0; rank <= 4; rank += 4) {
+    for (int64_t rank = 0; rank <= 4; rank += 4) { // rank of the adapter; 0: no adapter
         struct model_error error = {""};
         struct train_params p = usual;
         struct ranked both[N_RANKS];
