@@ -149,7 +149,7 @@ static void test_allowed(void **state) {
     berth_free(q.limits.items);
 }
 
-// More memory allows a larger context. The limits are restored.
+// The search also reports the larger context that more memory allows. Afterwards the limits have their old values.
 static void test_further(void **state) {
     (void) state;
     berth_alloc_watch(true);
@@ -169,7 +169,7 @@ static void test_further(void **state) {
     assert_int_equal(berth_alloc_alive(), 0);
 }
 
-// Settings that lower the memory of a plan: a smaller batch, and another cache type unless one is given.
+// Two settings lower the memory of a plan: a smaller batch, and another cache type unless the user has given one.
 static void test_suggestions(void **state) {
     (void) state;
     berth_alloc_watch(true);

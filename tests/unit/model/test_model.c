@@ -375,14 +375,14 @@ static void test_misaligned(void **state) {
     model_devices_close(&d);
 }
 
-static size_t device_room;
+static size_t device_room; // bytes that the test device reports as free
 
 static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
     (void) dev;
     *n_free = *n_total = device_room;
 }
 
-// All layers on a device with its own memory, as many layers as fit, and no layers give the results of the CPU.
+// The results equal those of the CPU if a device with separate memory has all layers, as many as fit, or none.
 static void test_devices(void **state) {
     (void) state;
     static const size_t rooms[] = {(size_t) 1 << 30, 80000, 1};
@@ -474,7 +474,7 @@ static void test_upload_drops_its_own(void **state) {
     model_devices_close(&cpu);
 }
 
-// More devices than ggml's schedulers support, each with memory for few layers, give the results of the CPU.
+// With more devices than ggml's schedulers support, each with memory for few layers, the results equal those of the CPU.
 static void test_many_devices(void **state) {
     (void) state;
     enum { N = 21 };

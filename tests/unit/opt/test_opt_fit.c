@@ -208,7 +208,8 @@ static void test_fit_refused(void **state) {
 
 // ---- classes ----
 
-// The progress bar prints nothing for a NULL context and for batch 0.
+// The predictions and the accuracy of an evaluation equal those computed here from the weights. The progress bar prints nothing for
+// a NULL context and for batch 0.
 static void test_classes(void **state) {
     (void) state;
     struct layer l;

@@ -35,7 +35,7 @@ static bool sample_make(const char *file, const char *flags) {
     return module_compile(file, module_path("sample.c"), flags);
 }
 
-// Symbols are counted by either kind of hash table.
+// The number of symbols is found in either kind of hash table, gnu or sysv.
 static void names_and_symbols(void **state) {
     (void) state;
     static const char *const flags[] = {
@@ -56,7 +56,7 @@ static void names_and_symbols(void **state) {
     }
 }
 
-// A program exports nothing: its imports are counted by its relocations.
+// A program exports nothing, so its hash table does not count its imports. Its relocations do.
 static void program_has_imports(void **state) {
     (void) state;
     char why[160];

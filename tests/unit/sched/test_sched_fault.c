@@ -65,7 +65,7 @@ static void rig_fini(struct rig *r) {
     ggml_backend_free(r->cpu);
 }
 
-// Resets, places, computes and reads one graph. Returns the first status that is not a success.
+// Resets the scheduler, places the graph and computes it with x = value. Returns the first status that is not a success.
 static enum ggml_status compute(struct rig *r, float value) {
     static float values[1 << 16];
     ggml_backend_sched_reset(r->sched);

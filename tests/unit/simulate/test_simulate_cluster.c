@@ -11,7 +11,7 @@
 
 #define MODEL "models/tales-q8_0.gguf"
 
-// Two hosts with one CPU each. Only reading weights takes time.
+// Three hosts with one CPU each: "here", and two hosts of the kind "there" ("count": 2).
 static const char two_hosts[] =
     "{\"hosts\": [{\"name\": \"here\", \"together\": 0.5, \"devices\": [{\"memory\": 1000000000, \"bandwidth\": 3.5e7, "
     "\"flops\": 1e18, \"threads\": 3, \"alignment\": 128, \"read\": {\"q8_0\": 7e7}, \"product\": {\"f16\": 2e9}}]}, "
@@ -36,7 +36,7 @@ static void check_two_hosts(const struct cluster *c) {
     assert_int_equal(c->devices[2].host, 2);
     assert_true(cluster_is_cpu(&c->devices[2]));
     assert_true(cluster_link_of(c, 0, 1).latency == 0.25);
-    assert_true(cluster_link_of(c, 2, 1).latency == 0.5); // the link between any two hosts
+    assert_true(cluster_link_of(c, 2, 1).latency == 0.5); // the link without "between" is for all other pairs
 }
 
 static void test_round_trip(void **state) {
@@ -102,6 +102,7 @@ static bool both_predict(const struct cluster *c, struct prediction ways[2], str
     return true;
 }
 
+// Makes a cluster of two hosts with one CPU each. Only reading weights takes time.
 static void cluster_two_devices(struct cluster *c, uint64_t memory) {
     static const char text[] =
         "{\"hosts\": [{\"devices\": [{\"memory\": %llu, \"bandwidth\": 3.5e7, \"flops\": 1e18}]}, "
