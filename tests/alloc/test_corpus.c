@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// test_corpus.c: plans graphs captured from released programs with the allocator: never larger than ggml's size, almost always at
-// the lower bound, in a few milliseconds each. It prints a table by group. The graphs are in a folder `graphs` with an index.csv:
-// in $BERTH_DATA, next to the repository (../shared), or in the folder of tools/graphs.sh (build/data: `make corpus`). Without them
-// only a captured graph of this program is tested.
+// test_corpus.c: the allocator plans graphs that were captured from released programs. No plan is larger than ggml's, almost all
+// are at the lower bound, and each takes a few milliseconds. The test prints a table by group. The graphs are in a folder `graphs`
+// with an index.csv: in $BERTH_DATA, next to the repository (../shared), or in the folder of tools/graphs.sh (build/data: `make
+// corpus`). Without them only a captured graph of this program is tested.
 
 #include "support/check.h"
 

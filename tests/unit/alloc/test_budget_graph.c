@@ -115,7 +115,8 @@ static size_t net_compute(struct net *n, struct ggml_cgraph *graph, float *out) 
 
 #define N_OUT (1 + LAYERS * WIDTH * WIDTH)
 
-// At fractions of the memory without a limit: the same bits, and the graph fits at least down to 60%.
+// Limits the memory to 100%, 90%, ... 20% of the memory that the graph takes without a limit. The results have the same bits, and
+// at least five of the limits can be met.
 static void shares_compare(bool has_step) {
     struct net n;
     float *plain = malloc(N_OUT * sizeof *plain), *other = malloc(N_OUT * sizeof *other);
@@ -159,7 +160,7 @@ static void test_same_step(void **state) {
     shares_compare(true);
 }
 
-// Nodes that write into memory of others, and their later readers, run once and in order.
+// Nodes that write into the memory of other tensors, and the later readers of that memory, run once and in the given order.
 static void test_writes(void **state) {
     (void) state;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});

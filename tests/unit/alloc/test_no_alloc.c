@@ -437,7 +437,8 @@ static void without_alloc(void **state) {
     rig_fini(&r);
 }
 
-// Two graphs are reserved, the second one larger. The first one then has other addresses, and computing it still allocates nothing.
+// Three graphs are reserved. The second is the largest, so the first then gets other addresses. Computing any of them still
+// allocates nothing.
 static void several_reserved(void **state) {
     (void) state;
     static struct rig r;

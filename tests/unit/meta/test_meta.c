@@ -98,7 +98,7 @@ static struct ggml_backend_meta_split_state wrong_state(const struct ggml_tensor
     const int which = *(int *) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_0, .n_segments = 1, .nr = {1}};
     s.ne[0] = which == 0 ? t->ne[0] : 16;
-    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16; // one element too many; half a block
+    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16; // 0: one element too many; others: half a block
     s.n_segments = which == 2 ? 17 : 1;
     s.axis = which == 3 ? GGML_BACKEND_SPLIT_AXIS_NONE : s.axis;
     return s;
@@ -121,7 +121,7 @@ static void wrong_splits_are_refused(void **state) {
 
 // ---- one layer ----
 
-// Computes the layer n_times. Returns GGML_STATUS_SUCCESS and the result. Everything is freed.
+// Computes the layer n_times and stores each result in out. Frees everything.
 static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *out, struct berth_meta_stats *stats) {
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     struct layer l = layer_new(layer_dims_usual);
@@ -172,7 +172,8 @@ static void layer_is_repeated(void **state) {
     }
 }
 
-// Every allocation fails once: the call fails, and nothing leaks.
+// Every allocation fails once. More than half of the failures are errors, and the composite device continues without the memory in
+// the other cases. Nothing leaks.
 static void allocations_fail(void **state) {
     (void) state;
     static int n = 2;

@@ -215,8 +215,8 @@ static void every_first_query_finds_it(void **state) {
     assert_ask("without memory");
 }
 
-// A backend that waits for its own thread, which queries the registry. After ten seconds the thread gets the backends that are
-// registered so far.
+// While the backend is loaded, it waits for its thread, which queries the registry. After ten seconds the thread gets the backends
+// that are registered so far.
 static void a_backend_that_waits_for_a_thread(void **state) {
     (void) state;
     need_module("-DASKS_IN_THREAD -pthread");
