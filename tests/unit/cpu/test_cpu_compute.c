@@ -140,7 +140,7 @@ static void repeated_computes_allocate_nothing(void **state) {
     const int threads_made = atomic_load(&n_threads_made);
     const int mallocs = atomic_load(&n_mallocs);
     berth_alloc_watch(true);
-    const int n_computes = SANITIZED ? 50 : 1000; // sanitizers are slow and do not count allocations
+    const int n_computes = SANITIZED ? 50 : 1000; // fewer with sanitizers, where allocations are not counted
     for (int i = 0; i < n_computes; i++) {
         if (compute(backend, net.graph) != GGML_STATUS_SUCCESS || ggml_graph_compute(net.graph, &plan) != GGML_STATUS_SUCCESS) {
             fail();

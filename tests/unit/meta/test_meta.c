@@ -172,8 +172,7 @@ static void layer_is_repeated(void **state) {
     }
 }
 
-// Every allocation fails once. More than half of the failures are errors, and the composite device continues without the memory in
-// the other cases. Nothing leaks.
+// Every allocation fails once. More than half of the runs fail, the others succeed. Nothing leaks.
 static void allocations_fail(void **state) {
     (void) state;
     static int n = 2;

@@ -167,7 +167,8 @@ static void split_other(struct net *n, int rows) {
     assert_int_equal(berth_sched_split(n->sched, graph), GGML_STATUS_SUCCESS);
 }
 
-// A copy is a step before the nodes that read it. The last plan can be saved as long as its graph is cached.
+// In a saved plan, a copy is a separate step before the nodes that read the copy. The last plan can be saved as long as its graph
+// is cached.
 static void a_plan_is_saved_with_its_copies(void **state) {
     struct net *n = *state;
     struct ggml_tensor *a = named(ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), "a");

@@ -185,7 +185,7 @@ static void test_no_memory(void **state) {
         berth_alloc_fail_at(0);
     }
     print_message("%d of %d allocations, each failed once, were missed\n", n_failed, n_tried);
-    // without a communicator a composite device copies instead, so not every failure is an error
+    // Without a communicator, a composite device copies instead. So not every failure is an error.
     assert_true(n_tried > 20 && n_failed > n_tried / 2);
 }
 
