@@ -102,7 +102,7 @@ static void leafs_that_live_on(void **state) {
     ggml_free(k.ctx);
 }
 
-// There are more leafs than the search window covers, and all are alive until the end.
+// There are more leafs than the allocator searches (WINDOW in late.c), and all are alive until the end.
 static void many_leafs(void **state) {
     (void) state;
     enum { MANY = 1000 };

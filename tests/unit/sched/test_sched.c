@@ -237,8 +237,7 @@ static void a_moved_edge_is_another_graph(void **state) {
             fill(x[g], 1.0f);
             assert_int_equal(ggml_backend_sched_graph_compute(n->sched, graph[g]), GGML_STATUS_SUCCESS);
         } else {
-            for (int i = 0; i < ggml_graph_n_nodes(graph[g]);
-                 i++) { // the allocator places the nodes that the scheduler has placed
+            for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) { // removes the scheduler's addresses
                 ggml_graph_node(graph[g], i)->buffer = NULL;
                 ggml_graph_node(graph[g], i)->data = NULL;
             }
