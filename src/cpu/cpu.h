@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cpu.h: the interface of op drivers (op/*.c). It declares the op-table entry (struct cpu_op_row) that a driver registers, the
-// parameters of its tasks, and helpers to split its work. A task is the share of an op that one thread computes. Drivers see
-// tensors and tasks; the kernel table (kernels.h) hides the instruction sets.
+// cpu.h: the interface of op drivers (op/*.c): op-table entries, the parameters of tasks, and helpers to split work.
+// Term: task: the share of an op that one thread computes.
 //
 // A family of ops is one file, op/<family>.c, that ends in
 //
@@ -10,7 +9,7 @@
 //         CPU_OPS_END,
 //     };
 //
-// A new family also needs one line in optable.h. An op without an entry is not supported. It runs only on tensors that it supports.
+// A new family also needs one line in optable.h. An op without an entry is not supported.
 #pragma once
 
 #include "base/min.h"
@@ -24,15 +23,15 @@ struct cpu_team;
 
 // The parameters of one task of an op.
 struct cpu_params {
-    int ith;                     // number of this task, 0 .. nth-1
-    int nth;                     // number of tasks of the op; all of them run at the same time
-    size_t work_size;            // size of `work` in bytes; at least the number that the work_size function of the op returned
+    int ith;                     // index of this task, 0 .. nth-1
+    int nth;                     // tasks of the op, all running at the same time
+    size_t work_size;            // bytes; at least the result of the op's work_size function
     void *work;                  // aligned to 64 bytes, shared by all tasks, undefined content
     const struct cpu_kernels *k; // the micro-kernels to use
     struct cpu_team *team;       // private to compute.c
 };
 
-// The kernels that an op calls in addition to its own loops, a bit per kernel. tier_report.c reports their tiers.
+// The kernels that an op calls, a bit per kernel. tier_report.c reports their tiers.
 #define CPU_USES(X) \
     X(ADD, add) \
     X(SUB, sub) \
@@ -59,9 +58,8 @@ enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 #undef CPU_USE_BIT
 #define CPU_USE_ENUM(name, slot) CPU_USE_##name = 1 << CPU_USE_BIT_##name,
 enum cpu_use {
-    CPU_USES(CPU_USE_ENUM)
-    // Kernels that depend on a type.
-    CPU_USE_DOT = 1 << CPU_USE_BIT_COUNT,            // vec_dot of src[0]'s type, and conversion of src[1] to its vec_dot_type
+    CPU_USES(CPU_USE_ENUM) CPU_USE_DOT =
+        1 << CPU_USE_BIT_COUNT,                      // vec_dot of src[0]'s type, and conversion of src[1] to its vec_dot_type
     CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // vec_dot of src[1]'s type, and conversion of src[0] to its vec_dot_type
     CPU_USE_DOT_F32 = 1 << (CPU_USE_BIT_COUNT + 2),
     CPU_USE_CONVERT = 1 << (CPU_USE_BIT_COUNT + 3), // conversion of sources and results that are not f32
@@ -102,19 +100,18 @@ bool cpu_supports_op(const struct ggml_tensor *op);
 
 // Waits for all nth tasks of the op, and resets the chunk counter to 0.
 void cpu_barrier(const struct cpu_params *p);
-// Returns the next value of the chunk counter. The counter starts at 0 with the op and with each barrier, and is shared by all
-// tasks, so each number goes to one task. It distributes work that does not split evenly.
+// Returns the next value of the chunk counter, which all tasks share. The counter starts at 0. Each number goes to one task.
 int64_t cpu_chunk_next(const struct cpu_params *p);
 // Reports that the op cannot be computed, for example because an index is out of range. The graph ends with GGML_STATUS_FAILED
-// after this op. Of several reports, the first is kept.
+// after this op. Only the first report is kept.
 void cpu_fail(const struct cpu_params *p, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // ---- splitting ----
 
-// Returns one task per CPU_TASK_ELEMENTS elements of op or src[0], whichever has more elements; at least 1, at most n_threads.
+// Returns one task per CPU_TASK_ELEMENTS elements of op or src[0], whichever is larger; at least 1, at most n_threads.
 #define CPU_TASK_ELEMENTS 16384
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads);
-// Returns the number of tasks for n pieces of work: n, but at least 1 and at most n_threads.
+// Returns n, but at least 1 and at most n_threads.
 static inline int cpu_tasks_for(double n, int n_threads) {
     if (n < 1) {
         return 1;
@@ -124,9 +121,9 @@ static inline int cpu_tasks_for(double n, int n_threads) {
 int cpu_tasks_one(const struct ggml_tensor *op, int n_threads);
 int cpu_tasks_all(const struct ggml_tensor *op, int n_threads);
 
-// Divides n units evenly among the tasks. Returns this task's share, [*i0, *i1).
+// Returns this task's even share of n units, [*i0, *i1).
 static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0, int64_t *i1) {
-    if (p->nth == 1) { // avoids a division, which is a large part of a small op
+    if (p->nth == 1) { // a division is a large part of a small op
         *i0 = 0;
         *i1 = n;
         return;
@@ -149,7 +146,6 @@ static inline struct cpu_row_pos cpu_row_pos(const struct ggml_tensor *t, int64_
     const int64_t i2 = (ir - i3 * ne12) / t->ne[1];
     return (struct cpu_row_pos){.i1 = ir - i3 * ne12 - i2 * t->ne[1], .i2 = i2, .i3 = i3};
 }
-// Advances to the next row without a division.
 static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos *at) {
     if (++at->i1 == t->ne[1]) {
         at->i1 = 0;
@@ -159,7 +155,7 @@ static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos 
         }
     }
 }
-// Returns NULL if t has no memory: drivers also ask for rows of empty tensors, whose data may be NULL.
+// Returns NULL if t->data is NULL, which empty tensors may have.
 static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
     const size_t at = (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];
     return t->data != NULL ? (char *) t->data + at : NULL;
@@ -172,11 +168,11 @@ static inline char *cpu_row_repeat(const struct ggml_tensor *t, struct cpu_row_p
     return cpu_row_at(t, at.i1 % t->ne[1], at.i2 % t->ne[2], at.i3 % t->ne[3]);
 }
 
-// Same as ggml's functions of these names, but inline: small graphs call them so often that library calls are too slow.
+// Inline copies of ggml's functions: for small graphs, library calls are too slow.
 static inline bool cpu_is_empty(const struct ggml_tensor *t) {
     return (t->ne[0] == 0) | (t->ne[1] == 0) | (t->ne[2] == 0) | (t->ne[3] == 0);
 }
-// An op whose result has no elements does not run, so its sources need not be supported.
+// An op with an empty result does not run, so its sources need not be supported.
 static inline bool cpu_row_supports(const struct cpu_op_row *row, const struct ggml_tensor *op) {
     return row->supports == NULL || cpu_is_empty(op) || row->supports(op);
 }
@@ -190,17 +186,17 @@ static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct
 
 // ---- computing ----
 
-// owner: the backend that computes, or NULL. is_checked: all tensors are known to be within their memory, and no source is empty.
+// owner: the backend that computes, or NULL. is_checked: all tensors are within their memory, and no source is empty.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
-// Returns bytes of work memory that suffice for this graph and all graphs of the same nodes and edges with no larger extents.
+// Returns bytes of work memory that suffice for all graphs with the same nodes and edges and no larger extents.
 size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads);
-// True if the calling thread is inside an op of a graph that `resource`, a backend or a thread pool, computes.
+// True if the calling thread runs an op of a graph that `resource` (a backend or thread pool) computes.
 bool cpu_is_busy_with(const void *resource);
 
 // ---- start ----
 
-// Initialises the tables once. Every entry point of the library calls it.
+// Initialises the tables once. Every entry point of the library calls cpu_init.
 void cpu_init(void);
 void cpu_optable_init(void);
 

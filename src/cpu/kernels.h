@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// kernels.h: the table of micro-kernels, which see pointers, counts and strides only. A slot is an entry of the table: one function
-// pointer or number. ukr/*.c fill the slots with portable C, except tile, gemm and gemv, which are optional. Each tier that the
-// machine supports (arm/, x86/) then overwrites the slots that it improves (kernel_table.c). There are two tables: the best one,
-// and the portable one for ggml_backend_cpu_set_use_ref.
+// kernels.h: the table of micro-kernels. Kernels see pointers, counts and strides only.
+// Terms: slot: an entry of the table, a function pointer or a number; tier: an instruction set level (arm/, x86/).
+// ukr/*.c fill the slots with portable C. The optional slots tile, gemm and gemv stay NULL there. Each supported tier then
+// overwrites the slots that it improves (kernel_table.c). The portable table is for ggml_backend_cpu_set_use_ref.
 //
-// Rules for the kernel in a slot: n >= 0; any alignment. x and y may be the same pointer as the result if the comment says "in
-// place"; otherwise they do not overlap the result. A tier may not change vec_dot_type, because the size of work memory depends on
-// it. A conversion or vec_dot that is NULL in the portable table is NULL in both tables, so `supports` functions check the portable
-// table. The `run` function of an op uses the kernels of p->k only.
+// Rules for kernels: n >= 0. Pointers may have any alignment. If the comment says "in place", the result may be x or y.
+// Otherwise, the result does not overlap x and y. A tier must not change vec_dot_type: the size of work memory depends on
+// vec_dot_type. If a conversion or vec_dot is NULL in the portable table, the slot is NULL in both tables. So `supports`
+// functions check the portable table. The `run` function of an op uses the kernels of p->k only.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -20,8 +20,8 @@
 typedef void (*cpu_row1_t)(int64_t n, float *y, const float *x);                 // y[i] = f(x[i]), in place
 typedef void (*cpu_row2_t)(int64_t n, float *z, const float *x, const float *y); // z[i] = f(x[i], y[i]), in place
 
-// nx times ny dot products: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr. x has the slot's type,
-// y its vec_dot_type. Both have n elements per row; rows are bx and by bytes apart.
+// nx times ny dot products: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr. x has the slot's
+// type, y the vec_dot_type. Rows have n elements and are bx and by bytes apart.
 #define CPU_TILE_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, int nx, const void *vy, size_t by, int ny
 typedef void (*cpu_tile_t)(CPU_TILE_ARGS);
 
@@ -30,23 +30,21 @@ struct cpu_tile {
     int mr, nr;     // maximum nx and ny
 };
 
-// The table that a kernel belongs to, for kernels that call other kernels of it.
 struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
-// A product with so few columns that packing the rows of x takes longer than it saves. It multiplies mr rows that are not
-// packed, bx bytes apart, with a packed panel of ny columns (struct cpu_gemm).
+// A product with few columns, for which packing the rows of x costs more than it saves. mr unpacked rows, bx bytes apart, are
+// multiplied with a packed panel of ny columns (struct cpu_gemm).
 #define CPU_GEMM_ROWS_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny
 struct cpu_gemm_rows {
     void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: not implemented
-    int step;                        // n must be a multiple of it
+    int step;                        // n must be a multiple of step
     int max_cols;                    // with more columns, packing the rows is faster
 };
 
-// A product with many columns. The rows of x have the slot's type, the columns of y are floats. Both are first packed into panels,
-// which the machine multiplies fast. A panel is packed once and used with all panels of the other operand. Panels of f32 have the
-// same layout on every machine: element k of all rows (or columns) in adjacent floats, then element k + 1. So callers may fill f32
-// panels directly.
+// A product with many columns. The rows of x have the slot's type, the columns of y are floats. Both are packed into panels.
+// Panels of f32 have the same layout on every machine: element k of all rows (or columns), then element k + 1. So callers may
+// fill f32 panels directly.
 #define CPU_GEMM_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, int nx, const void *vy, int ny
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows
@@ -63,7 +61,7 @@ struct cpu_gemm {
 
 #define CPU_GEMV_COLS 8
 
-// A product with a few columns. The rows of x have the slot's type and are not packed; the columns are packed one by one.
+// A product with few columns. The rows of x have the slot's type and are not packed. Each column is packed separately.
 struct cpu_gemv {
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
     // s[ix] = dot(row ix of x, the column); NULL: use tile.
@@ -121,12 +119,11 @@ extern struct cpu_kernels cpu_kernels_best;
 // Fills both tables. BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
 void cpu_kernels_init(void);
 
-// Returns the tier that filled a slot of cpu_kernels_best: cpu_slot_tier(CPU_SLOT(add)), cpu_slot_tier(CPU_SLOT(tile[type].run)).
+// Returns the tier that filled a slot of cpu_kernels_best, for example cpu_slot_tier(CPU_SLOT(add)).
 #define CPU_SLOT(member) offsetof(struct cpu_kernels, member)
 const char *cpu_slot_tier(size_t slot_off);
 
-// Dot products count elements in int. `supports` checks row lengths with cpu_dot_is_length; code that runs converts them with
-// cpu_dot_length.
+// Dot products count elements in int. `supports` functions check row lengths with cpu_dot_is_length.
 static inline bool cpu_dot_is_length(int64_t n) {
     return n >= 0 && n <= INT_MAX;
 }
@@ -134,12 +131,12 @@ static inline int cpu_dot_length(int64_t n) {
     return cpu_dot_is_length(n) ? (int) n : 0;
 }
 
-// The parameters of a vec_dot, as ggml_vec_dot_t defines them. All kernels multiply one row of x with one row of y (nrc = 1).
+// The parameters of ggml_vec_dot_t. All kernels multiply one row of x with one row of y (nrc = 1).
 #define CPU_DOT_ARGS \
     int n, float *restrict s, size_t bs __attribute__((unused)), const void *restrict vx, size_t bx __attribute__((unused)), \
         const void *restrict vy, size_t by __attribute__((unused)), int nrc __attribute__((unused))
 
-// Computes a tile with fewer rows or columns than a tile kernel requires, one dot product at a time.
+// For tiles with fewer rows or columns than a tile kernel requires.
 static inline __attribute__((always_inline)) void cpu_tile_by_dot(ggml_vec_dot_t dot, CPU_TILE_ARGS) {
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
@@ -161,7 +158,7 @@ struct cpu_features {
         amx_bf16;
 };
 
-// Detected once. Any thread may call it.
+// Thread-safe.
 const struct cpu_features *cpu_features(void);
 
 struct cpu_tier {
@@ -172,13 +169,13 @@ struct cpu_tier {
 // The tiers of this architecture, oldest first, ended by a NULL name. NULL for an architecture without tiers.
 extern const struct cpu_tier *const cpu_tiers;
 
-// A file <what>__<tier>.c ends with its fill function, cpu_tier_<tier>_<what>. A file that is compiled for several tiers names that
-// function CPU_TIER_FILL(what). src/CMakeLists.txt defines CPU_TIER for each file from the tier in its name.
+// The fill function of <what>__<tier>.c is cpu_tier_<tier>_<what>. A file that is compiled for several tiers uses
+// CPU_TIER_FILL(what). src/CMakeLists.txt defines CPU_TIER from the file name.
 #define CPU_TIER_NAME(tier, what) cpu_tier_##tier##_##what
 #define CPU_TIER_OF(tier, what) CPU_TIER_NAME(tier, what)
 #define CPU_TIER_FILL(what) CPU_TIER_OF(CPU_TIER, what)
 
-// Defines fill_<tier>, which calls the fill functions of the files that FILES(X, tier) lists as X(tier, what), in that order.
+// Defines fill_<tier>, which calls the fill functions that FILES(X, tier) lists as X(tier, what).
 #define CPU_TIER_DECLARE(tier, what) void cpu_tier_##tier##_##what(struct cpu_kernels *k);
 #define CPU_TIER_CALL(tier, what) cpu_tier_##tier##_##what(k);
 #define CPU_TIER_FILES(tier, FILES) \

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 // lattice.c: finds the point of a codebook with the least squared error for a group of elements, for every scale.
 //
-// Writing a group as scale * g reduces its sum of squares by f(scale) = 2 * scale * a - scale^2 * b, where a = sum(w x g) and
-// b = sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point; its
-// value at a scale is the height of the point. The best point at a scale is the highest, so the best points over all scales form
-// the upper envelope of the lines. The envelope has few steps and is computed once per group. lattice_fit.c then evaluates scales
-// from the envelopes of all groups, without the codebook.
+// Terms: point: a vector g of the codebook; gain: reduction of the sum of squares; height: gain / scale.
+// For the point g, height = 2a - scale * b with a = sum(w x g) and b = sum(w g g). So a point is a straight line over the scale.
+// The best points over all scales are the upper envelope of all lines. The envelope is computed once per group. lattice_fit.c
+// evaluates scales with the envelopes only.
 //
-// How the highest point at one scale is found: a point consists of a lower and an upper half, and its line is the sum of the lines
-// of its halves. There are only 64 or 81 different halves. Points that share an upper half are adjacent and form a run. A run is
-// skipped if the height of its upper half plus the height of the best lower half is not above the best point so far. A few
-// percent of the runs remain. If the search starts with the height of a known point, usually no run remains.
+// A point consists of a lower and an upper half. Its line is the sum of the lines of its halves. There are only 64 or 81
+// different halves. Points with the same upper half are adjacent and form a run. A run is skipped if its upper half and the best
+// lower half together are not above the best point so far. A few percent of the runs remain.
 #include "quant/lattice.h"
 
 #include "base/base.h"
@@ -19,16 +17,15 @@
 
 #include <string.h>
 
-// For functions that must be inlined, so that arguments such as `line`, `flipped` and sizes are constants.
+// Inlined, so that arguments like `line`, `flipped` and sizes are constants.
 #define INLINE static inline __attribute__((always_inline))
 
 // ---- one group: the envelope ----
 
-// RUNS_PER_CHECK: runs whose bounds are compared together. MAX_HALVES: 81, padded to a multiple of RUNS_PER_CHECK.
+// RUNS_PER_CHECK: runs whose bounds are compared together. MAX_HALVES: 81, rounded up to a multiple of RUNS_PER_CHECK.
 enum { MAX_HALVES = 96, RUNS_PER_CHECK = 16 };
 
-// Number of a half, by the bits of its fields. Fields of 2 bits hold digits of base 3. Fields of 3 bits hold digits of base 8, so
-// that the number equals the bits.
+// Index of a half, by the bits of its fields. 2-bit fields hold digits of base 3, 3-bit fields digits of base 8.
 #define ONE_3(n) n, n + 1, n + 2, 0
 #define TWO_3(n) ONE_3(n), ONE_3(n + 3), ONE_3(n + 6), ONE_3(0)
 #define THREE_3(n) TWO_3(n), TWO_3(n + 9), TWO_3(n + 18), TWO_3(0)
@@ -36,19 +33,19 @@ enum { MAX_HALVES = 96, RUNS_PER_CHECK = 16 };
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
 static const uint8_t codes_8[64] = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
-// Lines of all lower or all upper halves, by number.
+// Lines of all lower or all upper halves, by index.
 struct half {
-    _Alignas(16) float a2[MAX_HALVES];   // 2 a
-    _Alignas(16) float b[MAX_HALVES];    // b
-    _Alignas(16) float flip[MAX_HALVES]; // least loss of height by one wrong sign: min(4 w x g); set for flipped groups only
+    _Alignas(16) float a2[MAX_HALVES]; // 2 a
+    _Alignas(16) float b[MAX_HALVES];
+    _Alignas(16) float flip[MAX_HALVES]; // least height lost by one wrong sign
 };
 
 struct group {
     const struct lattice *lattice;
     bool flipped;
     int width;            // bits per half of a point
-    const uint8_t *codes; // maps the bits of a half to its number
-    int n_halves;         // number of halves, rounded up to a multiple of 4
+    const uint8_t *codes; // maps the bits of a half to its index
+    int n_halves;         // rounded up to a multiple of 4
     float a2_size;        // upper bound of |2 a| of any point
     float b_size;         // upper bound of b of any point
     struct half low, high;
@@ -56,8 +53,7 @@ struct group {
 
 enum { LINE_A2, LINE_B, LINE_FLIP };
 
-// Computes out[v * n + i] for all values v: the sum of in[i] and term[v], or for LINE_FLIP the smaller of the two. Reads and
-// writes up to 3 floats past the ends of the arrays.
+// out[v * n + i] = in[i] + term[v]; for LINE_FLIP, the smaller of the two. Accesses up to 3 floats past the ends of the arrays.
 INLINE void spread(const float *in, int n, const float *term, int n_values, int line, float *out) {
     for (int v = 0; v < n_values; v++) {
         const v4f t = v4_all(term[v]);
@@ -68,7 +64,7 @@ INLINE void spread(const float *in, int n, const float *term, int n_values, int 
     }
 }
 
-// Computes one kind of line for all halves. Adds one field at a time: each added field is the new upper digit of the number.
+// Computes one kind of line for all halves.
 INLINE void half_line(
     const float *x, const float *w, const float *values, float shift, int n_fields, int n_values, int line, float *out) {
     _Alignas(16) float before[2][32] = {{line == LINE_FLIP ? INFINITY : 0.0f}};
@@ -95,7 +91,7 @@ INLINE void half_lines(const struct lattice *l, const float *x, const float *w, 
     }
 }
 
-// Computes the lines of all halves. Returns the number of entries, a multiple of 4. Entries after the last half are never the best.
+// Returns the number of entries, a multiple of 4. Padding entries are never the best.
 static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *h) {
     if (l->n_values == 8) {
         half_lines(l, x, w, shift, flipped, 2, 8, h);
@@ -118,7 +114,7 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->codes = l->n_values == 3 ? codes_3 : codes_8;
     g->n_halves = half_init(l, x, w, shift, flipped, &g->low);
     (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &g->high);
-    const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // no value has a larger magnitude than the last one
+    const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // the last value has the largest magnitude
     float wx = 0.0f, ww = 0.0f;
     for (int k = 0; k < l->dim; k++) {
         wx += w[k] * fabsf(x[k]);
@@ -128,25 +124,24 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->b_size = ww * size * size;
 }
 
-// A point and its line: the height at a scale is a2 - scale * b.
+// The height at a scale is a2 - scale * b.
 struct point {
     int index;
     float a2, b;
 };
 
-// Heights of all halves at one scale.
 struct heights {
     float scale;
-    _Alignas(16) float low[MAX_HALVES];     // height of each lower half
-    _Alignas(16) float flipped[MAX_HALVES]; // height of each lower half if its cheapest sign is wrong
-    _Alignas(16) float bound[MAX_HALVES];   // upper bound of the heights of the points of each run
+    _Alignas(16) float low[MAX_HALVES];
+    _Alignas(16) float flipped[MAX_HALVES]; // height of each lower half with one wrong sign
+    _Alignas(16) float bound[MAX_HALVES];   // upper bound of the heights of each run
 };
 
 static inline float line_at(const struct half *h, int i, float scale) {
     return h->a2[i] - scale * h->b[i];
 }
 
-// Fills t. Returns the highest bound of a run, and stores the number of that run in *first.
+// Returns the highest bound of a run, and stores the index of that run in *first.
 INLINE float heights_init(const struct group *g, bool flipped, float scale, int *first, struct heights *t) {
     const v4f s = v4_all(scale);
     v4f top = v4_all(-INFINITY);
@@ -180,11 +175,10 @@ INLINE float heights_init(const struct group *g, bool flipped, float scale, int 
     return highest;
 }
 
-// A run of points.
 struct run {
     const uint16_t *point, *end;
     float y;         // height of the upper half
-    float y_flipped; // height of the upper half if its cheapest sign is wrong
+    float y_flipped; // height of the upper half with one wrong sign
 };
 
 INLINE struct run run_get(const struct group *g, bool flipped, float scale, int i) {
@@ -197,7 +191,6 @@ INLINE float point_at(const struct heights *t, bool flipped, const struct run *r
     return flipped ? berth_larger(run->y + t->flipped[code], run->y_flipped + t->low[code]) : run->y + t->low[code];
 }
 
-// Returns the height of the best point of a run.
 INLINE float run_top(const struct group *g, const struct heights *t, bool flipped, int i) {
     const struct run run = run_get(g, flipped, t->scale, i);
     const uint8_t *codes = g->codes;
@@ -288,12 +281,11 @@ static void part_add_step(struct point at, float from, struct part *p) {
 }
 
 // Adds the steps of the envelope after point i, up to and including point j. Both points are on the envelope, and i.b > j.b, so j
-// is better at larger scales. If another point is higher where the lines of i and j cross, the function calls itself for both
-// sides of that point.
+// is better at larger scales. If another point is higher where i and j cross, recurses on both sides of that point.
 static void envelope_add(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
     const float at = (i.a2 - j.a2) / (i.b - j.b);
     const float yi = point_height(i, at);
-    // A point that is higher than i and j by less than a thousandth is omitted.
+    // Points that raise the envelope by less than a thousandth are omitted.
     const float least = yi + 1e-3f * fabsf(yi);
     const struct point k = depth > 0 ? point_highest(g, at, least - height_slack(g, fabsf(at))) : i;
     if (k.index >= 0 && point_height(k, at) > least && k.b < i.b && k.b > j.b) {
@@ -309,7 +301,7 @@ static void part_init(const struct group *g, float lo, float hi, int depth, stru
     const struct point last = point_highest(g, hi, point_height(first, hi) - height_slack(g, hi));
     part->n = 0;
     part_add_step(first, 0.0f, part);
-    // If no last point was found, all elements are zero and lo and hi are 0.
+    // If all elements are zero, no last point is found. Then lo and hi are 0.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
         envelope_add(g, first, last, depth, part);
     }
@@ -331,8 +323,8 @@ void berth_lattice_parts(const struct lattice *lattice, const float *x, const fl
     part_init(&g, lo, hi, depth, plain);
 }
 
-// Adds a step from point i to point j at the scale where their lines cross. Adds nothing if j is not found or not better than i
-// at larger scales. Returns the point of the last step.
+// Adds a step from point i to point j at the scale where their lines cross. If j is not found or not better than i at larger
+// scales, adds nothing. Returns the point of the last step.
 static struct point part_step_to(struct point i, struct point j, struct part *p) {
     if (j.index < 0 || j.index == i.index || !(j.b < i.b)) {
         return i;
@@ -349,7 +341,7 @@ int berth_lattice_shift(const struct lattice *lattice, const float *x, const flo
     for (int i = 0; i < n_groups; i++) {
         for (int down = 0; down < 2; down++) {
             group_init(lattice, x + i * lattice->dim, w + i * lattice->dim, down ? -shift : shift, false, &g[down][i]);
-            // If there is one group, the downward shift matters only if its point is higher than that of the upward shift.
+            // With one group, the downward shift matters only if its point is higher.
             at[down][i] = point_highest(&g[down][i], middle, n_groups == 1 && down ? sum[0] : -INFINITY);
             sum[down] += at[down][i].index >= 0 ? point_height(at[down][i], middle) : -INFINITY;
         }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
-// scalar_super.c: fits x = d * s * g to a superblock. All runs share the f16 value d; each run has an integer scale s.
-//
-// The best scales of a run are the scales that it would choose if it had its own d. The run with the largest of these scales
-// determines which d are tried. For each d, a run takes the s for which d * s is nearest to one of its best scales. Such a d with
-// its s is a start. The best few starts are improved by alternating two steps:
-//   1. With s and g fixed, d is refitted by least squares over all 256 elements.
-//   2. With d fixed, each run takes the best neighbouring s.
-// A step is kept only if it reduces the error after d is rounded to f16, so the result is never worse than the start. A block
-// that contains only one value and zeros can be written exactly, except for the rounding of d. For such a block, all products
-// s * g are tried for the value.
+// scalar_super.c: fits x = d * s * g to a superblock. All runs share the f16 value d. Each run has an integer scale s. Each
+// element has a grid level g.
+//   1. Each run finds the scales that fit it best, without regard to the other runs.
+//   2. The run with the largest scale determines which d are tried. For each d, each run takes the nearest s.
+//   3. The best few d are improved. In turn, d is refitted by least squares, and each run takes the best neighbouring s.
+// The result of 3 is never worse than its start, because a step must reduce the error after rounding d to f16. If a block
+// contains only one value and zeros, all products s * g are tried for the value.
 #include "base/min.h"
 #include "quant/scalar_run.h"
 
@@ -18,23 +15,22 @@
 enum { MAX_RUNS = 16, MAX_STARTS = 8, FINE_RUN = 16 };
 
 struct plan {
-    float d;    // value of h in the frame
-    uint16_t h; // d as f16, outside of the frame
+    float d;    // f16 value of h, normalised (frame)
+    uint16_t h; // stored f16, before normalising
     float error;
     int s[MAX_RUNS];
 };
 
-// Limits of a search. A grid with a table, or a hard block with at most 16 levels, has curves (curve.c) that contain the gains of
-// all scales; no scales of single runs are tried then.
+// Limits of a search. If a search uses curves (curve.c), the limits of run_scale are unused.
 struct effort {
-    int n_ends;    // run_scale: ends of the grid at which the largest element of a run is tried
+    int n_ends;    // run_scale: 1: lowest grid end only; 2: both
     int n_trials;  // run_scale: trial scales per end
-    int n_settles; // run_scale: refinements of the best scale of a run
-    int n_starts;  // number of d that are tried, a multiple of 4; 0: no search (plan_direct)
+    int n_settles; // run_scale: refinements of the best scale
+    int n_starts;  // trial values of d, multiple of 4; 0: plan_direct
     int n_rounds;  // rounds of the two alternating steps
     int n_shifts;  // calls of shift_scales per start
 };
-static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // 3-bit levels; the reference does not search here either
+static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // for 3-bit levels, which the reference does not search
 static const struct effort plain_effort = {2, 4, 1, 4, 2, 0};
 static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
 static const struct effort curve_effort = {0, 0, 0, 16, 2, 0};
@@ -47,7 +43,7 @@ struct search {
     int s_min;
     int n_starts;
     struct effort effort;
-    const struct curve *curves; // one per run; NULL on fine grids
+    const struct curve *curves; // one per run; NULL: search without curves
     int n_peaks[MAX_RUNS];      // number of best scales of each run
     float peak[MAX_RUNS][CURVE_PEAKS];
     float later_gain[MAX_RUNS]; // approximate largest total gain of the runs after this one
@@ -61,8 +57,8 @@ static float run_error(const struct search *z, int r, float scale) {
     return error_at(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, scale);
 }
 
-// Returns a number that is larger if s is better for the run. Exact: the negative error. Otherwise: the approximate gain from the
-// curve of the run. The two kinds differ by a constant per run.
+// Returns a number that is larger if s is better for the run. If `exact`, the number is the negative error. Otherwise, the number
+// is the approximate gain from the curve of the run.
 static float run_gain(const struct search *z, bool exact, int r, float d, float inverse_d, int s) {
     if (exact) {
         return -run_error(z, r, d * (float) s);
@@ -70,7 +66,7 @@ static float run_gain(const struct search *z, bool exact, int r, float d, float 
     return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
 }
 
-// Lists in `tried`, once each, all s within `reach` of the s of the run's best scales or of current_s. Returns their number.
+// Lists in `tried`, without duplicates, all s within `reach` of a best scale of the run or of current_s. Returns their number.
 static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int current_s, int *tried) {
     int middle[1 + CURVE_PEAKS];
     int n = 0;
@@ -88,7 +84,7 @@ static inline int near_scales(const struct search *z, int r, int reach, float in
     return n;
 }
 
-// With d fixed, gives each run the best s that near_scales lists, and computes the error of the plan.
+// With d fixed, gives each run its best s and computes the error of the plan.
 static void choose_scales(const struct search *z, int reach, struct plan *p) {
     const float inverse_d = inverse_or_0(p->d);
     const bool exact = z->curves == NULL || z->f->hard;
@@ -100,7 +96,7 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen = p->s[r];
         float best = -INFINITY;
-        // All gains are computed before the first comparison, because mispredicted branches would delay the computation.
+        // Mispredicted branches would delay the gains, so comparisons come later.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
@@ -138,7 +134,7 @@ static float plan_refit(const struct search *z, const struct plan *p) {
     return bb > 0.0f ? aa / bb : 0.0f;
 }
 
-// Inserts a start into the list, which is sorted by error. Of two starts whose d differ by at most 1%, the list keeps the better.
+// `starts` is sorted by error. If two d differ by at most 1%, only the better start is kept.
 static void start_keep(const struct search *z, const struct plan *p, struct plan *starts) {
     int last = 0;
     while (last < z->n_starts - 1 && fabsf(starts[last].d - p->d) > 0.01f * fabsf(p->d)) {
@@ -153,7 +149,6 @@ static void start_keep(const struct search *z, const struct plan *p, struct plan
     }
 }
 
-// Tries the start with this d: each run takes the best of the s nearest to its best scales, by the gains of its curve.
 static void try_start(const struct search *z, float d, struct plan *starts) {
     struct plan p = {.d = d};
     p.h = frame_round_half(z->f, &p.d);
@@ -176,7 +171,7 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
     start_keep(z, &p, starts);
 }
 
-// Tries four starts, one per d, for a search without curves: each run has one best scale, and the errors are exact.
+// For searches without curves: each run has one best scale, and the errors are exact.
 static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
     struct plan p[4] = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
     const struct grid even = {z->grid->lo, z->grid->hi, NULL};
@@ -202,7 +197,6 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
     }
 }
 
-// Alternates the two steps (head comment) until the error no longer decreases, at most n_rounds times.
 static void plan_improve(const struct search *z, struct plan *best) {
     choose_scales(z, 1, best);
     for (int round = 1; round < z->effort.n_rounds; round++) {
@@ -220,8 +214,8 @@ static void plan_improve(const struct search *z, struct plan *best) {
     }
 }
 
-// Changes one s at a time by 1 or 2 and refits d after each change. This reaches solutions that the two alternating steps miss.
-// Returns whether the error became smaller.
+// Changes one s at a time by 1 or 2 and refits d. This finds solutions that plan_improve misses. Returns true if the error
+// decreased.
 static bool shift_scales(const struct search *z, struct plan *best) {
     struct plan p = *best;
     float a[MAX_RUNS], b[MAX_RUNS];
@@ -236,7 +230,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         const float s0 = (float) p.s[r];
         const float a0 = aa - s0 * a[r];
         const float b0 = bb - s0 * s0 * b[r];
-        // The four changes are evaluated together with the current d. After an accepted change, the others are evaluated anew.
+        // All four changes are evaluated with the current d.
         const v4f inverses = {inverse_or_0(p.d * (s0 - 2.0f)), inverse_or_0(p.d * (s0 - 1.0f)), inverse_or_0(p.d * (s0 + 1.0f)),
             inverse_or_0(p.d * (s0 + 2.0f))};
         bool moved = false;
@@ -271,7 +265,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
     return true;
 }
 
-// For a block of only one value and zeros: finds the s * g for which d * s * g, with d rounded to f16, is nearest to the value.
+// For blocks of one value and zeros: finds the s * g with the least error after rounding d to f16.
 static void try_products(const struct search *z, float value, struct plan *best) {
     struct plan found = *best;
     double least = INFINITY;
@@ -295,7 +289,7 @@ static void try_products(const struct search *z, float value, struct plan *best)
     if (found.error < best->error) {
         *best = found;
     }
-    // On a grid without zero, the zeros of the block have errors too, so a neighbouring f16 may be better.
+    // If the grid has no zero, the zeros of the block have errors too. So a neighbouring f16 may be better.
     for (int step = -8; step <= 8; step++) {
         found = *best;
         found.h = (uint16_t) (best->h + step);
@@ -309,8 +303,7 @@ static void try_products(const struct search *z, float value, struct plan *best)
     }
 }
 
-// Returns the smallest scale whose gain is within 3% of the best gain. A run with one nonzero element can write it at any level,
-// so several scales have almost the same gain, and a small scale leaves more precision to the other runs.
+// Returns the smallest scale whose gain is within 3% of the best gain. A small scale leaves more precision to the other runs.
 static float least_scale(const struct curve *c, int n_peaks) {
     float scale = n_peaks > 0 ? c->peak[0] : 0.0f;
     for (int i = 1; i < n_peaks; i++) {
@@ -321,8 +314,7 @@ static float least_scale(const struct curve *c, int n_peaks) {
     return scale;
 }
 
-// Returns the f16 to be stored as d with the levels of the plan. It is a little larger than p->d, so that products with the
-// dequantised row keep their size (frame_growth).
+// Returns the f16 to store as d. The f16 is a little larger than p->d, so that dot products keep their size (frame_growth).
 static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
     float xy = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
@@ -348,8 +340,7 @@ static struct effort effort_of(const struct frame *f, const struct grid *grid) {
     return n_levels(grid) <= 8 ? quick_effort : plain_effort;
 }
 
-// Computes the best scales of each run. Each run requires one scale: the smallest of its good ones (least_scale). Returns the
-// largest of the required scales; 0: all elements are zero.
+// Computes the best scales of each run. Returns the largest least_scale of all runs; 0: all elements are zero.
 static float runs_init(struct search *z, struct curve *curves) {
     const struct frame *f = z->f;
     const int len = z->len;
@@ -379,8 +370,8 @@ static float runs_init(struct search *z, struct curve *curves) {
     return max;
 }
 
-// Finds the best few d to start from. `max` is the largest scale that a run requires. A trial d makes its s equal to s_min, a
-// little smaller, or so large that it is clipped to s_min. Clipping can be better, because few elements of that run are large.
+// Finds the best few starts. `max`: result of runs_init. Some trial d clip the run with the scale `max` to s_min. Clipping can be
+// better, because few elements of that run are large.
 static void starts_find(const struct search *z, float max, struct plan *starts) {
     enum { N_HARD_TRIALS = 128 };
     const bool hard = z->f->hard;
@@ -390,7 +381,7 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
     for (int t = 0; t < n_trials && max != 0.0f && z->curves != NULL; t++, d *= factor) {
         try_start(z, d, starts);
         if (hard) {
-            try_start(z, -d, starts); // s has one more negative value than positive ones
+            try_start(z, -d, starts); // s_min has a larger magnitude than the largest s
         }
     }
     for (int t = 0; t < z->effort.n_starts && max != 0.0f && z->curves == NULL; t += 4) {
@@ -402,7 +393,7 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
     }
 }
 
-// Makes a plan without a search: the largest scale gets s_min, and each run takes the s nearest to its best scale.
+// Makes a plan without a search: each run takes the s nearest to its best scale.
 static struct plan plan_direct(const struct search *z, float max) {
     struct plan p = {.d = max / (float) z->s_min, .error = INFINITY};
     p.h = frame_round_half(z->f, &p.d);
@@ -421,7 +412,7 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     z.effort = effort_of(f, grid);
     z.curves = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
     const float max = runs_init(&z, curves);
-    best.error = sum_of_squares(f->x, f->w, QK_K); // d = 0: the error if all levels are zero
+    best.error = sum_of_squares(f->x, f->w, QK_K); // error with d = 0
     for (int i = 0; i < z.n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
