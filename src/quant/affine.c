@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // affine.c: fits x = d * s * q - dmin * m to a superblock. All runs share d and dmin (f16); each run has integers s and m.
 //
-// The search begins with the best line of each run (affine_run.h). The largest scale and the largest offset of these lines
-// determine which pairs of d and dmin are tried (starts). The best starts are improved in three ways:
+// The search starts with the best line of each run (affine_run.h). The largest scale and the largest offset determine which pairs
+// of d and dmin are tried (starts). The best starts are improved:
 //   1. With d and dmin fixed, each run takes the best neighbouring (s, m).
 //   2. With s, m and the levels fixed, d and dmin are refitted by least squares over all 256 elements. 1 and 2 alternate.
-//   3. At the end, one s or m at a time changes by 1, and d and dmin are refitted after each change (shift_scales).
-// A change is kept only if it reduces the error after rounding to f16. If all elements of most runs are positive, a second search
-// tries negative dmin, which are positive offsets. Cost: about 40 roundings per element, ten times as many for hard blocks
-// (normalise.h).
+//   3. One s or m at a time changes by 1, and d and dmin are refitted (shift_scales).
+// A change must reduce the error after rounding to f16. If most runs have only positive elements, a second search tries negative
+// dmin. Cost: about 40 roundings per element, ten times as many for hard blocks (normalise.h).
 #include "base/min.h"
 #include "quant/affine_run.h"
 
@@ -17,17 +16,17 @@
 enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_REACH = 5 };
 
 struct plan {
-    float d, dmin;    // values of h and hmin in the frame
-    uint16_t h, hmin; // d and dmin as f16, outside of the frame
+    float d, dmin;    // f16 values of h and hmin, normalised (frame)
+    uint16_t h, hmin; // stored f16, before normalising
     float error;
     int s[MAX_RUNS];
     int m[MAX_RUNS];
 };
 
-// Limits of a search. plain_effort is small because a longer search would lower the error of usual blocks by only about 1%.
+// Limits of a search. A longer plain_effort would lower the error of usual blocks by only about 1%.
 struct effort {
     int n_trials;              // trials per line of a run
-    int first_start, n_starts; // number of the first step and of all steps of d and dmin around max / s_max (plan_search)
+    int first_start, n_starts; // first step, number of steps (plan_search)
     int n_kept;                // number of starts that are improved
     int n_rounds;              // rounds of the two alternating steps
     int n_shifts;              // calls of shift_scales per start
@@ -44,8 +43,8 @@ struct search {
     int s_max;
     enum sign sign;
     struct effort effort;
-    struct line own[MAX_RUNS];  // best line of each run alone
-    struct sums sums[MAX_RUNS]; // sums over the elements of each run
+    struct line own[MAX_RUNS];
+    struct sums sums[MAX_RUNS];
 };
 
 static int nearest_scale(float v, int s_max) {
@@ -57,9 +56,8 @@ static void plan_round_f16(const struct search *z, struct plan *p) {
     p->hmin = frame_round_half(z->f, &p->dmin);
 }
 
-// Replaces *s_io and *m_io by the pair with the least error among those whose s and m differ by at most `reach` from the given
-// ones; of equally good pairs, by the one with the smallest s, then m. Returns the error. All errors are computed before the
-// first comparison: the outcomes are random, and mispredicted branches would delay the computation.
+// Finds the pair (s, m) with the least error within `reach` of (*s_io, *m_io). If errors are equal, the smallest s wins, then the
+// smallest m. Returns the error. Mispredicted branches would delay the errors, so comparisons come later.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
     const float *x = z->f->x + r * len;
@@ -97,9 +95,8 @@ static int own_m(const struct search *z, int r, float dmin) {
     return dmin != 0.0f ? nearest_scale(-z->own[r].offset / dmin, z->s_max) : 0;
 }
 
-// With d and dmin fixed, gives each run the best (s, m) within `reach` of its first values, and computes the error of the plan.
-// The first values come from the run's own line if from_own, otherwise from p. Stops as soon as the error exceeds `most`: the
-// error only grows with each run, and the plan is then rejected.
+// With d and dmin fixed, gives each run the best (s, m) within `reach` of its first values. The first values come from the run's
+// own line if from_own, otherwise from p. If the error exceeds `most`, stops: the plan is then rejected.
 static inline void choose_scales_of(const struct search *z, int len, int reach, bool from_own, float most, struct plan *p) {
     p->error = 0.0f;
     for (int r = 0; r < QK_K / len && p->error <= most; r++) {
@@ -128,8 +125,7 @@ static void choose_scales(const struct search *z, int reach, bool from_own, floa
     }
 }
 
-// Normal equations of the least-squares fit of d and -dmin: each element is approximated by d * (s * q) + (-dmin) * m. a stands
-// for s * q and b for m, so ab is the sum of w * (s * q) * m.
+// Normal equations of the least-squares fit of d and -dmin. a: s * q. b: m. So ab is the sum of w * (s * q) * m.
 struct normal {
     double aa, ab, bb;
     double ax, bx;
@@ -147,7 +143,7 @@ static struct normal normal_add(struct normal a, struct normal b, double sign) {
     return (struct normal){a.aa + sign * b.aa, a.ab + sign * b.ab, a.bb + sign * b.bb, a.ax + sign * b.ax, a.bx + sign * b.bx};
 }
 
-// Computes d and dmin. Returns by how much the solution reduces the sum of squares.
+// Returns the reduction of the sum of squares.
 static double normal_solve(const struct normal *n, float *d, float *dmin) {
     const double det = n->aa * n->bb - n->ab * n->ab;
     double u = 0;
@@ -165,7 +161,6 @@ static double normal_solve(const struct normal *n, float *d, float *dmin) {
     return u * n->ax + v * n->bx;
 }
 
-// Least-squares fit of d and dmin over the whole superblock, with levels and integers fixed.
 static void plan_refit(const struct search *z, struct plan *p) {
     struct normal n = {0};
     for (int r = 0; r < QK_K / z->len; r++) {
@@ -174,8 +169,8 @@ static void plan_refit(const struct search *z, struct plan *p) {
     (void) normal_solve(&n, &p->d, &p->dmin);
 }
 
-// Changes s, m or both of one run at a time by 1 and refits d and dmin after each change. This reaches solutions that the two
-// alternating steps miss. Returns whether the error became smaller.
+// Changes s, m or both of one run at a time by 1 and refits d and dmin. This finds solutions that plan_improve misses. Returns
+// true if the error decreased.
 static bool shift_scales(const struct search *z, struct plan *best) {
     static const int8_t moves[][2] = {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {1, 1}, {-1, -1}};
     struct plan p = *best;
@@ -219,7 +214,7 @@ static bool is_close_to(const struct plan *a, const struct plan *b) {
     return fabsf(a->d - b->d) <= 0.02f * fabsf(a->d) && fabsf(a->dmin - b->dmin) <= 0.02f * fabsf(a->dmin);
 }
 
-// One half of a start: a d with the s of each run, or a dmin with the m of each run. Every d is combined with every dmin.
+// Half of a start: a d with the s of each run, or a dmin with the m of each run.
 struct side {
     float v;                 // d or dmin
     uint16_t h;              // v as f16
@@ -247,7 +242,7 @@ static void side_of_dmin(const struct search *z, float dmin, struct side *b) {
     }
 }
 
-// Returns the error of all runs with d of a and dmin of b. Stops as soon as the sum exceeds `most` and returns the partial sum.
+// Returns the error with d of a and dmin of b. If the error exceeds `most`, returns a partial sum above `most`.
 static inline float error_of(const struct search *z, int len, const struct side *a, const struct side *b, float most) {
     float error = 0.0f;
     for (int r = 0; r < QK_K / len && error <= most; r++) {
@@ -256,7 +251,7 @@ static inline float error_of(const struct search *z, int len, const struct side 
     return error;
 }
 
-// Inserts the start into the list, sorted by error. Of two starts whose d and dmin differ by at most 2%, only the better is kept.
+// `starts` is sorted by error. If d and dmin of two starts differ by at most 2%, only the better start is kept.
 static void start_keep(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
     const float most = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
@@ -279,7 +274,6 @@ static void start_keep(const struct search *z, const struct side *a, const struc
     }
 }
 
-// Alternates steps 1 and 2 of the head comment until the error no longer decreases, at most n_rounds times.
 static void plan_improve(const struct search *z, struct plan *best) {
     for (int round = 0; round < z->effort.n_rounds && (best->d != 0.0f || best->dmin != 0.0f); round++) {
         struct plan p = *best;
@@ -303,7 +297,7 @@ static void plan_improve(const struct search *z, struct plan *best) {
 
 // ---- blocks that contain only one value and zeros ----
 
-// A combination of d, dmin, s, m and q for the value. Such a block can be written exactly, except for the rounding to f16.
+// d, dmin, s, m and q for the value. Except for rounding to f16, the value is exact.
 struct near {
     double distance; // from the value, after rounding
     struct plan p;   // s[0] and m[0]: for the runs that contain the value
@@ -318,7 +312,7 @@ static void try_near(const struct search *z, float value, float d, int s, int q,
     }
 }
 
-// Tries the combinations that write the value almost exactly. mixed: some run contains both the value and zeros.
+// mixed: some run contains both the value and zeros.
 static void try_one_value(const struct search *z, float value, bool mixed, struct plan *best) {
     struct near n = {.distance = INFINITY};
     for (int s = 1; s <= z->s_max; s++) {
@@ -328,7 +322,6 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
         if (mixed && value < 0.0f) {
             try_near(z, value, -value / (float) s, s, 0, -value / (float) s, s, &n); // the value gets level 0, zeros level 1
         } else if (!mixed) {
-            // The offset, rounded to f16, misses the value by `rest`. The scale adds the rest.
             float dmin = -value / (float) s;
             (void) frame_round_half(z->f, &dmin);
             const float rest = value + dmin * (float) s;

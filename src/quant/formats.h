@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
-// formats.h: one row per block format. Other files expand the rows into the table of types (core/type.c), the declarations of the
-// functions of a format (quants.h), the check of scales (core/type_validate.c), the numbers of file types, and the portable dot
-// product (cpu/ukr/dot.c).
+// formats.h: one row per block format. Other files expand the rows into tables and declarations.
 //
-// X(TYPE, name, WITH, is_live, ...): GGML_TYPE_TYPE has blocks of QK_TYPE elements in block_name (blocks.h). dequantize_row_name
-// reads the format and quantize_name writes it (quants.h). WITH is the format of the activations in products with this format.
-// is_live: a graph may write rows of this format while it runs. Rows of other formats are written only by quantize_name, which
-// can use an importance matrix. The remaining arguments are members of struct berth_type_row:
+// X(TYPE, name, WITH, is_live, ...): GGML_TYPE_TYPE has blocks of QK_TYPE elements in block_name (blocks.h). WITH: the format of
+// the activations in products with this format. is_live: a graph may write rows of this format. If not is_live, only
+// quantize_name writes rows. The remaining arguments are members of struct berth_type_row:
 //     SCALES(name, field, HOW, n)  n adjacent numbers of type HOW, from `field` on; a block is valid if all of them are finite
 //     WRITE(name)                  quantize_row_name_ref exists
 //     .needs_imatrix               quantize_name requires an importance matrix
@@ -43,8 +40,7 @@
     X(Q1_0, q1_0, Q8_0, true, SCALES(q1_0, d, HALF, 1), WRITE(q1_0), .ftype = GGML_FTYPE_MOSTLY_Q1_0) \
     X(Q2_0, q2_0, Q8_0, true, SCALES(q2_0, d, HALF, 1), WRITE(q2_0), .ftype = GGML_FTYPE_MOSTLY_Q2_0)
 
-// Formats of activations: a graph converts activations to them while it runs, for products with the formats above. The arguments
-// are X(TYPE, name, members...). q8_1 is not used in files.
+// Formats to which a graph converts activations. X(TYPE, name, members...). q8_1 is not used in files.
 #define BERTH_ACTIVATIONS(X) \
     X(Q8_1, q8_1, WRITE(q8_1), .scale = BERTH_SCALE_UNSTORED) \
     X(Q8_K, q8_K, SCALES(q8_K, d, SINGLE, 1))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // lattice.h: fits x = d * level[cell] * point to a superblock whose groups of 4 or 8 elements are written as points of a codebook.
 //
-// A superblock consists of cells; the elements of a cell share an integer scale, its level. A cell consists of units. A unit has
-// one or two alternative encodings, its ways. They differ in the element whose sign is flipped, or in a shift up or down. A way
-// consists of parts, whose sums are added. A part describes one group of elements: its best point at every scale.
+// Terms: cell: elements that share an integer scale, the level; unit: a piece of a cell with one or two encodings; way: an
+// encoding of a unit, which differs in a flipped sign or in a shift; part: one group of elements, with its best point at every
+// scale. The sums of the parts of a way are added.
 //
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once
@@ -60,34 +60,34 @@ struct cell {
     struct part part[LATTICE_MAX_PARTS];
 };
 
-// Computes the part of dim elements. x: signed, or magnitudes if signs are stored separately. shift is added to every value.
-// flipped: one element is written with the wrong sign, the element for which this costs least. The part is valid for scales from
-// lo to hi. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks.
+// Computes the part of dim elements for scales from lo to hi. x: signed, or magnitudes if signs are stored separately. shift:
+// added to every value. flipped: the element for which a wrong sign costs least gets the wrong sign. depth: the part has at most
+// 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks.
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
     float hi, int depth, struct part *part);
 
-// Computes two parts of the same elements, without a shift: one not flipped and one flipped.
+// Computes two parts without a shift: not flipped and flipped.
 void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
     struct part *plain, struct part *flipped);
 
-// Returns the direction of the shift, up (0) or down (1), that is better at the scale `middle` for n_groups groups together.
-// Computes the parts of these groups with this shift, approximately: only from the best points at lo, middle and hi.
+// Returns the better shift at the scale `middle` for n_groups groups together: up (0) or down (1). Computes the parts with this
+// shift from the best points at lo, middle and hi only.
 int berth_lattice_shift(const struct lattice *lattice, const float *x, const float *w, int n_groups, float shift, float lo,
     float middle, float hi, struct part *parts);
 
-// Returns the point of a part (an index into the codebook) at one scale; -1 if the scale is outside the range of the cell.
+// Returns the point of a part at a scale, an index into the codebook. If the scale is outside the range of the cell, returns -1.
 int berth_lattice_point(const struct cell *cell, int part, float scale);
-// Returns the best point at one scale, from a search of the codebook. Arguments as in berth_lattice_part.
+// Searches the codebook for the best point at one scale. Arguments as in berth_lattice_part.
 int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale);
 // Returns the better way of a unit at this scale: 0 or 1.
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
 // Chooses d, and for each cell an index into levels[0..n_levels). The caller chooses points for the scales *d * levels[level[i]].
-// Returns the f16 to be stored as d with these points, which is a little larger than *d; growth_share: `share` of frame_growth.
+// Returns the f16 to store as d, a little larger than *d. growth_share: `share` of frame_growth.
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
     float growth_share, float *d, uint8_t *level);
 
-// Returns the index of the element for which a wrong sign costs least if the group is written as this point.
+// Returns the element for which a wrong sign costs least at this point.
 int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w);
 
 static inline float lattice_value(const struct lattice *l, int point, int k) {

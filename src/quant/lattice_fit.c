@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// lattice_fit.c: finds d and the levels of a superblock with the least squared error, once the best points at every scale are
-// known (lattice.c). The gain of a scale is the reduction of the sum of squares (struct part).
-//   1. Each cell finds its own scale, which it would choose if it had its own d: the best of some trial scales, replaced
-//      repeatedly by a / b of the points chosen there.
-//   2. Trial values of d map the largest of the own scales to different levels. For a hard block, all trials are evaluated. For
-//      other blocks, search_distance approximates the loss of each trial, and only the two with the least loss are evaluated.
+// lattice_fit.c: finds d and the levels of a superblock with the least squared error, given the best points at every scale
+// (lattice.c).
+// Terms: gain: reduction of the sum of squares (struct part); own scale: the scale that is best for one cell alone.
+//   1. Each cell finds its own scale: the best trial scale, improved by a / b of its points.
+//   2. Trial values of d map the largest own scale to different levels. For a hard block, all trials are evaluated. Otherwise,
+//      only the two trials with the least search_distance are evaluated.
 //   3. The best d is refitted by least squares to the chosen points.
-// The steps of all parts of a cell are sorted into one list, with the sums of a and b between consecutive steps (struct bundle).
-// One look-up in this list then evaluates a scale.
+// All steps of a cell are sorted into one list with sums of a and b (struct bundle). So one look-up evaluates a scale.
 #include "base/base.h"
 #include "base/min.h"
 #include "quant/lattice.h"
@@ -28,7 +27,7 @@ int berth_lattice_point(const struct cell *cell, int part, float scale) {
     return scale < cell->lo || scale > cell->hi ? -1 : cell->part[part].point[step_at(&cell->part[part], scale)];
 }
 
-// The sums a = sum(w x g) and b = sum(w g g) of some elements (struct part).
+// a = sum(w x g), b = sum(w g g) (struct part).
 struct ab {
     float a, b;
 };
@@ -62,32 +61,30 @@ enum {
     N_PLACES = 6 << PLACE_BITS
 };
 
-// The sums of a and b between consecutive steps, for all units of a cell if each has one way, otherwise for one unit. A place is
-// a range of scales whose floats have the same upper bits; it gives the start of the search for a step.
+// Sums of a and b between consecutive steps. If each unit of a cell has one way, the sums are over the cell, otherwise over a
+// unit. Place: a range of scales whose floats have the same upper bits.
 struct bundle {
     int n; // number of intervals: number of steps + 1
     int n_ways;
     uint32_t first;                     // bits of the scale at place 0
-    uint8_t start[N_PLACES];            // interval in which this place begins
-    float from[MAX_BUNDLE_STEPS + 3];   // scale at which each interval begins; followed by three INFINITY
+    uint8_t start[N_PLACES];            // interval in which each place begins
+    float from[MAX_BUNDLE_STEPS + 3];   // start of each interval; then three INFINITY
     struct ab sum[2][MAX_BUNDLE_STEPS]; // sums of each way in each interval
     float most;                         // upper bound of the gain at any scale
 };
 
-// The bundles of one cell.
 struct steps {
     int n_bundles;
     struct bundle bundle[LATTICE_MAX_UNITS];
 };
 
-// A step of a part, in the sorted list of steps of all parts.
 struct event {
-    float at; // scale
+    float at;
     int part;
 };
 
-// Inserts the steps of a part into the sorted list. Rounding errors can make a step smaller than the previous step of the part;
-// such a step gets the scale of the previous step.
+// Inserts the steps of a part into the sorted list. If rounding made a step smaller than the previous step, the step gets the
+// previous scale.
 static int add_events(const struct cell *cell, int part, struct event *events, int n) {
     const struct part *p = &cell->part[part];
     float at = -INFINITY;
@@ -104,7 +101,7 @@ static int add_events(const struct cell *cell, int part, struct event *events, i
     return n;
 }
 
-// Returns the sums of one way of n_units units. at[p] is the step that part p has reached.
+// Returns the sums of one way of n_units units. at[p]: current step of part p.
 static struct ab sum_units(const struct cell *cell, const struct unit *units, int n_units, int way, const uint8_t *at) {
     struct ab sum = {0.0f, 0.0f};
     for (int u = 0; u < n_units; u++) {
@@ -153,7 +150,6 @@ static void bundle_init(const struct cell *cell, const struct unit *units, int n
                 b->most = t.a * t.a / t.b;
             }
         }
-        // Places that begin before the next step begin in this interval.
         int last = N_PLACES - 1;
         if (k < n) {
             last = events[k].at > 0.0f ? place_of(b, events[k].at) : 0;
@@ -220,7 +216,7 @@ int berth_lattice_flip(const struct lattice *lattice, int point, const float *x,
 
 // ---- a superblock ----
 
-// Returns the sums of the cell at its own scale (head comment). The own scale is a / b of these sums.
+// Returns the sums of the cell at its own scale, which is a / b.
 static struct ab own_best(const struct cell *cell, const struct steps *steps, int n_trials, int n_rounds) {
     const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (float) (n_trials - 1)) : 1.0f;
     float most = 0.0f;
@@ -240,8 +236,8 @@ static struct ab own_best(const struct cell *cell, const struct steps *steps, in
 }
 
 struct choice {
-    float d;    // value of h in the frame
-    uint16_t h; // d as f16, outside of the frame
+    float d;    // f16 value of h, normalised (frame)
+    uint16_t h; // stored f16, before normalising
     float gain;
     uint8_t level[LATTICE_MAX_CELLS];
 };
@@ -252,12 +248,12 @@ struct search {
     int n_levels;
     struct steps steps[LATTICE_MAX_CELLS];
     _Alignas(16) float own[LATTICE_MAX_CELLS];  // own scale of each cell
-    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b at the own scale: at a scale that differs by e, the gain is b * e^2 lower
-    float later_gain[LATTICE_MAX_CELLS];        // upper bound of the total gain of the cells after this one
+    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b at the own scale (search_distance)
+    float later_gain[LATTICE_MAX_CELLS];        // upper bound of the gain of later cells
 };
 
-// With d fixed, gives each cell the best level among those within `reach` of its own scale, and computes the gain. Returns false,
-// with the choice incomplete, as soon as the gain cannot reach `least`.
+// With d fixed, gives each cell the best level within `reach` of its own scale. If the gain cannot reach `least`, returns false
+// and leaves the choice incomplete.
 static bool choose_levels(const struct search *z, int reach, float least, struct choice *c) {
     const int n_levels = z->n_levels;
     const float step = z->levels[1] - z->levels[0];
@@ -298,7 +294,7 @@ static float choice_refit(const struct search *z, const struct choice *c) {
     return a > 0.0f ? a / b : 0.0f;
 }
 
-// Returns the factor by which d is enlarged so that products with the dequantised row keep their size (frame_growth).
+// Returns the factor that enlarges d so that dot products keep their size (frame_growth).
 static float choice_growth(const struct frame *f, const struct search *z, const struct choice *c, float share) {
     float xx = 0.0f, xy = 0.0f;
     for (int i = 0; i < QK_K; i++) {
@@ -311,7 +307,7 @@ static float choice_growth(const struct frame *f, const struct search *z, const 
     return frame_growth(f, xx, xy, share);
 }
 
-// Computes the steps and bounds of all cells. Returns the largest of their own scales.
+// Returns the largest own scale.
 static float search_init(const struct frame *f, const struct cell *cells, struct search *z) {
     const int n_trials = f->hard ? 16 : 4;
     const int n_rounds = f->hard ? 3 : 1;
@@ -331,8 +327,8 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
     return max;
 }
 
-// Approximates the loss of gain with this d compared with own scales for all cells: each cell takes the level nearest to its own
-// scale, and its gain is approximated by a parabola around the own scale.
+// Approximates the loss of gain with this d. Each cell takes the level nearest to its own scale. At a distance e from the own
+// scale, the gain is lower by b * e^2.
 static float search_distance(const struct search *z, float d) {
     const v4f step = v4_all(z->levels[1] - z->levels[0]);
     const v4f low = v4_all(z->levels[0]);
@@ -357,8 +353,7 @@ static void try_d(const struct frame *f, const struct search *z, float d, struct
     }
 }
 
-// Tries values of d that map the largest own scale to one level above the top level (clipped), down to about the middle level, in
-// steps of a quarter level. Evaluates all of them for a hard block, otherwise the two with the least search_distance.
+// Maps the largest own scale to one level above the top level (clipped), down to about the middle level, in quarter levels.
 static void try_places(const struct frame *f, const struct search *z, float max, struct choice *best) {
     const float top = z->levels[z->n_levels - 1];
     const float quarter = 0.25f * (z->levels[1] - z->levels[0]);

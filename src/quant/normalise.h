@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// normalise.h: prepares a block for a search. A frame is a scaled copy of the elements and weights of a block: elements are
-// multiplied by a power of two so that the largest magnitude is in [1, 2), and weights so that their mean is 1. Squares in the
-// frame neither overflow nor underflow, for any row. In the frame, |x| < 2, w > 0, and all values are finite. A search finds a
-// scale d in the frame. The block stores it multiplied by `outer` and rounded to f16; frame_round_half returns this f16 and the
-// value that it has in the frame.
+// normalise.h: prepares a block for a search. Term: frame: a scaled copy of the elements and weights of a block. The factor of
+// the elements is a power of two. In the frame, the largest x is in [1, 2), w > 0, and the mean of w is 1. So squares neither
+// overflow nor underflow. The stored f16 is d of the frame times `outer`.
 #pragma once
 
 #include "base/min.h"
@@ -23,10 +21,10 @@ static inline float float_clamp(float v, float lo, float hi) {
 struct frame {
     _Alignas(16) float x[QK_K];
     _Alignas(16) float w[QK_K];
-    double outer; // factor from values in the frame to values of the row
+    double outer; // factor from the frame to the row
     float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
     bool uneven;  // weights differ
-    bool hard;    // a longer search is needed: few elements have most of the weight or of the squares, or most have one sign
+    bool hard;    // needs a longer search (frame_is_hard)
 };
 
 #define BERTH_HALF_NAN 0x7e00u
@@ -52,10 +50,9 @@ static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
     *d = BERTH_HALF_NAN;
 }
 
-// Returns whether the block is hard, and sets f->uneven. The test uses the ratio sum(v)^2 / (n * sum(v^2)), which is 1 if all
-// values v are equal and small if few values are large. For v = x * x of a normally distributed row the ratio is a third, and a
-// block below 0.2 is hard. For the weights, a block below 0.25 is hard. For v = x, the ratio is large if most elements have one
-// sign: above 0.3 the block is hard, because half of the grid would be unused.
+// Sets f->uneven. The ratio sum(v)^2 / (n * sum(v^2)) is 1 if all v are equal, and small if few v are large. A block is hard in
+// three cases: below 0.2 for v = x * x (normally distributed rows: a third); below 0.25 for the weights; above 0.3 for v = x,
+// because most elements have one sign and half of the grid would be unused.
 static inline bool frame_is_hard(struct frame *f, int n) {
     v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
     for (int i = 0; i < n; i += 4) {
@@ -86,7 +83,7 @@ static inline void frame_weights(struct frame *f, const float *w, int n) {
     }
 }
 
-// Returns false if an element is not finite. w: NULL or n weights; 1e-12 replaces a weight that is not a positive finite number.
+// If an element is not finite, returns false. w: NULL or n weights; 1e-12 replaces a weight that is not a positive finite number.
 // n: a multiple of 4.
 static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
     float lo, hi;
@@ -118,12 +115,12 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
     return true;
 }
 
-// Returns the weights of block i. w: weights of all blocks, or NULL.
+// Returns the weights of block i; NULL if w is NULL.
 static inline const float *block_weights(const float *w, int64_t i) {
     return w != NULL ? w + i * QK_K : NULL;
 }
 
-// Returns the finite f16 nearest to *v * outer. Replaces *v by the value that this f16 has in the frame.
+// Returns the finite f16 nearest to *v * outer. Sets *v to the value of this f16 in the frame.
 static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     const double out = *v * f->outer;
     const float kept = (float) min_f64(BERTH_HALF_MAX, max_f64(-BERTH_HALF_MAX, out));
@@ -133,12 +130,11 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     return h;
 }
 
-// Returns the factor by which a search multiplies the scales that it found, so that dot products keep their size. A least-squares
-// fit makes the dequantised values y a little too small: the dot product of x and y is smaller than that of x with itself. The
-// factor xx / xy makes the two equal, but it increases the squared error; xx and xy are the sums of w x x and w x y. The levels
-// are not rounded anew with the larger scale, because that would make them smaller and undo the correction. share: the part of
-// the correction that is applied; below 1 for formats whose error would grow too much. With uneven weights, half of the share is
-// applied. The growth is limited to 20%.
+// Returns the factor that makes dot products with the dequantised row keep their size. A least-squares fit makes the dequantised
+// values y a little too small. xx: sum(w x x). xy: sum(w x y). The factor xx / xy corrects this, but increases the squared error.
+// share: part of the correction; below 1 for formats whose error would grow too much. If weights are uneven, half of the share is
+// applied. The growth is at most 20%. Callers must not round the levels anew with the larger scale: that would undo the
+// correction.
 static inline float frame_growth(const struct frame *f, float xx, float xy, float share) {
     const float most = 0.2f;
     const float growth = xy > 0.5f * xx ? share * (xx / xy - 1.0f) : 0.0f;

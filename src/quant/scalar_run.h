@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// scalar_run.h: computes sums, errors and levels of a run at a given scale, for the searches for one run (scalar.c) and for a
-// superblock (scalar_super.c). Notation: x are the elements, w their weights, g the grid values to which x / scale rounds,
-// A = sum(w x g) and B = sum(w g g). A / B is the best scale for these g, and A * A / B is its gain, which is the reduction of
-// the squared error. The functions are in a header, so that the compiler makes separate loops for each length and grid.
-// X_body holds the loop of function X, which calls the loop through BY_GRID.
+// scalar_run.h: sums, errors and levels of a run at a given scale, for scalar.c and scalar_super.c.
+// Notation: x: elements; w: weights; g: grid values to which x / scale rounds; A = sum(w x g); B = sum(w g g). A / B is the best
+// scale for these g. A * A / B is the gain, the reduction of the squared error.
+// The functions are inline, so that loops are specialised by length and grid. X_body is the loop of function X (BY_GRID).
 #pragma once
 
 #include "base/min.h"
@@ -11,7 +10,6 @@
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
-// Returns the index of the nearest of 16 sorted values.
 static inline int nearest_value(const int8_t *values, float v) {
     int i = 0;
     for (int step = 8; step > 0; step /= 2) {
@@ -20,13 +18,12 @@ static inline int nearest_value(const int8_t *values, float v) {
     return i;
 }
 
-// Returns the grid points nearest to v, for four lanes.
 static inline v4f grid_snap(const struct grid *grid, v4f v) {
     v = v4_max(v4_min(v, v4_all(grid->hi)), v4_all(grid->lo));
     if (grid->values == NULL) {
         return v4_round(v);
     }
-    // One comparison per pair of neighbouring values: this needs no look-up and keeps the lanes together.
+    // Comparisons keep the lanes together.
     v4f g = v4_all(grid->values[0]);
     for (int i = 1; i < 16; i++) {
         const float middle = 0.5f * (float) (grid->values[i - 1] + grid->values[i]);
@@ -36,7 +33,7 @@ static inline v4f grid_snap(const struct grid *grid, v4f v) {
     return g;
 }
 
-// Computes A and B of the grid values to which x * inverse rounds. inverse: 1 / scale.
+// Computes A and B. inverse: 1 / scale.
 static inline void run_project_body(
     const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a_out, float *b_out) {
     v4f a = v4_all(0.0f);
@@ -52,8 +49,7 @@ static inline void run_project_body(
     *b_out = v4_sum(b);
 }
 
-// Computes A and B for four inverses, one per lane. Each lane adds its terms in the order of run_project_body, so that the sums
-// are bitwise equal to those of run_project_body with the same inverse.
+// Computes A and B for four inverses, one per lane. Each lane is bitwise equal to run_project_body with that inverse.
 static inline void run_project_4_body(
     const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a_out, v4f *b_out) {
     v4f a[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -71,7 +67,6 @@ static inline void run_project_4_body(
     *b_out = (b[0] + b[2]) + (b[1] + b[3]);
 }
 
-// Returns the squared error of the run at this scale.
 static inline float error_at_body(const float *x, const float *w, int len, const struct grid *grid, float scale) {
     const v4f inverse = v4_all(scale != 0.0f ? 1.0f / scale : 0.0f);
     v4f sum = v4_all(0.0f);
@@ -83,7 +78,7 @@ static inline float error_at_body(const float *x, const float *w, int len, const
     return v4_sum(sum);
 }
 
-// Returns the squared errors at four scales, one per lane.
+// One scale per lane.
 static inline v4f error_at_4(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
     const v4f inverse = v4_select(scale != v4_all(0.0f), v4_all(1.0f) / scale, v4_all(0.0f));
     v4f sum[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -97,8 +92,7 @@ static inline v4f error_at_4(const float *x, const float *w, int len, const stru
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-// Calls call(len, grid). For the most common case, runs of 16 on a grid without a table, len and grid->values are constants, so
-// that the compiler specialises the inlined loop.
+// Calls call(len, grid). In the most common case (len 16, no table), len and grid->values are constants.
 #define BY_GRID(call) \
     do { \
         if (grid->values == NULL && len == 16) { \
@@ -134,7 +128,7 @@ static inline float sum_of_squares(const float *x, const float *w, int len) {
     return v4_sum(sum);
 }
 
-// Returns the element of the largest magnitude; of equal ones, the first.
+// Returns the element of the largest magnitude. If magnitudes are equal, returns the first element.
 static inline float run_extreme(const float *x, int len) {
     const float amax = v4_largest(x, len);
     int i = 0;
@@ -144,9 +138,9 @@ static inline float run_extreme(const float *x, int len) {
     return amax != 0.0f ? x[i] : 0.0f;
 }
 
-// Returns the best scale of the run, without rounding to f16 or an integer; 0 for a run of zeros. The search maps the largest
-// element to n_trials positions near one end of the grid (n_ends = 1: only lo) or near both ends (n_ends = 2). Then it replaces
-// the best scale by A / B up to n_rounds times. n_trials: a multiple of 4.
+// Returns the best scale of the run, not rounded; 0 for a run of zeros. The search maps the largest element to n_trials positions
+// near the grid end lo (n_ends = 1) or near both ends (n_ends = 2). Then A / B replaces the best scale up to n_rounds times.
+// n_trials: a multiple of 4.
 static inline float run_scale(
     const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
     const float max = run_extreme(x, len);
@@ -161,15 +155,15 @@ static inline float run_scale(
     v4f scales = gains;
     for (int end = 0; end < n_ends; end++) {
         const float edge = end == 0 ? grid->lo : grid->hi;
-        // The positions range from a little inside the end of the grid to beyond it, where the largest element is clipped:
-        // clipping one element can reduce the error of the others. Coarse grids gain more from clipping, so their range is wider.
+        // Positions beyond the end clip the largest element, which can reduce the error of the others. Coarse grids gain more
+        // from clipping.
         const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
         const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (float) (n_trials - 1);
         for (int t = 0; t < n_trials; t += 4) {
             const v4f ts = {(float) t, (float) (t + 1), (float) (t + 2), (float) (t + 3)};
             v4f as, bs;
             run_project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
-            // bs is not zero, because the largest element never rounds to zero.
+            // bs > 0: the largest element never rounds to zero.
             const v4f fitted = as / bs;
             const v4i better = fitted * as > gains;
             gains = v4_select(better, fitted * as, gains);
@@ -193,7 +187,7 @@ static inline float run_scale(
     return scale;
 }
 
-// Writes the levels of a run. len is a multiple of 16.
+// len: a multiple of 16.
 static inline void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     for (int i = 0; i < len && grid->values != NULL; i++) {
@@ -208,7 +202,7 @@ static inline void write_levels(const float *x, int len, const struct grid *grid
     }
 }
 
-// If all nonzero elements have the same value, returns this value; otherwise, or if all elements are zero, returns 0.
+// If all nonzero elements have the same value, returns this value. Otherwise, returns 0.
 static inline float only_value(const float *x, int len) {
     float v = 0.0f;
     for (int i = 0; i < len; i++) {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT
-// weighted.c: finds the scale, or the scale and offset, with the least weighted error. The trials and the comparison of trials
-// are those of the reference, observed through its results. The last bit decides between almost equal trials, so every sum is
-// computed element by element in the order of the row. Four trials run in the lanes of a vector, which does not change the order
-// within a trial.
+// weighted.c: finds the scale, or the scale and offset, with the least weighted error. The trials and their comparison are those
+// of the reference. The last bit decides between almost equal trials. So every sum is in the order of the row. Each vector lane
+// computes one trial.
 //
-// Search for a scale: a trial maps the element of the largest magnitude to -(bias + t / 10), t from -9 to 9, and rounds all
-// elements with the resulting scale. For the levels q of a trial, the least-squares scale is A / B, with A = sum(w x q) and
-// B = sum(w q q). The trial with the largest A * A / B is chosen. t = 0 comes first, then the other t in ascending order; of equal
-// trials, the first is chosen.
+// Search for a scale: trial t, from -9 to 9, maps the element of the largest magnitude to -(bias + t / 10). For the levels q of a
+// trial, A = sum(w x q) and B = sum(w q q). The trial with the largest A * A / B wins; its scale is A / B. Trial t = 0 comes
+// first. Of equal trials, the first wins.
 //
-// Search for a line: a trial spreads the levels over the range from the current offset to the largest element, with about q_max
-// steps, and computes the least-squares line of these levels. If its error is smaller than the best so far, its offset becomes the
-// current offset of the following trials. Four trials are computed together with one offset, so after an accepted trial the
-// remaining ones of the four are computed anew.
+// Search for a line: a trial spreads about q_max levels from the current offset to the largest element and fits a least-squares
+// line. If the error is the smallest so far, later trials use the new offset. Four trials are computed together. After an
+// accepted trial, the rest of the four is computed anew.
 #include "quant/weighted.h"
 
 #include "base/min.h"
@@ -32,8 +29,7 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 #endif
 }
 
-// Returns the levels nearest to v, limited to lo .. hi. If |v| is 2^22 or more, the rounded number does not fit into the mantissa,
-// and the result comes from the mantissa bits of the sum, as in the reference.
+// Returns the levels nearest to v, limited to lo .. hi. If v >= 2^22, the result is wrong in the same way as in the reference.
 static inline v4f level_snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
     v4i q = (bits & 0x7fffff) - 0x400000;
@@ -83,7 +79,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 
 enum { N_SCALES = 19, SCALE_SLOTS = 20 };
 
-// Computes A and B of all trials. Trial 0 is t = 0; it never uses fused multiply-adds.
+// Trial 0 is t = 0. Trial 0 never uses fused multiply-adds.
 static inline void scale_sums(
     const float *x, const float *weight, const float *inverse, const struct scale_search *how, float *a, float *b) {
     float wx[WEIGHTED_BLOCK];
@@ -154,14 +150,14 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
 
 // ---- a line ----
 
-// Four trials: the inverse scale that rounds x to levels, the line that fits these levels, and its error; INFINITY: no line.
+// Four trials. error: INFINITY: no line.
 struct lines {
     v4f inverse;
     v4f scale, offset;
     v4f error;
 };
 
-// Returns the errors of four lines. q: for each element, its level in each of the four trials.
+// q: the levels of each element in the four trials.
 static inline v4f line_error(
     const float *x, const float *weight, const struct line_search *how, const v4f *q, v4f scale, v4f offset) {
     v4f error = v4_all(0.0f);
@@ -172,7 +168,7 @@ static inline v4f line_error(
     return error;
 }
 
-// Computes the trials first .. first + 3 for the range from .. top. sum_w, sum_x: sums of weight and of weight * x.
+// Computes the trials first .. first + 3 for the range from .. top. sum_w: sum of weights. sum_x: sum of weight * x.
 static inline void fit_lines(const float *x, const float *weight, float sum_w, float sum_x, const struct line_search *how,
     float from, float top, int first, struct lines *l) {
     v4f q[WEIGHTED_BLOCK];
@@ -244,7 +240,7 @@ static inline float fit_line(const float *x, const float *weight, const struct l
 }
 
 float berth_weighted_line(const float *x, const float *weight, const struct line_search *how, uint8_t *q, float *m) {
-    // For the length 32, the compiler makes a separate copy of the loops, which is a third faster.
+    // A separate copy of the loops for length 32 is a third faster.
     struct line_search run = *how;
     if (how->len == WEIGHTED_BLOCK) {
         run.len = WEIGHTED_BLOCK;
