@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
-// compute.c: plans graphs and runs them on a thread pool. All threads of a team walk the nodes; the first n_tasks run a node.
-//   1. Each thread decides from the tensors alone whether a barrier is before a node. All threads decide the same, so all pass the
-//      same barriers.
-//   2. Between two barriers, either several tasks run one node, or thread 0 alone runs one or more nodes. No barrier is needed
-//      between two nodes that thread 0 runs alone, nor for views and empty tensors.
-//   3. `stop` may be set at any time. At the next barrier between nodes, the last thread to arrive copies `stop` to `stopped`,
-//      which all threads then read. While thread 0 runs nodes alone, it reads `stop` before each node.
-// Computing a graph allocates no heap memory. A graph is checked completely before its first node runs. These faults return
-// GGML_STATUS_FAILED, with nothing computed: poison, ops without an entry in the op table, tensors outside their memory
-// (core/span.h), empty sources that the op reads, and too little work memory. Berth's libggml-base checks the tensors of a graph
-// before it calls the backend; such a graph (is_checked) is not checked again for tensors outside their memory and empty sources.
+// compute.c: plans graphs and runs them on a thread pool. All threads walk the nodes; the first n_tasks threads run a node.
+//   1. Each thread decides from the tensors alone whether a barrier is before a node. So all threads pass the same barriers.
+//   2. Between two barriers, several tasks run one node, or thread 0 alone runs nodes. Views and empty tensors need no barrier.
+//   3. `stop` may be set at any time. At the next barrier between nodes, the last thread copies `stop` to `stopped`, which all
+//      threads then read. While thread 0 runs nodes alone, thread 0 reads `stop` before each node.
+// Computing a graph allocates no heap memory. A graph is checked before its first node runs. Poison, ops without an entry,
+// tensors outside their memory (core/span.h), empty sources that an op reads, and too little work memory return
+// GGML_STATUS_FAILED. If is_checked, Berth's libggml-base has already checked tensor memory and empty sources.
 
 #include "base/min.h"
 #include "core/graph.h"
@@ -24,8 +21,8 @@
 
 #define WORK_ALIGN 64
 
-// A list of the backends and thread pools that compute on a thread, innermost first. An op must not compute a graph on any of them:
-// it would wait for itself, or overwrite work memory in use.
+// The backends and thread pools that compute on a thread, innermost first. An op must not compute a graph on any of them: it
+// would wait for itself, or overwrite work memory in use.
 struct busy {
     const void *resource;     // a backend or a thread pool; NULL: none
     const struct busy *outer; // NULL: end of the list
@@ -33,22 +30,22 @@ struct busy {
 
 struct cpu_team {
     // constant during the walk
-    const struct busy *busy; // list of the calling thread; the workers use it during the walk
+    const struct busy *busy; // list of the calling thread; workers use it too
     const struct ggml_cgraph *graph;
     const struct ggml_cplan *plan;
     const struct cpu_kernels *k;
     void *work;
     size_t work_size;
     int nth;    // threads that walk the graph
-    int n_cpus; // processors of the pool: the maximum number of tasks of an op, unless the user chose it (caller_tasks)
-    bool spin;  // barriers may spin: each thread has a processor
+    int n_cpus; // maximum tasks of an op, except for caller_tasks
+    bool spin;  // each thread has a processor, so barriers spin
 
     struct cpu_gate node_gate;          // barrier of all threads between nodes
     struct cpu_gate op_gate;            // barrier of the tasks within an op (cpu_barrier)
     _Alignas(64) atomic_llong n_chunks; // chunks handed out (cpu_chunk_next)
-    _Alignas(64) atomic_int stop;       // other than GGML_STATUS_SUCCESS: the walk ends with this status
+    _Alignas(64) atomic_int stop;       // not GGML_STATUS_SUCCESS: status that ends the walk
     int stopped;                        // value of stop at the last barrier between nodes
-    char error[256];                    // text for GGML_STATUS_FAILED; written by the thread that set stop
+    char error[256];                    // for GGML_STATUS_FAILED; written by the setter of stop
 };
 
 static BERTH_LATE_LOCAL const struct busy *busy_innermost;
@@ -97,7 +94,7 @@ void cpu_fail(const struct cpu_params *p, const char *fmt, ...) {
 
 // ---- the tasks of a node ----
 
-// Returns the op-table entry if the node has to run, otherwise NULL.
+// Returns NULL if the node does not run.
 static inline const struct cpu_op_row *node_row(const struct ggml_tensor *node) {
     if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
         return NULL;
@@ -140,7 +137,6 @@ static bool has_stop_request(struct cpu_team *team) {
     return atomic_load_explicit(&team->stop, memory_order_relaxed) != GGML_STATUS_SUCCESS;
 }
 
-// The walk with one thread: no barriers, one task per node.
 static void team_walk_alone(struct cpu_team *team) {
     const struct cpu_params alone = team_params(team, 0, 1);
     for (int i = 0; i < team->graph->n_nodes && !has_stop_request(team); i++) {
@@ -152,7 +148,7 @@ static void team_walk_alone(struct cpu_team *team) {
     }
 }
 
-enum { NONE_WROTE, THREAD_0_WROTE, SEVERAL_WROTE }; // which threads wrote results since the last barrier
+enum { NONE_WROTE, THREAD_0_WROTE, SEVERAL_WROTE }; // writers since the last barrier
 
 static void team_walk_shared(struct cpu_team *team, int ith) {
     const struct cpu_params alone = team_params(team, 0, 1);
@@ -210,8 +206,8 @@ static __attribute__((noinline, cold)) enum ggml_status span_refuse(
         bad == node ? "the result" : "source", text);
 }
 
-// Checks that the node and its sources are within their memory. An empty source is allowed only if the result is empty or the op's
-// entry permits an empty source (empty_srcs).
+// Checks that the node and its sources are within their memory. An empty source is allowed if the result is empty or empty_srcs
+// permits it.
 static inline enum ggml_status node_check_tensors(
     struct berth_span_walk *walk, const struct cpu_op_row *row, const struct ggml_tensor *node, int i) {
     const enum berth_span_fault result = berth_span_walk_node(walk, node);
@@ -240,7 +236,7 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
-    // walk is NULL if libggml-base has checked the tensors already
+    // NULL: libggml-base has checked the tensors
     if (walk != NULL && row != NULL && row->run != NULL && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
@@ -253,9 +249,8 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
     return GGML_STATUS_SUCCESS;
 }
 
-// The requirements of a graph.
 struct needs {
-    int n_threads, n_cpus; // input: threads, and processors that they can use
+    int n_threads, n_cpus; // input: threads and usable processors
     int n_tasks;           // maximum over the nodes
     size_t work_size;      // bytes; maximum over the nodes
 };
@@ -268,10 +263,10 @@ static void needs_add(struct needs *needs, const struct cpu_op_row *row, const s
 }
 
 static size_t needs_work_size(const struct needs *needs) {
-    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // WORK_ALIGN: the memory at work_data may be unaligned
+    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // work_data may be unaligned
 }
 
-// Checks the graph and computes its requirements in one pass, because graphs of small nodes spend much of their time here.
+// One pass, because graphs of small nodes spend much of their time here.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct berth_span_walk *walk, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
@@ -303,9 +298,9 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     if (n_threads > GGML_MAX_N_THREADS) {
         n_threads = GGML_MAX_N_THREADS;
     }
-    // n_cpus = n_threads gives the largest number of tasks. With fewer processors, ops have no more tasks, so it suffices.
+    // n_cpus = n_threads gives the largest number of tasks.
     struct needs needs = {.n_threads = n_threads, .n_cpus = n_threads, .n_tasks = 1};
-    for (int i = 0; i < cgraph->n_nodes; i++) { // skips nodes that graph_check will refuse
+    for (int i = 0; i < cgraph->n_nodes; i++) { // graph_check refuses the nodes skipped here
         const struct ggml_tensor *node = cgraph->nodes[i];
         const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
         if (row != NULL && cpu_supports_op(node)) {
@@ -385,7 +380,7 @@ enum ggml_status cpu_graph_compute(
     atomic_init(&team.stop, GGML_STATUS_SUCCESS);
 
     if (pool == NULL && cplan->n_threads > 1) {
-        pool = cpu_pool_borrow(cplan->n_threads); // if NULL, one thread computes
+        pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread computes
     }
     const int n_pool = pool != NULL ? cpu_pool_restart_after_fork(pool) : 1;
     const int n_threads = max_int(1, min_int(cplan->n_threads, n_pool));

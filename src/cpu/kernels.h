@@ -2,7 +2,8 @@
 // kernels.h: the table of micro-kernels. Kernels see pointers, counts and strides only.
 // Terms: slot: an entry of the table, a function pointer or a number; tier: an instruction set level (arm/, x86/).
 // ukr/*.c fill the slots with portable C. The optional slots tile, gemm and gemv stay NULL there. Each supported tier then
-// overwrites the slots that it improves (kernel_table.c). The portable table is for ggml_backend_cpu_set_use_ref.
+// overwrites the slots that it improves (kernel_table.c). There are two tables: best and portable. The portable table is for
+// ggml_backend_cpu_set_use_ref.
 //
 // Rules for kernels: n >= 0. Pointers may have any alignment. If the comment says "in place", the result may be x or y.
 // Otherwise, the result does not overlap x and y. A tier must not change vec_dot_type: the size of work memory depends on

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// numa.h: chooses the processors on which the threads of a pool should run, on a machine with several NUMA nodes. The choice is
-// called a placement. This module does not depend on pools: it numbers threads and does not bind them (affinity.c does).
+// numa.h: chooses the processors for the threads of a pool on a machine with several NUMA nodes. affinity.c binds the threads.
+// Term: placement: the processors of each thread.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -19,22 +19,23 @@ struct cpu_numa_host {
     int cpu;                  // processor on which the caller runs
 };
 
-// Returns NULL in five cases. Not logged: host->root does not exist, or it lists at most one node. Logged: the strategy selects no
-// processor, memory is insufficient, or a file cannot be read.
+// If host->root does not exist or lists at most one node, returns NULL. If the strategy selects no processor, memory is
+// insufficient, or a file cannot be read, logs this and returns NULL.
 struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu_numa_host *host) BERTH_MUST_USE;
 void cpu_numa_free(struct cpu_numa *numa);
 
-// Returns the placement that ggml_numa_init chose; NULL if there is none. It never changes once it is set.
+// Returns the placement that ggml_numa_init chose; NULL: none. The placement never changes once it is set.
 const struct cpu_numa *cpu_numa_active(void);
-// Makes `numa` the active placement and returns the previous one. Threads may still use that one: only tests may free it.
+// Makes `numa` the active placement and returns the previous placement. Only tests may free the previous placement: threads may
+// still use it.
 struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa);
 
 // Returns the processors of thread ith of a pool.
 const cpu_set_t *cpu_numa_place(const struct cpu_numa *numa, int ith);
 size_t cpu_numa_set_size(const struct cpu_numa *numa); // bytes of each set
-int cpu_numa_n_nodes(const struct cpu_numa *numa);     // nodes of the machine, including those without processors
+int cpu_numa_n_nodes(const struct cpu_numa *numa);     // includes nodes without processors
 int cpu_numa_n_cpus(const struct cpu_numa *numa);      // processors in all sets
 
-// Reads the next range of a list in the format of the Linux kernel ("0-3,8"), and advances *text. Returns 1 if a range was read, 0
-// at the end of the list, and -1 if the text is not a list.
+// Reads the next range of a Linux kernel list ("0-3,8") and advances *text. Returns 1: a range was read; 0: end of the list; -1:
+// not a list.
 int cpu_list_next(const char **text, int *first, int *last);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// pool.c: thread pools. Threads are started once and wait for jobs. Running a job allocates no memory and starts no thread.
+// pool.c: thread pools. Running a job allocates no memory and starts no thread.
+// Terms: worker: a thread that the pool started (the caller is thread 0); lane: workers that watch the same ticket; ticket: a
+// word with a counter in its upper bits and the number n of threads of the job in its lower bits. Lane 0 has the workers with ith
+// below the number of processors, lane 1 the others. A new ticket announces a job.
+//   1. The job (`job`, `arg`) is written before its ticket, with release order. The job stays valid until n_busy is 0.
+//   2. The next ticket is written only after n_busy is 0. So a worker with ith < n sees every ticket of a job for n threads. A
+//      worker with ith >= n may miss a ticket and never reads the job.
+//   3. Before sleeping, a worker increments n_idle, then reads the ticket. A posting thread changes the ticket, then reads
+//      n_idle. All four accesses are sequentially consistent, so no wake-up is lost.
+// Idle workers spin for `poll` * 20 us (default of poll: 50), then sleep. Workers of lane 1 or of a paused pool never spin. A job
+// for no more threads than processors does not wake lane 1.
 //
-// A worker is a thread that the pool started; the caller's thread is thread 0. Workers wait for jobs in one of two lanes: lane 0 if
-// ith is less than the number of processors, lane 1 otherwise. Each lane has a word, `ticket`, that its idle workers watch. A new
-// ticket announces a job. Its upper bits are a counter, its lower bits the number n of threads of the job.
-//   1. The job (`job`, `arg`) is written before its ticket, with release order, and stays valid until n_busy is 0.
-//   2. A worker with ith < n sees every ticket of a job for n threads, because the next ticket is written only after n_busy is 0. A
-//      worker with ith >= n may miss a ticket: it reads only the ticket, never the job.
-//   3. A worker that goes to sleep increments n_idle before it reads the ticket for the last time. A thread that posts a job
-//      changes the ticket before it reads n_idle. All four accesses are sequentially consistent, so no wake-up is lost.
-// Idle workers spin for `poll` * 20 us (default of poll: 50, so 1 ms), then sleep. Workers of a paused pool do not spin. Workers of
-// lane 1 never spin, and a job for no more threads than processors does not wake them.
-//
-// Threads do not survive a fork. The child process increments `generation` (after_fork). A pool whose threads belong to an earlier
-// generation restarts them before its next job. Workers block all signals except those they raise, such as SIGSEGV.
+// Threads do not survive a fork. The child process increments `generation` (after_fork). If the threads of a pool belong to an
+// earlier generation, the pool restarts them before its next job. Workers block all signals except those they raise, such as
+// SIGSEGV.
 
 #include "cpu/pool.h"
 
@@ -32,8 +32,8 @@
 #define TICKET_THREADS_MASK 1023u
 #define TICKET_STEP 1024u
 #define POLL_STEP_NS 20000
-// A thread that waits for threads of the same job spins until GATE_SPIN_NS have passed, yields its processor until GATE_YIELD_NS
-// have passed, and then sleeps. It does not sleep earlier, because a wake-up takes about GATE_YIELD_NS.
+// A thread that waits for threads of the same job spins until GATE_SPIN_NS, yields until GATE_YIELD_NS, and then sleeps. A
+// wake-up takes about GATE_YIELD_NS, so sleeping earlier would not pay.
 #define GATE_SPIN_NS 30000
 #define GATE_YIELD_NS 1000000
 _Static_assert(GGML_MAX_N_THREADS <= TICKET_THREADS_MASK, "a ticket holds the number of threads");
@@ -42,7 +42,7 @@ struct worker {
     struct ggml_threadpool *pool;
     int ith;
     unsigned seen; // ticket of its lane when the thread was started
-    bool on_node;  // bound by the NUMA strategy; used by this thread only
+    bool on_node;  // bound by the NUMA strategy; this thread only
     pthread_t thread;
 };
 
@@ -53,17 +53,17 @@ struct lane {
 
 struct ggml_threadpool {
     pthread_mutex_t job_lock; // serialises jobs, pauses and growth
-    atomic_int n_threads;     // including the caller's thread; idle threads read it while the pool grows
+    atomic_int n_threads;     // includes the caller; read while the pool grows
     int n_started;            // workers[1 .. n_started-1] are running
-    int n_cpus;               // processors that the pool can use, if no NUMA strategy is active
-    bool is_oversubscribed;   // BERTH_CPU_OVERSUBSCRIBE=1, for tests: n_cpus is GGML_MAX_N_THREADS
+    int n_cpus;               // usable processors without a NUMA strategy
+    bool is_oversubscribed;   // BERTH_CPU_OVERSUBSCRIBE=1: n_cpus is GGML_MAX_N_THREADS
     atomic_uint born;         // value of `generation` when the threads were started
     struct ggml_threadpool_params params;
     bool has_mask;
     atomic_bool paused;
-    pthread_t placed; // the last caller that got the mask and priority of thread 0; valid if is_placed
+    pthread_t placed; // last caller bound as thread 0, if is_placed
     bool is_placed;
-    cpu_set_t *caller_set; // affinity to restore when the caller leaves the NUMA node of thread 0; NULL before the first use
+    cpu_set_t *caller_set; // caller's affinity to restore; NULL before first use
 
     cpu_job_t job;
     void *arg;
@@ -71,13 +71,13 @@ struct ggml_threadpool {
     struct worker *workers;
 
     struct lane lanes[2];            // 0: workers with ith < n_cpus; 1: workers with ith >= n_cpus
-    _Alignas(64) atomic_uint n_busy; // workers that have not finished the job; the caller sleeps until it is 0
+    _Alignas(64) atomic_uint n_busy; // workers still running; the caller waits for 0
     atomic_uint caller_waits;        // 1: the caller sleeps
 };
 
-// Number of forks between the process that loaded the library and this process.
+// Number of forks since the library was loaded.
 static atomic_uint generation;
-static pthread_mutex_t renew_lock = PTHREAD_MUTEX_INITIALIZER; // only one thread restarts the threads of a pool
+static pthread_mutex_t renew_lock = PTHREAD_MUTEX_INITIALIZER; // serialises restarts of threads after a fork
 
 static bool is_from_before_fork(const struct ggml_threadpool *pool) {
     return atomic_load_explicit(&pool->born, memory_order_acquire) != atomic_load_explicit(&generation, memory_order_relaxed);
@@ -110,7 +110,7 @@ static int64_t idle_spin_ns(const struct ggml_threadpool *pool, int ith) {
     return (int64_t) min_u32(poll, 100) * POLL_STEP_NS;
 }
 
-// Waits until the ticket of worker ith's lane differs from `seen`, and returns the new ticket.
+// Waits until the ticket of worker ith's lane differs from `seen`. Returns the new ticket.
 static unsigned ticket_wait(struct ggml_threadpool *pool, int ith, unsigned seen) {
     struct lane *lane = lane_of(pool, ith);
     const int64_t spin_ns = idle_spin_ns(pool, ith);
@@ -171,7 +171,6 @@ static void lane_post(struct lane *lane, int n) {
     }
 }
 
-// Starts the job on workers 1 .. n-1.
 static void job_post(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->n_busy, (unsigned) n - 1);
     lane_post(&pool->lanes[0], n);
@@ -180,7 +179,7 @@ static void job_post(struct ggml_threadpool *pool, int n) {
     }
 }
 
-// Yields the processor if the wait since `start` was longer than GATE_SPIN_NS. Returns false when the thread should sleep.
+// Returns false when the thread should sleep.
 static bool gate_keeps_waiting(int64_t start) {
     const int64_t ns = park_now_ns() - start;
     if (ns >= GATE_SPIN_NS) {
@@ -209,8 +208,8 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->caller_waits, 0);
 }
 
-// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. Otherwise threads
-// that the caller starts later would inherit the affinity of the job.
+// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. Otherwise the
+// caller's new threads would inherit it.
 static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
@@ -255,8 +254,7 @@ static void pool_init(
     for (int i = 0; i < GGML_MAX_N_THREADS; i++) {
         pool->has_mask |= params->cpumask[i];
     }
-    // More threads than processors slow each other down, so ops use at most n_cpus tasks (compute.c). Tests set
-    // BERTH_CPU_OVERSUBSCRIBE to make threads compete.
+    // Ops use at most n_cpus tasks (compute.c). Tests set BERTH_CPU_OVERSUBSCRIBE to make threads compete.
     const char *value = getenv("BERTH_CPU_OVERSUBSCRIBE");
     pool->is_oversubscribed = value != NULL && value[0] == '1';
     pool->n_cpus = pool->is_oversubscribed ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
@@ -269,7 +267,7 @@ static void pool_init(
     atomic_init(&pool->caller_waits, 0);
 }
 
-// Starts workers until the pool has n threads, including the caller's. Returns false if the system started fewer.
+// Starts workers until the pool has n threads, including the caller. Returns false if the system started fewer.
 static bool pool_grow(struct ggml_threadpool *pool, int n) {
     int err = 0;
     sigset_t previous, blocked;
@@ -278,7 +276,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
     for (size_t i = 0; i < sizeof own_signals / sizeof own_signals[0]; i++) {
         sigdelset(&blocked, own_signals[i]);
     }
-    pthread_sigmask(SIG_BLOCK, &blocked, &previous); // a new thread inherits the signal mask of its creator
+    pthread_sigmask(SIG_BLOCK, &blocked, &previous); // new threads inherit the creator's signal mask
     while (pool->n_started < n && err == 0) {
         struct worker *w = &pool->workers[pool->n_started];
         w->pool = pool;
@@ -368,7 +366,7 @@ int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool) {
     return threadpool != NULL ? threadpool->n_threads : 0;
 }
 
-// Threads of a paused pool sleep without spinning first. A compute on a paused pool resumes it.
+// A compute on a paused pool resumes the pool.
 void ggml_threadpool_pause(struct ggml_threadpool *threadpool) {
     if (threadpool != NULL) {
         atomic_store(&threadpool->paused, true);
@@ -381,7 +379,7 @@ void ggml_threadpool_resume(struct ggml_threadpool *threadpool) {
     }
 }
 
-// ---- the spare pool (cpu_pool_borrow): static, so that leak checkers do not report it; its threads end with the library ----
+// ---- the spare pool (cpu_pool_borrow): static, so that leak checkers do not report it ----
 
 static struct ggml_threadpool spare;
 static struct worker spare_workers[GGML_MAX_N_THREADS];
@@ -426,8 +424,8 @@ void cpu_pool_return(struct ggml_threadpool *pool) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// Ends the threads of the spare pool before the library is unloaded, because they run its code. If a graph is being computed, the
-// process exits without waiting for it. A graph that starts during the exit gets a new pool (spare_taken).
+// Ends the spare pool before the library is unloaded, because its threads run code of the library. If a graph is being computed,
+// the process exits without waiting. A graph that starts during the exit gets a new pool (spare_taken).
 __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_lock(&spare_lock);
     if (spare_made && !spare_taken) {
@@ -438,8 +436,7 @@ __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// Runs in the child process, which has only the thread that forked. Another thread may have held a lock at the fork and cannot
-// release it in the child, so the locks are initialised anew.
+// The child process has only the thread that forked. Other threads may have held locks, so the locks are initialised anew.
 static void after_fork(void) {
     atomic_fetch_add(&generation, 1);
     pthread_mutex_init(&renew_lock, NULL);

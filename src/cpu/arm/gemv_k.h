@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). A block has 8 runs of 32 elements with a scale
-// and a minimum each. A section is two runs. A core can hold few waiting instructions, so the code is software-pipelined over
-// sections. While section i is multiplied, section i + 1 is loaded, the sums of section i - 1 are folded (added across lanes), and
-// the sums of section i - 2 are scaled. The pipelining saves a quarter of the time on a Neoverse V1 (docs/user/speed.md).
+// gemv_k.h: one column times rows of q4_K and q5_K, two rows (a and b) at a time (streams.h). Term: section: two of the 8 runs of
+// a block. The code is software-pipelined over sections: load i + 1, multiply i, fold i - 1, scale i - 2. The pipelining saves a
+// quarter of the time on a Neoverse V1 (docs/user/speed.md).
 //
-// Vectors hold both rows, a and b:
+// Vectors hold both rows:
 //   folded dots of a section  {a low, a high, b low, b high}: the low nibbles are the first run, the high nibbles the second
 //   sums of minima of a block {a, a, b, b}
-//   both, folded together     {a, b, minima of a, minima of b}: one conversion and one product with {d, d, dmin, dmin} suffice
-// The minima are multiplied with the sums of y over the runs. Such a sum has 13 bits and is stored as two bytes, 128 hi + lo, so
-// that SDOT can multiply it. The bytes are negated, so that the products are added instead of subtracted.
+//   both, folded together     {a, b, minima of a, minima of b}
+// The minima are multiplied with the sums of y over the runs. A sum has 13 bits and is stored as two bytes for SDOT: 128 hi + lo.
+// The bytes are negated, so that the products are added.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -23,13 +22,12 @@ struct y_block {
     float d, pad[3];
 };
 
-// A section of both rows and of y, loaded ahead of its use.
 struct section {
     uint8x16_t a[2], b[2];
     int8x16_t y[4];
 };
 
-// Dot products of a section for rows a and b, before folding (dots) and after the first folding step (half_folded).
+// Sums of lanes before folding (dots) and after the first folding step (half_folded).
 struct dots {
     int32x4_t a_low, b_low, a_high, b_high;
 };
@@ -62,8 +60,7 @@ UNPACK_INLINE struct dots dots_q4_K(const struct section *s) {
     };
 }
 
-// Applies the first folding step to d, the dots of the previous section, and stores the result in *h. Returns the folded dots of
-// the section before that, which *h held.
+// Applies the first folding step to d and stores the result in *h. Returns the folded dots that *h held before.
 UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
     const int32x4_t folded = vpaddq_s32(h->a, h->b);
     h->a = vpaddq_s32(d->a_low, d->a_high);
@@ -71,7 +68,7 @@ UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
     return folded;
 }
 
-// Byte indices that place the scales of section j in the lanes of the folded dots; index 255 gives 0.
+// Byte indices that move the scales of section j to the lanes of the folded dots. Index 255 gives 0.
 static const uint8_t scale_index[4][16] = {
 #define INDEX(j) \
     { j, 255, 255, 255, j + 1, 255, 255, 255, j + 8, 255, 255, 255, j + 9, 255, 255, 255 }
@@ -86,7 +83,7 @@ UNPACK_INLINE int32x4_t scales_at(uint8x16_t both, int j) {
     return vreinterpretq_s32_u8(vqtbl1q_u8(both, vld1q_u8(scale_index[j])));
 }
 
-// The heads (d, dmin, scales) of a block of row a and a block of row b. q4_K and q5_K have the same head.
+// d, dmin and scales of a block of row a and a block of row b.
 struct heads {
     uint8x16_t scales; // 8 scales of a, then 8 of b
     int8x16_t mins;    // 8 minima of a, then 8 of b
@@ -133,7 +130,7 @@ UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths
     return (struct dots){dot2(v[0], v[1], s->y), dot2(v[2], v[3], s->y), dot2(v[4], v[5], s->y + 2), dot2(v[6], v[7], s->y + 2)};
 }
 
-// Bytes of the head. In q5_K the fifth bits follow the head.
+// Bytes of the head (d, dmin, scales). In q5_K the fifth bits follow the head.
 #define HEAD 16
 _Static_assert(offsetof(block_q4_K, qs) == HEAD && offsetof(block_q5_K, qh) == HEAD, "a block's head");
 _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a block's head");
@@ -144,7 +141,7 @@ UNPACK_INLINE void store_two(const struct streams *at, float32x4_t sums) {
     *at->s_b = vget_lane_f32(v, 1);
 }
 
-// Multiplies all pairs of rows. The pipeline does not stop between pairs: it finishes a pair while the next pair begins.
+// The pipeline finishes a pair of rows while the next pair begins.
 UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool is_q5) {
     const size_t size = is_q5 ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = is_q5 ? offsetof(block_q5_K, qs) : HEAD;
     const int32x4_t zero = vdupq_n_s32(0);
@@ -154,8 +151,7 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
     float32x4_t sums = vdupq_n_f32(0.0f), d = sums;
     const struct y_block *y = column;
     const char *a = at.a, *b = at.b;
-    // The pair whose results are stored next. The first store happens before a pair is complete: it stores zeros to the first pair,
-    // which the results of the first pair overwrite later.
+    // The pair whose results are stored next. The first store writes zeros, which the first pair overwrites.
     struct streams previous = at;
     struct section s;
     struct fifths f;
@@ -197,7 +193,7 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
                 a = at.a;
                 b = at.b;
                 y = column;
-            } // otherwise the next load reads this block a second time
+            }
         }
         SECTION(3, scales_at(h.scales, 1), a, b, y->qs)
         if (is_q5) {

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
-// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). Loads and memory limit the speed. It reads
-// 18.4 of at most 19.5 GB/s on a Neoverse N1. One row at a time, which loads the column for each row, read 17.4 GB/s.
+// gemv_q8_0__dotprod.c: one column times rows of q8_0, two rows at a time (streams.h). The kernel reads 18.4 of at most 19.5 GB/s
+// on a Neoverse N1; a kernel with one row at a time reads 17.4 GB/s.
 //
-// A block is a scale of two bytes and 32 bytes of quants. So in three of four blocks the quants do not start at a multiple of 8,
-// and loading them takes two cycles instead of one. This kernel loads four blocks (136 bytes) at aligned positions, including the
-// scales:
+// The quants of three of four blocks are unaligned, and unaligned loads take two cycles. So four blocks (136 bytes) are loaded
+// together, including the scales:
 //   scale | 2 .. 33 block 0 | scale | 36 .. 67 block 1 | scale | 70 .. 101 block 2 | scale | 104 .. 135 block 3
-// The column has the same layout, with zeros at the positions of the scales. SDOT adds the products of four consecutive bytes, and
-// no such four bytes contain elements of two blocks. With its scale, a block has 34 bytes, two more than two vectors. The last
-// bytes of block 0 are therefore in a third vector, which a third SDOT multiplies. The last bytes of block 2 and the first bytes of
-// block 3 are in one vector. Its sums (dot_late) are added after the first folding step (adding pairs of lanes), when the lower
-// half of the result belongs to block 2 and the upper half to block 3. The f16 scales are in lanes 0 to 3 of vectors loaded anyway.
+// The column has the same layout, with zeros at the positions of the scales. A lane of SDOT never contains elements of two
+// blocks. The last bytes of block 2 and the first bytes of block 3 share a vector. The sums of this vector (dot_late) are added
+// after the first folding step.
 //
 // The column consists of groups of four blocks: [4 scales] [10 vectors] [16 unused bytes, so that a group is three cache lines].
 // After the groups, the remaining blocks are stored as [4 scales] [32 bytes per block].
@@ -29,7 +26,7 @@ UNPACK_INLINE int8x16_t bytes_at(const char *at) {
     return vld1q_s8((const int8_t *) at);
 }
 
-// Loads 8 bytes followed by zeros. One instruction does this; compilers use two.
+// Loads 8 bytes followed by zeros. Compilers use two instructions.
 UNPACK_INLINE int8x16_t last_bytes(const char *at) {
     int8x16_t v;
     __asm__("ldr %d0, %1" : "=w"(v) : "Q"(*(const int64_t *) (const void *) at));
@@ -40,14 +37,13 @@ UNPACK_INLINE float32x4_t f32_at(const char *at) {
     return vld1q_f32((const float *) (const void *) at);
 }
 
-// Returns the scales of four blocks, from vectors that begin at bytes 0, 32, 64 and 96 of the blocks. The asm statement overwrites
-// x0; compilers would copy x0 first, which takes a cycle.
+// Returns the scales of four blocks, from vectors that begin at bytes 0, 32, 64 and 96. Compilers would copy x0, which takes a
+// cycle.
 UNPACK_INLINE float32x4_t scales_of(int8x16_t x0, int8x16_t x32, int8x16_t x64, int8x16_t x96) {
     __asm__("mov %0.h[1], %1.h[1]\n\tmov %0.h[2], %2.h[2]\n\tmov %0.h[3], %3.h[3]" : "+w"(x0) : "w"(x32), "w"(x64), "w"(x96));
     return vcvt_f32_f16(vreinterpret_f16_s8(vget_low_s8(x0)));
 }
 
-// Products of four blocks of a row with four blocks of the column.
 struct group {
     int32x4_t dot[4];   // partial sums of each block
     int32x4_t dot_late; // partial sums of blocks 2 and 3, added after the first folding step
@@ -66,7 +62,7 @@ UNPACK_INLINE struct group group_of(const char *x, const int8x16_t *v) {
     return g;
 }
 
-// Adds the products of a group of a row; d: the scales of the column.
+// d: the scales of the column.
 UNPACK_INLINE float32x4_t group_add(float32x4_t sums, const struct group *g, float32x4_t d) {
     const int32x4_t b23 = vaddq_s32(vpaddq_s32(g->dot[2], g->dot[3]), g->dot_late);
     const int32x4_t dots = vpaddq_s32(vpaddq_s32(g->dot[0], g->dot[1]), b23);
@@ -79,7 +75,6 @@ UNPACK_INLINE float float_at(const char *at) {
     return f;
 }
 
-// Multiplies the last n blocks, which do not fill a group.
 static float row_rest(int n, const block_q8_0 *x, const char *y) {
     float sum = 0.0f;
     for (int i = 0; i < n; i++) {
@@ -96,8 +91,7 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
     for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) {
         const char *a = at.a, *b = at.b, *column = y;
         float32x4_t sums_a = vdupq_n_f32(0.0f), sums_b = sums_a, d_b = sums_a;
-        struct group last = {
-            {zeros(), zeros(), zeros(), zeros()}, zeros(), sums_a}; // group of row b; folded while row a is multiplied
+        struct group last = {{zeros(), zeros(), zeros(), zeros()}, zeros(), sums_a}; // group of row b, folded one group later
         for (int64_t i = 0; i < n_groups; i++, column += GROUP) {
             const float32x4_t d = f32_at(column);
             int8x16_t v[N_VECTORS];
@@ -125,7 +119,7 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
 
 // ---- the column ----
 
-// Quantises 32 floats to bytes and returns their scale.
+// Returns the scale.
 UNPACK_INLINE float pack_block(int8_t *to, const float *y) {
     int8x16_t lo, hi;
     float d;
@@ -140,7 +134,6 @@ UNPACK_INLINE float pack_block(int8_t *to, const float *y) {
     return rounded_to_f16(d);
 }
 
-// Rearranges four blocks in row order to the vectors that group_of reads.
 UNPACK_INLINE void pack_group(char *to, const char *x) {
     const int8x16_t first = {-1, -1, -1, -1};
     const int8x16_t v[N_VECTORS] = {bytes_at(x), bytes_at(x + 16), vandq_s8(bytes_at(x + 32), first), bytes_at(x + 36),

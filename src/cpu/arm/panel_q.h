@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns (gemm_q__*.c). A panel
-// holds elements as bytes, in the order in which the tier multiplies them, and scales as vectors in the layout of the tier's
-// results. So rows are unpacked once for all columns.
+// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns (gemm_q__*.c). Rows are
+// unpacked once for all columns. Elements are bytes, in the order in which the tier multiplies them.
 //
-// A panel consists of lines. A line of x has 16 bytes for each group of GROUP rows: either STEP bytes of each row, or one number of
-// each row. A line of y has STEP bytes of each column, or one number of each column. A run is the 16 or 32 elements of a block of
-// 256 that have a common scale. The lines of a block, where [..]? exists only for formats with minima:
+// A panel consists of lines. A line of x has 16 bytes for each group of GROUP rows: STEP bytes or one number of each row. A line
+// of y has STEP bytes or one number of each column. Run: 16 or 32 elements with a common scale. The lines of a block ([..]?: only
+// for formats with minima):
 //   blocks of 32:  x: [scale] [minimum]? [bytes: LINES(32) lines]
 //                  y: [scale] [sum]? [bytes: LINES(32) lines]
 //   blocks of 256: x: [d] [scales as int32: a line per run] [minima as float: a line per run]? [bytes: LINES(256) lines]
 //                  y: [d] [sums as float: a line per run]? [bytes: LINES(256) lines]
-// Missing rows and columns are copies of the first one; their results are not stored.
+// Missing rows and columns are copies of the first one. Their results are not stored.
 //
 // The including file defines MR, NR and GROUP, and these functions for the layout of numbers within a line:
 //   x_lines4(to, v)      stores four numbers v[r] of each row r of a group; number j goes to line j
@@ -48,7 +47,7 @@ UNPACK_INLINE int32x4_t s32_at(const char *at) {
 
 UNPACK_INLINE void store_tile(float tile[NR][MR], float *s, int64_t ld_s, int nx, int ny) {
     for (int c = 0; c < ny; c++) {
-        if (nx == MR) { // a constant size, so that the compiler inlines the copy
+        if (nx == MR) { // constant size, so that the copy is inlined
             memcpy(s + c * ld_s, tile[c], sizeof tile[c]);
         } else {
             memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
@@ -58,7 +57,6 @@ UNPACK_INLINE void store_tile(float tile[NR][MR], float *s, int64_t ld_s, int nx
 
 // ---- panels of y ----
 
-// Copies 32 bytes of column c to the lines that begin at `to`.
 UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q) {
     for (int j = 0; j < LINES(32); j++) {
         memcpy(to + j * Y_LINE + c * STEP, q + j * STEP, STEP);
@@ -92,7 +90,7 @@ static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y
     }
 }
 
-// n_sums: number of runs whose sums are stored in the panel: 0, 8 or 16.
+// n_sums: runs with sums in the panel: 0, 8 or 16.
 UNPACK_INLINE void pack_y_q8_K(int64_t n, char *panel, const float *const *y, int ny, const int n_sums) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
@@ -124,7 +122,7 @@ static void pack_y_k16_min(CPU_TABLE, int64_t n, void *panel, const float *const
 
 // ---- panels of x ----
 
-// Stores the scales of 8 runs of each row of a group in 8 lines.
+// Stores the scales of 8 runs of a group in 8 lines.
 UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -136,7 +134,7 @@ UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     x_lines4(to + 4 * X_LINE, hi);
 }
 
-// Stores the minima of 8 runs of each row in 8 lines, multiplied with -dmin, so that the kernel adds them.
+// Stores the minima of 8 runs in 8 lines, times -dmin, so that the kernel adds them.
 UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     int32x4_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -148,10 +146,8 @@ UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     x_lines4(to + 4 * X_LINE, hi);
 }
 
-// Stores one number of each row of a group in a line.
 #define X_NUMBERS(line, of, row) vst1q_f32((float *) (void *) (line), of((row)[0], (row)[1], (row)[GROUP - 2], (row)[GROUP - 1]))
 
-// Declares pointers to the rows of group g.
 #define ROWS_OF(type) \
     const block_##type *row[GROUP]; \
     for (int r = 0; r < GROUP; r++) { \
@@ -196,7 +192,6 @@ PACK_32(mxfp4, 0, NO_MINS)
 PACK_32(q4_1, 1, mins_q4_1)
 PACK_32(q5_1, 1, mins_q5_1)
 
-// heads_<type> stores the lines of scales and minima of a block for a group of rows.
 #define HEADS_6BIT(type) \
     UNPACK_INLINE void heads_##type(char *to, const block_##type *const *row) { \
         int8x8_t scales[GROUP], mins[GROUP]; \
@@ -263,7 +258,7 @@ UNPACK_INLINE void heads_iq4_xs(char *to, const block_iq4_xs *const *row) {
     x_scales8(to, scales);
 }
 
-// PACK_256 defines pack_x_<type>. n_head: lines of scales and minima; offset: subtracted from every unpacked element.
+// Defines pack_x_<type>. n_head: lines of scales and minima. offset: subtracted from every element.
 #define D_OF(a, b, c, d0) f16x4_as_floats(&(a)->d, &(b)->d, &(c)->d, &(d0)->d)
 #define PACK_256(type, n_head, offset) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
@@ -296,8 +291,8 @@ PACK_256(iq4_xs, 8, 0)
 
 // ---- a tier ----
 
-// The including file ends with GEMM_Q_TIER, which defines the function that fills the table. Before that, it must define the
-// kernels run_32(n, s, ld_s, x, nx, y, ny, has_min) for blocks of 32 and run_256(..., n_runs, has_min) for blocks of 256.
+// The including file must define run_32(n, s, ld_s, x, nx, y, ny, has_min) for blocks of 32 and run_256(..., n_runs, has_min) for
+// blocks of 256.
 #define GEMM_Q_RUN(name, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
         call(n, s, ld_s, vx, nx, vy, ny, __VA_ARGS__); \

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// unpack.h: unpacks blocks of quantised rows to vectors of signed bytes, and returns their scales. The bytes are in the order of
-// the elements, so that activations need no shuffling. The dot products (dot_*.h), the one-column kernels (gemv_*.h) and the
-// packing of panels (panel_q.h) use it.
+// unpack.h: unpacks blocks of quantised rows to vectors of signed bytes and returns their scales. The bytes are in the order of
+// the elements, so that activations need no shuffling.
 //
 // Blocks of 32: unpack_<type>(block) returns 32 bytes, scale_<type>(block) the float with which a byte is multiplied. The bytes of
 // q4_0 are 16 times the value, which saves a shift; its scale is divided by 16.
-// Blocks of 256: unpack_<type>(block, v) stores 16 vectors. The bytes of q3_K and q6_K are larger than the value by an offset (4,
-// 32). Kernels that do not subtract the offset from the bytes subtract offset * scales * sums of y instead.
+// Blocks of 256: unpack_<type>(block, v) stores 16 vectors. The bytes of q3_K and q6_K are too large by an offset (4, 32).
+// Kernels subtract the offset, or subtract offset * scales * sums of y.
 #pragma once
 
 #include "quant/blocks.h"
@@ -26,8 +25,7 @@ UNPACK_INLINE float f16_as_float(const uint16_t *h) {
     return f;
 }
 
-// Returns zeros to start a sum with. Compilers keep one zero vector and copy it, which takes a cycle of a vector pipe; MOVI takes
-// none.
+// Compilers would copy a zero vector, which takes a cycle of a vector pipe. MOVI takes none.
 UNPACK_INLINE int32x4_t zeros(void) {
     int32x4_t z;
     __asm__ volatile("movi %0.4s, #0" : "=w"(z));
@@ -48,7 +46,7 @@ UNPACK_INLINE struct q32 unpack_q8_0(const block_q8_0 *b) {
     return (struct q32){vld1q_s8(b->qs), vld1q_s8(b->qs + 16)};
 }
 
-// A nibble q represents q - 8. Flipping its top bit gives q - 8 in two's complement. In the upper half of a byte, it is 16 (q - 8).
+// A nibble q represents q - 8. Flipping the top bit gives q - 8 in two's complement. The upper half of a byte holds 16 (q - 8).
 UNPACK_INLINE struct q32 unpack_q4_0(const block_q4_0 *b) {
     const uint8x16_t v = veorq_u8(vld1q_u8(b->qs), vdupq_n_u8(0x88));
     return (struct q32){s8(vshlq_n_u8(v, 4)), s8(vandq_u8(v, vdupq_n_u8(0xf0)))};
@@ -59,8 +57,8 @@ UNPACK_INLINE struct q32 unpack_q4_1(const block_q4_1 *b) {
     return (struct q32){s8(low4(v)), s8(vshrq_n_u8(v, 4))};
 }
 
-// table_bits expands the bits of a byte to 8 bytes: 0 for a set bit, 0xf0 for a clear bit. A table is used, because moving data
-// from general registers to vectors is slow.
+// Expands the bits of a byte to 8 bytes: 0 for a set bit, 0xf0 for a clear bit. A table avoids slow moves from general registers
+// to vectors.
 #define BIT(b, i) ((uint64_t) ((b) >> (i) &1 ? 0x00 : 0xf0) << (8 * (i)))
 #define BITS_1(b) (BIT(b, 0) | BIT(b, 1) | BIT(b, 2) | BIT(b, 3) | BIT(b, 4) | BIT(b, 5) | BIT(b, 6) | BIT(b, 7))
 #define BITS_4(b) BITS_1(b), BITS_1((b) + 1), BITS_1((b) + 2), BITS_1((b) + 3)
@@ -72,7 +70,7 @@ UNPACK_INLINE uint8x16_t bits16(const uint8_t *two) {
     return vreinterpretq_u8_u64(vcombine_u64(vld1_u64(&table_bits[two[0]]), vld1_u64(&table_bits[two[1]])));
 }
 
-// An element with nibble q is q if its fifth bit is set, otherwise q - 16. The bits 0xf0 of table_bits turn q into q - 16.
+// If the fifth bit is set, the element is q, otherwise q - 16.
 UNPACK_INLINE struct q32 unpack_q5_0(const block_q5_0 *b) {
     const uint8x16_t v = vld1q_u8(b->qs);
     return (struct q32){s8(vorrq_u8(low4(v), bits16(b->qh))), s8(vorrq_u8(vshrq_n_u8(v, 4), bits16(b->qh + 2)))};
@@ -101,7 +99,7 @@ UNPACK_INLINE struct q32 unpack_mxfp4(const block_mxfp4 *b) {
     return unpack_table(table_mxfp4, b->qs);
 }
 
-// Converts four f16 values from four addresses with one conversion.
+// Uses one conversion for four f16 values.
 UNPACK_INLINE float32x4_t f16x4_as_floats(const uint16_t *a, const uint16_t *b, const uint16_t *c, const uint16_t *d) {
     uint16x4_t h = vld1_dup_u16(a);
     h = vld1_lane_u16(b, h, 1);
@@ -126,14 +124,14 @@ SCALE_FROM_F16(q5_0, 1.0f)
 SCALE_FROM_F16(q5_1, 1.0f)
 SCALE_FROM_F16(iq4_nl, 1.0f)
 
-// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. Two are subnormal.
+// Returns 2^(e - 128), because table_mxfp4 holds twice the values. Two of the scales are subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-// table_powers holds the upper 16 bits of scale_mxfp4 for each e; the lower 16 bits are 0.
+// The upper 16 bits of scale_mxfp4 for each e. The lower 16 bits are 0.
 #define POWER(e) (uint16_t)((e) == 0 ? 0x20 : (e) == 1 ? 0x40 : (e) *128 - 128)
 #define POWERS_4(e) POWER(e), POWER((e) + 1), POWER((e) + 2), POWER((e) + 3)
 #define POWERS_16(e) POWERS_4(e), POWERS_4((e) + 4), POWERS_4((e) + 8), POWERS_4((e) + 12)
@@ -157,10 +155,9 @@ MIN_FROM_F16(q5_1)
 
 // ---- blocks of 256 ----
 
-// Extracts the 8 scales and 8 minima of q4_K and q5_K: 6 bits each in 12 bytes. `first` holds numbers 0 to 3 of each, `second`
-// numbers 4 to 7. `second` has the minima before the scales, so that each result takes one instruction.
+// Extracts the 8 scales and 8 minima of q4_K and q5_K: 6 bits each in 12 bytes.
 UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t *mins) {
-    uint64_t low; // four scales, then four minima; the upper two bits of each byte belong to another number
+    uint64_t low; // four scales, four minima, and bits of others
     uint32_t high;
     memcpy(&low, from, sizeof low);
     memcpy(&high, from + sizeof low, sizeof high);
@@ -198,7 +195,7 @@ UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, int8x16_t *v) {
 
 UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, int8x16_t *v) {
     const uint8x16_t three = vdupq_n_u8(3);
-    for (int j = 0; j < 4; j++) { // 16 bytes hold 16 elements of each of four runs of 32
+    for (int j = 0; j < 4; j++) {
         const uint8x16_t q = vld1q_u8(b->qs + 16 * j);
         int8x16_t *to = v + (j / 2) * 8 + j % 2;
         to[0] = s8(vandq_u8(q, three));
@@ -258,7 +255,7 @@ UNPACK_INLINE int8x8_t scales_iq4_xs(const block_iq4_xs *b) {
     memcpy(&l, b->scales_l, sizeof l);
     const uint8x8_t two = vreinterpret_u8_u32(vdup_n_u32(l));
     const uint8x8_t each = vzip1_u8(vand_u8(two, vdup_n_u8(15)), vshr_n_u8(two, 4));
-    const int16x8_t shift = {4, 2, 0, -2, -4, -6, -8, -10}; // moves bits 2 j and 2 j + 1 to bits 4 and 5
+    const int16x8_t shift = {4, 2, 0, -2, -4, -6, -8, -10}; // moves bits 2j, 2j + 1 to 4, 5
     const uint8x8_t high = vmovn_u16(vandq_u16(vshlq_u16(vdupq_n_u16(b->scales_h), shift), vdupq_n_u16(0x30)));
     return vsub_s8(vreinterpret_s8_u8(vorr_u8(each, high)), vdup_n_s8(32));
 }
@@ -280,11 +277,11 @@ UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
 
 // ---- SDOT for processors that lack the instruction: each lane adds four products of bytes ----
 
-// Two products of bytes are added in 16 bits first. The sum fits in 16 bits if one operand is never -128; activations never are.
+// Adds two products in 16 bits. The sum fits if one operand is never -128; activations never are.
 #ifndef __ARM_FEATURE_DOTPROD
 static inline __attribute__((always_inline)) int32x4_t sdot_by_products(int32x4_t sum, int8x16_t x, int8x16_t y) {
     const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(y)), high = vmull_high_s8(x, y);
     return vpadalq_s16(sum, vpaddq_s16(low, high));
 }
-#    define vdotq_s32 sdot_by_products // arm_neon.h declares vdotq_s32, but it cannot be used here
+#    define vdotq_s32 sdot_by_products // arm_neon.h declares vdotq_s32 even if unsupported
 #endif

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
-//   1. A query is the vector of one token and one head. A group is the set of heads of q that share a head of k and v. A unit is a
-//      block of up to q_rows queries of one group, which all read the same keys. If a group has many queries, its units multiply
-//      panels of f32 (kernels.h: cpu_gemm), for any type of k and v. Otherwise its units use dot products.
-//   2. A unit walks over the keys in tiles of K_ROWS. Per query it keeps the largest score m, the sum s of exp(score - m), and the
-//      sum of exp(score - m) v. When m grows, both sums are scaled down.
-//   3. If there are few units and many keys, the keys of a unit are divided into spans. A unit and a span are an item, which one
-//      task computes; the sums of the spans of a unit are joined at the end. The number of spans does not depend on the number of
-//      tasks, so the results do not depend on it either.
-// Sums are f32. Queries are rounded to the vec_dot_type of k's type.
+// Terms: query: the vector of one token and one head; group: the heads of q that share a head of k and v; unit: up to q_rows
+// queries of one group; span: a part of the keys of a unit; item: a unit and a span.
+//   1. A task computes the sums of an item in tiles of K_ROWS keys. Units of groups with many queries use panels of f32
+//      (kernels.h: cpu_gemm). Other units use dot products.
+//   2. Per query, a task keeps the largest score m, the sum s of exp(score - m), and the sum of exp(score - m) v.
+//   3. The sums of the spans of a unit are joined.
+// The number of spans does not depend on the number of tasks, so results do not either. Sums are f32. Queries are rounded to the
+// vec_dot_type of k's type.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -21,11 +20,11 @@
 #include <math.h>
 
 #define Q_ROWS 16    // queries per unit with dot products
-#define Q_PANELS 64  // maximum queries per unit with panels: with so many, packing keys and values takes little of the time
-#define Q_MANY 64    // minimum queries per group for panels; with fewer, a prompt gives the same sums as its tokens one by one
+#define Q_PANELS 64  // maximum queries per unit with panels
+#define Q_MANY 64    // minimum queries per group for panels; below, a prompt gives the same sums as single tokens
 #define K_ROWS 64    // keys per tile
-#define SPAN_MIN 256 // keys per span, if a unit is divided as far as possible
-#define N_ITEMS 16   // units are divided into spans until there are this many items
+#define SPAN_MIN 256 // keys per span at the maximum number of spans
+#define N_ITEMS 16   // minimum number of items, if spans allow it
 
 struct attn {
     const struct cpu_kernels *table;
@@ -34,7 +33,7 @@ struct attn {
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
     int64_t q_rows;            // queries per unit
-    int64_t n_heads;           // heads of q per group; 1 if k and v have different numbers of heads
+    int64_t n_heads;           // heads per group; 1: k and v differ
     int64_t n_groups;          // groups per sequence
     int64_t n_blocks, n_units; // units per group and sequence; units in total
     int64_t n_spans, span;     // spans per unit; keys per span
@@ -67,7 +66,6 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
-    // At most one span per SPAN_MIN keys, rounded up.
     const int64_t max_spans = (a.n_kv + SPAN_MIN - 1) / SPAN_MIN;
     const int64_t n_spans = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
     a.n_spans = max_i64(1, min_i64(n_spans, max_spans));
@@ -111,18 +109,18 @@ static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- work memory ----
 
-// Returns the floats of the sums of one item: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
+// Floats of the sums of one item: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
 static int64_t sums_floats(const struct attn *a) {
     return (int64_t) cpu_scratch_floats(a->q_rows * (a->d_v + 2));
 }
 
-// Layout of the memory of a task after its sums: offsets in floats. At offset 0 are the scores, [q_rows][K_ROWS].
+// Memory of a task after its sums: offsets in floats. The scores, [q_rows][K_ROWS], are at offset 0.
 struct layout {
     int64_t rows;     // rows of q, k or v as floats
-    int64_t queries;  // dot products: queries in vec_dot_type; panels: the queries as columns
+    int64_t queries;  // in vec_dot_type; with panels: as columns
     int64_t keys;     // panels of rows: the keys of a tile
-    int64_t values;   // panels of rows: v transposed, d_v rows with one element per key
-    int64_t weights;  // panels of columns: the weights of a tile, one column per query
+    int64_t values;   // panels of rows: v transposed
+    int64_t weights;  // panels of columns: weights, one column per query
     int64_t product;  // [q_rows][d_v]
     int64_t x_k, x_v; // floats of one panel of rows: keys, values
     int64_t y_k, y_v; // floats of one panel of columns: queries, weights
@@ -161,13 +159,13 @@ static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor
     return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
 }
 
-// Returns a size that suffices for the best kernels, which may use panels, and for the portable kernels, which have none.
+// Suffices for the best kernels and for the portable kernels.
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
     return max_i64(best, plain);
 }
 
-// An op with fewer queries has fewer units, and so more spans per unit; it may also use no panels. The bound covers both.
+// An op with fewer queries may have more spans per unit, or use no panels. The bound covers both.
 static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
     const int64_t n_spans = (best.n_kv + SPAN_MIN - 1) / SPAN_MIN, n_items = ggml_nrows(best.q) * n_spans;
@@ -188,7 +186,7 @@ static struct sums sums_at(const struct attn *a, float *at) {
 
 struct unit {
     int64_t group, seq;
-    int64_t first;         // first query of the unit; the group has n_heads * n_token queries, the heads of a token adjacent
+    int64_t first;         // first query; heads of a token are adjacent
     int n;                 // queries
     float slope[Q_PANELS]; // factor of the mask (ALiBi), per query
 };
@@ -197,7 +195,7 @@ static float slope_of(const struct attn *a, int64_t h) {
     if (!(a->max_bias > 0.0f)) {
         return 1.0f;
     }
-    int64_t n = 1; // the largest power of two that is at most the number of heads
+    int64_t n = 1; // largest power of two <= number of heads
     while (n * 2 <= a->q->ne[2]) {
         n *= 2;
     }
@@ -224,7 +222,7 @@ static int64_t unit_token(const struct attn *a, const struct unit *u, int j) {
     return (u->first + j) / a->n_heads;
 }
 
-// The elements of a row of the mask that belong to a tile, as floats. The heads of a token often share a row.
+// The elements of a mask row for a tile, as floats. Cached, because heads of a token often share a row.
 struct bias {
     const char *row;
     bool is_zero; // all elements are 0; v is not set
@@ -235,7 +233,7 @@ static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
     return cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
 }
 
-// Loads the mask of query j for the n keys from k0 on, unless b already holds the same row.
+// Loads the mask of query j for keys k0 .. k0+n-1. If b already holds this row, does nothing.
 static void bias_load(const struct attn *a, const struct unit *u, int j, int64_t k0, int n, struct bias *b) {
     const char *row = mask_row(a, u, j);
     if (row == b->row) {
@@ -253,7 +251,7 @@ static void bias_load(const struct attn *a, const struct unit *u, int j, int64_t
     }
 }
 
-// Scales, caps and masks the scores of query j with n keys in place. Returns false if the mask makes all of them -inf.
+// Scales, caps and masks the scores of query j with n keys in place. If all scores become -inf, returns false.
 static bool scores_finish(const struct attn *a, const struct unit *u, int j, const struct bias *b, int n, float *score) {
     a->table->scale(n, score, score, a->scale, 0.0f);
     if (a->softcap != 0.0f) {
@@ -275,7 +273,7 @@ static bool scores_finish(const struct attn *a, const struct unit *u, int j, con
     return any != 0;
 }
 
-// Updates the sums of query j for n new scores, and turns the scores into weights, exp(score - m). The caller adds the weighted v.
+// Updates the sums of query j for n new scores and replaces each score by exp(score - m). The caller adds the weighted v.
 static void scores_weigh(const struct attn *a, struct sums *t, int j, int n, float *score) {
     const float max = a->table->max(n, score);
     if (max > t->m[j]) {
@@ -292,7 +290,7 @@ struct rows {
     int64_t ld; // floats between rows
 };
 
-// Returns n rows as floats: in place, or converted into buf.
+// Returns n rows as floats. The result may point to `rows` or to buf.
 static struct rows rows_load(const struct attn *a, const struct ggml_tensor *t, const char *rows, int n, float *buf) {
     if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0) {
         return (struct rows){(const float *) (const void *) rows, (int64_t) (t->nb[1] / sizeof(float))};
@@ -311,7 +309,6 @@ static const char *query_at(const struct attn *a, const struct unit *u, int j) {
     return cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
 }
 
-// Converts query j to the vec_dot_type of k's type.
 static void query_load(const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
     const float *row = cpu_row_load(a->table, a->q, query_at(a, u, j), 0, a->d_k, buf);
     a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
@@ -319,7 +316,7 @@ static void query_load(const struct attn *a, const struct unit *u, int j, float 
 
 // ---- panels ----
 
-// Packs the queries. They are first rounded to the vec_dot_type of k's type, as units with dot products do.
+// Queries are rounded to the vec_dot_type of k's type first, as in units with dot products.
 static void queries_pack(const struct attn *a, const struct unit *u, const struct layout *r) {
     float *own = r->own;
     const struct cpu_gemm *g = a->g;
@@ -349,7 +346,7 @@ struct panels {
     int64_t n;      // rows or columns of all panels
 };
 
-// Computes s[row + column * ld] = dot(row, column) for all rows of x and columns of y, of n elements each.
+// s[row + column * ld] = dot(row, column), for rows and columns of n elements.
 static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld, struct panels x, struct panels y) {
     for (int64_t j = 0; j < y.n; j += g->nr, y.at += y.floats) {
         const float *at = x.at;
@@ -359,7 +356,6 @@ static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld
     }
 }
 
-// Computes the dot products of the unit's queries with n keys.
 static void scores_by_panels(const struct attn *a, const struct unit *u, const struct layout *r, const char *keys, int n) {
     const struct cpu_gemm *g = a->g;
     float *own = r->own;
@@ -380,8 +376,8 @@ static bool are_finite(int64_t n, const float *x) {
     return n_nonfinite == 0;
 }
 
-// Adds n weighted rows of v to the sums. If an element of v is not finite, adds nothing and returns false: the product with a
-// weight of 0 would be NaN. The caller then uses the kernel `mix`, which skips rows with weight 0.
+// Adds n weighted rows of v to the sums. If an element of v is not finite, adds nothing and returns false: 0 times that element
+// would be NaN. The caller then uses the kernel `mix`, which skips rows with weight 0.
 static bool values_by_panels(
     const struct attn *a, const struct unit *u, const struct layout *r, struct sums *t, const struct rows *v, int n) {
     const struct cpu_gemm *g = a->g;
@@ -409,7 +405,7 @@ static bool values_by_panels(
 
 // ---- tiles of keys ----
 
-// True if the mask shows at least one of keys k0 .. k0+n-1 to at least one query of the unit.
+// True if the mask shows a key of k0 .. k0+n-1 to a query of the unit.
 static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, int n) {
     const char *last = NULL;
     for (int j = 0; j < u->n && a->mask != NULL; j++) {
@@ -427,7 +423,6 @@ static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, i
     return a->mask == NULL;
 }
 
-// Sets t to the sums over keys k0 to k1 - 1.
 static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
@@ -436,7 +431,7 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
     const char *values = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
     struct layout r = layout_of(a);
     float *score = own;
-    bool has_scores[Q_PANELS]; // of each query: at least one score of the tile is not -inf
+    bool has_scores[Q_PANELS]; // per query: some score is not -inf
     r.own = own;
     if (a->g != NULL) {
         queries_pack(a, u, &r);
@@ -486,7 +481,6 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int
     }
 }
 
-// Adds the sums of another span of the unit's keys to t.
 static void sums_join(const struct attn *a, int n, struct sums *t, const struct sums *other) {
     for (int j = 0; j < n; j++) {
         if (other->m[j] == -INFINITY && other->s[j] == 0.0f) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// experts.c: MUL_MAT_ID and ADD_ID. In MUL_MAT_ID, each row of src[1] is multiplied with the matrices (experts) that ids (src[2])
-// select for its token. A pair is a row of src[1] and an expert that multiplies it. The pairs are sorted by expert in work memory.
-// Then one of three methods computes the products. The choice depends on types and shapes only:
-//   panels   Many pairs per expert. The rows of the pairs are packed into panels of columns (kernels.h: cpu_gemm), which are
-//            multiplied with panels of the experts' rows. Only a wave, about WAVE_PAIRS pairs, is packed at a time, which bounds
-//            the memory. The pairs of one expert may be in two or more waves.
-//   columns  Few pairs per expert. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
-//   tiles    Otherwise. Every row of src[1] is converted to the vec_dot_type of src[0]'s type. A tile is TILE_ROWS rows of an
-//            expert times up to TILE_PAIRS rows of src[1]. The latter are copied next to each other, so that they have one stride.
+// experts.c: MUL_MAT_ID and ADD_ID. MUL_MAT_ID multiplies each row of src[1] with the matrices (experts) that ids (src[2])
+// select. Term: pair: a row of src[1] and an expert that multiplies it.
+// The pairs are sorted by expert in work memory. Then one of three methods runs. The choice depends on types and shapes only:
+//   panels: many pairs per expert (kernels.h: cpu_gemm). About WAVE_PAIRS pairs, a wave, are packed at a time to bound memory.
+//   The pairs of one expert may be in two or more waves.
+//   columns: few pairs per expert. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
+//   tiles: otherwise. Rows of src[1] are converted to the vec_dot_type of src[0]'s type. A tile is TILE_ROWS rows of an expert
+//   times up to TILE_PAIRS rows of src[1].
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -21,7 +20,7 @@
 #define TILE_PAIRS 16
 #define WAVE_PAIRS 512
 
-// Returns the expert that ids select for a token; `use` counts the selected experts of the token from 0.
+// use: index of the expert among the token's experts.
 static inline int32_t expert_of(const struct ggml_tensor *ids, int64_t use, int64_t token) {
     int32_t id;
     memcpy(&id, (const char *) ids->data + (size_t) use * ids->nb[0] + (size_t) token * ids->nb[1], sizeof id);
@@ -57,14 +56,14 @@ static enum method method_of(const struct cpu_kernels *k, const struct ggml_tens
 
 struct work {
     enum method method;
-    size_t row_size;                                    // bytes of a packed row of src[1], or of a panel
-    size_t rows_size, first_size, pairs_size, own_size; // bytes of rows, of first and of panel, of pairs, of own
+    size_t row_size;                                    // bytes of a packed row of src[1] or panel
+    size_t rows_size, first_size, pairs_size, own_size; // bytes of each memory area
     int64_t wave;                                       // panels per wave
     const char *rows;                                   // packed or converted rows; NULL: src[1] itself
     int32_t *first;                                     // [n_expert + 1]: first pair of each expert
-    int32_t *panel; // [n_expert + 1]: first panel of each expert; a panel holds pairs of one expert only
-    int32_t *pairs; // [n_used * n_token]: n_used * token + use, sorted by expert
-    char *own;      // memory of this task: gathered rows, or panels of rows of an expert
+    int32_t *panel;                                     // [n_expert + 1]: first panel of each expert
+    int32_t *pairs;                                     // [n_used * n_token]: n_used * token + use, sorted by expert
+    char *own;                                          // this task's gathered rows or expert panels
 };
 
 static struct work work_for(enum method method, const struct cpu_kernels *k, const struct ggml_tensor *op) {
@@ -99,7 +98,7 @@ static size_t total_size(const struct work *w, int tasks) {
     return w->rows_size + w->own_size * (size_t) tasks + 2 * w->first_size + w->pairs_size;
 }
 
-// Returns a size that suffices for the method of the best kernels, and for tiles, the only method of the portable kernels.
+// Suffices for the best kernels and for the portable kernels, which use tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const struct work best = work_of(&cpu_kernels_best, op), plain = work_of(&cpu_kernels_portable, op);
     const size_t best_size = total_size(&best, tasks), plain_size = total_size(&plain, tasks);
@@ -134,8 +133,8 @@ static struct work work_open(const struct cpu_params *p, const struct ggml_tenso
 
 // ---- pairs ----
 
-// Sorts the pairs by expert with a counting sort; the pairs of an expert keep the order of tokens. If an expert index is out of
-// range, reports an error and leaves all experts without pairs.
+// Sorts the pairs by expert. The pairs of an expert keep the order of tokens. If an expert index is out of range, reports an
+// error and leaves all experts without pairs.
 static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op, struct work *w) {
     const struct ggml_tensor *ids = op->src[2];
     const int64_t n_expert = op->src[0]->ne[2], n_used = ids->ne[0], n_token = ids->ne[1];
@@ -154,8 +153,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
     }
     const int32_t nr = w->method == PANELS ? p->k->gemm[op->src[0]->type].nr : 1;
     int32_t sum = 0, panels = 0;
-    // After this loop, first[e] is the end of expert e's pairs. The next loop places the pairs from last to first and decrements
-    // first[e] for each, so that it becomes the start.
+    // first[e] becomes the end of expert e's pairs. The next loop decrements first[e] to the start.
     for (int64_t e = 0; e <= n_expert; e++) {
         const int32_t n = e < n_expert ? w->first[e] : 0;
         w->panel[e] = panels;
@@ -181,10 +179,10 @@ static float *result_row(const struct ggml_tensor *op, int32_t pair) {
 
 // ---- panels ----
 
-// Packs this task's share of panels i0 to i1 - 1 of columns.
+// Packs this task's share of panels i0 .. i1 - 1 of columns.
 static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w, int64_t i0, int64_t i1) {
     const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
-    int64_t e = 0; // expert of panel i; it only grows, because i does
+    int64_t e = 0; // expert of panel i
     for (int64_t i = i0 + cpu_chunk_next(p); i < i1; i = i0 + cpu_chunk_next(p)) {
         while (i >= w->panel[e + 1]) {
             e++;
@@ -199,12 +197,12 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
     }
 }
 
-// Rows r0 to r1 - 1 of expert e.
+// Rows r0 .. r1 - 1 of expert e.
 struct slab {
     int64_t e, r0, r1;
 };
 
-// Multiplies the rows of a slab with panels i[0] to i[1] - 1 of its expert. The first panel at w->rows is panel number `wave`.
+// Multiplies a slab with panels i[0] .. i[1] - 1 of its expert. `wave`: index of the first panel at w->rows.
 static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *s,
     const int64_t i[2], int64_t wave) {
     const struct ggml_tensor *a = op->src[0];
@@ -280,7 +278,6 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-// Multiplies a slab with n pairs whose rows are packed as single columns.
 static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
     const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
@@ -318,8 +315,8 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     }
 }
 
-// Returns the rows of a tile. With a single token and the method columns, rows of an expert are read once, and many consecutive
-// rows are faster (gemv.c). So tiles grow while there are more than 8 tiles per task.
+// Returns the rows of a tile. With one token and columns, longer tiles are faster (gemv.c).
+// So tiles grow while there are more than 8 tiles per task.
 static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
     int64_t rows = TILE_ROWS;
     while (w->method == COLUMNS && op->ne[2] == 1 && rows < 1024 && op->ne[0] * op->ne[1] / rows > 8 * p->nth) {
@@ -331,7 +328,7 @@ static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor
 static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = rows_of_tile(p, op, w);
     const int64_t n_rows = (ne0 + rows - 1) / rows;
-    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i, its first tile, its number of tiles; e never decreases
+    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i; its first tile and tiles
     for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
         for (; e < n_expert; e++) {
             e_tiles = n_rows * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);
@@ -368,7 +365,7 @@ static void experts_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- ADD_ID: adds the row of src[1] that ids select to each row of src[0] ----
+// ---- ADD_ID: result = row of src[0] + the row of src[1] that ids select ----
 
 static bool add_id_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];

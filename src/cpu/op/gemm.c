@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// gemm.c: products with many columns, for MUL_MAT and OUT_PROD. All tasks together pack columns of b into panels in work memory.
-// Then each task takes items: blocks of rows of a with some panels of b. It packs a panel of rows into its own memory and
-// multiplies it with every panel of b of the item. The panel of rows, which is larger, stays in or near the L1 cache, while the
-// panels of columns come from the L2 cache. If a is transposed (f32 only), X_PANELS panels of rows are packed at a time.
-//
-// One round packs panels of b and multiplies them. If the columns do not fit into the memory of one round, there are several
-// rounds, so that work memory does not grow with b. Panels of b are numbered batch by batch. Batches of b that are multiplied with
-// the same batch of a are adjacent in this order.
+// gemm.c: products with many columns, for MUL_MAT and OUT_PROD.
+//   1. All tasks together pack columns of b into panels in work memory.
+//   2. Each task takes items: blocks of rows of a with some panels of b.
+// The panel of rows is larger and stays near the L1 cache. The panels of columns come from the L2 cache. If the columns do not
+// fit in work memory, 1 and 2 are repeated (rounds). So work memory does not grow with b. Panels of b are numbered so that
+// batches with the same batch of a are adjacent.
 
 #include "cpu/op/gemm.h"
 
@@ -15,9 +13,8 @@
 #include <string.h>
 
 #define X_PANELS CPU_GEMM_X_PANELS
-#define Y_PANELS 4 // panels of columns that a task packs at a time
-// The memory of a round holds at least ROUND_COLS columns and at least ROUND_SIZE bytes. Rows are packed once per round, so with
-// many columns each packed row is used for at least ROUND_COLS products.
+#define Y_PANELS 4 // panels of columns packed at a time
+// A round holds at least ROUND_COLS columns and at least ROUND_SIZE bytes. Rows are packed once per round.
 #define ROUND_COLS 512
 #define ROUND_SIZE ((size_t) 1 << 20)
 
@@ -29,7 +26,7 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
 
 bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    const int few = min_int(g->min_cols, g->nr); // at most nr: OUT_PROD has no dot products as an alternative to panels
+    const int few = min_int(g->min_cols, g->nr); // at most nr: OUT_PROD always uses panels
     return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 
@@ -58,12 +55,12 @@ static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor 
         .n_round = min_i64(n_round, n_all)};
 }
 
-// Panels of rows in the memory of a task: several for f32, which may be transposed.
+// Panels of f32 may be transposed and are packed several at a time.
 static size_t n_own(enum ggml_type type) {
     return type == GGML_TYPE_F32 ? X_PANELS : 1;
 }
 
-// Returns the capacity of a round, not the bytes of the panels that fit in it. The latter can grow when columns get shorter.
+// Returns the capacity of a round. The bytes of the panels of a round would grow when columns get shorter.
 size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
     const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
@@ -79,7 +76,7 @@ void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, co
         char *to = panels;
         int64_t r = 0;
         for (; side % 8 == 0 && r + side <= n_rows; r += side, to += size) {
-            for (int j = 0; j < side; j += 8) { // a constant size, so that the compiler inlines the copy
+            for (int j = 0; j < side; j += 8) { // constant size, so that the copy is inlined
                 memcpy(to + (size_t) j * sizeof(float), from + (size_t) (r + j) * sizeof(float), 8 * sizeof(float));
             }
         }
@@ -91,7 +88,7 @@ void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, co
     }
 }
 
-// Packs panels first to end - 1 of one batch of b.
+// Packs panels first .. end - 1 of one batch of b.
 static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, const struct sizes *size,
     const struct ggml_tensor *b, char *panels, int64_t first, int64_t end, int64_t i2, int64_t i3) {
     const int64_t c0 = first * g->nr, c1 = min_i64(b->ne[1], end * g->nr);
@@ -109,14 +106,14 @@ static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, con
     }
 }
 
-// Returns the indices of the batch of b that is number i in the order of panels.
+// Returns the batch of b with index i in the order of panels.
 static void batch_of(const struct ggml_tensor *a, const struct ggml_tensor *b, int64_t i, int64_t *i2, int64_t *i3) {
     const int64_t r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], of_a = i / (r2 * r3);
     *i2 = of_a % a->ne[2] * r2 + i % r2;
     *i3 = of_a / a->ne[2] * r3 + i / r2 % r3;
 }
 
-// Packs this task's share of panels p0 to p1 - 1 of b.
+// Packs this task's share of panels p0 .. p1 - 1 of b.
 static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
@@ -135,14 +132,14 @@ static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call 
 
 // ---- products ----
 
-// An item of work: rows r0 to r1 - 1 of one batch of a, times panels c0 to c1 - 1 of b.
+// Rows r0 .. r1 - 1 of one batch of a, times panels c0 .. c1 - 1 of b.
 struct item {
     int64_t r0, r1, batch;
-    int64_t c0, c1;     // counted from the first panel that is multiplied with this batch of a
+    int64_t c0, c1;     // from the first panel of this batch of a
     const char *panels; // address of panel c0
 };
 
-// Multiplies rows r to r + nr - 1 with all columns of the item. own: the panel of these rows; NULL: they are not packed.
+// Multiplies rows r .. r + nr - 1 with all columns of the item. own: the panel of these rows; NULL: not packed.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
@@ -185,13 +182,11 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     }
 }
 
-// Computes this task's share of the products of panels p0 to p1 - 1.
 static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     const int64_t ne0 = call->op->ne[0], first = p0 / size->n_alike, n_batches = (p1 - 1) / size->n_alike - first + 1;
     const int64_t min_items = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_alike);
-    // Every task should have work. While there are fewer than min_items items, the rows per item are halved. Then the panels of
-    // columns are divided into n_parts parts.
+    // Every task should have an item. If there are fewer than min_items items, items get fewer rows, then fewer panels.
     int64_t rows = (int64_t) X_PANELS * g->mr;
     while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < min_items) {
         rows /= 2;
@@ -200,7 +195,7 @@ static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *ca
     const int64_t n_parts = min_i64((min_items + n_rows * n_batches - 1) / (n_rows * n_batches), max_parts);
     for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
         const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
-        // The panels of this batch start at of_batch. In this round they are c0 to c1 - 1, counted from of_batch.
+        // c0 and c1 count from of_batch, the first panel of this batch.
         const int64_t of_batch = batch * size->n_alike;
         const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0, c1 = p1 < of_batch + size->n_alike ? p1 - of_batch : size->n_alike;
         const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
-// rope.c: ROPE and ROPE_BACK rotate pairs of elements of each row by an angle that is proportional to the row's position (Su et
-// al., arXiv 2104.09864). They support YaRN's mix of frequencies (arXiv 2309.00071) and the modes that give a row four positions
-// (M-RoPE).
-//   1. All heads (dimension 1) of a token (dimension 2) have the same angles; a task computes them once per token.
-//   2. The angle of pair i is position * step^i, computed by repeated multiplication in f32. At positions above 100,000, another
-//      way to compute it would give visibly different angles, and models are trained and tested with this one.
-//   3. The pairs start at element n_offs of a row. The angle of a pair depends on its number, counted from n_offs. Elements that
-//      are in no pair are copied.
+// rope.c: ROPE and ROPE_BACK rotate pairs of elements by an angle proportional to the row's position (arXiv 2104.09864). YaRN
+// (arXiv 2309.00071) and M-RoPE (four positions per row) are supported. All heads of a token share their angles. The angle of
+// pair i is position * step^i, by repeated multiplication in f32. Above position 100,000, other roundings give visibly different
+// angles, and models are trained with this rounding. Pairs start at element n_offs of a row, and pair 0 is the first pair there.
+// Elements outside of pairs are copied.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -16,21 +13,19 @@
 #include <inttypes.h>
 #include <math.h>
 
-// op_params, as core/ops_rope.c sets them
 struct rope {
     int32_t n_dims, mode, n_ctx_orig;
     float freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
     int32_t sections[GGML_MROPE_SECTIONS];
     int32_t n_offs;
-    // derived values
     bool is_multi, is_vision, is_interleaved;
     bool is_split;   // a pair is (i, i + n_apart); otherwise neighbours
     int64_t n_pairs; // rotated pairs
     int64_t n_apart; // distance between the two elements of a pair
-    float step;      // factor between the angles of consecutive pairs
-    float ramp[2];   // pairs between which YaRN blends from the original to the scaled frequency
-    float magnitude; // factor of the elements of a rotated pair
-    float sin_sign;  // -1: rotate in the opposite direction (ROPE_BACK)
+    float step;      // factor between angles of consecutive pairs
+    float ramp[2];   // range of pairs that YaRN blends
+    float magnitude; // factor of rotated elements
+    float sin_sign;  // -1 for ROPE_BACK
     const struct ggml_tensor *factors;
 };
 
@@ -68,7 +63,7 @@ static struct rope rope_of(const struct ggml_tensor *op) {
     return r;
 }
 
-// Reports an error and returns true for parameters that the constructor accepts but that are not valid.
+// If parameters are invalid, reports an error and returns true.
 static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const struct ggml_tensor *op) {
     const int64_t ne0 = op->ne[0];
     if (r->n_dims <= 0 || r->n_dims > ne0 || r->n_dims % 2 != 0) {
@@ -113,9 +108,8 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 
 // ---- angles ----
 
-// Factors of the rotation: the result of an element is c times the element plus s times the other element of its pair. If pairs are
-// neighbours, there is a c and a signed s per element (kernels.h: rotate). For split pairs, there is one c and one s per pair;
-// rotate_split adds the sign.
+// result = c * element + s * other element of the pair. If pairs are neighbours, c and a signed s are per element (kernels.h:
+// rotate). If pairs are split, c and s are per pair, and s has no sign.
 struct angles {
     float *c, *s;
 };
@@ -133,7 +127,6 @@ static float angle_of(const struct rope *r, int64_t i, float theta) {
     return scaled * (1.0f - mix) + plain * mix;
 }
 
-// Converts cosines and sines of the angles to factors.
 static void angles_store(const struct rope *r, const float *cosine, const float *sine, struct angles to) {
     for (int64_t i = 0; i < r->n_pairs; i++) {
         const float c = cosine[i] * r->magnitude, s = sine[i] * r->magnitude * r->sin_sign;
@@ -156,12 +149,12 @@ static void angles_plain(const struct rope *r, int32_t pos, float *to) {
     }
 }
 
-// The pairs are divided into cycles of as many pairs as the four sections have together. Returns the number of the position (0:
-// time, 1: height, 2: width, 3: other) that rotates pair `at` of a cycle.
+// A cycle has as many pairs as the four sections together. Returns the position that rotates pair `at` of a cycle: 0: time, 1:
+// height, 2: width, 3: other.
 static int section_of(const struct rope *r, int64_t at) {
     const int32_t *s = r->sections;
     if (r->is_interleaved) {
-        const int which = (int) (at % 3); // time, height and width alternate; a section without pairs left is replaced by 3
+        const int which = (int) (at % 3); // time, height, width alternate; 3: section is full
         return at < 3 * (int64_t) s[which] ? which : 3;
     }
     int which = 0;
@@ -171,7 +164,7 @@ static int section_of(const struct rope *r, int64_t at) {
     return which;
 }
 
-// Computes the angles of a token with four positions. The four positions of a token are n_token elements apart in pos.
+// A token has four positions, n_token elements apart in pos.
 static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *to) {
     const int32_t *s = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
@@ -182,9 +175,9 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
     }
     for (int64_t i = 0; i < r->n_pairs; i++) {
         const int64_t at = i % n_cycle;
-        if (r->is_vision) { // the first pair of every section has the first frequency
+        if (r->is_vision) { // every section starts with the first frequency
             for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
-                // Sections without pairs start at the same pair as the next section. Only the first of them is reset.
+                // An empty section has the same start as the next section. Only the first of them is reset.
                 if (at == starts[j]) {
                     theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
                     break;
@@ -200,7 +193,7 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
 
 // ---- rotation ----
 
-// Rotates split pairs. y may be x.
+// y may be x.
 static void rotate_split(int64_t n, int64_t apart, float *y, const float *x, struct angles by) {
     for (int64_t i = 0; i < n; i++) {
         const float a = x[i], b = x[i + apart], c = by.c[i], s = by.s[i];
@@ -216,7 +209,7 @@ static bool rope_supports(const struct ggml_tensor *op) {
 }
 
 static int64_t rope_scratch(const struct ggml_tensor *op) {
-    return 4 * op->ne[0]; // factors (two rows), a row to read, a row to write
+    return 4 * op->ne[0]; // two rows of factors, a source and a result
 }
 
 static size_t rope_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -233,7 +226,7 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *pos = op->src[1];
     float *buf_x = cpu_scratch(p, rope_scratch(op)), *buf_y = buf_x + ne0;
     const struct angles by = {.c = buf_y + ne0, .s = buf_y + 2 * ne0};
-    int64_t angles_token = -1; // token of the current angles
+    int64_t angles_token = -1;
     int64_t i, end;
     cpu_share(p, ggml_nrows(op), &i, &end);
     for (struct cpu_row_pos at = cpu_row_pos(op, i); i < end; i++, cpu_row_step(op, &at)) {
@@ -244,7 +237,7 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
             } else {
                 angles_plain(&r, cpu_i32_at(pos, angles_token), buf_y);
             }
-            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // buf_x and buf_y hold no row at this point
+            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // buf_x and buf_y are free here
             angles_store(&r, buf_x, buf_x + r.n_pairs, by);
         }
         char *row = cpu_row(op, at);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sort.c: ARGSORT, TOP_K: the order of each row. One task sorts a row. There are three methods:
-//   keys     Rows of up to KEYS_MAX elements. Up to STACK_KEYS keys are on the stack, more are in work memory.
-//   indices  Longer rows, in the result and in work memory: 4 bytes per element, 4 more for TOP_K, and 4 more for the floats of a
-//            row that is not dense f32.
-//   heap     TOP_K with a small k, for rows of any length. It holds only k keys.
+// sort.c: ARGSORT, TOP_K. One task sorts a row. There are three methods:
+//   keys: rows of up to KEYS_MAX elements. More than STACK_KEYS keys are in work memory.
+//   indices: longer rows. Work memory per element: 4 bytes, 4 more for TOP_K, 4 more if the row is not dense f32.
+//   heap: TOP_K with a small k, for rows of any length. The heap holds only k keys.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -11,11 +10,10 @@
 
 // ---- keys ----
 
-// A key is a 64-bit number. Its upper 32 bits are the element's float, mapped to an unsigned number such that a larger float gives
-// a larger number; its lower 32 bits are the element's index. Keys are sorted without reading the row again. No two keys are equal,
-// and equal elements keep their order. NaN counts as larger than every number.
+// A key is a 64-bit number. Upper 32 bits: the float as an unsigned number in the same order. Lower 32 bits: the index. So no two
+// keys are equal, and equal elements keep their order. NaN is larger than every number.
 
-// Returns the upper 32 bits of a key; both zeros give the same number. flip: all bits set for descending order, otherwise 0.
+// Returns the upper 32 bits of a key. -0 and 0 give the same number. flip: all bits set for descending order, otherwise 0.
 static inline uint32_t sort_float_key(float f, uint32_t flip) {
     int32_t u;
     f += 0.0f; // -0 becomes 0
@@ -31,9 +29,9 @@ static inline uint64_t sort_key(float f, int64_t i, uint32_t flip) {
 #define INSERTION_MAX 32 // up to this number of keys, insertion sort is faster than radix sort
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
-#define STACK_KEYS 1024 // keys on the stack; together with the second buffer of radix sort they take 16 KiB
+#define STACK_KEYS 1024 // 16 KiB, with the spare buffer
 #define KEYS_MAX 4096   // up to this row length keys are faster than indices
-#define HEAP_RATIO 8    // TOP_K uses a heap if the row has at least this many times k elements; otherwise it sorts the row
+#define HEAP_RATIO 8    // TOP_K uses a heap for n >= HEAP_RATIO * k
 
 static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, bool descending, uint64_t *key) {
     float buf[CPU_PIECE];
@@ -58,8 +56,8 @@ static void sort_insertion(uint64_t *key, int64_t n) {
     }
 }
 
-// Sorts by the upper 32 bits in stable passes. The lower 32 bits need no pass, because the keys are in the order of their indices
-// at the start. Returns the buffer that holds the sorted keys: key or spare.
+// Sorts by the upper 32 bits in stable passes. The keys must be in the order of their indices. Returns the buffer that holds the
+// sorted keys: key or spare.
 static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
     for (int shift = 32; shift < 64; shift += RADIX_BITS) {
         int64_t start[RADIX] = {0};
@@ -85,7 +83,7 @@ static uint64_t *sort_radix(uint64_t *key, uint64_t *spare, int64_t n) {
     return key;
 }
 
-// Sorts n keys. Returns the buffer that holds them: key or spare, which has the same size.
+// Returns the buffer that holds the sorted keys: key or spare.
 static uint64_t *keys_sort(uint64_t *key, uint64_t *spare, int64_t n) {
     if (n <= INSERTION_MAX) {
         sort_insertion(key, n);
@@ -132,10 +130,9 @@ static void row_heap(const struct cpu_kernels *kernels, const struct ggml_tensor
 
 // ---- long rows ----
 
-// A radix sort of indices. Each stable pass moves the indices from one buffer to another, ordered by one digit of their keys (the
-// upper 32 bits of the keys above), lowest digit first. Keys are recomputed from the row in every pass, which takes no longer than
-// moving keys would. The first pass has no source buffer: it generates the indices. The time is linear in n; equal elements keep
-// their order. Memory: 4 bytes per index and buffer, and 24 KiB of stack.
+// A radix sort of indices, lowest digit first. Digits are those of the upper 32 bits of keys. Keys are recomputed in every pass,
+// which takes no longer than moving them. Equal elements keep their order. Memory: 4 bytes per index and buffer, and 24 KiB of
+// stack.
 
 #define DIGIT_BITS 11
 #define DIGITS (1 << DIGIT_BITS)
@@ -145,7 +142,7 @@ static inline uint32_t digit_of(uint32_t key, int d) {
     return key >> (d * DIGIT_BITS) & (DIGITS - 1);
 }
 
-// Replaces the count of each digit value by the position of its first index. Returns false if all indices have the same digit.
+// Replaces counts of digit values by start positions. If all indices have the same digit, returns false.
 static bool counts_to_starts(uint32_t *count, int64_t n) {
     uint32_t sum = 0, max_count = 0;
     for (int v = 0; v < DIGITS; v++) {
@@ -157,7 +154,7 @@ static bool counts_to_starts(uint32_t *count, int64_t n) {
     return max_count < n;
 }
 
-// Writes the indices of n elements, in the order of the elements, to out; spare has the same size.
+// Writes the indices of n elements to out, in sorted order. spare has the same size.
 static void sort_long(const float *x, int64_t n, uint32_t flip, int32_t *out, int32_t *spare) {
     uint32_t next[N_DIGITS][DIGITS] = {{0}};
     int passes[N_DIGITS], n_passes = 0;
@@ -199,7 +196,7 @@ static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
     return cpu_tasks_for((double) min_i64(n, n_rows), n_threads);
 }
 
-// Returns the number of keys that are sorted: k with a heap, otherwise the row length.
+// Returns k with a heap, otherwise the row length.
 static int64_t n_keys_of(const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0], k = op->ne[0];
     return op->op == GGML_OP_TOP_K && k <= n / HEAP_RATIO ? k : n;
@@ -214,7 +211,6 @@ static bool is_long(const struct ggml_tensor *op) {
     return !uses_heap(op) && op->src[0]->ne[0] > KEYS_MAX;
 }
 
-// Returns the bytes of work memory that a row requires.
 static size_t row_work(const struct ggml_tensor *op) {
     const size_t n = (size_t) op->src[0]->ne[0], n_keys = (size_t) n_keys_of(op);
     if (is_long(op)) {
@@ -227,8 +223,7 @@ static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
     return row_work(op) * (size_t) n_tasks;
 }
 
-// An op with shorter rows may sort complete rows instead of using a heap, or use keys instead of indices. The bound covers these
-// methods. An op with fewer rows has no more tasks.
+// An op with shorter rows may use another method. The bound covers all methods.
 static size_t sort_work_bound(const struct ggml_tensor *op, int n_threads) {
     const int64_t n = op->src[0]->ne[0], n_whole = uses_heap(op) ? HEAP_RATIO * op->ne[0] : n;
     const int64_t n_keys = min_i64(n_whole, KEYS_MAX);
@@ -249,7 +244,7 @@ static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, c
     uint64_t stack_keys[2 * STACK_KEYS];
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = a->ne[0], n_keys = n_keys_of(op), n_out = op->ne[0];
-    char *work = p->work != NULL ? (char *) p->work + row_work(op) * (size_t) p->ith : NULL; // NULL: short rows require none
+    char *work = p->work != NULL ? (char *) p->work + row_work(op) * (size_t) p->ith : NULL; // NULL: short rows
     if (is_long(op)) {
         int32_t *spare = (int32_t *) (void *) work, *out = op->op == GGML_OP_TOP_K ? spare + n : to;
         float *floats = (float *) (void *) ((out == to ? spare : out) + n);
