@@ -344,8 +344,8 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
     }
 }
 
-// If all nonzero elements have the same value, returns this value; otherwise, or if all elements are zero, returns 0. Sets *mixed
-// if a run contains both the value and zeros.
+// If all nonzero elements have the same value, returns this value. Otherwise, returns 0. Sets *mixed if a run contains both the
+// value and zeros.
 static float only_value(const struct search *z, bool *mixed) {
     float v = 0.0f;
     *mixed = false;
@@ -381,11 +381,11 @@ static struct plan plan_search(struct search *z) {
         }
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
-    choose_scales(z, 0, true, INFINITY, &best); // d and dmin are 0: the error if all values are zero
+    choose_scales(z, 0, true, INFINITY, &best); // error with d = dmin = 0
     for (int i = 0; i < z->effort.n_kept; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
-    // A trial d makes the largest scale s_max, a bit less, or more (clipped). dmin: the same for the largest offset.
+    // Trial d map the largest scale to s_max, a bit less, or more (clipped). Trial dmin do the same for the largest offset.
     const float step = z->s_max < 32 ? 0.04f : 0.02f;
     struct side as[MAX_SIDES], bs[MAX_SIDES];
     const int n_sides = z->effort.n_starts;
@@ -418,7 +418,7 @@ static struct plan plan_search(struct search *z) {
     return best;
 }
 
-// Enlarges d and dmin, so that products with the dequantised row keep their size (frame_growth). The levels do not change.
+// Enlarges d and dmin, so that dot products keep their size (frame_growth). The levels do not change.
 static void plan_unbias(const struct search *z, struct plan *p) {
     float xx = 0.0f, xy = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {

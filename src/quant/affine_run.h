@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// affine_run.h: fits a line x = scale * q + offset to one run of elements, q in 0..q_max, with the least squared error. A trial
-// spreads the levels q over the range of the elements, or over a wider or narrower range, and rounds the elements to these
-// levels. For the levels of each trial, two linear equations give the best scale and offset. From the best trial, the elements
-// are rounded and the equations solved repeatedly until the error no longer decreases.
+// affine_run.h: fits a line x = scale * q + offset to one run, q in 0..q_max, with the least squared error. A trial spreads the
+// levels q over about the range of the elements. Least squares give the best line for the levels of a trial. The best trial is
+// refined until its error no longer decreases.
 #pragma once
 
 #include "base/min.h"
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
-// Weighted sums over a run: field x is the sum of w * x, qx that of w * q * x.
+// Weighted sums: x is sum(w x), qx is sum(w q x).
 struct sums {
     float w, x, xx;
     float q, qq, qx;
@@ -48,7 +47,7 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     s->qx = v4_sum(sqx);
 }
 
-// Returns the squared error of the run. inverse: 1 / scale.
+// inverse: 1 / scale.
 static inline float error_with(const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
@@ -71,8 +70,8 @@ struct line {
     float gain; // reduction of sum(w x x)
 };
 
-// Returns the line with the least squared error for the levels whose sums are in s. If the unconstrained line violates `sign` or
-// has a negative scale, the offset is 0.
+// Returns the least-squares line for the levels with the sums s. If the line violates `sign` or has a negative scale, the offset
+// is 0.
 static inline struct line line_solve(const struct sums *s, enum sign sign) {
     struct line l = {0};
     const float det = s->w * s->qq - s->q * s->q;
@@ -92,13 +91,11 @@ static inline struct line line_solve(const struct sums *s, enum sign sign) {
     return l;
 }
 
-// The lines of four trials, one per lane.
 struct lanes {
     v4f scale, offset, gain;
 };
 
-// sum_levels() for four offsets, one per lane. Each lane adds its terms in the order of sum_levels, so that the sums are bitwise
-// equal to those of sum_levels with the same offset.
+// sum_levels() for four offsets, one per lane. Each lane is bitwise equal to sum_levels with that offset.
 static inline void sum_levels_4(
     const float *x, const float *w, int len, float inverse, v4f offset, float q_max, v4f *q_out, v4f *qq_out, v4f *qx_out) {
     v4f sq[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
@@ -138,8 +135,8 @@ static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, 
     return (struct lanes){scale, offset, gain};
 }
 
-// Returns the offsets of four trials, whose levels span `wide` times the range of the run. The span shares its lower end, its
-// middle or its upper end with the range of the run; the fourth span is moved so that zero is a grid value.
+// Returns the offsets of four trials, whose levels span `wide` times the range of the run. The spans share the lower end, the
+// middle or the upper end with the range. The fourth span has a level at zero.
 static inline v4f offsets_of(float lo, float range, float wide, float q_max, enum sign sign) {
     const float slack = (1.0f - wide) * range;
     const float step = wide * range / q_max;
@@ -169,7 +166,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     if (hi == lo) {
         return best;
     }
-    // The trials go from a range that is three grid steps narrower to one that is one step wider.
+    // From three steps narrower than the range to one step wider.
     for (int t = n_trials - 1; t >= 0; t--) {
         const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
         const float wide = narrow > -0.9f ? 1.0f + narrow : 0.1f;
@@ -177,8 +174,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
         v4f q, qq, qx;
         sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
         const struct lanes l = solve_4(&s, q, qq, qx, sign);
-        // A trial must reduce the error by more than 0.5%. All runs share d and dmin, so a larger scale or offset of this run
-        // makes the scales of the other runs coarser.
+        // A trial must reduce the error by more than 0.5%: a larger scale or offset makes the scales of the other runs coarser.
         const v4i better = v4_all(s.xx) - l.gain < v4_all(0.995f * (s.xx - best.gain));
         for (int k = v4_any(better) ? 3 : -1; k >= 0; k--) {
             if (s.xx - l.gain[k] < 0.995f * (s.xx - best.gain)) {
@@ -197,7 +193,7 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     return best;
 }
 
-// Writes the levels of a run. len is a multiple of 16.
+// len: a multiple of 16.
 static inline void write_levels(const float *x, int len, float scale, float offset, float q_max, uint8_t *q) {
     const float inverse = inverse_or_0(scale);
     for (int i = 0; i < len; i += 16) {

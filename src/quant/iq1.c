@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook. A shift of +1/8 or -1/8 is added to all values of a
-// group: x = d * (2 * scale + 1) * (value + shift). The index of a point has 11 bits, of which qs holds the low 8.
+// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook: x = d * (2 * scale + 1) * (value + shift). The shift
+// of a group is +1/8 or -1/8. The index of a point has 11 bits; qs holds the low 8.
 //
 //     iq1_s   a 3-bit scale and one shift per 32 elements. A word of qh holds both, and the upper 3 bits of four indices.
 //     iq1_m   a 3-bit scale per 16 elements and a shift per 8. A nibble of qh holds the upper 3 bits of an index and its shift.
@@ -16,7 +16,7 @@ static const struct lattice lattice = LATTICE(grid_iq1, runs_iq1, GROUP, 2, 3, -
 static const float levels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float shift = 0.125f;
 
-// `share` of frame_growth for iq1_m: with 1, the squared error would exceed the reference's.
+// `share` of frame_growth: with 1, the squared error would exceed the reference's.
 #define GROWTH_SHARE_M 0.9f
 
 // ---- search ----
@@ -28,8 +28,8 @@ struct result {
     uint8_t scale[N_GROUPS / 2];
 };
 
-// Prepares a cell whose parts cover both shifts, so that the better shift can be chosen at every scale. shared_shift: all groups
-// of the cell have the same shift.
+// The parts cover both shifts, so that the shift can be chosen at every scale. shared_shift: all groups of the cell have the same
+// shift.
 static void cell_init_both_shifts(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell) {
     memset(cell->unit, 0, sizeof(cell->unit));
     cell->n_units = shared_shift ? 1 : n_groups;
@@ -45,7 +45,7 @@ static void cell_init_both_shifts(const struct frame *f, int at, int n_groups, b
     }
 }
 
-// Prepares a cell whose shifts are chosen now, at the middle of its range of scales, and stored in `down`.
+// The shifts are chosen now, at the middle of the range of scales, and stored in `down`.
 static void cell_init_one_shift(
     const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
     const float middle = 0.5f * (cell->lo + cell->hi);
@@ -61,8 +61,7 @@ static void cell_init_one_shift(
     }
 }
 
-// Finds the scales, shifts and points of a superblock. n_groups groups share a scale. shared_shift: they also share a shift.
-// Returns false if an element is not finite.
+// n_groups groups share a scale. shared_shift: the groups also share a shift. If an element is not finite, returns false.
 static bool block_fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
@@ -75,8 +74,8 @@ static bool block_fit(int n_groups, bool shared_shift, const float *x, const flo
         struct cell *cell = &cells[c];
         const int at = c * n_groups * GROUP;
         const float amax = v4_largest(f.x + at, n_groups * GROUP);
-        // A scale of amax would write the largest element as about 1, the largest value. At the lower end of the range, the
-        // largest element is clipped to about 0.4 of its magnitude. Hard blocks need a wider range, because few elements matter.
+        // A scale of amax writes the largest element as about 1, the largest value. Smaller scales clip the largest element. Hard
+        // blocks need a wider range, because few elements matter.
         cell->lo = amax * (shared_shift ? 0.35f : 0.4f);
         cell->hi = amax * (shared_shift ? 0.75f : 0.8f);
         if (f.hard) {

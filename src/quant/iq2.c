@@ -6,8 +6,8 @@
 //     iq2_xs    512 points, a 4-bit scale per 16 elements; 8 elements have 16 bits: a 9-bit index and 7 sign bits
 //     iq2_s    1024 points, a 4-bit scale per 16 elements; indices of 8 + 2 bits (qh), 8 sign bits (second half of qs)
 //
-// x = d * (0.5 + scale) / 4 * value * sign. Where only 7 sign bits are stored, the eighth sign is such that the number of minus
-// signs is even. If a group has an odd number of negative elements, one of its signs must therefore be written wrong.
+// x = d * (0.5 + scale) / 4 * value * sign. With 7 sign bits, the eighth sign makes the number of minus signs even. So if a group
+// has an odd number of negative elements, one sign is written wrong.
 #include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
@@ -23,7 +23,7 @@ static const struct lattice lattice_s = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2
 static const float levels[16] = {0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f,
     3.125f, 3.375f, 3.625f, 3.875f};
 
-// `share` of frame_growth for iq2_xxs: with 1, the squared error would exceed the reference's.
+// `share` of frame_growth: with 1, the squared error would exceed the reference's.
 #define GROWTH_SHARE_XXS 0.85f
 
 static int is_odd(unsigned bits) {
@@ -36,7 +36,6 @@ static unsigned with_parity(unsigned seven) {
 
 // ---- search ----
 
-// A superblock as points, signs and scales.
 struct result {
     uint16_t d;
     uint16_t point[N_GROUPS];
@@ -44,8 +43,8 @@ struct result {
     uint8_t scale[N_GROUPS / 2]; // one per cell
 };
 
-// Finds the scales, points and signs of a superblock. n_units groups share a scale. even: the number of minus signs of a group
-// must be even. Returns false if an element is not finite.
+// n_units groups share a scale. even: the number of minus signs of a group must be even. If an element is not finite, returns
+// false.
 static bool block_fit(const struct lattice *lattice, int n_units, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;
     struct cell cells[LATTICE_MAX_CELLS];
@@ -66,9 +65,8 @@ static bool block_fit(const struct lattice *lattice, int n_units, bool even, con
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
             amax = max_f32(f.x[j], amax);
         }
-        // A scale of amax / 43 writes the largest element as 43, the largest value. Smaller scales clip it, larger ones write it
-        // as a smaller value. For a hard block, the range goes from a third of amax / 43 to a scale that writes the largest
-        // element as 8, the smallest value.
+        // A scale of amax / 43 writes the largest element as 43, the largest value. Smaller scales clip the largest element. For
+        // a hard block, the range is a third of amax / 43 to amax / 8, where 8 is the smallest value.
         cell->lo = (even ? 0.55f : 0.65f) * amax / 43;
         cell->hi = (even ? 1.6f : 1.4f) * amax / 43;
         int depth = even ? 2 : 1;
@@ -213,7 +211,7 @@ BERTH_QUANTIZE_WEIGHTED(iq2_s, QK_K)
 
 // ---- tables ----
 
-// Other implementations build search tables here; Berth's tables are constant.
+// For the API only: Berth's tables are constant.
 void iq2xs_init_impl(enum ggml_type type) {
     (void) type;
 }

@@ -6,7 +6,7 @@
 //     iq3_s     512 points, indices of 8 + 1 bits (qh), 8 sign bits per 8 elements, a 4-bit scale per 32
 //               x = d * (1 + 2 * scale) * value * sign
 //
-// An octet is 8 elements that share a byte of signs: two groups.
+// Term: octet: 8 elements (two groups) that share a byte of signs.
 #include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
@@ -35,9 +35,8 @@ struct result {
     uint8_t scale[N_CELLS];
 };
 
-// Computes the parts of one octet and its unit in the cell. Parts 4u and 4u + 1 of the cell are the two groups of octet u with
-// correct signs, parts 4u + 2 and 4u + 3 the same groups with one wrong sign. odd: one sign of the octet must be wrong; way 0 has
-// it in the first group, way 1 in the second.
+// Parts 4u and 4u + 1 of the cell are the groups of octet u with correct signs. Parts 4u + 2 and 4u + 3 have one wrong sign. If
+// `odd`, one sign of the octet must be wrong: in the first group (way 0) or in the second (way 1).
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
     const int u = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;
@@ -59,7 +58,7 @@ static void octet_init(const struct lattice *lattice, const struct frame *f, int
     }
 }
 
-// Finds scales, points and signs. even: octets must have an even number of minus signs. Returns false if an element is not finite.
+// even: octets must have an even number of minus signs. If an element is not finite, returns false.
 static bool block_fit(
     const struct lattice *lattice, const float *levels, bool even, const float *x, const float *w, struct result *out) {
     struct frame f;
@@ -78,8 +77,7 @@ static bool block_fit(
         for (int j = c * CELL; j < (c + 1) * CELL; j++) {
             amax = max_f32(f.x[j], amax);
         }
-        // A scale of amax / values[7] writes the largest element as the largest value. Smaller scales clip it, larger ones
-        // write it as a smaller value. The range is wider for a hard block.
+        // A scale of amax / values[7] writes the largest element as the largest value. Smaller scales clip the largest element.
         cells[c].lo = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
         cells[c].hi = (f.hard ? 3.0f : 1.5f) * amax / lattice->values[7];
         cells[c].n_units = 4;
@@ -104,7 +102,7 @@ static bool block_fit(
             out->point[2 * o + h] = (uint16_t) point;
         }
         if (odd) {
-            const int at = o * 8 + way * GROUP; // the group with the wrong sign has the number of the way
+            const int at = o * 8 + way * GROUP; // way: index of the group with the wrong sign
             out->sign[o] ^=
                 (uint8_t) (1 << (way * GROUP + berth_lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
         }
@@ -205,7 +203,7 @@ BERTH_QUANTIZE_WEIGHTED(iq3_s, QK_K)
 
 // ---- tables ----
 
-// Other implementations build search tables here; Berth's tables are constant.
+// For the API only: Berth's tables are constant.
 void iq3xs_init_impl(int grid_size) {
     (void) grid_size;
 }

@@ -5,9 +5,9 @@
 //     q4_1, q5_1         x = d * q + m           m the least element
 //     q8_1               x = d * q               s = d * sum(q); a dot product multiplies it with the offset m of q4_1 or q5_1
 //
-// Byte j of qs holds element j in its low nibble and element j + 16 in its high nibble; bit i of qh is the fifth bit of element
-// i. The bytes of rows equal those of the reference, so the order of the operations below must not change. With an importance
-// matrix, the scale is searched (weighted.c), except in blocks whose weights are unusable (berth_weighted_init).
+// Byte j of qs holds element j in its low nibble and element j + 16 in its high nibble. Bit i of qh is the fifth bit of element
+// i. The bytes equal those of the reference, so the order of operations must not change. With an importance matrix, the scale is
+// searched (weighted.c). If the weights of a block are unusable (berth_weighted_init), the block is not searched.
 #include "base/min.h"
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -35,7 +35,8 @@ static void block_range(const float *x, float *lo, float *hi) {
     }
 }
 
-// Returns the element of the largest magnitude, with its sign; of equal ones, the first. Returns 0 if all elements are NaN.
+// Returns the element of the largest magnitude, with its sign. If magnitudes are equal, returns the first element. If all
+// elements are NaN, returns 0.
 static float block_extreme(const float *x) {
     float lo, hi;
     if (!v4_range(x, QK, &lo, &hi)) {
@@ -74,8 +75,7 @@ static void pack_5(const uint8_t *restrict q, uint8_t *restrict qs, uint8_t *res
     memcpy(qh, &bits, sizeof(bits));
 #else
     for (int i = 0; i < 4; i++) {
-        // Extracts bit 4 of eight bytes. The multiplication moves the bit of byte b to bit 56 + b, and no two partial
-        // products share a bit there.
+        // Extracts bit 4 of eight bytes. The multiplication moves the bit of byte b to bit 56 + b, without carries.
         uint64_t eight;
         memcpy(&eight, q + 8 * i, sizeof(eight));
         qh[i] = (uint8_t) ((eight >> 4 & 0x0101010101010101u) * 0x0102040810204080u >> 56);
@@ -93,7 +93,7 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // ---- q4_0, q5_0 ----
 
-// Returns the low byte of v as a signed number, limited to max, as the reference does for values that do not fit into a byte.
+// Low byte of v as a signed number, limited to max. The reference does this with values that do not fit in a byte.
 static inline v4i low_byte(v4i v, int max) {
     v = v << 24 >> 24;
     const v4i above = v > max;
@@ -225,8 +225,7 @@ static const struct scale_search scale_5 = {QK, 16, false};
 static const struct line_search line_4 = {QK, 15, -0.9f, 0.05f, 37, false};
 static const struct line_search line_5 = {QK, 31, -0.9f, 0.05f, 37, false};
 
-// Defines quantize_blocks_X and quantize_X. `search` is a statement that writes q and, into y[i], d and the m of q4_1 and q5_1.
-// Blocks whose weights are unusable are quantised without weights.
+// Defines quantize_blocks_X and quantize_X. `search` writes q and, into y[i], d and m.
 #define SEARCHED(name, search, PACK) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         if (w == NULL) { \

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions. The rules of the
-// reference were observed through its results. Each run finds its own scale, or its own scale and offset, with weights that grow
-// with the magnitude of its elements. The largest scale of all runs gets the integer scale of the largest magnitude; the scales of
-// the other runs are rounded to integers relative to it. Then all levels are rounded with the resulting scales. Nothing is
-// refitted: the long searches (scalar_super.c, affine.c) have a smaller error but take longer. The bytes depend on the order of
-// the sums, and on the places where a product and a sum are rounded together (berth_mad).
+// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions.
+//   1. Each run finds its own scale, or scale and offset. Larger elements have larger weights.
+//   2. The largest scale gets the integer scale of the largest magnitude. The other scales are rounded relative to it.
+//   3. All levels are rounded with the resulting scales.
+// The long searches (scalar_super.c, affine.c) have a smaller error but take longer. The bytes depend on the order of the sums
+// and on fused roundings (berth_mad).
 #include "base/min.h"
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/round.h"
 #include "quant/weighted.h"
 
-static const float least = 1e-15f; // a run or block counts as zeros if no magnitude reaches this
+static const float least = 1e-15f; // smaller magnitudes count as zero
 
 enum { MAX_RUNS = 16, RUN = 16, IQ4_RUN = 32 };
 
@@ -37,8 +37,7 @@ static void run_squares(const float *x, int len, float *weight) {
 
 // ---- formats with an offset ----
 
-// Computes the weight of the error of each element: its magnitude for q2_K, and its magnitude plus the root mean square of the run
-// for q4_K and q5_K. how->absolute is true only for q2_K.
+// Weights: the magnitude for q2_K (how->absolute); magnitude plus root mean square of the run for q4_K and q5_K.
 static void affine_weights(const float *x, const struct line_search *how, float *weight) {
     float power = 0.0f;
     for (int i = 0; i < how->len && !how->absolute; i++) {
@@ -85,7 +84,7 @@ void berth_plain_affine(const float *x, const struct line_search *how, int s_max
 
 // ---- formats without an offset ----
 
-// Rounds 16 scales to integers in s_min .. -s_min - 1; the one of the largest magnitude becomes s_min. Computes q. Returns d.
+// Rounds 16 scales to s_min .. -s_min - 1. The largest magnitude becomes s_min. Computes q. Returns d.
 static uint16_t scales_of(const float *x, const float *scale, int bias, int s_min, int8_t *s, uint8_t *q) {
     const float max = run_extreme(scale, MAX_RUNS);
     const float inverse = (float) s_min / max;
@@ -100,9 +99,8 @@ static uint16_t scales_of(const float *x, const float *scale, int bias, int s_mi
     return d;
 }
 
-// Finds the scale of a run of q3_K. The first scale puts the largest element at the end of the grid. Then, for one element at a
-// time, the best scale of the other elements is computed. The element moves to the level to which this scale rounds it, if the
-// move reduces the error of the run.
+// Finds the scale of a run of q3_K. Each element in turn moves to the level that the best scale of the other elements gives. A
+// move must reduce the error of the run.
 static float q3_run(const float *x, uint8_t *q) {
     enum { BIAS = 4, N_ROUNDS = 5 };
     const float max = run_extreme(x, RUN);
@@ -178,7 +176,7 @@ uint16_t berth_plain_q6(const float *x, int8_t *s, uint8_t *q) {
 
 // ---- formats with a table of values ----
 
-// Returns the index of the nearest of 16 sorted values; of two equally near ones, the upper.
+// Returns the index of the nearest of 16 sorted values. If two values are equally near, returns the upper.
 static int nearest_value(const int8_t *values, float v) {
     int i = 0;
     for (int step = 8; step > 0; step /= 2) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// round.h: conversion of float to integer without undefined behaviour, and helpers of the row functions. A cast of a float that
-// does not fit into its target is undefined in C. berth_trunc_* and berth_round_* saturate, and NaN becomes 0, as the conversion
-// instructions of AArch64 do. The formats without a search therefore equal the reference's results on AArch64 also for rows that
-// are not finite.
+// round.h: conversion of float to integer without undefined behaviour. berth_trunc_* and berth_round_* saturate, and NaN becomes
+// 0, as on AArch64. So formats without a search equal the reference on AArch64, also for rows that are not finite.
 #pragma once
 
 #include "base/base.h"
@@ -19,8 +17,8 @@
 #endif
 
 #if defined(__aarch64__)
-// berth_trunc_i32 rounds toward zero, berth_round_i32 to nearest with ties away from zero. Each is one instruction.
-// berth_trunc_i32 uses a vector, because some compilers implement vcvts_s32_f32 as a plain cast.
+// berth_trunc_i32 rounds toward zero. berth_round_i32 rounds to nearest, ties away from zero. Some compilers implement
+// vcvts_s32_f32 as a plain cast, so berth_trunc_i32 uses a vector.
 static inline int32_t berth_trunc_i32(float v) {
     return vget_lane_s32(vcvt_s32_f32(vdup_n_f32(v)), 0);
 }
@@ -44,8 +42,7 @@ static inline int32_t berth_round_i32(float v) {
 }
 #endif
 
-// Rounds to nearest even by adding 1.5 * 2^23 and reading the mantissa. For |v| of 2^22 or more, the result is made of the mantissa
-// bits of the sum, as in the reference.
+// Rounds to nearest even. If v >= 2^22, the result is wrong in the same way as in the reference.
 static inline int32_t berth_rint_wrapped(float v) {
     return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
 }
@@ -54,12 +51,11 @@ static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
     return min_i32(max_i32(v, lo), hi);
 }
 
-// berth_trunc_4 and berth_round_4: berth_trunc_i32 and berth_round_i32 for four floats.
 static inline v4i berth_trunc_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
-    // The instruction returns INT32_MIN for all values that do not fit; the code corrects large positive values and NaN.
+    // If a value does not fit, the instruction returns INT32_MIN. The code corrects large positive values and NaN.
     return ((v4i) _mm_cvttps_epi32((__m128) v) ^ (v >= v4_all(0x1p31f))) & (v == v);
 #else
     return (v4i){berth_trunc_i32(v[0]), berth_trunc_i32(v[1]), berth_trunc_i32(v[2]), berth_trunc_i32(v[3])};
@@ -70,7 +66,7 @@ static inline v4i berth_round_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtaq_s32_f32((float32x4_t) v);
 #elif defined(__SSE2__)
-    // The fraction that truncation removed decides whether to add or subtract one. Floats of 2^23 and more have no fraction.
+    // Floats of 2^23 and more have no fraction.
     const v4i cut = berth_trunc_4(v);
     const v4f rest = v - __builtin_convertvector(cut, v4f);
     const v4i small = v4_abs(v) < v4_all(0x1p23f);
@@ -85,8 +81,8 @@ static inline float berth_mad(float a, float b, float c) {
     return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : a * b + c;
 }
 
-// Returns the largest magnitude of n elements, n a multiple of 4. If an element is NaN, only the elements after the last NaN count;
-// if the last element is NaN, the result is NaN.
+// Largest magnitude of n elements, n a multiple of 4. If an element is NaN, only the elements after the last NaN count. If the
+// last element is NaN, the result is NaN.
 static inline float berth_amax(const float *x, int n) {
     int from = n;
     float lo, hi;
@@ -103,7 +99,7 @@ static inline float berth_amax(const float *x, int n) {
     return amax;
 }
 
-// Returns the bytes of nrows rows. Returns 0 and sets the last error if the length of a row is not a multiple of the block size.
+// Returns the bytes of nrows rows. If the row length is not a multiple of the block size, returns 0 and sets the last error.
 static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_per_row, int64_t qk, size_t block_size) {
     size_t size;
     if (nrows < 0 || n_per_row < 0 || n_per_row % qk != 0) {
@@ -119,7 +115,7 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
     return size;
 }
 
-// Defines a quantize_X that ignores the importance matrix. It can therefore convert all rows as one long row.
+// For formats that ignore the importance matrix, so that all rows can be converted as one long row.
 #define BERTH_QUANTIZE_PLAIN(name, block) \
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \
@@ -131,8 +127,7 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
         return size; \
     }
 
-// Defines a quantize_X with a weighted search: quantize_blocks_X(x, y, n_blocks, w), where w is NULL or has one weight per
-// element of the row.
+// Defines quantize_X with quantize_blocks_X(x, y, n_blocks, w). w: NULL, or one weight per element of the row.
 #define BERTH_QUANTIZE_WEIGHTED(name, block) \
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \
