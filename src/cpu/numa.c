@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// numa.c: ggml's NUMA strategies. A placement is a list of n processor sets; thread ith of a pool is bound to set ith % n.
+// numa.c: ggml's NUMA strategies. A placement is a list of n processor sets. Thread ith of a pool is bound to set ith % n.
 //   distribute, mirror  one set per node; nodes without a processor that the process may use are skipped
 //   isolate             one set: the node on which the caller of ggml_numa_init ran
 //   numactl             one set: the affinity of the process when ggml_numa_init was called
-// A set contains only processors that the process may use, and no set is empty. Berth does not place memory: the system allocates a
-// page on the node whose thread writes it first, or by the policy that numactl set for the process.
+// A set contains only processors that the process may use. No set is empty. Berth does not place memory: the system allocates a
+// page on the node that writes it first, or by the policy of numactl.
 
 #include "cpu/numa.h"
 
@@ -70,7 +70,7 @@ int cpu_list_next(const char **text, int *first, int *last) {
     return **text == '\n' || **text == '\0' ? 1 : -1;
 }
 
-// Returns the file as text, which the caller frees; NULL with errno on failure.
+// The caller frees the text. On failure, returns NULL and sets errno.
 static char *file_text(int dir, const char *path) {
     const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -121,7 +121,7 @@ static void place_add(struct cpu_numa *numa, struct place *place) {
     numa->n_cpus += CPU_COUNT_S(numa->set_size, place->set);
 }
 
-// Adds the allowed processors of the list to set. Returns false if the text is not a list.
+// Adds the allowed processors of the list to set. If the text is not a list, returns false.
 static bool set_from_list(cpu_set_t *set, const char *list, const struct cpu_numa_host *host) {
     const int n_bits = (int) host->allowed_size * CHAR_BIT;
     int first, last, status;
@@ -167,7 +167,7 @@ static bool node_add(
     return good;
 }
 
-// Reads all nodes that `online` lists. Stops at the first node without a file, so that a wrong list ("0-2000000000") ends early.
+// Stops at the first node without a file, so that a wrong list ("0-2000000000") ends early.
 static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir) {
     char *online = file_text(dir, "online");
     if (online == NULL) {
@@ -193,7 +193,7 @@ static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, 
 struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu_numa_host *host) {
     const int dir = open(host->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) {
-        return NULL; // the system has no NUMA support
+        return NULL; // no NUMA support
     }
     struct cpu_numa *numa = shim_calloc(1, sizeof *numa);
     if (numa == NULL) {
@@ -267,7 +267,7 @@ struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa) {
     return atomic_exchange(&active, numa);
 }
 
-// Returns the affinity of the calling thread in a set of *size bytes, as many as the Linux kernel requires; NULL: unavailable.
+// Returns the affinity of the calling thread in a set of *size bytes; NULL: unavailable.
 static cpu_set_t *affinity_new(size_t *size) {
     for (*size = sizeof(cpu_set_t); *size <= (1u << 20); *size *= 2) {
         cpu_set_t *set = shim_calloc(1, *size);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// dot_k.h: dot products of the formats with blocks of 256 elements. A run is the 16 or 32 elements of a block that have a common
-// scale. The arithmetic within a block is integer and exact: the dot product of each run is multiplied with the scale of the run.
-// Minima and offsets are multiplied with the sums of 16 elements (bsums) that q8_K stores.
+// dot_k.h: dot products of the formats with blocks of 256 elements. Term: run: 16 or 32 elements with a common scale. The
+// arithmetic within a block is exact. Minima and offsets are multiplied with the sums of 16 elements (bsums) that q8_K stores.
 //
-// For the product with one column (kernels.h: cpu_gemv), pack_q8_K writes the column as struct y256. It is padded to align its
-// loads: an unaligned load costs two. gemv_k.h has the one-column kernels of q4_K and q5_K, which process two rows at a time.
+// For one column (kernels.h: cpu_gemv), pack_q8_K writes struct y256, padded to align its loads: an unaligned load costs two.
+// gemv_k.h has the one-column kernels of q4_K and q5_K.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -17,13 +16,13 @@ struct y256 {
     float d, pad[3];
 };
 
-// Pointers to the parts of a block of y, in either layout (block_q8_K or struct y256).
+// A block of y, as block_q8_K or struct y256.
 struct y_at {
     const int8_t *qs;
     const int16_t *bsums;
 };
 
-// Returns the horizontal sums of four vectors, in one vector.
+// One horizontal sum per lane.
 UNPACK_INLINE int32x4_t sums_across4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
     return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
 }
@@ -36,7 +35,7 @@ UNPACK_INLINE int32x4_t dot32(const int8x16_t *x, const int8_t *y) {
     return vdotq_s32(dot16(x[0], y), x[1], vld1q_s8(y + 16));
 }
 
-// Adds up scale times dot product over 8 runs of 32 elements. Returns four partial sums.
+// Four partial sums of scale * dot product, over 8 runs of 32 elements.
 UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const struct y_at *y) {
     const int8_t *q = y->qs;
     const int32x4_t a = sums_across4(dot32(v, q), dot32(v + 2, q + 32), dot32(v + 4, q + 64), dot32(v + 6, q + 96));
@@ -45,7 +44,7 @@ UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const s
     return vmlaq_s32(vmulq_s32(a, vmovl_s16(vget_low_s16(scales))), b, vmovl_high_s16(scales));
 }
 
-// Adds up scale times dot product over 16 runs of 16 elements. Returns four partial sums.
+// Four partial sums of scale * dot product, over 16 runs of 16 elements.
 UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s1, const struct y_at *y) {
     const int8_t *q = y->qs;
     int32x4_t sum = vmulq_s32(
@@ -59,8 +58,7 @@ UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s
         vmovl_high_s16(s1));
 }
 
-// dot_sums16 adds up the products of the 16 bsums with 16 factors. dot_sums8 adds up the products of the sums of 8 runs of 32
-// elements with 8 factors. Both return four partial sums.
+// Four partial sums of factor * sum of y: dot_sums16 for 16 runs, dot_sums8 for 8 runs of 32 elements.
 UNPACK_INLINE int32x4_t dot_sums16(int16x8_t f0, int16x8_t f1, const struct y_at *y) {
     const int16x8_t b0 = vld1q_s16(y->bsums), b1 = vld1q_s16(y->bsums + 8);
     const int32x4_t lo = vmlal_s16(vmull_s16(vget_low_s16(f0), vget_low_s16(b0)), vget_low_s16(f1), vget_low_s16(b1));
@@ -76,8 +74,8 @@ UNPACK_INLINE int16x8_t s16_u8(uint8x8_t v) {
     return vreinterpretq_s16_u16(vmovl_u8(v));
 }
 
-// ---- a block of a row: block_<type>_dot returns the sum to be multiplied with d, and in *min the sum to be multiplied with -dmin.
-// Both are vectors of four partial sums. ----
+// ---- block_<type>_dot returns the sum to be multiplied with d, and in *min the sum to be multiplied with -dmin: partial sums
+// ----
 
 UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16.h: the common part of products of f16 rows with many columns: packing the panels, and storing a finished tile. The
-// including file defines the rows (MR) and columns (NR) of a tile before the include; both are multiples of 8.
+// gemm_f16.h: products of f16 rows with many columns: packing panels and storing tiles. The including file defines the rows (MR)
+// and columns (NR) of a tile, multiples of 8.
 //
-// Elements are multiplied and added in f16, eight at a time. Two measures keep f16 sums of long rows exact enough:
-//   - Each column is scaled by a power of two, which is exact, so that its largest element is between 4 and 8.
-//   - An f16 sum covers only some of the elements (a short sum) and is then added to an f32 sum. A short sum stays below 2^16
-//     unless a row has elements far above 8. If a sum is not finite, the tile is recomputed in f32.
-// The remaining error comes from rounding products and short sums to 11 bits. It is a tenth of the error of adding rows in f16.
+// Elements are multiplied and added in f16. Two measures keep sums of long rows exact enough:
+//   - Each column is scaled by a power of two, so that its largest element is between 4 and 8.
+//   - An f16 sum covers only some elements and is then added to an f32 sum.
+// If a sum is not finite, the tile is recomputed in f32.
+// The error is a tenth of the error of adding complete rows in f16.
 //
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
-// Panel of y: first the float 1 / scale of each column, with which its sums are multiplied; then element 0 of each column, element
-// 1 of each column, and so on.
+// Panel of y: the float 1 / scale of each column, then element 0 of each column, element 1 of each column, and so on.
 // Both panels are padded with zeros to a multiple of STEP elements.
 #pragma once
 
@@ -22,9 +21,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define STEP 8          // panels are padded to a multiple of this number of elements
+#define STEP 8          // panels are padded to multiples of STEP elements
 #define LARGEST 8.0f    // limit of the scaled elements of a column
-#define PACK_AHEAD 1024 // bytes: prefetch distance within a row while packing
+#define PACK_AHEAD 1024 // prefetch distance in bytes
 
 // ---- panels ----
 
@@ -49,9 +48,9 @@ static void rows_transpose(uint16x8_t v[8]) {
     }
 }
 
-// Packs eight elements of each row, then the next eight. Missing rows are copies of the first row; their results are not stored.
+// Missing rows are copies of the first row. Their results are not stored.
 static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
-    for (int h = 0; h < MR; h += 4) { // the elements of four rows fill one cache line of the panel
+    for (int h = 0; h < MR; h += 4) { // four rows fill a cache line of the panel
         uint16_t *to = (uint16_t *) panel + h * 8;
         const uint16_t *rows[4];
         for (int r = 0; r < 4; r++) {
@@ -118,14 +117,13 @@ static inline float float_of(uint16_t h) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
 }
 
-// Layout of rows of x, in elements: x is the first element, `row` the distance between rows, `step` the distance between groups of
-// eight elements of a row.
+// In elements. row: distance between rows. step: distance between groups of eight elements of a row.
 struct x_layout {
     const uint16_t *x;
     size_t row, step;
 };
 
-// Recomputes a tile in f32 after an f16 sum overflowed.
+// Called after an f16 sum overflowed.
 static __attribute__((noinline)) void tile_recompute_f32(
     int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y) {
     memset(tile, 0, sizeof(float) * NR * (size_t) n_rows);
@@ -139,10 +137,9 @@ static __attribute__((noinline)) void tile_recompute_f32(
     }
 }
 
-// Multiplies the finished tile with the column factors and stores it in s.
 static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const float *panel_y, float *s,
     int64_t ld_s, int nx, int ny) {
-    float32x4_t nan_check = vdupq_n_f32(0.0f); // stays 0 if all elements are finite, otherwise becomes NaN
+    float32x4_t nan_check = vdupq_n_f32(0.0f); // NaN: an element is not finite
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < NR; c += 4) {
             nan_check = vfmaq_n_f32(nan_check, vld1q_f32(tile[r] + c), 0.0f);
@@ -158,7 +155,7 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
     }
 }
 
-// Returns the table entry: `run` is for panels, `rows` for rows that are not packed. Below min_cols, other kernels are faster.
+// `run` is for panels, `rows` for unpacked rows. Below min_cols, other kernels are faster.
 static inline struct cpu_gemm gemm_f16(void (*run)(CPU_GEMM_ARGS), int min_cols, struct cpu_gemm_rows rows) {
     return (struct cpu_gemm){.pack_x = pack_x,
         .pack_y = pack_y,

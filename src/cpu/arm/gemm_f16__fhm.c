@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fhm.c: products of f16 rows with many columns, in tiles of 8 by 16 (gemm_f16.h). Two f16 sums of 24 products are added
-// in f16, and the sum of 48 products is added to f32. FMLAL, with 1 as the second factor, does this last addition: all four pipes
-// of a large core execute FMLAL, but only one pipe executes conversions. Such a core starts four multiply-adds per cycle with a
-// latency of four cycles, so 16 sums must be in progress at any time: 8 rows times two vectors of 8 columns. With at most 8
-// columns, each row has two sums instead, one of even and one of odd elements. The same code multiplies panels and unpacked rows.
+// gemm_f16__fhm.c: products of f16 rows with many columns, in tiles of 8 by 16 (gemm_f16.h). Sums of 48 products are f16, longer
+// sums f32. FMLAL by 1 adds f16 to f32: four pipes execute FMLAL, but only one pipe executes conversions. Four multiply-adds per
+// cycle with a latency of four cycles require 16 sums in progress: 8 rows times two vectors. With at most 8 columns, even and odd
+// elements have separate sums.
 
 #define MR 8
 #define NR 16
@@ -13,13 +12,11 @@
 
 #include <limits.h>
 
-#define AHEAD 256 // bytes: prefetch distance within a row
+#define AHEAD 256 // prefetch distance in bytes
 
-// add_16 and add_8 add to `tile` the products of n groups of eight elements of all rows with 16 columns, or with the first 8
-// columns. Vector r holds the elements of row r; vectors 20 + r and 10 + r hold the sums of row r. Vectors 8, 9, 18, 19 and 28 to
-// 31 hold columns. The next operands are loaded as soon as a register is free. In the last group, the loop loads the operands of
-// that group a second time, because loads past the end are not allowed. The loop is written in assembly, because compilers need two
-// instructions to multiply by a lane.
+// add_16 and add_8 add to `tile` the products of n groups of eight elements with 16 or 8 columns. Vector r: row r. Vectors 20 + r
+// and 10 + r: sums of row r. Vectors 8, 9, 18, 19 and 28 to 31: columns. The last group loads its operands twice, because loads
+// past the end are not allowed. Assembly, because compilers need two instructions to multiply by a lane.
 
 // clang-format off
 #define FMA(a, r, y, k) "fmla v" #a #r ".8h, v" #y ".8h, v" #r ".h[" #k "]\n\t"
@@ -27,19 +24,19 @@
 #define EACH(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
 #define ZERO(r) "movi v2" #r ".4s, #0\n\tmovi v1" #r ".4s, #0\n\t"
 #define PREFETCH(r) "prfm pldl1keep, [%[next], %[o" #r "]]\n\t"
-// Multiplies element k of the eight elements of each row; `load` is executed after the first four rows.
+// `load` is executed after the first four rows.
 #define GROUP(f, a, b, k, load) f(0, a, b, k) f(1, a, b, k) f(2, a, b, k) f(3, a, b, k) load f(4, a, b, k) f(5, a, b, k) \
     f(6, a, b, k) f(7, a, b, k)
 #define NEXT \
     "subs %[n], %[n], #1\n\t" \
     "add %[next], %[x], %[step]\n\tcsel %[x], %[next], %[x], ne\n\t" \
     "add %[next], %[y], #256\n\tcsel %[y], %[next], %[y], ne\n\t"
-// Adds the f16 sums of row r, in vector a##r, to the f32 sums in `tile`. Vector `ones` holds ones.
+// Adds the f16 sums of row r, in vector a##r, to `tile`.
 #define TO_F32(r, a, x0, x1, ones, off) \
     "ldp q" #x0 ", q" #x1 ", [%[tile], #" #off "]\n\t" \
     "fmlal v" #x0 ".4s, v" #a #r ".4h, v" #ones ".4h\n\tfmlal2 v" #x1 ".4s, v" #a #r ".4h, v" #ones ".4h\n\t" \
     "stp q" #x0 ", q" #x1 ", [%[tile], #" #off "]\n\t"
-// Computes the sums of the next `most` groups of eight elements, or of all remaining groups. `eight` is the code for one group.
+// Sums at most `most` groups of eight elements. `eight`: code for one group.
 #define SUMS(most, label, eight) \
     "cmp %[n], #" #most "\n\tmov %[left], #" #most "\n\tcsel %[left], %[n], %[left], lo\n\t" \
     "add %[next], %[x], %[ahead]\n\t" EACH(PREFETCH) EACH(ZERO) \
@@ -51,7 +48,7 @@
     : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", \
       "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31"
 
-// 16 columns: one element of all columns is a pair of vectors. Registers hold four such pairs in rotation.
+// One element of all columns is a pair of vectors.
 #define BOTH(r, a, b, k) FMA(2, r, a, k) FMA(1, r, b, k)
 #define BOTH_NEXT(r, a, b, k) BOTH(r, a, b, k) X_ROW(r)
 #define PAIR(a, b, off) "ldp q" #a ", q" #b ", [%[y], #" #off "]\n\t"
@@ -60,14 +57,14 @@
     GROUP(BOTH, 30, 31, 3, PAIR(18, 19, 160)) GROUP(BOTH, 8, 9, 4, PAIR(28, 29, 192)) GROUP(BOTH, 18, 19, 5, PAIR(30, 31, 224)) \
     NEXT GROUP(BOTH, 28, 29, 6, PAIR(8, 9, 0)) GROUP(BOTH_NEXT, 30, 31, 7, PAIR(18, 19, 32))
 #define TO_F32_16(r, off, off2) TO_F32(r, 2, 28, 29, 31, off) TO_F32(r, 1, 28, 29, 31, off2)
-// The sums of three groups are stored as f16 in `part` and added to the sums of the next three groups. So f32 sums are stored only
-// half as often; such a store takes as long as multiplying three groups.
+// The f16 sums of three groups are kept in `part` for the next three groups. An f32 store takes as long as multiplying three
+// groups.
 #define PART_STORE(r, off) "stp q2" #r ", q1" #r ", [%[part], #" #off "]\n\t"
 #define PART_ADD(r, off) "ldp q28, q29, [%[part], #" #off "]\n\t" \
     "fadd v2" #r ".8h, v2" #r ".8h, v28.8h\n\tfadd v1" #r ".8h, v1" #r ".8h, v29.8h\n\t"
 #define EACH_PART(f) f(0, 0) f(1, 32) f(2, 64) f(3, 96) f(4, 128) f(5, 160) f(6, 192) f(7, 224)
 
-// 8 columns: one element of all columns is one vector. Products of odd elements are added to the second sums (vectors 10 + r).
+// Products of odd elements are added to vectors 10 + r.
 #define FIRST(r, a, b, k) FMA(2, r, a, k)
 #define SECOND(r, a, b, k) FMA(1, r, a, k)
 #define SECOND_NEXT(r, a, b, k) SECOND(r, a, b, k) X_ROW(r)
@@ -104,7 +101,7 @@ static void add_16(float tile[MR][NR], const uint16_t *x, size_t b, size_t step,
 static void add_8(float tile[MR][NR], const uint16_t *x, size_t b, size_t step, const uint16_t *y, int64_t n) {
     const uint16_t *next;
     int64_t left;
-    const char *part = NULL; // this kernel stores no partial sums
+    const char *part = NULL; // unused here
     __asm__ volatile(
         EACH(X_ROW) ONE(8, 0) ONE(9, 32) ONE(18, 64) ONE(19, 96) ONE(28, 128) ONE(29, 160)
         "1:\n\t"
@@ -118,7 +115,6 @@ static void add_8(float tile[MR][NR], const uint16_t *x, size_t b, size_t step, 
 #pragma GCC diagnostic pop
 // clang-format on
 
-// Multiplies nx rows, laid out as in `at`, with a panel of columns.
 static inline __attribute__((always_inline)) void tile_run(
     int64_t n, float *s, int64_t ld_s, const struct x_layout *at, int nx, const void *panel_y, int ny) {
     float tile[MR][NR] = {{0}};
@@ -138,6 +134,6 @@ static void run_rows__fhm(CPU_GEMM_ROWS_ARGS) {
 }
 
 void cpu_tier_fhm_gemm_f16(struct cpu_kernels *k) {
-    const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // INT_MAX: panels were not faster for any number of columns
+    const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // INT_MAX: panels were never faster
     k->gemm[GGML_TYPE_F16] = gemm_f16(run__fhm, 5, rows);
 }

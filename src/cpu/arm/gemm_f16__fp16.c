@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fp16.c: products of f16 rows with many columns, in tiles of 16 by 8 (gemm_f16.h). Sums of up to 192 products are
-// accumulated in f16, then added to f32.
+// gemm_f16__fp16.c: products of f16 rows with many columns, in tiles of 16 by 8 (gemm_f16.h). Up to 192 products are summed in
+// f16, more in f32.
 
 #define MR 16
 #define NR 8
@@ -9,21 +9,19 @@
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/kernels.h"
 
-// A step is STEP (8) elements. Of panels, the products of SUM steps are added in registers, then CHUNK / SUM such sums in f16, then
-// the result to f32. Adding short sums rounds less than one long sum. Of unpacked rows, the products of a quad (four steps) are
-// added in registers, then QUADS such sums in f16, then the result to f32.
+// Step: STEP (8) elements. Quad: four steps. Panels: SUM steps are added in registers, then CHUNK / SUM sums in f16. Unpacked
+// rows: a quad is added in registers, then QUADS sums in f16. Adding short sums rounds less than one long sum.
 #define SUM 3            // steps
 #define CHUNK 24         // steps
-#define ROWS 8           // unpacked rows at a time; their cache lines often have the same page offset and must all fit in L1
-#define ROWS_MAX_COLS 64 // with more columns, packing the rows into panels is faster
+#define ROWS 8           // unpacked rows at a time; limited by L1 sets
+#define ROWS_MAX_COLS 64 // with more columns, panels are faster
 #define QUAD 32          // elements
 #define QUADS 6
-#define AHEAD 512 // bytes: prefetch distance within a row
+#define AHEAD 512 // prefetch distance in bytes
 
-// add_steps adds to `part` the products of n steps of all rows with all columns. Vector 20 + r holds the sums of row r for all
-// columns, vector 10 + r the sums of row 8 + r. Vectors 0 to 7 hold the elements of the first 8 rows, then those of the other 8
-// rows. Vectors 8, 9, 18, 19 and 28 to 31 hold columns. The loop is written in assembly for three reasons. Compilers need two
-// instructions to multiply by a lane. They copy zeros, although MOVI needs no execution pipe. Unrolled, they lack registers.
+// Adds to `part` the products of n steps. Vectors 20 + r: sums of row r. Vectors 10 + r: sums of row 8 + r. Vectors 0 to 7:
+// elements of 8 rows. Vectors 8, 9, 18, 19 and 28 to 31: columns. Assembly, because compilers need two instructions to multiply
+// by a lane, copy zeros, and run out of registers.
 
 // clang-format off
 #define EIGHT ".irp r, 0, 1, 2, 3, 4, 5, 6, 7\n\t"
@@ -60,10 +58,9 @@ static inline __attribute__((always_inline)) void add_steps(
           "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 }
 
-// add_quads adds to `part` the products of n quads of eight unpacked rows. The first row is at x; rows are b bytes apart. Elements
-// of rows are in vectors 0 to 7 in even steps and 8 to 15 in odd steps, because only vectors 0 to 15 can be the lane operand. Sums
-// are in vectors 16 to 23, columns in vectors 24 to 31. Each step loads the operands of the next step, because a core's
-// out-of-order window covers about one step. The last step loads used operands, because it must not load past the end.
+// Adds to `part` the products of n quads of eight unpacked rows. The first row is at x; rows are b bytes apart. Elements are in
+// vectors 0 to 15, because only these can be the lane operand. Sums: 16 to 23. Columns: 24 to 31. Each step loads the operands of
+// the next step. The last step loads used operands, because loads past the end are not allowed.
 #define X_ROW(r, v) "ldr q" #v ", [%[x], %[o" #r "]]\n\t"
 #define X_ROWS(v0, v1, v2, v3, v4, v5, v6, v7) \
     "ldr q" #v0 ", [%[x]]\n\t" X_ROW(1, v1) X_ROW(2, v2) X_ROW(3, v3) X_ROW(4, v4) X_ROW(5, v5) X_ROW(6, v6) X_ROW(7, v7)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__dotprod.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SDOT. One SDOT multiplies
-// four bytes of each of four rows with the same four bytes of a column, so each lane is the sum of one row. No sum across a vector
-// is needed, and the scales and minima of four rows are a vector with the same layout as the sums. panel_q.h defines line and run.
+// gemm_q__dotprod.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SDOT. SDOT multiplies four
+// bytes of each of four rows with four bytes of a column. So each lane is the sum of one row, and scales of four rows are a
+// vector with the same layout. panel_q.h defines line and run.
 
 #define MR 8
 #define NR 4
@@ -13,7 +13,6 @@
 
 // ---- lines ----
 
-// Transposes four 32-bit words of each of four rows.
 UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v) {
     const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(v[0], v[1])), ab1 = vreinterpretq_s64_s32(vzip2q_s32(v[0], v[1]));
     const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(v[2], v[3])), cd1 = vreinterpretq_s64_s32(vzip2q_s32(v[2], v[3]));
@@ -35,9 +34,8 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 // ---- the product ----
 
-// DOTS multiplies 4 or 8 lines of x at x_at with as many lines of y at y_at and adds to t00 .. t13. It is one asm statement,
-// because compilers multiply four rows to the end of a block before the other four, and copy sums to make registers free for loads.
-// Their code takes 62 cycles per block of q8_0 instead of 51.
+// Multiplies 4 or 8 lines of x with lines of y and adds to t00 .. t13. Assembly: code of compilers takes 62 cycles per block of
+// q8_0 instead of 51.
 #define DOTS_LINE(x0, x1, y, x_off, y_off) \
     "ldp q" #x0 ", q" #x1 ", [%[x], #" #x_off "]\n\t" \
     "ldr q" #y ", [%[y], #" #y_off "]\n\t" \
@@ -67,14 +65,14 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
             : [x] "r"(x_at), [y] "r"(y_at) \
             : "v0", "v1", "v2", "v3", "v4", "v5", "memory")
 
-// A tile has 2 by 4 vectors: vector (p, c) holds the sums of rows 4 p to 4 p + 3 with column c. The vectors have names, because
-// compilers keep named vectors in registers more reliably than arrays.
+// Vector (p, c) holds the sums of rows 4 p to 4 p + 3 with column c. Compilers keep named vectors in registers more reliably than
+// arrays.
 #define TILE(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)
 #define SUM(p, c) float32x4_t sum##p##c = vdupq_n_f32(0.0f);
 #define STORE(p, c) vst1q_f32(&tile[c][4 * p], sum##p##c);
 
-// Integer sums start with the bits of the float BASE. For integers below 2^22, adding an integer i to the bits of BASE gives the
-// float BASE + i. Subtracting BASE then gives i as a float, in one cycle of any pipe; a conversion takes two cycles of one pipe.
+// Integer sums start with the bits of the float BASE. If i < 2^22, the bits of BASE plus i are the float BASE + i. Subtracting
+// BASE takes one cycle of any pipe; a conversion takes two cycles of one pipe.
 #define BASE 12582912.0f // 1.5 times 2^23
 #define BASED(p, c) int32x4_t t##p##c = vreinterpretq_s32_f32(base);
 #define ADD(p, c) \
@@ -83,7 +81,7 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min) {
     float32x4_t base = vdupq_n_f32(BASE);
-    __asm__("" : "+w"(base)); // hides the value: for a constant, compilers add its negative and use one more register for it
+    __asm__("" : "+w"(base)); // hides the constant: its negative would need a register
     TILE(SUM)
     for (int64_t i = 0; i < n / 32; i++) {
         const float32x4_t d_x0 = f32_at(x), d_x1 = f32_at(x + 16), d_y = f32_at(y);
@@ -146,7 +144,7 @@ UNPACK_INLINE void run_256(
 
 // ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
 
-// Stores the sums of MR rows, multiplied with `factor`. It is 1/16 for q4_0, whose unpacked bytes are 16 times the value, else 1.
+// factor: 1/16 for q4_0, whose bytes are 16 times the value, else 1.
 UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
     float tile[NR][MR];
     for (int r = 0; r < MR; r++) {
@@ -170,8 +168,7 @@ ROWS_RUN(q4_0, 0.0625f)
 ROWS_RUN(iq4_nl, 1.0f)
 ROWS_RUN(mxfp4, 1.0f)
 
-// ROWS_RUN_32 and ROWS_RUN_16 multiply one run (32 or 16 elements as bytes) of four rows with the lines at y. The bytes of the
-// first row are at x; rows are 256 bytes apart.
+// Multiply one run (32 or 16 bytes) of four rows with the lines at y. Rows are 256 bytes apart.
 #define ROWS_LINE(y, x, k) \
     "sdot %[t0].4s, v" #y ".16b, v" #x "0.4b[" #k "]\n\t" \
     "sdot %[t1].4s, v" #y ".16b, v" #x "1.4b[" #k "]\n\t" \
@@ -197,8 +194,7 @@ ROWS_RUN(mxfp4, 1.0f)
 #define ROW_ADD_MIN(r) sum[r] = vfmaq_laneq_f32(sum[r], sum_y, min_x, r);
 #define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(block_sum##r), d_x, r), d_y);
 
-// Adds the products of a block of 256 elements of four rows to sum, in the same way as run_256. v: the elements as bytes; head: the
-// scales and minima of the rows, as heads_<type> stores them.
+// As run_256, for four unpacked rows. v: elements as bytes. head: scales and minima, as heads_<type> stores them.
 UNPACK_INLINE void rows_256(float32x4_t *sum, float32x4_t d_x, const char *head, int8x16_t (*v)[16], const char *y,
     const int n_runs, const bool has_min) {
     const float32x4_t d_y = f32_at(y);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// gemv_q32.h: one column times rows of the formats with blocks of 32 elements, two rows at a time (streams.h). An iteration
-// processes a group of four blocks of each row, so that one instruction converts four sums to float. As in gemv_k.h, the code is
-// software-pipelined. While it multiplies a block, it loads the next block. While it multiplies a group, it folds (adds across
-// lanes), converts and scales the sums of the previous group.
+// gemv_q32.h: one column times rows of formats with blocks of 32 elements, two rows at a time (streams.h). Term: group: four
+// blocks. One instruction converts the four sums of a group to float. The code is software-pipelined: it loads one block ahead,
+// and folds and scales the sums of the previous group.
 //
-// The column also consists of groups of four blocks. Its groups are aligned, because an unaligned load costs two loads:
+// The column also consists of groups. Groups are aligned, because an unaligned load costs two loads:
 //   [4 scales] [4 sums or offsets]? [128 bytes]
-// For q4_1 and q5_1 the group has sums, with which the minima are multiplied. For q4_0 it has offsets: minus 8 times the sum of the
-// bytes of y in each block. The kernel multiplies unsigned nibbles q and adds the offset, because the elements are q - 8.
+// q4_1 and q5_1 have sums, with which the minima are multiplied. q4_0 has offsets: -8 times the sum of the bytes of y in each
+// block. The kernel multiplies unsigned nibbles q and adds the offset, because the elements are q - 8.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -61,7 +60,7 @@ UNPACK_INLINE struct q32 expand_mxfp4(const struct raw *r) {
     return (struct q32){vqtbl1q_s8(t, low4(r->v[0])), vqtbl1q_s8(t, vshrq_n_u8(r->v[0], 4))};
 }
 
-// The scales of four consecutive blocks: *_OF joins their bits in a general register, floats_of_* converts them to floats.
+// The scales of four blocks: *_OF joins bits in a general register, floats_of_* converts them.
 #define F16_OF(b, d) ((uint64_t) (b)[0].d | (uint64_t) (b)[1].d << 16 | (uint64_t) (b)[2].d << 32 | (uint64_t) (b)[3].d << 48)
 #define BYTES_OF(b, d) ((uint64_t) (b)[0].d | (uint64_t) (b)[1].d << 8 | (uint64_t) (b)[2].d << 16 | (uint64_t) (b)[3].d << 24)
 
@@ -69,7 +68,7 @@ UNPACK_INLINE float32x4_t floats_of_f16(uint64_t bits) {
     return vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(bits)));
 }
 
-// Computes the same scales as scale_mxfp4 in unpack.h.
+// Same result as scale_mxfp4 in unpack.h.
 UNPACK_INLINE float32x4_t floats_of_bytes(uint64_t bits) {
     const uint32x4_t e = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bits))));
     const uint32x4_t normal = vsubq_u32(vshlq_n_u32(e, 23), vdupq_n_u32(1u << 23));
@@ -83,33 +82,30 @@ UNPACK_INLINE int32x4_t dot32(struct q32 x, const int8x16_t *y) {
     return vdotq_s32(vdotq_s32(zeros(), x.lo, y[0]), x.hi, y[1]);
 }
 
-// Pipeline state of one of the two rows.
 struct row {
     struct raw next;         // the next block
-    int32x4_t dot[4];        // dot products of the blocks of a group, four partial sums each
-    int32x4_t half[2], fold; // dot after the first and after the second folding step
+    int32x4_t dot[4];        // partial sums of the blocks of a group
+    int32x4_t half[2], fold; // dot after the first and second folding step
     float32x4_t part;        // fold as floats
     float32x4_t scale, sums; // scales of the previous group; result
 };
 
-enum extra { PLAIN, OFFSETS, SUMS }; // the second field of a group of the column; PLAIN: none
+enum extra { PLAIN, OFFSETS, SUMS }; // second field of a column group; PLAIN: none
 
-// Offsets include the bits of a large float, so that sums with an offset are converted to float by a subtraction (nibbles.h).
-#define LARGE 0x1.8p23f // the float LARGE + i has the bits LARGE_BITS + i, for small integers i
+// A subtraction converts sums with an offset to float (nibbles.h).
+#define LARGE 0x1.8p23f // LARGE + i has the bits LARGE_BITS + i
 #define LARGE_BITS 0x4b400000
 
 UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum extra extra) {
     return extra == OFFSETS ? vsubq_f32(vreinterpretq_f32_s32(fold), vdupq_n_f32(LARGE)) : vcvtq_f32_s32(fold);
 }
 
-// Multiplies block j of a row, and loads the next block.
 #define MULTIPLY_BLOCK(r, j, expand, next_block, load) \
     do { \
         r.dot[j] = dot32(expand(&r.next), y_next); \
         r.next = load(next_block); \
     } while (0)
 
-// Multiplies rows a and b with the complete groups of n elements.
 #define TWO_ROWS(type, load, expand, bits_of, floats_of, d, extra, m) \
     UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, const block_##type *b, const char *y) { \
         const int32x4_t zero_s32 = vdupq_n_s32(0); \
@@ -193,7 +189,7 @@ UNPACK_INLINE int32_t int_at(const char *at) {
     return i;
 }
 
-// Multiplies the last n blocks, which do not fill a group.
+// Multiplies the blocks after the last complete group.
 #define REST(type, load, expand, d_of, extra, m_of) \
     UNPACK_INLINE float rest_##type(int n, const block_##type *x, const char *y) { \
         float sum = 0.0f; \
@@ -254,7 +250,6 @@ Q32_TWO_ROWS(q5_1, LOAD_5BIT, expand_q5_1, SUMS, m, F16_M)
 
 // ---- the column ----
 
-// Quantises 32 floats of y to block j of a group.
 UNPACK_INLINE void pack_block(char *to, int j, const float *y, const enum extra extra) {
     int8x16_t lo, hi;
     float d;
@@ -306,7 +301,7 @@ static void pack_q8_1(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 #ifndef __ARM_FEATURE_DOTPROD // with dotprod, gemv_q8_0__dotprod.c has the kernel of q8_0
-// Multiplies one row at a time. Memory limits the speed of q8_0, and the hardware predicts one sequential row best.
+// Memory limits the speed of q8_0, and the hardware prefetches one sequential row best.
 UNPACK_INLINE float one_row_q8_0(int64_t n, const block_q8_0 *x, const char *y) {
     const int32x4_t zero_s32 = vdupq_n_s32(0);
     const float32x4_t zero_f32 = vdupq_n_f32(0.0f);

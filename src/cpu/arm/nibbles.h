@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 // nibbles.h: multiplies the complete groups (gemv_q32.h) of two rows of q4_0, iq4_nl or mxfp4 with a column, by SDOT. The vector
-// pipes limit the speed, and the order of the instructions matters as much as their number. Compilers chose an order that changed
-// with every edit nearby, and their code took 6 to 15% longer on a Neoverse N1. So the order is fixed here in assembly. This code
-// takes 27, 34 and 35 cycles per group of both rows for the three types; without stalls it would take 25, 33 and 32.
+// pipes limit the speed. The order of the instructions is fixed in assembly: code of compilers took 6 to 15% longer on a Neoverse
+// N1. This code takes 27, 34 and 35 cycles per group of both rows; without stalls it would take 25, 33 and 32.
 //
-// The stages are those of gemv_q32.h. Blocks and bytes of the column are loaded one block ahead. The sums of the previous group are
-// folded, converted to float and scaled between the blocks of the current group. Three more measures save cycles of the vector
-// pipes:
-//   - Scales go from general registers to vectors through memory, because a move takes a cycle of a vector pipe.
-//   - The offsets of q4_0 include the bits of a large float (LARGE in gemv_q32.h). Subtracting that float converts the sums to
-//     float. This takes one cycle of any pipe; a conversion takes two cycles of one pipe.
+// The stages are those of gemv_q32.h. Three measures save cycles of the vector pipes:
+//   - Scales go to vectors through memory, because a move takes a cycle of a vector pipe.
+//   - Offsets of q4_0 include the bits of a large float (LARGE in gemv_q32.h). Subtracting that float converts the sums in one
+//     cycle of any pipe. A conversion takes two cycles of one pipe.
 //   - Scales of mxfp4 come from a table that holds the upper 16 bits of floats.
 //
 // Registers:
@@ -25,12 +22,11 @@
 #define NIBBLES_STR_(s) #s
 #define NIBBLES_STR(s) NIBBLES_STR_(s)
 
-// Each line below is one instruction or one stage.
 // clang-format off
 
 // ---- stages ----
 
-// Loads the quants of blocks a[j] and b[j] to vectors xa and xb, and 32 bytes of the column to vectors y0 and y1.
+// Loads the quants of blocks a[j] and b[j] to xa and xb, and 32 bytes of the column to y0 and y1.
 #define NEXT(xa, xb, y0, y1, j, y_off, size) \
     "ldur q" #xa ", [%[a], #(" #j " * " size " + " size " - 16)]\n\t" \
     "ldur q" #xb ", [%[b], #(" #j " * " size " + " size " - 16)]\n\t" \
@@ -55,7 +51,7 @@
     "tbl v6.16b, {v30.16b}, v6.16b\n\t" \
     "tbl v7.16b, {v30.16b}, v7.16b\n\t"
 
-// LOAD_F16 and LOAD_POWERS load the scales of four blocks of a row into general registers n0 to n3.
+// Load the scales of four blocks of a row into general registers n0 to n3.
 #define LOAD_SCALES(ldr, row, size, n) \
     ldr " %w[" n "0], [%[" #row "]]\n\t" \
     ldr " %w[" n "1], [%[" #row "], #(" size ")]\n\t" \
@@ -63,7 +59,7 @@
     ldr " %w[" n "3], [%[" #row "], #(3 * " size ")]\n\t"
 #define LOAD_F16(row, size, n) LOAD_SCALES("ldrh", row, size, n)
 #define LOAD_POWERS(row, size, n) LOAD_SCALES("ldrb", row, size, n)
-// JOIN_16BIT joins four 16-bit scales in register n0. JOIN_POWERS first replaces the exponents of mxfp4 by 16-bit scales.
+// JOIN_16BIT joins four 16-bit scales in n0. JOIN_POWERS first replaces exponents of mxfp4 by 16-bit scales.
 #define JOIN_16BIT(n) \
     "orr %x[" n "0], %x[" n "0], %x[" n "1], lsl #16\n\t" \
     "orr %x[" n "2], %x[" n "2], %x[" n "3], lsl #16\n\t" \
@@ -82,8 +78,7 @@
     "shll v8.4s, v24.4h, #16\n\t" \
     "shll2 v9.4s, v24.8h, #16\n\t"
 
-// FOLD_HALF and FOLD: the two steps that fold the sums of the previous group. For the first group, the previous sums and scales are
-// zeros.
+// The two folding steps of the previous group. For the first group, the previous sums and scales are zeros.
 #define FOLD_HALF \
     "addp v18.4s, v10.4s, v11.4s\n\t" \
     "addp v19.4s, v14.4s, v15.4s\n\t"
@@ -106,7 +101,7 @@
 
 // ---- a group, and all groups ----
 
-// next_x, next_y: index of the block, and offset in the column, that are loaded for the next group.
+// next_x, next_y: block index and column offset that are loaded for the next group.
 #define NIBBLES_GROUP(size, head, next_x, next_y, load, join, scale_floats, expand, offset, sum_floats) \
     load(a, size, "a") \
     FOLD_HALF \
@@ -136,8 +131,7 @@
     "fmul v26.4s, v8.4s, v24.4s\n\t" \
     "fmul v27.4s, v9.4s, v24.4s\n\t"
 
-// Multiplies the complete groups of rows a and b with the column; there is at least one group. The last group must not load past
-// the end, so it loads its last block a second time instead of the next one.
+// There is at least one group. The last group loads its last block twice, because loads past the end are not allowed.
 #define NIBBLES(type, size, head, table, powers_at, load, join, scale_floats, expand, offset, sum_floats) \
     UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, const block_##type *b, const char *y) { \
         _Static_assert(sizeof(block_##type) == size, "offsets are those of a block"); \
@@ -183,7 +177,7 @@
 static const float table_large[4] = {LARGE, LARGE, LARGE, LARGE};
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverlength-strings" // more than 4095 characters; gcc and clang accept them
+#pragma GCC diagnostic ignored "-Woverlength-strings" // gcc and clang accept long strings
 NIBBLES(q4_0, 18, 32, table_large, NULL, LOAD_F16, JOIN_16BIT, FLOATS_OF_F16, "", OFFSET_SUMS, FLOATS_OF_OFFSET_SUMS)
 NIBBLES(iq4_nl, 18, 16, table_iq4, NULL, LOAD_F16, JOIN_16BIT, FLOATS_OF_F16, EXPAND_TABLE, "", FLOATS_OF_SUMS)
 NIBBLES(mxfp4, 17, 16, table_mxfp4, table_powers, LOAD_POWERS, JOIN_POWERS, FLOATS_OF_POWERS, EXPAND_TABLE, "", FLOATS_OF_SUMS)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// rows_q.h: multiplies four rows of q8_0, q4_0, iq4_nl or mxfp4, which are not packed, with a panel of four columns
-// (gemm_q__dotprod.c). It is used when there are so few columns that packing the rows takes longer than it saves. A line of the
-// panel (panel_q.h) has four bytes of each column. SDOT multiplies the line with four bytes of a row, so that each lane is the sum
-// of one column and needs no folding.
+// rows_q.h: multiplies four unpacked rows of q8_0, q4_0, iq4_nl or mxfp4 with a panel of four columns (gemm_q__dotprod.c). With
+// few columns, packing the rows takes longer than it saves. SDOT multiplies four bytes of each column (a line, panel_q.h) with
+// four bytes of a row. So each lane is the sum of one column.
 //
-// The order of instructions is fixed here in assembly, because code of compilers takes 50% longer. Bytes of the next block are
-// loaded as soon as the bytes of the current block are multiplied. Sums of the previous block are scaled between the lines of the
-// current block. Sums start with the bits of a large float (BASE in gemm_q__dotprod.c), which are loaded from memory, because
-// copying a register takes a cycle of a vector pipe.
+// The order of instructions is fixed in assembly, because code of compilers takes 50% longer. The next block is loaded, and the
+// previous block scaled, while the current block is multiplied. Sums start with the bits of a large float (BASE in
+// gemm_q__dotprod.c).
 //
 // Registers:
 //     v0-v3    first 16 bytes of blocks, unpacked    v12-v15 v16-v19  sums of the current and of the previous block, alternating
@@ -18,20 +16,19 @@
 
 #include "cpu/arm/unpack.h"
 
-// Each line below is one instruction or one stage.
 // clang-format off
 #define ROWS_DOT(t0, t1, t2, t3, y, x0, x1, x2, x3, k) \
     "sdot v" #t0 ".4s, v" #y ".16b, v" #x0 ".4b[" #k "]\n\t" \
     "sdot v" #t1 ".4s, v" #y ".16b, v" #x1 ".4b[" #k "]\n\t" \
     "sdot v" #t2 ".4s, v" #y ".16b, v" #x2 ".4b[" #k "]\n\t" \
     "sdot v" #t3 ".4s, v" #y ".16b, v" #x3 ".4b[" #k "]\n\t"
-// ROWS_SUB, ROWS_MUL and ROWS_ADD subtract the large float from sum p of the previous block, scale p by dx and dy, and add p to s.
+// Subtract the large float from sum p of the previous block, scale p by dx and dy, and add p to s.
 #define ROWS_SUB(p) "fsub v" #p ".4s, v" #p ".4s, v28.4s\n\t"
 #define ROWS_MUL(p, dx, r) "fmul v" #p ".4s, v" #p ".4s, v" #dx ".s[" #r "]\n\t"
 #define ROWS_ADD(s, p, dy) "fmla v" #s ".4s, v" #p ".4s, v" #dy ".4s\n\t"
 
-// ROWS_HEADS loads the scales of the current block of all rows. ROWS_POWERS replaces exponents of mxfp4 by 16-bit scales. ROWS_JOIN
-// joins the four scales and moves them to vector dx.
+// ROWS_HEADS loads the scales of all rows. ROWS_POWERS replaces exponents of mxfp4 by 16-bit scales. ROWS_JOIN moves the four
+// scales to vector dx.
 #define ROWS_HEADS(ldr) \
     ldr " %w[d0], [%[r0], %[at]]\n\t" \
     ldr " %w[d1], [%[r1], %[at]]\n\t" \
@@ -51,8 +48,8 @@
 #define ROWS_WIDEN(dx) "fcvtl v" #dx ".4s, v" #dx ".4h\n\t"
 #define ROWS_WIDEN_POWERS(dx) "shll v" #dx ".4s, v" #dx ".4h, #16\n\t"
 
-#define ROWS_AHEAD "256" // bytes: prefetch distance; each block prefetches for two of the rows
-// Advances to the next block. After the last block, `next` is the first block, because loads past the end are not allowed.
+#define ROWS_AHEAD "256" // prefetch distance in bytes
+// After the last block, `next` is the first block, because loads past the end are not allowed.
 #define ROWS_NEXT(size, head) \
     "add %[at], %[at], #" size "\n\t" \
     "cmp %[at], %[end]\n\t" \
@@ -74,7 +71,7 @@
 #define Q8_0_LOW ROWS_LOAD(0, 1, 2, 3)
 #define Q8_0_HIGH "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
 
-// The nibbles are loaded to v4-v7 and expanded to v0-v7, as unpack_q4_0 does (unpack.h).
+// Nibbles are loaded to v4-v7 and expanded to v0-v7.
 #define Q4_0_HEAD "2"
 #define Q4_0_SCALES ROWS_F16
 #define Q4_0_WIDEN ROWS_WIDEN
@@ -114,8 +111,7 @@
 #define MXFP4_LOW IQ4_NL_LOW
 #define MXFP4_HIGH IQ4_NL_HIGH
 
-// Multiplies a block of four rows. t0-t3, dx, dy: sums and scales of this block; p0-p3, px, py: sums and scales of the previous
-// block; ra, rb: rows that are prefetched.
+// t0-t3, dx, dy: sums and scales of this block. p0-p3, px, py: those of the previous block. ra, rb: rows to prefetch.
 #define ROWS_BLOCK(TYPE, ra, rb, t0, t1, t2, t3, dx, dy, p0, p1, p2, p3, px, py) \
     TYPE##_SCALES ROWS_JOIN(dx) \
     "ldp q" #dy ", q8, [%[y]]\n\t" \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vec__neon.c: row functions on floats: exp and the activation functions that use it, RoPE, maxima, sums, and weighted sums of rows
-// for attention. exp has an error of at most 2 units in the last place, also for subnormal results, infinities and NaN.
+// vec__neon.c: row functions on floats. exp has an error of at most 2 units in the last place, also for subnormal results,
+// infinities and NaN.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -29,8 +29,8 @@ struct parts {
     int32x4_t k;
 };
 
-// Returns k and exp(r) such that exp(x) = 2^k exp(r) and |r| <= ln 2 / 2, for |x| <= 104. The polynomial is the Taylor series of
-// degree 7, reduced to degree 6 by Chebyshev economization. The truncation error is below 2^-26.
+// exp(x) = 2^k exp(r), r <= ln 2 / 2, for x <= 104. Taylor series of degree 7, reduced to degree 6 by Chebyshev economization.
+// Truncation error: below 2^-26.
 INLINE struct parts parts4(float32x4_t x) {
     const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to an integer in the low bits
     const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f));
@@ -44,22 +44,22 @@ INLINE struct parts parts4(float32x4_t x) {
     return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
 }
 
-// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. If x is NaN, k and the result are arbitrary; the sum may wrap.
+// Returns 2^k for -126 <= k <= 127, and infinity for k = 128. If x is NaN, k and the result are arbitrary.
 INLINE float32x4_t power2(int32x4_t k) {
     const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f));
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_s32(vshlq_n_s32(k, 23)), one));
 }
 
-// Multiplies exp(r) with 2^(k / 2) and 2^(k - k / 2), because 2^k itself may not be a normal float.
+// 2^k may not be a normal float, so two factors 2^(k / 2) and 2^(k - k / 2) are used.
 INLINE float32x4_t exp4(float32x4_t x) {
-    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond these limits, exp is 0 or infinity
+    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond, exp is 0 or infinity
     const struct parts e = parts4(x);
     const int32x4_t half = vshrq_n_s32(e.k, 1);
     return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));
 }
 
-// Returns 1 + exp(-x), where exp(-x) = 2^k exp(-u). exp(-x) below 2^-126 does not change the sum; above 2^127.5 the result may be
-// infinity. The rounding constant is larger by 127 than in parts4, so that the low bits of z are the biased exponent of 2^k.
+// Returns 1 + exp(-x). If exp(-x) is above 2^127.5, the result may be infinity. The rounding constant is larger by 127 than in
+// parts4, so that the low bits of z are the biased exponent of 2^k.
 INLINE float32x4_t one_and_exp4(float32x4_t x) {
     x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-89.0f)), vdupq_n_f32(87.0f));
     const float32x4_t z = vfmsq_n_f32(vdupq_n_f32(0x1.8p23f + 127), x, 0x1.715476p+0f);
@@ -102,7 +102,6 @@ INLINE float32x4_t gelu_quick4(float32x4_t x) {
     return round_f16_4(vmulq_f32(v, sigmoid4(vmulq_n_f32(v, 1.702f))));
 }
 
-// Loads the first n of four floats; the others are 0.
 INLINE float32x4_t load_some(const float *x, int64_t n) {
     float v[4] = {0};
     for (int64_t i = 0; i < n; i++) {
@@ -171,7 +170,7 @@ static float row_max__neon(int64_t n, const float *x) {
     return max;
 }
 
-// 256 elements at a time are added in f32; these sums are added in f64.
+// Sums of 256 elements are f32; the total is f64.
 static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) {
     const float32x4_t m = vdupq_n_f32(max);
     double sum = 0;
@@ -198,10 +197,9 @@ static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) 
 // ---- weighted rows ----
 
 #define Q 4  // rows of y per tile
-#define D 16 // elements of each row per tile: sixteen sums stay in registers over all rows of x
+#define D 16 // elements per tile; sixteen sums stay in registers
 
-// Weight w[j][i] belongs to row j of y and row i of x. If all Q weights of a row of x are 0, the row is skipped. If some of them
-// are 0, the row must not affect the corresponding rows of y, even if it contains NaN or infinity: its elements are masked to 0.
+// w[j][i]: row j of y, row i of x. A row of x with weight 0 must not affect row j, even with NaN or infinity.
 INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
     float32x4_t a[Q][D / 4];
     for (int j = 0; j < Q; j++) {

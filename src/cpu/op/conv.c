@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data (src[1]) and result are f32, the convolution
-// kernel (src[0]) is f32 or f16. A tap is one element of a kernel's extents x and y. With an f16 kernel, the data is rounded to f16
-// too, except in CONV_2D_DW. Products are added in f32.
-//   CONV_2D, CONV_3D: a task takes a block of windows and gathers them as columns (columns.h) in its work memory. It multiplies the
-//     columns with the kernel, whose rows already have the layout of a column, and writes directly to the planes of the result.
-//   CONV_2D_DW: each channel has its own kernel, and there is no sum over channels. A row of data, or all channels of a pixel, is
-//     multiplied and added as a vector.
-//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. A dot product over the channels of one pixel
-//     and one tap is what that pixel adds to one element of the result.
+// conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data (src[1]) and result are f32. The convolution
+// kernel (src[0]) is f32 or f16. With an f16 kernel, the data is rounded to f16, except in CONV_2D_DW. Sums are f32. Term: tap:
+// one element of a kernel's extents x and y.
+//   CONV_2D, CONV_3D: a task gathers a block of windows as columns (columns.h) and multiplies the columns with the kernel.
+//   CONV_2D_DW: each channel has its own kernel. A row of data, or all channels of a pixel, is a vector.
+//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. A dot product over the channels is what one
+//   pixel and one tap add to the result.
 
 #include "base/min.h"
 #include "core/span.h"
@@ -28,8 +26,8 @@ static bool types_fit(const struct ggml_tensor *op) {
 
 // ---- CONV_2D, CONV_3D ----
 
-#define BLOCK_WINDOWS 64         // maximum windows per block; the kernel is read once per block
-#define BLOCK_FLOATS (64 * 1024) // maximum floats per block, unless 4 windows are more
+#define BLOCK_WINDOWS 64         // the kernel is read once per block
+#define BLOCK_FLOATS (64 * 1024) // maximum per block, for more than 4 windows
 
 // op_params (s: stride, p: padding, d: dilation):
 //   CONV_2D: [s0, s1, p0, p1, d0, d1]
@@ -88,13 +86,12 @@ static bool conv_supports(const struct ggml_tensor *op) {
            (op->op == GGML_OP_CONV_2D || op->src[1]->ne[3] == c.n_channels * c.n_batch);
 }
 
-// Returns the windows per block: as many as fit in BLOCK_FLOATS, but 4 to BLOCK_WINDOWS.
 static int64_t block_windows(const struct columns *c) {
     const int64_t n = BLOCK_FLOATS / (columns_length(c) + 1);
     return clamp_i64(n, 4, BLOCK_WINDOWS);
 }
 
-// Floats of work memory per task: the columns, and one column as f32 before its conversion to f16.
+// Floats per task: the columns, and one column as f32 before its conversion to f16.
 static int64_t conv_floats(const struct ggml_tensor *op) {
     const struct columns c = columns_of(op);
     return (block_windows(&c) + 1) * columns_length(&c);
@@ -104,7 +101,7 @@ static size_t conv_work(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(conv_floats(op), n_tasks);
 }
 
-// An op with shorter columns may have more of them per block. The bound covers every length up to this op's.
+// An op with shorter columns may have more columns per block. The bound covers every shorter length.
 static size_t conv_work_bound(const struct ggml_tensor *op, int n_tasks) {
     const struct columns c = columns_of(op);
     const int64_t length = columns_length(&c), all = (BLOCK_WINDOWS + 1) * length;
@@ -159,7 +156,7 @@ static size_t dw_work(const struct ggml_tensor *op, int n_tasks) {
     return (cpu_scratch_floats(ggml_nelements(a)) + cpu_scratch_floats(op->ne[0]) * (size_t) n_tasks) * sizeof(float);
 }
 
-// Converts the kernel to floats in work memory. by_channel: taps of a channel are adjacent, otherwise channels of a tap.
+// by_channel: taps of a channel are adjacent, otherwise channels of a tap.
 static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, bool by_channel) {
     const int64_t n_taps = a->ne[0] * a->ne[1], n_channels = a->ne[3];
     float *taps = p->work;
@@ -176,7 +173,6 @@ static void dw_taps(const struct cpu_params *p, const struct ggml_tensor *a, boo
     cpu_barrier(p);
 }
 
-// Computes a row of one channel. Each tap multiplies a row of data, shifted by the position of the tap, and adds it to the sums.
 static void dw_row(
     const struct cpu_params *p, const struct ggml_tensor *op, struct cpu_row_pos at, const float *taps, float *sums) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -208,7 +204,7 @@ static void dw_row(
     cells_copy(cpu_row(op, at), op->nb[0], (const char *) sums, sizeof(float), op->ne[0], sizeof(float));
 }
 
-// Computes all channels of one pixel. The channels are adjacent in data, result and taps.
+// Channels are adjacent in data, result and taps.
 static void dw_pixel(
     const struct cpu_params *p, const struct ggml_tensor *op, int64_t x, struct cpu_row_pos at, const float *taps) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -256,7 +252,7 @@ static void dw_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D: op_params [stride, ...] ----
 
-// Both ops as a two-dimensional transposed convolution.
+// One or two dimensions, as two.
 struct transposed {
     int64_t kx, ky, n_in, n_out, w, h, n_batch; // kernel extents; channels of data and result; data extents
     size_t nb_kx, nb_ky, nb_k_out, nb_k_in;     // byte strides of the kernel
@@ -275,7 +271,7 @@ static struct transposed transposed_of(const struct ggml_tensor *op) {
         a->nb[3], b->nb[0], b->nb[1], b->nb[2], b->nb[3], stride};
 }
 
-// True if n windows of k elements, `stride` elements apart, cover exactly `extent` elements, as the constructor requires.
+// True if n windows of k elements, `stride` apart, cover exactly `extent` elements.
 static bool windows_cover(int64_t n, int64_t stride, int64_t k, int64_t extent) {
     int64_t all;
     return berth_add_i64_ok(n, -1, &all) && berth_mul_i64_ok(all, stride, &all) && berth_add_i64_ok(all, k, &all) &&
@@ -290,7 +286,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
     const int64_t *ne = op->ne;
     int64_t n_taps;
     if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MAX_ELEMENTS) {
-        return false; // each task requires this many floats
+        return false; // floats of each task
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
         return op->src[1]->ne[1] == t.n_in && windows_cover(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 &&
@@ -300,7 +296,7 @@ static bool transposed_supports(const struct ggml_tensor *op) {
            windows_cover(t.h, t.stride, t.ky, ne[1]) && ne[2] == t.n_out && ne[3] == t.n_batch;
 }
 
-// Work memory: the transposed kernel, the transposed data, and per task a pixel as floats and the products of a row.
+// Work memory: transposed kernel, transposed data; per task: a pixel as floats, products of a row.
 static size_t kernel_size(const struct ggml_tensor *op) {
     return cpu_scratch_floats(ggml_nelements(op->src[0])) * sizeof(float);
 }
@@ -316,7 +312,7 @@ static size_t transposed_work(const struct ggml_tensor *op, int n_tasks) {
     return kernel_size(op) + data_size(op) + cpu_scratch_size(transposed_floats(&t), n_tasks);
 }
 
-// Transposes kernel and data so that channels are innermost, and converts the data to the type of the kernel.
+// Also converts the data to the type of the kernel.
 static void channels_innermost(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t, float *row) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const size_t size = ggml_type_size(a->type), cell = (size_t) t->n_in * size;
@@ -338,8 +334,7 @@ static void channels_innermost(const struct cpu_params *p, const struct ggml_ten
     cpu_barrier(p);
 }
 
-// Computes one channel of the result of one batch element. For each row of data, computes the products of all pixels with all taps
-// (`taps`), and then adds them to the result.
+// Computes one channel of one batch element. `taps`: products of all pixels of a row with all taps.
 static void transposed_plane(const struct cpu_params *p, const struct ggml_tensor *op, const struct transposed *t,
     int64_t i_batch, int64_t c, float *taps) {
     const enum ggml_type type = op->src[0]->type;

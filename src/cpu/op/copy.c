@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // copy.c: DUP, CPY, CONT: copies elements in order from one layout and type to another. Shapes may differ; the number of elements
-// is equal. Equal types are copied as bytes. Different types are converted to f32 and then to the type of the result; f32 is
-// converted to i32 by rounding toward zero. i64 is converted directly to i32, for row indices. A cell is an element or a block.
+// is equal. Equal types are copied as bytes. Other types are converted through f32, and to i32 by rounding toward zero. i64 is
+// converted directly to i32. Term: cell: an element or a block.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -15,7 +15,7 @@ static bool can_widen(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_I32 || cpu_kernels_portable.to_float[t->type] != NULL;
 }
 
-// True for i64 to i32. Graphs use it to pass the i64 row indices of SET_ROWS to GET_ROWS, which reads i32.
+// i64 to i32: graphs pass the row indices of SET_ROWS to GET_ROWS, which reads i32.
 static bool is_narrowing(const struct ggml_tensor *a, const struct ggml_tensor *op) {
     return a->type == GGML_TYPE_I64 && op->type == GGML_TYPE_I32;
 }
@@ -35,12 +35,12 @@ static bool copy_supports(const struct ggml_tensor *op) {
 
 // ---- elements i .. i+n-1 of a tensor in order, copied to and from dense memory of its type ----
 
-// An iterator over a range of elements. Each step covers the elements of the range that are in one row, called a run.
+// Iterates over a range of elements. Run: elements of the range in one row.
 struct run {
     const struct ggml_tensor *t;
     int64_t i;    // first element of the run
-    int64_t left; // elements of the range from the run on
-    int64_t done; // elements of the range before the run
+    int64_t left; // elements from the run to the end
+    int64_t done; // elements before the run
     char *at;     // address of the run
     int64_t n;    // elements of the run
 };
@@ -76,7 +76,7 @@ static void strided_copy(char *to, size_t to_step, const char *from, size_t from
     }
 }
 
-// Returns the address of elements i .. i+n-1 in dense memory: in t if they are dense there, otherwise copied to buf.
+// Returns the address of elements i .. i+n-1 in dense memory: in t, or in buf.
 static const char *cells_gather(const struct ggml_tensor *t, int64_t i, int64_t n, char *buf) {
     const size_t size = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
@@ -106,7 +106,7 @@ static void cells_scatter(const struct ggml_tensor *t, int64_t i, int64_t n, con
     }
 }
 
-// Converts n dense elements from one type to another; copy_supports has checked the types.
+// copy_supports has checked the types.
 static void cells_convert(
     const struct cpu_kernels *k, enum ggml_type from_type, const char *from, enum ggml_type to_type, char *to, int64_t n) {
     float buf[CPU_PIECE];
@@ -145,7 +145,7 @@ static void copy_bytes(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// Copies row by row: same type and shape, dense rows on both sides.
+// For the same type and shape and dense rows.
 static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_row_size(op->type, op->ne[0]);
@@ -163,11 +163,11 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- transposed sources: dense along dimension 1, 2 or 3. They are copied in squares, so that each cache line is loaded once ----
+// ---- transposed sources, dense along dimension 1, 2 or 3: copied in squares, so that each cache line is loaded once ----
 
 #define SQUARE 16
 
-// to[j][i] = from[i][j] for i < ni, j < nj; both are dense along the last index.
+// to[j][i] = from[i][j] for i < ni, j < nj.
 #define TRANSPOSE(size) \
     static void transpose_##size(char *to, size_t to_step, const char *from, size_t from_step, int64_t ni, int64_t nj) { \
         for (int64_t i0 = 0; i0 < ni; i0 += SQUARE) { \
@@ -184,7 +184,8 @@ static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
 TRANSPOSE(2)
 TRANSPOSE(4)
 
-// Returns the dimension other than 0 along which the source is dense; 0 if there is none, or if elements do not have 2 or 4 bytes.
+// Returns the dimension 1, 2 or 3 along which the source is dense. If there is none, or elements do not have 2 or 4 bytes,
+// returns 0.
 static int transposed_dim(const struct ggml_tensor *a) {
     const size_t size = ggml_type_size(a->type);
     if (ggml_is_quantized(a->type) || (size != 2 && size != 4)) {
@@ -198,11 +199,11 @@ static int transposed_dim(const struct ggml_tensor *a) {
     return 0;
 }
 
-// Copies a transposed source of the same type and shape to a dense result. A unit of work is SQUARE indices along d, all along 0.
+// Same type and shape; dense result. A unit of work is SQUARE indices along d, all along 0.
 static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(a->type);
-    const int d1 = d == 1 ? 2 : 1, d2 = d == 3 ? 2 : 3; // the other two dimensions
+    const int d1 = d == 1 ? 2 : 1, d2 = d == 3 ? 2 : 3;
     const int64_t n_bands = (op->ne[d] + SQUARE - 1) / SQUARE;
     int64_t u, end;
     cpu_share(p, n_bands * op->ne[d1] * op->ne[d2], &u, &end);
@@ -251,7 +252,6 @@ const struct cpu_op_entry cpu_ops_copy[] = {
     {GGML_OP_DUP, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     {GGML_OP_CPY, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     {GGML_OP_CONT, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
-    // Views compute nothing.
     {GGML_OP_NONE, {.run = NULL}},
     {GGML_OP_RESHAPE, {.run = NULL}},
     {GGML_OP_VIEW, {.run = NULL}},

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT: multiplies every row of src[1] with every row of src[0]. Rows of src[1] are also called columns. If the
-// machine has kernels for it, a product with many columns uses gemm.c, a product with few columns gemv.c. Otherwise all tasks
-// together first convert the rows of src[1], in work memory, to the vec_dot_type of src[0]'s type. Then each task takes tiles of
-// the result until none are left, so that a slow thread does not delay the others. Within a tile, TILE_ROWS rows of src[0] stay in
-// the cache for TILE_COLS rows of src[1].
+// matmul.c: MUL_MAT. Term: column: a row of src[1]. Many columns use gemm.c, few columns gemv.c, if the machine has the kernels.
+// Otherwise, the rows of src[1] are converted to the vec_dot_type of src[0]'s type, and tasks take tiles until none are left. So
+// a slow thread does not delay the others. In a tile, TILE_ROWS rows of src[0] stay in the cache.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -29,7 +27,7 @@ static size_t row_size(const struct ggml_tensor *op) {
     return ggml_row_size(cpu_dot_type(op), op->src[1]->ne[0]);
 }
 
-// Returns a size that suffices for the method of the best kernels, and for tiles, the only method of the portable kernels.
+// Suffices for the best kernels and for the portable kernels, which use tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
     if (cpu_gemm_takes(&cpu_kernels_best, op)) {
@@ -38,7 +36,7 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
     return cpu_gemv_takes(&cpu_kernels_best, op) ? max_size(rows, cpu_gemv_work_size(op)) : rows;
 }
 
-// Returns the work memory for n_cols columns, or for all columns if there are fewer.
+// Work memory for at most n_cols columns.
 static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     struct ggml_tensor few = *op->src[1], product = *op;
     few.ne[1] = min_i64(n_cols, few.ne[1]);
@@ -46,8 +44,7 @@ static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
     return work_size(&product, tasks);
 }
 
-// An op with fewer columns may use another method. The bound also covers the largest number of columns without panels (gemm.c), and
-// the largest number with gemv.c.
+// An op with fewer columns may use another method. The bound covers all methods.
 static size_t work_bound(const struct ggml_tensor *op, int tasks) {
     const enum ggml_type type = op->src[0]->type;
     const int64_t no_panels = cpu_kernels_best.gemm[type].min_cols - 1, single = cpu_kernels_best.gemv[type].max_cols;
@@ -77,7 +74,7 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-// The rows of one batch of src[1], in the vec_dot_type of src[0]'s type.
+// One batch of src[1], in the vec_dot_type of src[0]'s type.
 struct cols {
     const char *data;
     size_t step; // bytes between rows
@@ -140,7 +137,7 @@ static void matmul_run(const struct cpu_params *p, struct ggml_tensor *op) {
         convert_rows(p, op);
         cpu_barrier(p);
     }
-    // While there are fewer than 4 tiles per task, the rows per tile are halved, so that every task gets tiles.
+    // If there are fewer than 4 tiles per task, tiles get fewer rows.
     const int64_t ne0 = op->ne[0], ne1 = op->ne[1];
     const int64_t n_cols = (ne1 + TILE_COLS - 1) / TILE_COLS;
     int64_t tile_rows = TILE_ROWS;

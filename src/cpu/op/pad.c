@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT
-// pad.c: PAD and PAD_REFLECT_1D enlarge a tensor at its borders. ROLL moves elements cyclically. WIN_PART divides an image into
-// windows, and WIN_UNPART joins the windows. GET_REL_POS and ADD_REL_POS handle relative positions within windows. Nothing is
-// converted.
+// pad.c: PAD, PAD_REFLECT_1D, ROLL, WIN_PART, WIN_UNPART, GET_REL_POS, ADD_REL_POS. Nothing is converted.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
-// Returns i modulo n, in [0, n), also for negative i; n > 0.
+// Result in [0, n), also for negative i; n > 0.
 static int64_t index_wrap(int64_t i, int64_t n) {
     const int64_t r = i % n;
     return r < 0 ? r + n : r;
 }
 
-// True if source and result have the same type and it is not a block format.
+// False for block formats.
 static bool same_cells(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
@@ -40,7 +38,7 @@ struct line {
     int64_t n;   // elements
 };
 
-// Fills row `to` with repeated copies of row `from`. One copy starts at index shift.
+// Repeats row `from`. One copy starts at index shift.
 static void row_wrap(struct line to, struct line from, int64_t shift, size_t size) {
     for (int64_t i = 0; i < to.n;) {
         const int64_t j = index_wrap(i - shift, from.n);
@@ -50,7 +48,7 @@ static void row_wrap(struct line to, struct line from, int64_t shift, size_t siz
     }
 }
 
-// Copies row `from` to row `to`, starting at index shift, and sets the other elements of `to` to zero.
+// Copies row `from` to index shift of `to`, and sets the other elements to zero.
 static void row_place(struct line to, struct line from, int64_t shift, size_t size) {
     const int64_t begin = clamp_i64(shift, 0, to.n);
     const int64_t end = max_i64(begin, min_i64(shift + from.n, to.n));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // recurrent.c: linear attention whose state is a d x d matrix per head: RWKV_WKV6 and 7 (arXiv 2404.05892, 2503.14456),
-// GATED_LINEAR_ATTN (2312.06635), GATED_DELTA_NET (2412.06464). All are f32. A unit of work is one head of one sequence with all
-// its tokens. The result holds the outputs of all tokens, then the states. A state is copied to the result and updated there.
+// GATED_LINEAR_ATTN (2312.06635), GATED_DELTA_NET (2412.06464). All are f32. A unit of work is one head of one sequence. The
+// result holds the outputs of all tokens, then the states. States are updated in the result.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -22,13 +22,13 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
 
 // ---- wkv6, wkv7, gla: sources are [d, n_head, n_token]; sequences have equal length and follow each other ----
 
-// Processes one token of one head. S: the d x d state; x[i]: the head's part of source i; y: the head's part of the result.
+// One token of one head. S: the d x d state. x[i]: the head's part of source i. y: the head's part of the result.
 typedef void (*wkv_step_t)(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t d, float *S, const float *const *x, float *y);
 
 struct wkv {
-    int n_src;              // sources before the state, which is src[n_src]
-    unsigned constant_srcs; // bit mask; bit i set: source i is [d, n_head], the same for all tokens
+    int n_src;              // sources before the state src[n_src]
+    unsigned constant_srcs; // bit i: source i is the same for all tokens
     wkv_step_t step;
 };
 
@@ -52,7 +52,7 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
             p, "%s: %" PRId64 " tokens cannot be divided into %" PRId64 " sequences of equal length", op->name, n_token, n_seq);
         return;
     }
-    int64_t n_state, n_result; // may overflow: sources without tokens may have any other extents
+    int64_t n_state, n_result; // may overflow if there are no tokens
     if (__builtin_mul_overflow(n_head, n_seq, &n_state) || __builtin_mul_overflow(n_state, d, &n_state) ||
         __builtin_mul_overflow(n_state, d, &n_state) || __builtin_mul_overflow(d * n_head, n_token, &n_result) ||
         __builtin_add_overflow(n_result, n_state, &n_result)) {
@@ -73,7 +73,7 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
             return;
         }
     }
-    if (d == 0) { // heads without elements contribute nothing to the result
+    if (d == 0) {
         return;
     }
     const int64_t n_each = n_token / n_seq;
@@ -162,7 +162,7 @@ static void gla_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- the gated delta rule: S = exp(g) S; S += beta (v - S k) k; y = S q / sqrt(d). The rows of S are indexed by values. ----
 
-// True if the state has d * d * n_head * n_seq elements. The product may overflow: without tokens, other extents are arbitrary.
+// The product may overflow: without tokens, other extents are arbitrary.
 static bool is_state(const struct ggml_tensor *state, int64_t d, int64_t n_head, int64_t n_seq) {
     int64_t size;
     return !__builtin_mul_overflow(d, d, &size) && !__builtin_mul_overflow(size, n_head, &size) &&
@@ -183,7 +183,7 @@ static bool delta_supports(const struct ggml_tensor *op) {
             return false;
         }
     }
-    int64_t n, n_values, n_result; // may overflow: sources without elements may have any other extents
+    int64_t n, n_values, n_result; // may overflow if sources are empty
     if (!berth_mul_i64_ok(v->ne[1], v->ne[2], &n) || !berth_mul_i64_ok(n, v->ne[3], &n) || !berth_mul_i64_ok(n, d, &n_values) ||
         !berth_mul_i64_ok(max_i64(param_i32(op, 0), 1), ggml_nelements(state), &n_result) ||
         !berth_add_i64_ok(n_result, n_values, &n_result) || d > INT32_MAX || ggml_nelements(op) < n_result) {
@@ -217,8 +217,8 @@ static const float *at_f32(const struct ggml_tensor *t, int64_t i1, int64_t i2, 
     return (const float *) (const void *) cpu_row_at(t, i1, i2, i3);
 }
 
-// After the outputs, the result holds n_kept states of all heads and sequences: the states after the last token, after the second
-// to last token, and so on. If there are fewer than n_kept tokens, the remaining states are not written.
+// After the outputs, the result holds n_kept states: after the last token, after the second to last token, and so on. With fewer
+// than n_kept tokens, the remaining states are not written.
 static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *g = op->src[3], *beta = op->src[4];
     const int64_t d = v->ne[0], n_head = v->ne[1], n_token = v->ne[2], n_seq = v->ne[3];
@@ -249,9 +249,9 @@ static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// empty_srcs: the sources that are empty if there are no tokens; the result is then the unchanged state.
+// empty_srcs: sources without tokens; the state is then unchanged.
 const struct cpu_op_entry cpu_ops_recurrent[] = {
-    // 0x17: src[0] to src[4] except src[3] (first), which does not depend on tokens
+    // 0x17: all except src[3] (first), which does not depend on tokens
     {GGML_OP_RWKV_WKV6, {.supports = wkv6_supports, .run = wkv6_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0x17}},
     {GGML_OP_RWKV_WKV7,
         {.supports = wkv7_supports, .run = wkv7_run, .uses = CPU_USE_DOT_F32 | CPU_USE_MUL | CPU_USE_MAD, .empty_srcs = 0x3f}},

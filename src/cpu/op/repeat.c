@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// repeat.c: REPEAT, CONCAT and DIAG copy elements without conversion, for any type and strides. ACC adds a tensor to a part of
-// another tensor; SET copies it there. The caller gives the strides and the offset of that part, which no constructor checks, so
-// the op fails if the part extends past the result. ADD1 is also here.
+// repeat.c: REPEAT, CONCAT, DIAG, ACC, SET, ADD1. REPEAT, CONCAT and DIAG accept any type and strides. ACC adds a tensor to a
+// part of another tensor; SET copies it there. No constructor checks the part. If the part extends past the result, the op fails.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -27,7 +26,7 @@ static void repeat_run(const struct cpu_params *p, struct ggml_tensor *op) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
         char *to = cpu_row(op, at);
         cells_copy(to, op->nb[0], cpu_row_repeat(a, at), a->nb[0], n_period, size);
-        // Appends a copy of the elements written so far, which doubles their number, until the row is full.
+        // Each copy doubles the elements written so far.
         for (int64_t n_done = n_period; n_done < n;) {
             const int64_t m = min_i64(n - n_done, n_done);
             cells_copy(to + (size_t) n_done * op->nb[0], op->nb[0], to, op->nb[0], m, size);
@@ -97,14 +96,14 @@ static void diag_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- ACC, SET ----
 
-// The part of the result that ACC or SET changes. It has the shape of b.
+// The part of the result that ACC or SET changes, with the shape of b.
 struct part {
     size_t nb[GGML_MAX_DIMS];
-    size_t off, end; // first byte of the part, and the byte after its last one, as offsets in the result
-    bool overlaps;   // rows of the part may overlap, so task 0 alone writes them, in order
+    size_t off, end; // byte offsets in the result; end is exclusive
+    bool overlaps;   // rows may overlap: task 0 writes all rows
 };
 
-// Returns false if the part is outside the result or not aligned to its elements, or if its end overflows.
+// If the part is outside the result or unaligned, or its end overflows, returns false.
 static bool part_of(const struct ggml_tensor *op, struct part *part) {
     const struct ggml_tensor *b = op->src[1];
     const int32_t off = param_i32(op, 3);
@@ -117,7 +116,7 @@ static bool part_of(const struct ggml_tensor *op, struct part *part) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const int32_t nb = i == 0 ? 0 : param_i32(op, i - 1);
         if (b->ne[i] == 1) {
-            continue; // this stride is not used
+            continue;
         }
         if (nb < 0 || (size_t) nb % part->nb[0] != 0) {
             return false;
@@ -139,7 +138,7 @@ static bool part_supports(const struct ggml_tensor *op) {
            ggml_is_contiguous(op) && (op->type == GGML_TYPE_F32 || (op->op == GGML_OP_SET && op->type == GGML_TYPE_I32));
 }
 
-// Copies src[0] to the result, unless the op runs in place.
+// If the op runs in place, does nothing.
 static void result_init(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a->data == op->data) {
@@ -164,14 +163,14 @@ static void row_add(const struct cpu_kernels *k, float *to, const struct ggml_te
 
 static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    struct part part = {0}; // stays unused if b is empty
+    struct part part = {0}; // unused if b is empty
     if (!ggml_is_empty(b) && !part_of(op, &part)) {
         cpu_fail(p,
             "%s '%s': the part at offset %d with strides %d, %d, %d for [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
             "] elements is not aligned to elements or not within the %zu bytes of the result",
             ggml_op_name(op->op), op->name, param_i32(op, 3), param_i32(op, 0), param_i32(op, 1), param_i32(op, 2), b->ne[0],
             b->ne[1], b->ne[2], b->ne[3], ggml_nbytes(op));
-        return; // all tasks return here, so none waits at a barrier
+        return; // all tasks return, so none waits
     }
     result_init(p, op);
     if (ggml_is_empty(b) || (part.overlaps && p->ith != 0)) {

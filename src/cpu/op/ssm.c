@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ssm.c: ops of state space models (SSM_CONV, SSM_SCAN), the triangular solver for recurrences that are computed in chunks
-// (SOLVE_TRI), and the hyper-connections between residual streams (DSV4_HC_*). All are f32. Each task computes a share of the
-// channels, heads, columns or tokens, which do not depend on each other.
+// ssm.c: state space models (SSM_CONV, SSM_SCAN), the triangular solver (SOLVE_TRI), and hyper-connections between residual
+// streams (DSV4_HC_*). All are f32. Tasks divide independent channels, heads, columns or tokens.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -55,20 +54,19 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h (Gu and Dao, arXiv 2312.00752 and 2405.21060) ----
 
-// Returns the number K of states to keep: the states after each of the last K tokens. Graphs of ggml before 0.25 keep one.
+// Returns K: the states after each of the last K tokens are kept. Graphs of ggml before 0.25 keep one.
 static int64_t scan_states(const struct ggml_tensor *op) {
     const int32_t K = param_i32(op, 0);
     return K == 0 ? 1 : K;
 }
 
-// True if the sources match the state s [d_state, d_head, heads, ...] and x [d_head, heads, tokens, sequences]: dt [heads, tokens,
-// sequences], A [1 or d_state, heads], B and C [d_state, groups, tokens, sequences], one id per sequence. The result must hold x
-// and K states.
+// Shapes: s [d_state, d_head, heads, ...], x [d_head, heads, tokens, sequences], dt [heads, tokens, sequences], A [1 or d_state,
+// heads], B and C [d_state, groups, tokens, sequences], one id per sequence. The result must hold x and K states.
 static bool scan_fits(const struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
     const int64_t K = scan_states(op);
-    // The number is computed in double, which does not overflow. K > 1 is allowed only if A has one element per head.
+    // A double does not overflow. If K > 1, A must have one element per head.
     const double n_required =
         (double) ggml_nelements(x) + (double) K * (double) s->ne[0] * (double) s->ne[1] * (double) s->ne[2] * (double) x->ne[3];
     return K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
@@ -94,8 +92,8 @@ static float softplus_f32(float x) {
     return x <= 20.0f ? log1pf(expf(x)) : x;
 }
 
-// Processes all tokens of one head of one sequence. state: [d_state, d_head], the initial state, which becomes the state after the
-// last token. decay: d_state floats of scratch. The state after the token i before the last, 0 < i < K, is at state + i * n_slab.
+// Processes all tokens of one head of one sequence. state: [d_state, d_head], updated in place. decay: d_state floats of scratch.
+// The state i tokens before the last, 0 < i < K, is stored at state + i * n_slab.
 static void scan_head(
     const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, int64_t n_slab, float *decay) {
     const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
@@ -158,7 +156,7 @@ static bool solve_supports(const struct ggml_tensor *op) {
            ggml_are_same_shape(b, op);
 }
 
-#define SOLVE_COLS 64 // columns that a task solves together: 64 floats per row, which are 4 cache lines
+#define SOLVE_COLS 64 // columns solved together: 4 cache lines per row
 
 static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -185,7 +183,7 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
 // ---- DSV4_HC_*: residual streams, mixed by small matrices (hyper-connections, arXiv 2409.19606) ----
 
 #define HC 4                      // streams
-#define HC_MIX (2 * HC + HC * HC) // HC weights to join the streams, HC to distribute the result, HC * HC to mix the streams
+#define HC_MIX (2 * HC + HC * HC) // weights: HC join, HC distribute, HC * HC mix
 
 static bool comb_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *m = op->src[0];
@@ -194,7 +192,7 @@ static bool comb_supports(const struct ggml_tensor *op) {
            op->ne[2] == m->ne[1];
 }
 
-// Divides each row (otherwise each column) of m by its sum.
+// If not `rows`, divides columns.
 static void comb_norm(float m[HC][HC], bool rows, float eps) {
     for (int i = 0; i < HC; i++) {
         float sum = 0.0f;
@@ -208,8 +206,7 @@ static void comb_norm(float m[HC][HC], bool rows, float eps) {
     }
 }
 
-// Computes a matrix whose rows and columns each have the sum 1. Starts with a softmax of each row and applies Sinkhorn's algorithm,
-// which divides columns and rows alternately by their sums.
+// Computes a matrix whose rows and columns each have the sum 1, by Sinkhorn's algorithm on a softmax of each row.
 static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *mixes = op->src[0];
     const struct ggml_tensor *base = op->src[2];
@@ -260,7 +257,7 @@ static bool pre_supports(const struct ggml_tensor *op) {
     return pre_is_gated(op) ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2];
 }
 
-// DSV4_HC_PRE: computes one stream as the weighted sum of all streams.
+// One stream is the weighted sum of all streams.
 static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
     const struct cpu_kernels *k = p->k;
@@ -272,7 +269,7 @@ static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
         k->fill(it.n, sum, 0.0f);
         for (int64_t s = 0; s < x->ne[1]; s++) {
             const float *part = cpu_row_load(k, x, cpu_row_at(x, s, t, 0), it.i0, it.n, buf_x);
-            if (gated) { // the weight is sigmoid(gate)
+            if (gated) {
                 k->sigmoid(it.n, buf_w, cpu_row_load(k, w, cpu_row_at(w, s, t, 0), it.i0, it.n, buf_w));
                 k->mul(it.n, buf_w, buf_w, part);
                 k->add(it.n, sum, sum, buf_w);
@@ -292,8 +289,8 @@ static bool post_supports(const struct ggml_tensor *op) {
            (comb == NULL || (comb->ne[0] == op->ne[1] && comb->ne[1] == op->ne[1] && comb->ne[2] == op->ne[2]));
 }
 
-// DSV4_HC_POST: computes each new stream as x times its weight, plus a mix of the old streams by the matrix comb. Without comb, it
-// adds the same stream's old values.
+// Each new stream is x times its weight, plus a mix of the old streams by the matrix comb. Without comb, the mix is the old
+// stream.
 static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *res = op->src[1], *post = op->src[2], *comb = op->src[3];
     const struct cpu_kernels *k = p->k;
@@ -318,7 +315,7 @@ const struct cpu_op_entry cpu_ops_ssm[] = {
                            .work_size = scan_work_size,
                            .run = scan_run,
                            .uses = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD,
-                           .empty_srcs = 0x36}}, // src[1], [2], [4], [5] (x, dt, B, C) may have no tokens: states stay unchanged
+                           .empty_srcs = 0x36}}, // x, dt, B, C without tokens: states stay unchanged
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run, .uses = CPU_USE_MAD}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
     {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports,

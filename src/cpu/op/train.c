@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train.c: ops for training: the loss and its gradient, the gradient ops (*_BACK) of some ops, and optimiser steps. Gradient ops
-// accept f32, f16 and bf16 with any strides and compute in f32; the loss, its gradient and the optimisers are f32 only.
+// train.c: the loss and its gradient, gradient ops (*_BACK), and optimiser steps. Gradient ops accept f32, f16 and bf16 with any
+// strides and compute in f32. The loss, its gradient and the optimisers are f32 only.
 
 #include "base/min.h"
 #include "cpu/op/scratch.h"
@@ -25,8 +25,8 @@ static bool loss_supports(const struct ggml_tensor *op) {
     return is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_are_same_shape(a, b) && ggml_is_scalar(op);
 }
 
-// Returns the floats that hold one double per row. Task 0 adds these doubles, so that the loss does not depend on the number of
-// tasks. After them, work memory holds a row of floats per task.
+// Floats that hold one double per row. Task 0 adds the doubles, so that the loss does not depend on the number of tasks. A row of
+// floats per task follows.
 static int64_t loss_sums(const struct ggml_tensor *op) {
     return (int64_t) cpu_scratch_floats(2 * ggml_nrows(op->src[0]));
 }
@@ -108,7 +108,7 @@ static void silu_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// Computes a complete row y from the gradient d and the other source x, for RMS_NORM_BACK and SOFT_MAX_BACK.
+// Computes a row y from the gradient d and the other source x.
 typedef void (*row_back_t)(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x);
 
 static int64_t row_back_scratch(const struct ggml_tensor *op) {
@@ -143,7 +143,7 @@ static double row_dot(int64_t n, const float *x, const float *y) {
     return sum;
 }
 
-// Gradient of x / rms(x): the component of d in the direction of x is removed, and the remainder is divided by rms(x).
+// Removes the component of d in the direction of x and divides by rms(x).
 static void rms_norm_back(const struct cpu_kernels *k, const struct ggml_tensor *op, float *y, const float *d, const float *x) {
     const int64_t n = op->ne[0];
     const float eps = param_f32(op, 0);
@@ -222,14 +222,13 @@ static bool repeat_back_supports(const struct ggml_tensor *op) {
     return a != NULL && cpu_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
 }
 
-// A row of the result is the sum of the gradients of all its repetitions.
 static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         float *y = row_f32(op, it.at) + it.i0;
         p->k->fill(it.n, y, 0.0f);
-        if (ggml_is_empty(a)) { // the loops below could take very long: the other extents of an empty tensor may be huge
+        if (ggml_is_empty(a)) { // other extents of an empty tensor may be huge
             continue;
         }
         for (int64_t i3 = it.at.i3; i3 < a->ne[3]; i3 += op->ne[3]) {
@@ -259,8 +258,7 @@ static bool step_supports(const struct ggml_tensor *op, int n_moments, int64_t n
            ggml_nrows(numbers) == 1;
 }
 
-// Returns a piece of a source that the step reads and writes: a pointer into the source if it is dense f32, otherwise a copy in
-// buf. piece_done writes the copy back.
+// Returns a piece of a source: in the source if it is dense f32, otherwise a copy in buf. piece_done writes the copy back.
 static float *piece_of(const struct cpu_params *p, const struct ggml_tensor *t, const struct cpu_pieces *it, float *buf) {
     if (cpu_is_f32_dense(t)) {
         return row_f32(t, it->at) + it->i0;
@@ -277,7 +275,7 @@ static bool adamw_supports(const struct ggml_tensor *op) {
     return step_supports(op, 2, 7);
 }
 
-// Updates a piece of w, m and v. The tensors do not overlap, so that the compiler can vectorise the loop.
+// The tensors do not overlap, so that the compiler can vectorise the loop.
 static void adamw_piece(
     int64_t n, float *restrict w, const float *restrict g, float *restrict m, float *restrict v, const float numbers[7]) {
     const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
@@ -289,7 +287,7 @@ static void adamw_piece(
     }
 }
 
-// Loshchilov and Hutter, arXiv 1711.05101. beta1h and beta2h correct the bias of the means in the first steps.
+// arXiv 1711.05101. beta1h and beta2h correct the bias of the means in the first steps.
 static void adamw_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float numbers[7];
     for (int i = 0; i < 7; i++) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. A run is the 16 or 32 elements of a
-// block that have a common scale. A block is computed in integers: VPMADDUBSW adds two products of bytes in 16 bits, and add_words
-// multiplies these sums with the scale of their run and adds pairs of them in 32 bits. A row is unpacked once for all columns.
+// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. Term: run: 16 or 32 elements with
+// a common scale. A block is computed in integers: VPMADDUBSW adds two products in 16 bits; add_words multiplies with the scales.
+// A row is unpacked once for all columns.
 //
-// The 64 bytes of an unpacked vector are not adjacent in the row. The column is stored in the same order as the unpacked row: a
-// block is 16 units of 16 elements, and an `order` table lists the units. The number of a unit also gives its scale.
+// The 64 bytes of an unpacked vector are not adjacent in the row. The column has the same order: an `order` table lists the 16
+// units of 16 elements of a block.
 #pragma once
 
 #include "cpu/x86/by_rows.h"
 
-// Adds products of 16-bit words, two per 32-bit lane, to sum.
 UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
 #ifdef __AVX512VNNI__
     return _mm512_dpwssd_epi32(sum, a, b);
@@ -20,7 +19,7 @@ UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
 
 struct y_256 {
     float d;
-    int16_t sums[16]; // sums of y over runs (enum sums); multiplied with the minima, or with the scales to correct an offset
+    int16_t sums[16]; // per run (enum sums); for minima or offsets
     int8_t qs[QK_K];
 };
 
@@ -31,7 +30,7 @@ static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14
 
 // ---- the column ----
 
-// Which sums a column stores: of 16 runs of 16 elements, or of 8 runs of 32 elements in the first or last 8 words.
+// 16 runs of 16 elements, or 8 runs of 32 elements in the first or last 8 words.
 enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST };
 
 UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, const uint8_t *order, const enum sums sums) {
@@ -68,13 +67,12 @@ UNPACK_INLINE __m512i and64(__m512i v, int mask) {
     return _mm512_and_si512(v, _mm512_set1_epi8((char) mask));
 }
 
-// v | (bits & mask)
 UNPACK_INLINE __m512i or_bits(__m512i v, __m512i bits, int mask) {
     return _mm512_ternarylogic_epi32(v, bits, _mm512_set1_epi8((char) mask), 0xf8);
 }
 
-// twice_right and twice_left load 32 bytes to both halves of a vector, and shift the lower half by `low` bits and the upper half by
-// `high` bits. They shift 32-bit lanes, so the caller masks the bits that came from a neighbouring byte.
+// Load 32 bytes to both halves of a vector; shift the halves by `low` and `high` bits. Shifts are of 32-bit lanes, so the caller
+// masks foreign bits.
 UNPACK_INLINE __m512i twice_right(const uint8_t *at, int low, int high) {
     const __m512i by = _mm512_inserti64x4(_mm512_set1_epi32(low), _mm256_set1_epi32(high), 1);
     return _mm512_srlv_epi32(_mm512_broadcast_i64x4(load32(at)), by);
@@ -133,9 +131,9 @@ UNPACK_INLINE void unpack64_iq4_xs(const block_iq4_xs *b, __m512i *v) {
     }
 }
 
-// Returns 16 words: the scales of the 8 runs, then their minima (q4_K, q5_K).
+// 8 scales, then 8 minima (q4_K, q5_K).
 UNPACK_INLINE __m256i words_6bit(const uint8_t *from) {
-    const __m128i raw = _mm_loadu_si128((const void *) from); // only 12 bytes are used
+    const __m128i raw = _mm_loadu_si128((const void *) from); // 12 bytes are used
     const __m128i each = _mm_shuffle_epi8(raw, _mm_setr_epi8(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 8, 9, 10, 11));
     const __m128i above = _mm_shuffle_epi8(raw, _mm_setr_epi8(-1, -1, -1, -1, 0, 1, 2, 3, -1, -1, -1, -1, 4, 5, 6, 7));
     const __m128i low = _mm_and_si128(
@@ -147,7 +145,7 @@ UNPACK_INLINE __m256i words_6bit(const uint8_t *from) {
 #define WORDS_6BIT(b) words_6bit((b)->scales)
 #define WORDS(type) _mm256_cvtepi8_epi16(scales_##type(b))
 
-// Returns the index of the scale of each 16-bit sum of vector j, among the words of a block. run: elements of a run.
+// Indices of the scales of the 16-bit sums of vector j. run: elements of a run.
 UNPACK_INLINE __m512i scale_indices(const uint8_t *order, int j, const int run) {
     uint16_t which[32];
     for (int i = 0; i < 32; i++) {
@@ -157,7 +155,7 @@ UNPACK_INLINE __m512i scale_indices(const uint8_t *order, int j, const int run) 
 }
 
 UNPACK_INLINE __m512i products(__m512i v, __m512i y, const bool is_signed) {
-    if (is_signed) { // VPMADDUBSW requires unsigned v: multiply y with the signs of v
+    if (is_signed) { // VPMADDUBSW requires unsigned v
         y = _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(v), _mm512_setzero_si512(), y);
         v = _mm512_abs_epi8(v);
     }
@@ -226,7 +224,7 @@ void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
     ROW(IQ4_XS, iq4_xs, low_high)
 #undef ROW
 #ifndef __AVX512VNNI__
-    // gemm_q__avx512.c packs rows and pads columns to a multiple of four. With fewer columns than this, it is slower.
+    // gemm_q__avx512.c pads columns to a multiple of four. With fewer columns than min_cols, gemm_q__avx512.c is slower.
     k->gemm[GGML_TYPE_Q2_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q4_K].min_cols = 7;
     k->gemm[GGML_TYPE_Q3_K].min_cols = 6;

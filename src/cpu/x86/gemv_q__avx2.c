@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx2.c: products of rows in blocks of 32 elements with a few columns. A row is unpacked once for all columns. For formats
-// with nibbles, two blocks (a pair) are processed at a time, one in each half of a vector: first their low nibbles, then their high
-// nibbles. So the two blocks are unpacked, widened and scaled together. VPMADDUBSW requires one unsigned operand:
-//   most formats  bytes of a row are larger than the value by an offset, which the column corrects (y_pairs.initial)
-//   iq4_nl        bytes of a row stay signed; they are multiplied with the signs of the column, and then with its magnitudes
-//   q8_0          the magnitudes of a row are multiplied with the column times the signs of the row, because a byte may be -128
+// gemv_q__avx2.c: products of rows in blocks of 32 elements with a few columns. A row is unpacked once for all columns. Term:
+// pair: two blocks of nibbles, one in each half of a vector. VPMADDUBSW requires one unsigned operand:
+//   most formats: bytes of a row have an offset, which the column corrects (y_pairs.initial)
+//   iq4_nl: bytes of a row times the signs of the column are multiplied with magnitudes of the column
+//   q8_0: magnitudes of a row are multiplied with the column times the signs of the row; a byte of a row may be -128
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
-// 8 blocks of a column. The bytes of a pair are the first 16 bytes of each block, then the last 16 bytes of each block.
+// 8 blocks of a column. A pair: the first 16 bytes of both blocks, then the last 16 bytes.
 struct y_pairs {
     float scale[8];
     float sum[8]; // multiplied with the minima
     union {
-        int32_t initial[4][8];    // initial value of each of the 8 sums of a pair: -offset times the sum of its bytes of y
+        int32_t initial[4][8];    // -offset * sum of y, per lane
         uint8_t magnitude[GROUP]; // for iq4_nl: the magnitudes of qs
     };
     int8_t qs[GROUP];
@@ -22,7 +21,7 @@ struct y_pairs {
 
 // ---- the column ----
 
-enum form { PLAIN, PAIRS, PAIRS_SIGNED }; // q8_0: blocks in order; pairs with `initial`; iq4_nl: pairs with `magnitude`
+enum form { PLAIN, PAIRS, PAIRS_SIGNED }; // q8_0; pairs with `initial`; pairs with `magnitude`
 
 UNPACK_INLINE void store_bytes(
     struct y_pairs *to, const int8_t *even, const int8_t *odd, int j, const enum form form, int offset) {
@@ -71,7 +70,6 @@ UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) 
     v[1] = BITS_AT(q, 4, 15);
 }
 
-// Sets the fifth bits of a pair; each block has 32 of them.
 UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
     int32_t a, b;
     memcpy(&a, even, sizeof a);
@@ -112,7 +110,6 @@ UNPACK_INLINE __m256i widened(__m256i pairs) {
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-// Adds the products of pair j, scaled by d.
 UNPACK_INLINE __m256 add_pair(__m256 sum, const __m256i v[2], const struct y_pairs *y, int j, __m256 d, const enum form form) {
     const __m256i y0 = load32(y->qs + 64 * j), y1 = load32(y->qs + 64 * j + 32);
     __m256i dot;
@@ -201,7 +198,7 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW(Q4_1, q4_1, with_min)
     ROW(Q5_1, q5_1, with_min)
 #undef ROW
-    // gemm_q__avx2.c packs rows and pads columns to a multiple of four. With fewer columns than this, it is slower.
+    // gemm_q__avx2.c pads columns to a multiple of four. With fewer columns than min_cols, gemm_q__avx2.c is slower.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 7;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 7;
     k->gemm[GGML_TYPE_MXFP4].min_cols = 7;

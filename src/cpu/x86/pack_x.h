@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// pack_x.h: packs rows of quantised blocks into panels, 8 rows at a time. panel_q.h, which includes it, defines run, quad and the
-// layout of a panel. The quantised bytes of 8 rows are first transposed, so that a vector holds four bytes (a 32-bit lane) of each
-// row. Then one operation unpacks all 8 rows. Transposing before unpacking moves at most half as many bytes as transposing
-// afterwards. The scales and minima of a block are transposed in the same way: 16 bytes of each row become four vectors with one
-// row per lane. In the functions below, g is the first of the 8 rows.
+// pack_x.h: packs rows of quantised blocks into panels, 8 rows at a time (panel_q.h defines run and quad). Bytes are transposed
+// first: a vector holds four bytes of each row. Then one operation unpacks all 8 rows. Transposing before unpacking moves at most
+// half as many bytes. g: first of the 8 rows.
 #pragma once
 
-// Transposes 32-bit words 0 to 3 of 8 rows: lane r of to[j] is word j of row r.
+// Lane r of to[j] is word j of row r.
 UNPACK_INLINE void words_across(__m256i to[4], const __m128i v[8]) {
     __m256i a[4];
     for (int r = 0; r < 4; r++) {
@@ -20,7 +18,6 @@ UNPACK_INLINE void words_across(__m256i to[4], const __m128i v[8]) {
     to[3] = _mm256_unpackhi_epi64(b1, b3);
 }
 
-// Transposes the 16 bytes at offset `at` of each row.
 UNPACK_INLINE void bytes_across(__m256i to[4], const char *const *row, size_t at) {
     __m128i v[8];
     for (int r = 0; r < 8; r++) {
@@ -29,7 +26,6 @@ UNPACK_INLINE void bytes_across(__m256i to[4], const char *const *row, size_t at
     words_across(to, v);
 }
 
-// Converts the f16 value at offset `at` of each row to float.
 UNPACK_INLINE __m256 f16_across(const char *const *row, size_t at) {
     uint16_t h[8];
     for (int r = 0; r < 8; r++) {
@@ -39,15 +35,15 @@ UNPACK_INLINE __m256 f16_across(const char *const *row, size_t at) {
         (short) h[0], (short) h[1], (short) h[2], (short) h[3], (short) h[4], (short) h[5], (short) h[6], (short) h[7]));
 }
 
-// Sets the start of each row. Missing rows are replaced by the first row.
+// Missing rows are replaced by the first row.
 UNPACK_INLINE void rows_at(const char *rows[MR], const void *x, size_t bx, int nx) {
     for (int r = 0; r < MR; r++) {
         rows[r] = (const char *) x + (r < nx ? (size_t) r * bx : 0);
     }
 }
 
-// Prefetches the `size` bytes that follow the `size` bytes at offset `at` of each row. The hardware prefetcher does not follow this
-// many rows. Prefetching two or four times as far ahead was not faster.
+// Prefetches the next `size` bytes of each row. The hardware prefetcher does not follow this many rows. Prefetching two or four
+// times as far ahead was not faster.
 UNPACK_INLINE void prefetch_rows(const char *const *row, size_t at, size_t size) {
     for (int r = 0; r < 8; r++) {
         for (size_t i = 0; i < size; i += 64) {
@@ -60,7 +56,6 @@ UNPACK_INLINE void store_floats(char *to, __m256 v) {
     _mm256_storeu_ps((float *) (void *) to, v);
 }
 
-// Stores quad j of a run, which is four bytes of each of 8 rows.
 UNPACK_INLINE void store_quads(char *run, int g, int j, __m256i v, const bool has_min) {
     _mm256_storeu_si256((void *) (run + 4 * ((1 + has_min + j) * MR + g)), v);
 }
@@ -69,8 +64,7 @@ UNPACK_INLINE void store_quads(char *run, int g, int j, __m256i v, const bool ha
 
 enum form { NIBBLES, BY_TABLE };
 
-// Stores a run whose 16 bytes hold elements 0 to 15 in the low nibbles and 16 to 31 in the high nibbles. BY_TABLE maps the nibbles
-// through a table and adds an offset.
+// Low nibbles: elements 0 to 15; high nibbles: 16 to 31. BY_TABLE maps nibbles through a table and adds an offset.
 UNPACK_INLINE void store_nibbles(
     char *run, int g, const __m256i q[4], const enum form form, const int8_t *table, const int offset, const bool has_min) {
     for (int j = 0; j < 4; j++) {
@@ -86,7 +80,7 @@ UNPACK_INLINE void store_nibbles(
     }
 }
 
-// Stores a run of 5-bit elements. q: nibbles, as in store_nibbles; bits: a word of fifth bits per row, bit e for element e.
+// q: nibbles, as in store_nibbles. bits: 32 fifth bits per row.
 UNPACK_INLINE void store_5bit(char *run, int g, const __m256i q[4], __m256i bits, const bool has_min) {
     const __m256i each =
         _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
@@ -124,7 +118,7 @@ UNPACK_INLINE void store_5bit(char *run, int g, const __m256i q[4], __m256i bits
 #define NO_MINS(type)
 #define MINS_OF_F16(type) store_floats(to + 4 * (MR + g), f16_across(row, at + offsetof(block_##type, m)));
 
-// PACK_32 packs 8 blocks of all rows before the next 8 blocks, so that lines of the panel are filled while they are in L1.
+// 8 blocks of all rows at a time, so that lines of the panel stay in L1.
 #define PACK_32(type, has_min, scales, mins, bytes) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
         const char *rows[MR]; \
@@ -155,13 +149,12 @@ PACK_32(mxfp4, false, SCALES_OF_MXFP4, NO_MINS, BYTES_NIBBLES(mxfp4, BY_TABLE, t
 
 // ---- 256 elements ----
 
-// Returns byte j of every lane, signed or unsigned, times d.
 UNPACK_INLINE __m256 byte_of(__m256i v, const int j, __m256 d, const bool is_signed) {
     const __m256i up = _mm256_slli_epi32(v, 24 - 8 * j);
     return _mm256_mul_ps(_mm256_cvtepi32_ps(is_signed ? _mm256_srai_epi32(up, 24) : _mm256_srli_epi32(up, 24)), d);
 }
 
-// Stores one number of each of 8 rows per run: the bytes of n_runs / 4 vectors, times d. Runs are `step` bytes apart in the panel.
+// Stores the scales or minima of 8 rows, times d. Runs are `step` bytes apart in the panel.
 UNPACK_INLINE void store_numbers(
     char *to, const __m256i *v, __m256 d, const int n_runs, const size_t step, const bool is_signed) {
     _Pragma("GCC unroll 16") for (int j = 0; j < n_runs; j++) {
@@ -169,10 +162,10 @@ UNPACK_INLINE void store_numbers(
     }
 }
 
-// Extracts the 8 scales (to[0], to[1]) and the 8 minima (to[2], to[3]) of a block of 8 rows, as scales_6bit does for one row.
+// to[0], to[1]: scales. to[2], to[3]: minima. As scales_6bit, for 8 rows.
 UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, size_t at) {
     const __m256i six = _mm256_set1_epi8(0x3f), two = _mm256_set1_epi8(0x30);
-    __m256i u[4]; // word 0 is d and dmin; words 1 to 3 are the 12 bytes
+    __m256i u[4]; // d and dmin; then 12 bytes
     bytes_across(u, row, at);
     to[0] = _mm256_and_si256(u[1], six);
     to[1] = _mm256_or_si256(low4(u[3]), _mm256_and_si256(_mm256_srli_epi32(u[1], 2), two));
@@ -204,7 +197,6 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
     store_numbers(to + 4 * g, u, d, n_runs, step, true)
 #define MINS_D(type) _mm256_xor_ps(f16_across(row, at + offsetof(block_##type, dmin)), _mm256_set1_ps(-0.0f))
 
-// BYTES_BY_BITS unpacks and stores elements of formats that need bit operations only, by bits_<type> on transposed bytes.
 #define BYTES_BY_BITS(type, R, has_min) \
     for (int i = 0; i < 2; i++) { \
         __m256i raw[RAW_##type][4]; \

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns. The including file defines
-// the number of rows and columns of a panel: MR, a multiple of 8, and NR. It also defines MIN_COLS, the number of columns below
-// which other kernels are faster, and OFFSET_8BIT, the offset of elements of 8 bits.
+// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns. The including file
+// defines MR (rows of a panel, a multiple of 8), NR (columns), MIN_COLS (fewer columns use other kernels) and OFFSET_8BIT (the
+// offset of 8-bit elements).
 //
-// A run is R elements (32 or 16) of a row that have a common scale. Panels consist of runs. The elements of a run are in quads of
-// four bytes, as the instructions multiply them.
+// Terms: run: R elements (32 or 16) of a row with a common scale; quad: four bytes, which one instruction lane multiplies.
 //   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {a quad of each row}]
 //   y: [initial: NR] [scale: NR floats]         [bytes: R / 4 times {a quad of each column}]
-// Bytes of x are unsigned: they are larger than the value by an offset. `initial` corrects the offset: it is an integer, -offset
-// times the sum of the column's bytes in the run, with which the integer sum starts. Formats with minima have no offset. For them
-// `initial` is a float, the scale of the column times the sum of its bytes, which the kernel multiplies with the minimum. Missing
-// rows and columns are copies of the first one; their results are not stored.
+// Bytes of x are unsigned: value + offset. Without minima, `initial` is the integer -offset * sum of the column's bytes in the
+// run. With minima, the offset is 0, and `initial` is the float scale * sum of the column's bytes. Missing rows and columns are
+// copies of the first one. Their results are not stored.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -19,7 +17,6 @@
 #ifndef MIN_COLS_256 // MIN_COLS of formats with blocks of 256
 #    define MIN_COLS_256 MIN_COLS
 #endif
-// Bytes of a run of x and of y.
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min)))
 #define Y_RUN(R) (NR * ((R) + 8))
 #ifndef Y_QUAD // byte offset of quad j of column c in a run
@@ -36,7 +33,6 @@ UNPACK_INLINE void store_int(char *to, int32_t v) {
 
 // ---- y ----
 
-// Stores the scale and the bytes of a run of column c.
 UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R) {
     store_float(to + 4 * (NR + c), d);
     for (int j = 0; j < R / 4; j++) {
@@ -116,9 +112,7 @@ PACK_Y_Q8_K(k_min_16, 16, 0, true)
 
 typedef void (*panels_run_t)(CPU_GEMM_ARGS);
 
-// Fills the table entries of all types with their packing functions and their product functions. run_8bit multiplies formats whose
-// elements have 8 bits, in runs of 32; run_32 and run_16 multiply formats of at most 6 bits, in runs of 32 or 16. The _min variants
-// are for formats with minima.
+// run_8bit: 8-bit formats, runs of 32. run_32, run_16: formats of at most 6 bits. _min: formats with minima.
 static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
@@ -143,8 +137,8 @@ static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run
 
 // ---- a tier ----
 
-// The including file ends with GEMM_Q_TIER, which defines the function that fills the table. Before that, it must define
-// product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit). R: elements of a run; is_8bit: the elements have 8 bits.
+// The including file must define product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit). R: elements of a run. is_8bit: the
+// elements have 8 bits.
 #define GEMM_Q_RUN(how, R, has_min, is_8bit) \
     static void run_##how(CPU_GEMM_ARGS) { \
         product(n, s, ld_s, vx, nx, vy, ny, R, has_min, is_8bit); \

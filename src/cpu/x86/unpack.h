@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// unpack.h: unpacks blocks of quantised rows to vectors of 32 bytes in row order, and returns their scales. The dot products
-// (dot_q__avx2.c), the one-column kernels (gemv_*) and the packing of panels (panel_q.h) use it. Requires AVX2 and F16C.
+// unpack.h: unpacks blocks of quantised rows to vectors of 32 bytes in row order, and returns their scales. Requires AVX2 and
+// F16C.
 //
-// Blocks of 32: unpack_<type>(block) returns the bytes, scale_<type>(block) the float with which a byte is multiplied. Bytes are
-// signed, except those of q4_1 and q5_1, which have minima.
-// Blocks of 256: unpack_<type>(block, v) stores 8 vectors. scales_<type>(block) returns one byte for each run, which is the 16 or
-// 32 elements that have a common scale. Bytes are unsigned, except those of iq4_xs. Bytes of q3_K and q6_K are larger than the
-// value by an offset (4, 32), which the caller corrects.
+// Blocks of 32: unpack_<type>(block) returns the bytes, scale_<type>(block) the factor of a byte. Bytes are signed, except those
+// of q4_1 and q5_1.
+// Blocks of 256: unpack_<type>(block, v) stores 8 vectors. scales_<type>(block) returns one byte per run (16 or 32 elements).
+// Bytes are unsigned, except those of iq4_xs. Bytes of q3_K and q6_K are too large by an offset (4, 32), which the caller
+// corrects.
 #pragma once
 
 #include "quant/blocks.h"
@@ -15,7 +15,6 @@
 #include <stddef.h>
 #include <string.h>
 
-// Marks all functions that must be inlined, here and in the files that include this one.
 #define UNPACK_INLINE static inline __attribute__((always_inline))
 
 UNPACK_INLINE float f16_as_float(const uint16_t *h) {
@@ -35,11 +34,10 @@ UNPACK_INLINE __m256i low4(__m256i v) {
     return _mm256_and_si256(v, _mm256_set1_epi8(15));
 }
 
-// BITS_AT shifts v right by n bits, BITS_UP left; both then mask each byte.
+// Shift right (BITS_AT) or left (BITS_UP), then mask each byte.
 #define BITS_AT(v, n, mask) _mm256_and_si256(_mm256_srli_epi16(v, n), _mm256_set1_epi8(mask))
 #define BITS_UP(v, n, mask) _mm256_and_si256(_mm256_slli_epi16(v, n), _mm256_set1_epi8(mask))
 
-// Returns the sum of all lanes.
 UNPACK_INLINE float sum8(__m256 v) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -54,7 +52,7 @@ UNPACK_INLINE int sum_bytes(const int8_t *q) {
     return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
 }
 
-// EACH_UNPACKED expands X(TYPE, type) for every type that this file unpacks.
+// X(TYPE, type) for every type that this file unpacks.
 // clang-format off
 #define EACH_UNPACKED(X) \
     X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q5_0, q5_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(Q4_1, q4_1) X(Q5_1, q5_1) \
@@ -67,7 +65,7 @@ UNPACK_INLINE __m256i unpack_q8_0(const block_q8_0 *b) {
     return load32(b->qs);
 }
 
-// Returns the low nibbles of 16 bytes, then their high nibbles.
+// Low nibbles first, then high nibbles.
 UNPACK_INLINE __m256i nibbles(const uint8_t *qs) {
     const __m128i v = _mm_loadu_si128((const void *) qs);
     return low4(_mm256_set_m128i(_mm_srli_epi16(v, 4), v));
@@ -81,7 +79,7 @@ UNPACK_INLINE __m256i unpack_q4_1(const block_q4_1 *b) {
     return nibbles(b->qs);
 }
 
-// Expands 32 bits to bytes: 0xff for a set bit, 0 for a clear bit.
+// 0xff for a set bit, 0 for a clear bit.
 UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
     int32_t bits;
     memcpy(&bits, qh, sizeof bits);
@@ -90,7 +88,7 @@ UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
     return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), which), mask), mask);
 }
 
-// An element with nibble q is q if its fifth bit is set, otherwise q - 16. The bits 0xf0 turn q into q - 16.
+// If the fifth bit is set, the element is q, otherwise q - 16.
 UNPACK_INLINE __m256i unpack_q5_0(const block_q5_0 *b) {
     return _mm256_or_si256(nibbles(b->qs), _mm256_andnot_si256(bits32(b->qh), _mm256_set1_epi8((char) 0xf0)));
 }
@@ -125,7 +123,7 @@ SCALE_FROM_F16(q5_0)
 SCALE_FROM_F16(q5_1)
 SCALE_FROM_F16(iq4_nl)
 
-// Returns 2^(e - 128). The scale of the format is 2^(e - 127), but table_mxfp4 holds twice the values. Two are subnormal.
+// Returns 2^(e - 128), because table_mxfp4 holds twice the values. Two of the scales are subnormal.
 UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
     float f;
@@ -133,7 +131,6 @@ UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     return f;
 }
 
-// Returns the scales of 8 blocks from their bytes e.
 UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
     const __m256i v = _mm256_cvtepu8_epi32(e), two = _mm256_set1_epi32(2);
     const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23);
@@ -143,7 +140,7 @@ UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
 
 // ---- blocks of 256 ----
 
-// Returns the 8 scales (lower 8 bytes) and 8 minima (upper 8 bytes) of q4_K and q5_K: 6 bits each in 12 bytes.
+// Lower 8 bytes: scales of q4_K and q5_K; upper 8 bytes: minima. 6 bits each in 12 bytes.
 UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
     uint32_t u[3];
     memcpy(u, from, sizeof u);
@@ -152,8 +149,8 @@ UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
     return _mm_setr_epi32((int) s0, (int) s1, (int) m0, (int) m1);
 }
 
-// A block stores its elements in RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes from its start. bits_<type> unpacks these
-// vectors by bit operations within each byte, so that it also works on transposed bytes (pack_x.h).
+// Elements are in RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes after the start of a block. bits_<type> operates within
+// bytes, so that it also works on transposed bytes (pack_x.h).
 #define RAW_q4_K 4
 #define RAW_AT_q4_K offsetof(block_q4_K, qs)
 UNPACK_INLINE void bits_q4_K(const __m256i *raw, __m256i *v) {
@@ -260,14 +257,14 @@ UNPACK_INLINE __m128i scales_iq4_xs(const block_iq4_xs *b) {
     memcpy(&l, b->scales_l, sizeof l);
     const __m128i two = _mm_cvtsi32_si128(l);
     const __m128i each = _mm_and_si128(_mm_unpacklo_epi8(two, _mm_srli_epi16(two, 4)), _mm_set1_epi8(15));
-    // Move bits 2 j and 2 j + 1 to the top of a word, then to bits 4 and 5.
+    // Bits 2 j and 2 j + 1 become bits 4 and 5.
     const __m128i up = _mm_mullo_epi16(
         _mm_set1_epi16((short) b->scales_h), _mm_setr_epi16(1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1));
     const __m128i high = _mm_and_si128(_mm_srli_epi16(up, 10), _mm_set1_epi16(0x30));
     return _mm_sub_epi8(_mm_or_si128(each, _mm_packus_epi16(high, high)), _mm_set1_epi8(32));
 }
 
-// mins_<type> return the minima, one per run, in the same layout as scales_<type>.
+// Same layout as scales_<type>.
 UNPACK_INLINE __m128i mins_q4_K(const block_q4_K *b) {
     return _mm_srli_si128(scales_6bit(b->scales), 8);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vec__avx2.c: row functions on floats: arithmetic and sums, exp and the activation functions that use it, cosine and sine, RoPE,
-// and weighted sums of rows for attention. exp has an error of at most 2 units in the last place over the whole range, also where
-// the result is subnormal; it handles infinities and NaN.
+// vec__avx2.c: row functions on floats. exp has an error of at most 2 units in the last place, also for subnormal results,
+// infinities and NaN.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/vector.h"
@@ -90,7 +89,7 @@ FLOATS_INLINE double square(double v) {
     return v * v;
 }
 
-// Adds in the same order as the portable kernels. Otherwise sums whose terms nearly cancel would give different results.
+// Same order as the portable kernels: sums whose terms nearly cancel would differ otherwise.
 #define SUM(name, add, one) \
     static double row_##name##__avx2(int64_t n, const float *x) { \
         __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a; \
@@ -117,7 +116,7 @@ FLOATS_INLINE double square(double v) {
 SUM(sum, plus, identity)
 SUM(sum_sq, plus_square, square)
 
-// VMAXPS returns its second operand if one is NaN, so a NaN in x is ignored.
+// If an operand is NaN, VMAXPS returns the second operand. So NaN in x is ignored.
 FLOATS_INLINE __m256 larger(__m256 max, const float *x) {
     return _mm256_max_ps(_mm256_loadu_ps(x), max);
 }
@@ -150,9 +149,9 @@ FLOATS_INLINE __m256 power2(__m256i k) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(k, 23), _mm256_castps_si256(_mm256_set1_ps(1.0f))));
 }
 
-// Computes exp(x) = 2^k exp(r). Multiplies with 2^(k / 2) and 2^(k - k / 2), because 2^k itself may not be a normal float.
+// 2^k may not be a normal float, so two factors 2^(k / 2) and 2^(k - k / 2) are used.
 FLOATS_INLINE __m256 exp_of(__m256 x) {
-    x = within(x, -104.0f, 89.0f); // beyond these limits, exp is 0 or infinity
+    x = within(x, -104.0f, 89.0f); // beyond, exp is 0 or infinity
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
     const __m256 z = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to an integer in the low bits
     const __m256 k = _mm256_sub_ps(z, magic);
@@ -187,7 +186,7 @@ ROW1(exp)
 ROW1(gelu)
 ROW1(gelu_quick)
 
-// 256 elements at a time are added in f32; these sums are added in f64.
+// Sums of 256 elements are f32; the total is f64.
 static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
     const __m256 m = _mm256_set1_ps(max);
     double sum = 0;
@@ -217,9 +216,8 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
 
 // ---- cosine and sine ----
 
-// Cosine and sine are computed in f64, so that errors are lost when the results are rounded to f32. x is reduced to r, with
-// x = n * pi / 2 + r; n is the quadrant. For |x| >= 2^30 the reduction would need more digits of pi than two doubles hold, so libm
-// computes the results, also for infinities and NaN.
+// f64, so that rounding to f32 hides errors. x = n * pi / 2 + r, with quadrant n. If x >= 2^30, infinite or NaN, libm computes
+// the results: the reduction would need more digits of pi than two doubles hold.
 #define MAX_ANGLE 0x1p30f
 
 FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
@@ -238,8 +236,7 @@ FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-0.5));
     odd = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays -0
     even = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0));
-    // In quadrants 1 and 3, the sine is computed by the series of the cosine and vice versa. The sine is negative in quadrants 2
-    // and 3, the cosine in quadrants 1 and 2.
+    // Quadrants 1 and 3 swap sine and cosine. The sine is negative in quadrants 2 and 3, the cosine in quadrants 1 and 2.
     const __m256i q = _mm256_castpd_si256(z), next = _mm256_add_epi64(q, _mm256_set1_epi64x(1));
     const __m256d other = _mm256_castsi256_pd(_mm256_slli_epi64(q, 63)), sign = _mm256_set1_pd(-0.0);
     const __m256d sine = _mm256_blendv_pd(odd, even, other), cosine = _mm256_blendv_pd(even, odd, other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vector.h: row functions on floats that are the same for vectors of 8 and of 16 lanes: the polynomial of exp, the activation
-// functions that use it, and weighted sums of rows for attention (kernels.h: mix).
+// vector.h: row functions on floats for vectors of 8 and of 16 lanes: exp, activation functions, and weighted sums of rows
+// (kernels.h: mix).
 #pragma once
 
 #include "base/min.h"
@@ -19,8 +19,7 @@ FLOATS_INLINE V_SOME first(int64_t n) {
 #endif
 }
 
-// Returns the number of elements before the next vector-aligned address of z, at most n. A store that crosses a cache line takes
-// twice as long.
+// Elements before the next vector-aligned address of z, at most n. A store that crosses a cache line takes twice as long.
 FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
     const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % V_LANES);
     return min_i64(i, n);
@@ -28,13 +27,13 @@ FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
 
 // ---- the exponential ----
 
-// Limits x to [lo, hi]. A NaN stays a NaN, because both instructions return their second operand if an operand is NaN.
+// NaN stays NaN: both instructions return their second operand if an operand is NaN.
 FLOATS_INLINE V within(V x, float lo, float hi) {
     return V_PS(min)(V_ALL(hi), V_PS(max)(V_ALL(lo), x));
 }
 
-// Returns exp(sign * r) for |r| <= ln 2 / 2. The polynomial is the Taylor series of degree 7, reduced to degree 6 by Chebyshev
-// economization. The truncation error is below 2^-26.
+// exp(sign * r) for r <= ln 2 / 2. Taylor series of degree 7, reduced to degree 6 by Chebyshev economization. Truncation error:
+// below 2^-26.
 FLOATS_INLINE V exp_series(V r, const float sign) {
     V p = V_FMA(r, V_ALL(1.0f / 720), V_ALL(sign * 0.00837503932f));
     p = V_FMA(p, r, V_ALL(1.0f / 24));
@@ -44,8 +43,8 @@ FLOATS_INLINE V exp_series(V r, const float sign) {
     return V_FMA(p, r, V_ALL(1.0f));
 }
 
-// Returns 1 + exp(-x), where exp(-x) = 2^k exp(-u). exp(-x) below 2^-126 does not change the sum; above 2^127.5 the result may be
-// infinity. The rounding constant `magic` includes 127, so that the low bits of z are the biased exponent of 2^k.
+// Returns 1 + exp(-x). If exp(-x) is above 2^127.5, the result may be infinity. `magic` includes 127, so that the low bits of z
+// are the biased exponent of 2^k.
 FLOATS_INLINE V one_and_exp(V x) {
     x = within(x, -89.0f, 87.0f);
     const V magic = V_ALL(0x1.8p23f + 127);
@@ -55,7 +54,7 @@ FLOATS_INLINE V one_and_exp(V x) {
     return V_FMA(p, V_POWER_2(z), V_ALL(1.0f));
 }
 
-// Uses a division: with AVX-512, an estimate (rcp14) with one refinement step takes a fifth longer.
+// With AVX-512, an estimate (rcp14) with one refinement step takes a fifth longer than the division.
 FLOATS_INLINE V sigmoid_of(V x) {
     return V_PS(div)(V_ALL(1.0f), one_and_exp(x));
 }
@@ -64,7 +63,6 @@ FLOATS_INLINE V silu_of(V x) {
     return V_PS(div)(x, one_and_exp(x));
 }
 
-// Defines row_<name> from <name>_of.
 #define ROW1(name) \
     static void row_##name(int64_t n, float *y, const float *x) { \
         int64_t i = 0; \
@@ -104,9 +102,9 @@ static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
 // ---- weighted rows ----
 
 #define MIX_ROWS 4                       // rows of y per tile
-#define MIX_VECS (V_LANES == 16 ? 4 : 2) // vectors of each row per tile: their sums stay in registers over all rows of x
+#define MIX_VECS (V_LANES == 16 ? 4 : 2) // vectors per tile; their sums stay in registers
 
-// some_0: some weights are 0. If row i of x has weight 0 for row j of y, it must not affect row j, even with NaN or infinity.
+// some_0: some weights are 0. A row of x with weight 0 must not affect row j of y, even with NaN or infinity.
 FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     V a[MIX_ROWS][4];
@@ -134,7 +132,7 @@ FLOATS_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, 
     }
 }
 
-// ny: a constant number of rows of y.
+// ny: a constant.
 FLOATS_INLINE void mix_rows(int64_t d, float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x,
     int64_t ld_x, int n, const bool some_0) {
     int64_t k = 0;
