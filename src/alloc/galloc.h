@@ -3,8 +3,8 @@
 //
 //   graph --src/record--> record --lifetime.c--> items --src/plan--> offsets --galloc.c--> buffers and addresses
 //
-// An allocator keeps several plans, so that each of the graphs between which a program alternates is planned only once. All plans
-// share the buffers. A plan is valid while each chunk has at least the bytes that the plan requires.
+// An allocator keeps several plans, because programs alternate between graphs. All plans share the buffers. A plan is valid while
+// each chunk has at least the bytes that the plan requires.
 #pragma once
 
 #include "alloc/alloc.h"
@@ -20,29 +20,29 @@ struct galloc_spot {
 
 // The memory that a plan requires in one pool.
 struct galloc_need {
-    size_t *sizes; // [n] bytes per chunk; points to the field one (n == 1, the common case) or to the array many
+    size_t *sizes; // [n] bytes per chunk; points to one or many
     size_t n, one, *many, many_cap;
-    size_t chunk_limit; // size limit of a chunk: that of the pool, or the largest item if it is larger; 0: no limit, one chunk
+    size_t chunk_limit; // bytes, at least the largest item; 0: one chunk
     struct berth_plan_report report;
-    struct berth_layout *layout; // composite device: memory that each of its devices requires; NULL: chunks are used
+    struct berth_layout *layout; // of a composite device; NULL: chunks are used
 };
 
 struct galloc_plan {
-    struct record rec;            // the graph; for a plan of a caller's record: its rows and edges, if it is a kept plan
+    struct record rec;            // the graph
     struct lifetimes lives;       // the items of the graph
     struct ggml_tensor **tensors; // [n_rows] of the record for which the plan was made
     int32_t n_rows;
     void *block; // owns the columns of a caller's record: tensors, rows of lives, steps
     size_t block_size;
-    struct record_place *places; // [n_rows] addresses, valid for places_epoch; followed by scratch of the same size
+    struct record_place *places; // [n_rows] addresses for places_epoch, then equally large scratch
     struct galloc_spot *spots;   // [n_items]
-    uint64_t *offsets;           // [n_items] of the planner, over all chunks: chunk k begins at k * max_chunk
+    uint64_t *offsets;           // [n_items] chunk k begins at k * chunk_limit
     uint64_t places_epoch;       // epoch of the buffers in places, 0: never filled
     bool has_no_init_tensor;     // no buffer in places has init_tensor
-    struct galloc_plan *next;    // next plan in the list, which is sorted by last use
+    struct galloc_plan *next;    // next less recently used plan
     bool is_ready;               // all fields above are consistent
-    bool is_reshaped;            // rec now describes a graph in which some tensor is smaller than its item
-    bool is_backed;              // buffers have been allocated for this plan at least once
+    bool is_reshaped;            // some tensor in rec is smaller than its item
+    bool is_backed;              // buffers were allocated for this plan
     struct galloc_need needs[];  // [n_pools]
 };
 _Static_assert(sizeof(struct record_undo) <= sizeof(struct record_place), "the scratch after places holds one undo per row");
@@ -52,12 +52,12 @@ struct galloc_chunk {
     char *base; // address of its first byte
 };
 
-// The memory of one buffer type: several buffers ("chunks") if the type limits the size of a buffer.
+// The memory of one buffer type: several chunks if the type limits the size of a buffer.
 struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
     size_t chunk_limit;          // largest buffer of the type, 0: no limit, one chunk
-    struct galloc_chunk *chunks; // [n_chunks] points to the field one (the common case) or to the array many
+    struct galloc_chunk *chunks; // [n_chunks] points to one or many
     size_t n_chunks;
     struct galloc_chunk one, *many;
     size_t many_cap;
@@ -70,15 +70,15 @@ struct ggml_gallocr {
     int n_pools;
     struct berth_arrays mem; // owns pools, pool_of, homes, aligns
     int32_t *pool_of;        // [n_bufs] pool of each buffer
-    int32_t *homes; // [n_bufs] number of the device: a node may take over the memory of a source in another buffer of equal home
-    size_t *aligns; // [n_bufs]
+    int32_t *homes;          // [n_bufs] device number; results may reuse memory of equal homes
+    size_t *aligns;          // [n_bufs]
     int n_bufs;
     struct berth_gallocr_params options;
     bool has_capture;          // graphs are written to files (capture.c)
     struct galloc_plan *plans; // all is_ready, in order of last use
-    // Every buffer that this allocator has allocated, sorted by address. With this list the allocator recognises tensors that it
-    // placed before the buffers grew. Of a replaced buffer only the struct remains, without memory.
-    ggml_backend_buffer_t *owned; // [n_owned] points to the array few or many
+    // All buffers of this allocator, by address, including replaced ones. A replaced buffer has no memory. The list serves to
+    // recognise tensors that were placed before the buffers grew.
+    ggml_backend_buffer_t *owned; // [n_owned] points to few or many
     size_t n_owned;
     ggml_backend_buffer_t few[4], *many;
     size_t many_cap;
@@ -94,17 +94,16 @@ struct galloc_ids {
 // Builds the record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph, struct galloc_ids ids) BERTH_MUST_USE;
-// Sets the pointers places, spots and offsets, whose memory was allocated with the items. Sets max_chunk of each pool: the limit of
-// the buffer type, but not less than the largest item.
+// Sets the pointers places, spots and offsets into memory of the items. Sets chunk_limit of each pool.
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// Computes offsets for the items of the record, then spots and needs.
+// Computes offsets of the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) BERTH_MUST_USE;
 // Computes spots and needs from known offsets. The plan is_ready afterwards.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
-// Returns true if this is the graph of the plan or, unless is_exact, an equal graph in which no tensor is larger. The rows then
-// refer to the tensors of the graph. If an array of ids is NULL, the recorded ids apply. If in_place is not NULL, the comparison
-// may also set the addresses of the tensors; *in_place is true if all tensors have their addresses.
+// Returns true if the graph equals the graph of the plan. Unless is_exact, tensors of the graph may be smaller. The rows then refer to
+// the tensors of the graph. If an array of ids is NULL, the recorded ids apply. in_place may be NULL. Otherwise the match may also
+// set addresses, and *in_place is true if all tensors have their addresses.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     struct galloc_ids ids, bool is_exact, bool *in_place);
 
@@ -120,17 +119,15 @@ size_t berth_galloc_parts_size(const struct galloc_pool *pool); // bytes on all 
 // ---- galloc.c ----
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
-// Returns a plan with buffers whose graph is equal except that tensors may be larger; otherwise the plan of exactly this graph,
-// even without buffers; otherwise NULL.
+// Returns a plan with buffers for this graph or for a graph with larger tensors. If there is none, returns the plan of exactly this
+// graph, or NULL.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
-// Takes ownership of the plan and moves it to the front of the list. The least recently used plans are dropped if there are too
-// many.
+// Takes ownership of the plan and moves it to the front. If there are too many plans, the least recently used are dropped.
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 
 // ---- capture.c: graphs of running programs as files ----
 
-// If BERTH_CAPTURE=DIR is set, writes the graph of a plan to DIR as text (.ggraph). The file name is computed from the content, so
-// a graph that any process captured before is not written a second time. It never fails: the first error prints one warning and
-// turns capturing off. An allocator reads the variable when it is created.
+// If BERTH_CAPTURE=DIR is set, writes the graph of a plan to DIR as text (.ggraph). The content decides the file name, so each graph
+// is written once. The first error prints a warning and turns capturing off. The variable is read when an allocator is created.
 bool berth_capture_is_on(void);
 void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec);

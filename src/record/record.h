@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-// record.h: a record of a graph: its tensors as rows, without addresses. A row describes a tensor, its sources, its view source,
-// and whether it has memory. A record knows neither allocator nor scheduler. The owner of a record can add columns to the rows.
+// record.h: a record of a graph: its tensors as rows, without addresses. The owner of a record can add columns to the rows.
 //
 //   graph --build.c--> record
 //   graph, record --match.c--> whether they are equal; if so, the tensors of the graph get their addresses in the same pass
 //
-// The layout of a tensor is its type, extents, strides and view offset. There are two kinds of records:
-// - A memory record (is_full_match false) holds the properties that decide which tensors need memory and for how long: edges, ops,
-//   flags, and the layouts of the tensors that take memory.
-// - A full record (is_full_match true) holds all properties that decide a result: layouts, parameters and flags of every tensor,
-//   and the buffer types of the caller's memory.
-// A tensor is listed if it is a node or a leaf of the graph. Other tensors are only sources or view sources of listed tensors. The
-// base of a row is the row that owns its memory.
+// There are two kinds of records:
+// - A memory record (is_full_match false) holds the properties that decide sizes and lifetimes of memory: edges, ops, flags, and
+//   layouts of tensors that take memory.
+// - A full record (is_full_match true) holds all properties that decide a result, and the buffer types of the caller's memory.
+//
+// Terms: layout of a tensor: type, extents, strides and view offset. listed tensor: a node or a leaf of the graph. base of a row: the
+// row that owns its memory.
 #pragma once
 
 #include "core/graph.h"
@@ -23,7 +22,7 @@
 
 // Flags that change the memory or the lifetime of a tensor.
 #define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
-// Number of rows to prefetch ahead. The hardware prefetcher of a core does not fetch all cache lines of a tensor.
+// Number of rows to prefetch. The hardware prefetcher does not fetch all cache lines of a tensor.
 #define RECORD_AHEAD 6
 static inline void record_fetch(const struct ggml_tensor *next) {
     for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
@@ -31,13 +30,12 @@ static inline void record_fetch(const struct ggml_tensor *next) {
     }
 }
 
-// A form: the properties of a tensor without edges and memory. Graphs have few different forms. So rows hold the number of a form,
-// and most comparisons compare numbers. Forms with different numbers may still be equal. In a memory record, tensors with the same
-// form number have the same layout, but op, op_params and flags of the form are those of one of these tensors only.
+// A form: the properties of a tensor without edges and memory. Graphs have few forms, so most comparisons compare form numbers.
+// Forms with different numbers may be equal. In a memory record, a form describes only the layout of its tensors.
 struct record_form {
     _Alignas(16) size_t view_offs;
     int32_t type;
-    // ne, nb, op, op_params and flags are in the same order as in a tensor, so that they can be compared and copied as bytes.
+    // ne to flags have the order of struct ggml_tensor, so that they can be compared as bytes.
     _Alignas(16) int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS];
     enum ggml_op op;
@@ -46,49 +44,48 @@ struct record_form {
     size_t n_bytes;
 };
 
-// One tensor. The rows are: the nodes in order, the leafs in order, then tensors that are only sources or view sources, in the
-// order in which nodes and leafs refer to them.
+// One tensor. The order of rows is: nodes, leafs, then tensors that are only sources or view sources.
 struct record_row {
-    ggml_backend_buffer_type_t buft; // full record: type of the caller's memory; NULL: none, or an address without a buffer
-    int32_t form;                    // index in record.forms, -1: the layout of this tensor is not compared (memory record only)
+    ggml_backend_buffer_type_t buft; // full record: type of the caller's memory, NULL: none
+    int32_t form;                    // index in record.forms, -1: layout not compared
     int32_t view_src;                // row, -1: not a view
-    int32_t src_rows[3];             // rows of src[0..2], -1 for NULL; if is_plain, these are all sources
+    int32_t src_rows[3];             // rows of src[0..2], -1 for NULL
     int32_t src;                     // index in record.srcs of its first source
-    int32_t same_as;                 // first row of the same tensor; its own row if there is only one
+    int32_t same_as;                 // first row of the same tensor
     int16_t op;
     int16_t n_src;   // number of sources that are not NULL
     uint8_t flags;   // RECORD_FLAGS only
     uint8_t usage;   // full record: usage of the caller's buffer
     bool is_plain;   // all sources are listed tensors and are in src[0..2]
     bool has_memory; // the tensor has memory of the caller
-    bool names_self; // one of the sources is the tensor itself, as in a cast; such an edge is not a read
-    bool is_foreign; // memory record: a leaf with memory of the caller; it affects no offset, so little of it is compared
+    bool names_self; // the tensor is its own source; not a read
+    bool is_foreign; // memory record: a leaf with memory of the caller
 };
 
 struct record {
     struct record_row *rows;
     void *columns;                // [n_rows] column_size bytes per row, for the owner of the record
-    struct ggml_tensor **tensors; // [-1..n_rows) tensors of the last graph that was built or compared; the entry at -1 is NULL
+    struct ggml_tensor **tensors; // [-1..n_rows) of the last graph; entry -1 is NULL
     int32_t *srcs;                // [n_srcs] rows of the sources of all rows
     uint8_t *slots;               // [n_srcs] index of each source in ggml_tensor.src
     struct record_form *forms;    // [n_forms]
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_forms;
-    int32_t n_all;               // number of rows including rows that the owner has appended, which are not of the graph
-    int32_t more_srcs;           // index in srcs of the first source of appended rows
+    int32_t n_all;               // rows, including rows that the owner appended
+    int32_t more_srcs;           // index in srcs of the first appended source
     int32_t n_duplicates;        // number of rows whose tensor has an earlier row
-    int32_t *duplicates;         // [n_duplicates] the rows that n_duplicates counts
-    int32_t form_cache[128];     // by hash of the properties: number of a form that may match; unused entries may be >= n_forms
-    struct ggml_tensor **memory; // one block: tensors from -1 on, rows, columns, srcs, slots
+    int32_t *duplicates;         // [n_duplicates] rows
+    int32_t form_cache[128];     // by hash: a form that may match; may be >= n_forms
+    struct ggml_tensor **memory; // owns tensors, rows, columns, srcs, slots
     size_t rows_cap, srcs_cap, forms_cap, duplicates_cap;
     size_t column_size;        // a multiple of 4
     struct record_index index; // tensor to row
-    bool has_index;            // index is valid for tensors; build.c makes it for a full record, berth_record_find on demand
+    bool has_index;            // index is valid
     bool is_full_match;        // this is a full record
     bool has_self;             // some row has names_self
     bool is_lost;              // tensors are those of a graph that did not match
 };
 
-// The owner's rule: is_ours returns whether the memory of a tensor belongs to the allocator. All other memory is the caller's.
+// is_ours returns whether the allocator owns the memory of a tensor. All other memory is the caller's.
 struct record_rules {
     bool (*is_ours)(void *user, const struct ggml_tensor *t);
     void *user;
@@ -96,8 +93,7 @@ struct record_rules {
 
 // ---- build.c ----
 
-// Fills rec from the graph, except for the columns. A zeroed record is an empty memory record without columns. If the function
-// fails, for example because the graph contains poison, rec is empty.
+// Fills rec from the graph, except for the columns. A zeroed record is an empty memory record. On failure, rec is empty.
 enum ggml_status berth_record_build(
     struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) BERTH_MUST_USE;
 void berth_record_clear(struct record *rec); // forgets the graph, keeps the memory
@@ -105,11 +101,9 @@ void berth_record_fini(struct record *rec);
 
 // Reserves memory for n_rows rows and n_srcs sources, including appended ones. Columns, rows and sources may move.
 bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
-// Two functions after which neither building nor reshaping allocates memory. berth_record_reserve_forms: for graphs with the rows
-// of rec and any layouts. berth_record_reserve_like: for graphs with the rows of other and any layouts.
+// Reserves memory for building or reshaping graphs with any layouts and the rows of rec (forms) or of other (like).
 bool berth_record_reserve_forms(struct record *rec) BERTH_MUST_USE;
 bool berth_record_reserve_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
-// Initialises a row as one without sources, view source and form.
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
 
@@ -145,20 +139,18 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t);
 
 // Returns the first row of a tensor; -1: none, or out of memory for the index.
 int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t);
-// Returns true if two rows have the same tensor now but had different tensors when the record was built. It also returns true if
-// the index cannot be allocated. It rebuilds the index of the record.
+// Returns true if two rows now share a tensor, but did not when the record was built. Also true if out of memory for the index.
+// Rebuilds the index.
 bool berth_record_has_unknown_duplicates(struct record *rec);
 
-// Returns the row that owns the memory of row r.
 static inline int32_t record_base(const struct record *rec, int32_t r) {
     return rec->rows[r].view_src >= 0 ? rec->rows[r].view_src : rec->rows[r].same_as;
 }
-// Returns the kind of move that row r is. Only the rows that can be moves, those with GGML_OP_DUP, access their tensor.
+// Reads the tensor only if its op is GGML_OP_DUP.
 static inline enum berth_move record_move(const struct record *rec, int32_t r) {
     return rec->rows[r].op == GGML_OP_DUP ? berth_move_of(rec->tensors[r]) : BERTH_MOVE_NONE;
 }
 
-// Returns true if an earlier row has the same tensor and the row is not a view.
 static inline bool record_is_duplicate(const struct record *rec, int32_t r) {
     return rec->rows[r].view_src < 0 && rec->rows[r].same_as != r;
 }
@@ -175,7 +167,7 @@ _Static_assert(RECORD_FORM_SIZE == 8 * 16 + 8, "record_is_form compares eight pa
 _Static_assert(
     offsetof(struct record_form, op) - RECORD_FORM_OFF == 4 * 16, "record_layout_differs compares four pairs of words");
 
-// Two words that are compared at once. Forms are aligned to a pair; tensors may be unaligned.
+// Forms are aligned to a pair; tensors may be unaligned.
 typedef uint64_t record_pair __attribute__((vector_size(16)));
 
 static inline record_pair record_pair_differs(const unsigned char *form, const unsigned char *tensor, size_t i) {
@@ -194,7 +186,7 @@ static inline uint64_t record_layout_differs(const struct record_form *form, con
     return all[0] | all[1] | (form->view_offs ^ t->view_offs) | (uint64_t) (form->type ^ (int32_t) t->type);
 }
 
-// Returns whether the tensor has the form. Has no branches, because it takes most of the time of a cache hit with a full record.
+// Has no branches, because the function takes most of the time of a cache hit with a full record.
 static inline bool record_is_form(const struct record_form *form, const struct ggml_tensor *t) {
     const unsigned char *f = (const unsigned char *) form + RECORD_FORM_OFF,
                         *b = (const unsigned char *) t + offsetof(struct ggml_tensor, ne);
@@ -210,7 +202,7 @@ static inline bool record_is_form(const struct record_form *form, const struct g
     return (all[0] | all[1] | rest) == 0;
 }
 
-// Returns true if all sources are in src[0..2]. Few ops have more sources.
+// Returns true if all sources are in src[0..2].
 static inline bool record_has_only_src_rows(const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
     return ((uintptr_t) s[3] | (uintptr_t) s[4] | (uintptr_t) s[5] | (uintptr_t) s[6] | (uintptr_t) s[7] | (uintptr_t) s[8] |
@@ -218,7 +210,6 @@ static inline bool record_has_only_src_rows(const struct ggml_tensor *t) {
 }
 _Static_assert(GGML_MAX_SRC == 10, "record_has_only_src_rows names every slot");
 
-// Same type, extents and strides.
 static inline bool record_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b);
 }
@@ -239,9 +230,8 @@ enum record_match {
     RECORD_RESHAPED, // memory record only: only layouts differ, so the owner must check sizes
 };
 
-// The place of a row: the address that a match assigns to its tensor. A view gets the address of its place plus its view_offs.
-// buffer NULL: the match assigns none, because the address is unknown or the memory is the caller's. In a full record, data is then
-// the address at the last match.
+// The address that a match assigns to a row. A view gets this address plus its view_offs. If buffer is NULL, the match assigns no
+// address; in a full record, data then holds the address at the last match.
 struct record_place {
     ggml_backend_buffer_t buffer;
     char *data;
@@ -253,19 +243,19 @@ struct record_undo {
     void *data; // before the write
 };
 
-// How a match assigns addresses while it compares tensors. Unless the result is RECORD_SAME, it restores all tensors.
+// How a match assigns addresses. Unless the result is RECORD_SAME, the match restores all tensors.
 struct record_placer {
     struct record_place *places; // [n_rows], NULL: no addresses are assigned
     struct record_undo *undo;    // [n_rows] scratch
-    bool may_write;              // the match may write addresses; memory record: true only if no buffer has init_tensor
+    bool may_write;              // memory record: requires buffers without init_tensor
     bool is_done;                // result: all tensors have their addresses now
     bool is_moved;               // result, full record: the graph has other tensors than at the last match, or the address of
                                  // the caller's memory has changed
 };
 
-// Compares the graph with the record and sets rec->tensors, which is undefined after RECORD_DIFFERS. Allocates no memory.
+// Compares the graph with the record. Sets rec->tensors, which is undefined after RECORD_DIFFERS. Allocates no memory.
 enum record_match berth_record_match(
     struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules, struct record_placer *placer);
 
-// After RECORD_RESHAPED: replaces the layouts in the record by those of rec->tensors. False: out of memory; the record is invalid.
+// After RECORD_RESHAPED: stores the layouts of rec->tensors in the record. False: out of memory; the record is invalid.
 bool berth_record_reshape(struct record *rec) BERTH_MUST_USE;

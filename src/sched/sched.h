@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: MIT
 // sched.h: the state of the scheduler, and the passes over it.
 //
-//
 //   graph --src/record--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses --run.c-->
 //   numbers
 //
+// A cached graph (struct sched_cached) holds a record of one graph and the results of all passes. If a graph matches a cached
+// graph, only the addresses have to be set.
+// The scheduler changes only the addresses in the caller's graph. While a split is planned or computed, copies replace sources on
+// other backends.
 //
-// A cached graph (struct sched_cached) holds a complete record of one graph (src/record), the scheduler's columns per row, and the
-// results of all passes. The scheduler keeps the last SCHED_N_CACHED of them. For a graph that matches a cached graph, only the
-// addresses have to be set.
-//
-//
-// The caller's graph is not changed except for the addresses of its tensors. Sources on other backends are replaced by their copies
-// only while a plan is made or a backend computes a split.
-//
-// A slot is the separate memory of one graph in flight. A row is the entry of one tensor in the record. The base of a row is the
-// row that owns its memory: for a view, the row of the viewed tensor; otherwise the row itself. A form is the set of properties
-// that equal rows share (src/record/record.h).
+// Terms: row: the entry of one tensor in the record. base of a row: the row that owns its memory. slot: the separate memory of one
+// graph in flight. form: see src/record/record.h.
 #pragma once
 
 #include "alloc/alloc.h"
@@ -44,36 +38,35 @@ static inline int sched_choice(const struct sched_choices *choices, const struct
 
 // ---- one graph ----
 
-// The scheduler's columns of a row. If the caller has not given memory to a base, the fields backend, reason and refused of the
-// base apply to all its views too: one backend will own the memory and run every op that writes into it. If a graph lists a tensor
-// twice, the second row counts as a view of the first.
+// The scheduler's columns of a row. If the caller has not given memory to a base, the fields `backend`, `reason` and `refused` of
+// the base apply to all its views. If a graph lists a tensor twice, the second row counts as a view of the first.
 struct sched_row {
     int32_t base;           // record_base() of the row
-    int32_t slots;          // input with one address per slot: index of its first address in cached.slot_places; -1: other rows
+    int32_t slots;          // input per slot: index in cached.slot_places; otherwise -1
     int16_t caller_backend; // backend that the caller chose, -1: none
     int16_t backend;        // assigned backend, -1: none
-    int16_t refused;        // first backend that was preferred but does not support the op, -1: none
+    int16_t refused;        // first preferred backend without the op, -1: none
     uint8_t reason;
-    bool is_placed; // the caller has given memory to its base
+    bool is_placed; // the base has memory of the caller
     bool is_empty;  // nothing to compute
     bool is_input;  // has the flag of an input
     bool reads_weight;
-    bool is_weight_owner_refused; // refused is the backend that owns the weight
+    bool is_weight_owner_refused; // `refused` owns the weight
 };
 
-// A copy of a tensor on another backend. There is one per version of the bytes.
+// A copy of a tensor on another backend. Each version of the bytes has its own copy.
 struct sched_copy {
     int32_t row;
-    int32_t version;          // of the base's bytes: number of earlier nodes that write to the base through a view
+    int32_t version;          // number of earlier nodes that write the base
     int32_t next;             // next copy of the same row, -1: last
     int16_t backend;          // backend that reads the copy
-    int16_t from;             // backend of the source memory, -1: memory of no backend of the scheduler
+    int16_t from;             // backend of the source memory, -1: none
     int16_t writer;           // backend that computed these bytes, -1: written before the first node
-    bool copies_caller_bytes; // the source holds bytes of the caller: they are copied before compute returns
-    size_t tensor;            // index of its first tensor in cached.tensors; it has n_slots tensors
+    bool copies_caller_bytes; // bytes of the caller: copied before compute returns
+    size_t tensor;            // index of the first of n_slots tensors in cached.tensors
 };
 
-// A source of a node that is on another backend. While the node's backend computes the split, the copy replaces the source.
+// A source on another backend than its node. While the split is computed, the copy replaces the source.
 struct sched_edge {
     int32_t node; // row
     int32_t copy;
@@ -98,13 +91,13 @@ struct sched_split {
 struct sched_cached {
     struct record rec;
     struct sched_row *rows;      // [n_rows] rec.columns
-    struct record_place *places; // [n_rows] addresses from the scheduler, valid while the buffers have the same epoch
+    struct record_place *places; // [n_rows] addresses; valid for `epoch`
     size_t places_cap;
     int32_t n_writers; // nodes that write through a view
     bool has_views;    // some row is a view
     bool has_choices;  // the caller chose a backend for some row
 
-    struct ggml_tensor **nodes; // [n_nodes] in execution order, if a backend has changed the order within a split
+    struct ggml_tensor **nodes; // [n_nodes] in execution order; valid if is_reordered
     int32_t *order;             // [n_nodes] rows of nodes
     size_t nodes_cap, order_cap;
     bool is_reordered;
@@ -117,19 +110,19 @@ struct sched_cached {
     struct record_place *slot_places; // [n_inputs * n_slots] places of the inputs
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
     size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
-    int n_slots;    // n_slots of the scheduler when the graph was split
-    int uid_slot;   // slot for which the uids of the splits are valid, -1: they must be renewed
-    bool *conflict; // [n_backends * n_backends] [a][b]: a or b accesses memory of the other without a copy; valid if has_conflict
+    int n_slots;    // slots when the graph was split
+    int uid_slot;   // slot for which split uids are valid, -1: none
+    bool *conflict; // [n_backends * n_backends] [a][b]: a uses memory of b or b of a; valid if has_conflict
     bool has_conflict;
 
     bool is_split;  // all passes up to sched_optimize have succeeded
-    uint64_t epoch; // epoch of the allocator's buffers for which places is valid, 0: none
+    uint64_t epoch; // buffer epoch for which `places` is valid, 0: none
     int64_t used;   // clock of the last use
 };
 
-// Saved contents of inputs while a graph gets new addresses (preserve_inputs.c). The memory is kept for the next use.
+// Saved contents of inputs while a graph gets new addresses (preserve_inputs.c).
 struct sched_preserved {
-    bool is_saved;                // sched_preserved_save has run since the last sched_preserved_restore
+    bool is_saved;                // saved since the last restore
     struct preserved_input *list; // [n]
     char *bytes;                  // [n_bytes] contents, one input after the other
     size_t n, cap, n_bytes, bytes_cap;
@@ -141,13 +134,13 @@ enum sched_trace_kind { SCHED_TRACE_SPLIT, SCHED_TRACE_COPY, SCHED_TRACE_OP };
 
 struct sched_trace_event {
     char name[GGML_MAX_NAME];
-    const char *op; // name of the op; fields marked * are valid for SCHED_TRACE_OP only
+    const char *op; // name of the op
     int64_t start_ns, end_ns;
-    int64_t cpu_ns; // * CPU time of all threads of the process
-    int64_t in_use; // * bytes in use in the compute buffers of its backend, -1: unknown
+    int64_t cpu_ns; // CPU time of all threads; SCHED_TRACE_OP only
+    int64_t in_use; // bytes of compute buffers, -1: unknown; SCHED_TRACE_OP only
     size_t bytes;   // copied or read
-    size_t written; // * bytes
-    double flops;   // *
+    size_t written; // bytes; SCHED_TRACE_OP only
+    double flops;   // SCHED_TRACE_OP only
     int32_t split, n_nodes;
     int16_t backend;
     uint8_t kind; // enum sched_trace_kind
@@ -173,7 +166,7 @@ struct ggml_backend_sched {
     void *scratch; // used by one pass at a time
     size_t scratch_size;
     ggml_gallocr_t galloc;
-    struct galloc_plan *plan;     // plan of the last planned graph: equal to spare or to an entry of kept; NULL: none yet
+    struct galloc_plan *plan;     // plan of the last planned graph; points to spare or into kept; NULL: none
     struct galloc_plan *spare;    // plan for the next graph, NULL: none yet
     struct galloc_plan **kept;    // [n_kept] plans of reserved graphs, the newest last
     struct sched_cached *planned; // owner of plan, NULL: its cache entry has been reused
@@ -187,19 +180,19 @@ struct ggml_backend_sched {
     struct ggml_cgraph *graph;     // graph of cur
     bool is_graph_allocated;       // graph has been planned and all its tensors have addresses
     bool is_placed_by_match;       // sched_cached_match has set the addresses of all tensors of cur
-    bool is_running;               // inside sched_run: callbacks and ops must not change cur
+    bool is_running;               // inside sched_run: cur must not change
     struct sched_preserved preserved;
-    bool preserves_inputs; // a graph is being placed for a computation: its inputs keep their contents
-    bool logs_growth;      // a graph has been reserved: later growth of the buffers is logged
+    bool preserves_inputs; // inputs keep their contents while a graph is placed
+    bool logs_growth;      // later growth of buffers is logged
     int64_t clock;
 
-    int n_slots; // graphs in flight: a slot is the separate memory of one of them
+    int n_slots; // number of graphs in flight
     int slot;    // slot of the current graph, < n_slots
     int next_slot;
     ggml_backend_event_t
         *events;       // [n_backends * n_event_slots] end of the backend's work on the slot's last graph, NULL: no events
     bool *recorded;    // [n_backends * n_event_slots] the slot may be used only after this event
-    int n_event_slots; // number of slots for which events and recorded have entries
+    int n_event_slots; // slots that events and recorded have
 
     ggml_backend_sched_eval_callback callback;
     void *callback_data;
@@ -216,8 +209,8 @@ struct ggml_backend_sched {
     int last_n_splits;
 };
 
-// Returns true if the scheduler may be changed. Ops and the eval callback run in the middle of a graph; calls from there that
-// change the scheduler fail with an error that names the function. A scheduler of NULL counts as idle.
+// Returns whether the scheduler may be changed. If an op or the eval callback calls a function that changes the scheduler, the call
+// fails with an error that names the function. If sched is NULL, the result is true.
 static inline bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched) {
     if (sched == NULL || !sched->is_running) {
         return true;
@@ -233,9 +226,8 @@ static inline bool sched_is_idle(const char *func, const struct ggml_backend_sch
 // Builds the record and the columns of the graph.
 enum ggml_status sched_cached_build(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Compares the graph with the cached one. If they are equal, the rows refer to the tensors of `graph` afterwards. with_places: the
-// comparison also sets the addresses of the tensors, so that a cache hit needs only one pass over the graph. The result is then
-// SCHED_SAME_PLACED.
+// Compares the graph with the cached graph. If both are equal, the rows then refer to the tensors of `graph`. If with_places is true,
+// a match may also set the addresses: SCHED_SAME_PLACED.
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_cached_match(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool with_places);
@@ -251,13 +243,11 @@ static inline int32_t sched_order(const struct sched_cached *cached, int32_t i) 
     return cached->is_reordered ? cached->order[i] : i;
 }
 
-// Returns the row that owns the memory of row i.
 static inline int32_t sched_base(const struct sched_cached *cached, int32_t i) {
     return cached->rows[i].base;
 }
 
-// Returns the row that decides the backend of row i. This is row i itself if the caller has given memory to its base. Otherwise it
-// is the base, which decides for all its views.
+// Returns the row that decides the backend of row i: row i itself if the caller has given memory to its base, otherwise the base.
 static inline int32_t sched_decider(const struct sched_cached *cached, int32_t i) {
     return cached->rows[i].is_placed ? i : cached->rows[i].base;
 }
@@ -272,15 +262,14 @@ static inline bool sched_is_in_weights(const struct sched_cached *cached, int32_
     return cached->rows[i].is_placed && cached->rec.rows[cached->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
-// Returns true if the ops that read row i should run on the backend that owns the row. A weight itself is such a row. A view of a
-// weight is not: it is often smaller than the other sources of the op, which would have to be copied to its backend
-// (tests/prop/prop_sched_rival.c).
+// Returns true if row i is a weight: ops that read row i should run on the backend that owns the weight. A view of a weight is not
+// a weight here, because the view is often smaller than the op's other sources (tests/prop/prop_sched_rival.c).
 static inline bool sched_is_weight(const struct sched_cached *cached, int32_t i) {
     return cached->rec.rows[i].op == GGML_OP_NONE && sched_is_in_weights(cached, i);
 }
 
-// Returns true for an input that needs one address per slot: the scheduler places it, and the program writes it while other graphs
-// are in flight. Such an input shares its memory with no other tensor.
+// Returns true for an input that needs one address per slot. The program writes the input while other graphs
+// are in flight. No other tensor shares the memory of the input.
 static inline bool sched_is_per_slot_input(const struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     return cached->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
@@ -290,7 +279,7 @@ static inline size_t sched_nbytes(const struct sched_cached *cached, int32_t r) 
     return cached->rec.forms[cached->rec.rows[r].form].n_bytes;
 }
 
-// Returns memory for one pass. It is not zeroed and is valid until the next call. NULL: out of memory.
+// Returns memory for one pass, not zeroed, valid until the next call. NULL: out of memory.
 static inline void *sched_scratch(struct ggml_backend_sched *sched, size_t size) {
     return berth_grow(&sched->scratch, &sched->scratch_size, size, 1) ? sched->scratch : NULL;
 }
@@ -305,7 +294,6 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_ca
 
 // Cuts the graph into splits. After sched_optimize, the caller sets cached->is_split.
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
-// Redirect the edges of a split to the copies of a slot, and back to the tensors of the graph.
 void sched_edges_to_copies(struct sched_cached *cached, const struct sched_split *split, int slot);
 void sched_edges_to_graph(struct sched_cached *cached, const struct sched_split *split);
 
@@ -318,7 +306,7 @@ static inline struct ggml_tensor *sched_copy_tensor(const struct sched_cached *c
     return &cached->tensors[cached->copies[copy].tensor + (size_t) slot];
 }
 
-// Returns the tensor that stands for an input in a slot > 0. For slot 0 there is no such tensor: the input itself is used.
+// Returns the tensor of an input in a slot > 0. In slot 0, the input itself is used.
 static inline struct ggml_tensor *sched_slot_tensor(const struct sched_cached *cached, const struct sched_row *row, int slot) {
     const size_t n = (size_t) cached->n_slots;
     return &cached->tensors[(size_t) cached->n_copies * n + (size_t) row->slots / n * (n - 1) + (size_t) slot - 1];
@@ -334,22 +322,20 @@ static inline int32_t sched_copy_row(const struct sched_cached *cached, int32_t 
     return cached->rec.n_rows + cached->n_inputs * (cached->n_slots - 1) + copy * cached->n_slots + slot;
 }
 
-// Purpose of a plan. MEASURE: only its sizes are read. RESERVE: the graph is reserved, and the plan is kept. PLACE: the tensors of
-// the graph get addresses. For PLACE, the kept plan of a reserved graph is used if that graph has the same rows and edges and no
-// tensor of it is smaller.
+// Purpose of a plan. MEASURE: only its sizes are read. RESERVE: the plan is kept. PLACE: the tensors of the graph get addresses.
+// PLACE may use a kept plan if its graph has the same rows and edges, and no tensor is smaller than in the placed graph.
 enum sched_plan_use { SCHED_PLAN_MEASURE, SCHED_PLAN_RESERVE, SCHED_PLAN_PLACE };
 
-// Makes the memory plan of a split graph in sched->plan. It allocates no buffer.
+// Makes sched->plan for a split graph. Allocates no buffer.
 enum ggml_status sched_plan(
     struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) BERTH_MUST_USE;
-// Keeps the last plan, which belongs to a reserved graph. The oldest plan is dropped if there are too many. Returns false if out of
-// memory.
+// Keeps the last plan. If there are too many plans, the oldest is dropped. False: out of memory.
 bool sched_plan_keep(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 void sched_plans_free(struct ggml_backend_sched *sched);
 
 // ---- place.c ----
 
-// Computes the buffer size per backend that the graph would require. It allocates no buffer.
+// Computes the buffer size that the graph requires on each backend. Allocates no buffer.
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes) BERTH_MUST_USE;
 enum ggml_status sched_get_buffers(
     struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) BERTH_MUST_USE;
@@ -361,26 +347,22 @@ static inline bool sched_has_places(const struct ggml_backend_sched *sched, cons
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Sets the addresses of the copies from the current plan.
 void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *cached);
-// Returns true if every tensor has the address of its row. The result is false if a tensor is listed at two rows, or if a buffer
-// changed the address of a tensor.
+// Returns true if every tensor has the address of its row. False if a tensor has two rows, or a buffer changed an address.
 bool sched_is_all_placed(const struct sched_cached *cached);
 
 // ---- preserve_inputs.c ----
 
-// sched_preserved_save saves the contents of the inputs that the scheduler has placed and clears their addresses; a second call
-// does nothing. After the graph was placed, sched_preserved_restore writes the contents to the new addresses. An input without a
-// new address gets its old one back.
+// Saves the contents of the inputs that the scheduler has placed, and clears their addresses. A second call does nothing.
 enum ggml_status sched_preserved_save(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+// Writes the contents to the new addresses. An input without a new address gets its old address back.
 void sched_preserved_restore(struct ggml_backend_sched *sched);
-// Reserves the memory that saving the inputs of a graph requires.
 bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sched_cached *cached) BERTH_MUST_USE;
 
 // ---- reserve.c ----
 
-// Reserves all memory that computing this graph requires. It also suffices for graphs with the same rows and edges in which no
-// tensor is larger.
+// Reserves all memory that computing the graph requires. This memory also suffices if tensors of the graph become smaller.
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
-// Computes how many bytes sched_reserve allocates besides buffers: work memory per backend, and staging memory on the host.
+// Computes the bytes that sched_reserve allocates besides buffers: work memory per backend, and staging memory on the host.
 void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes);
 
 // ---- run.c ----
@@ -412,14 +394,12 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 // ---- explain.c, trace.c ----
 
 void sched_explain_log(struct ggml_backend_sched *sched);
-// Returns the reason of a row's assignment. For a fallback it determines the cause.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t row);
-// Adds an event that ends now. name is the name of the copied or computed tensor; NULL: the event is a split. If memory runs out,
-// it counts the event as lost and returns NULL.
+// Adds an event that ends now. name: the copied or computed tensor; NULL for a split. NULL: out of memory; the event is lost.
 struct sched_trace_event *sched_trace_add(
     struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns);
-// sched_trace_now returns nanoseconds. sched_trace_memory computes the bytes in use at each step of the next graph; false: out of
-// memory. sched_trace_ops computes the nodes of a split one by one and records one event per op.
+// In nanoseconds.
 int64_t sched_trace_now(void);
 bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_cached *cached) BERTH_MUST_USE;
+// Computes the nodes of a split one by one, with one event per op.
 enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) BERTH_MUST_USE;

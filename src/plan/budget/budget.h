@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
-// budget.h: declarations that the files of the budget solver share. The solver finds a schedule within a memory limit, at the least
-// cost that it can find.
+// budget.h: declarations that the files of the budget solver share. The solver finds a cheap schedule within a memory limit.
 //
 //   ops --model.c--> budget_graph --reorder.c, exact.c, chain.c, initial_sets.c, trim.c, evict.c, improve.c--> steps
 //   --check.c--> cost, live bytes, packed peak
 //
-// A value is the result of an op, or an input. A schedule is a list of steps. A step runs an op for the first time, recomputes it,
-// spills a value, or reads a spilled value back. An instance of a value is one copy of it in memory, which one step makes; an input
-// is an instance from the start. A once op is an op that may run only once. The steps determine when memory is freed: an instance
-// is freed after the last step that reads it. So one checker (check.c) decides about the schedules of all methods, and one method
-// can improve the result of another.
-// The methods count live bytes. The packed peak is the peak of the planner's plan for a schedule. It may be higher than the live
-// bytes, because a plan may have holes. solve.c lowers the limit on live bytes until the packed peak is within the memory limit.
+// Terms: value: the result of an op, or an input. schedule: a list of steps. step: runs an op, recomputes a value, spills a value, or
+// reads a spilled value back. instance: one copy of a value in memory, made by one step. once op: an op that may run only once.
+// live bytes: the sizes of all instances in memory. packed peak: the peak of the planner's plan for a schedule.
+// An instance is freed after the last step that reads it. The methods limit live bytes. The packed peak may be higher, because a plan
+// may have holes; solve.c then lowers the limit on live bytes.
 #pragma once
 
 #include "base/base.h"
@@ -24,10 +21,10 @@ struct budget_lists {
 // The memory limit of a pool, and the cost of spilling from it.
 struct budget_pool {
     int32_t id;
-    int32_t spill_to; // index of the pool to which values may be spilled, -1: none
+    int32_t spill_to; // pool for spilled values, -1: none
     uint64_t limit;   // bytes; UINT64_MAX: none
     double per_byte;  // cost of spilling or reading back, per byte
-    uint64_t each;    // cost of spilling or reading back, per value, in addition to per_byte
+    uint64_t each;    // additional cost per spilled or restored value
 };
 
 struct budget_graph {
@@ -35,20 +32,20 @@ struct budget_graph {
     int32_t n;
     struct budget_lists srcs;    // op -> values that it reads, each once
     struct budget_lists readers; // value -> ops that read it, in rising order
-    uint64_t *takeover;          // [n] bit k: the result may take over the memory of the k-th of srcs
+    uint64_t *takeover;          // [n] bit k: may reuse memory of source k
     uint64_t *size, *cost;       // [n]
     int32_t *pool;               // [n] index of the value's pool
-    int32_t *spill_pool;         // [n] index of the pool to which the value may be spilled, -1: none
+    int32_t *spill_pool;         // [n] pool for spilling the value, -1: none
     bool *keep;                  // [n] the value is kept to the end
-    bool *can_recompute;         // [n] the op may run more than once: it is not an input, an output or a once op
-    int32_t *once_before;        // [n] for a once op: the preceding once op of its group, -1: none
-    int32_t *until;              // [n] once op that overwrites a source of this op: this op must run before it, -1: none
+    bool *can_recompute;         // [n] not an input, output or once op
+    int32_t *once_before;        // [n] preceding once op of the group, -1: none
+    int32_t *until;              // [n] once op that overwrites a source, -1: none
     struct budget_pool *pools;
     int32_t n_pools;
-    int64_t *work;           // counted work: number of steps and values inspected; the methods' limits are on this, not on time
+    int64_t *work;           // counted work: steps and values inspected
     uint64_t cost_once;      // cost of running every op once
-    int32_t *tight;          // [n_pools] op during which every schedule requires least[] bytes
-    uint64_t *least;         // [n_pools] bytes that every schedule requires: no lower limit is possible
+    int32_t *tight;          // [n_pools] op that requires least[] bytes
+    uint64_t *least;         // [n_pools] bytes that every schedule requires
     struct berth_arrays mem; // owns all arrays
 };
 
@@ -79,7 +76,7 @@ uint64_t budget_cost(const struct budget_graph *g, const struct budget_steps *s)
 
 // ---- trace.c: lifetimes of instances ----
 
-// Numbers of instances: 0 .. n - 1 are the inputs by value, n + k is the result of step k. Valid after budget_trace.
+// Numbers of instances: 0 .. n - 1 are the inputs, n + k is the result of step k.
 struct budget_trace {
     int32_t *last;  // [n + steps] last step that reads the instance; without reader: the step that makes it, or -1 for an
                     // input; n_steps if the instance is kept to the end
@@ -141,7 +138,7 @@ enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUD
 // Finds the cheapest of all schedules, or proves that there is none.
 enum budget_answer budget_exact(
     const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
-// Lists all schedules by rising cost, from *cost on, until the judge accepts one. On entry, no schedule costs less than *cost.
+// Lists all schedules by rising cost, until the judge accepts one. On entry, no schedule costs less than *cost.
 struct budget_judge {
     enum budget_answer (*accepts)(const struct budget_steps *steps, void *user);
     void *user;
@@ -150,36 +147,35 @@ enum budget_answer budget_exact_packed(const struct budget_graph *g, const struc
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
 // Parameters of the score of a cut (see struct budget_cut).
 struct budget_style {
-    double reach;  // weight of a cut's effect on other steps that exceed the limit, from 0 to 1
-    double lambda; // cost of a byte that has to stay because of a cut, relative to the mean cost per byte
+    double reach;  // weight of other steps above the limit, 0..1
+    double lambda; // cost of a byte kept by a cut, in mean costs per byte
 };
-// Brings a schedule within the limits by cuts. A cut discards a value that is not used at a step with too many bytes. It recomputes
-// the value or reads it back before its next use. The cuts with the least cost per byte come first.
+// Brings a schedule within the limits by cuts. The cuts with the least cost per byte come first.
 enum budget_answer budget_trim(const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end,
     struct budget_steps *s) BERTH_MUST_USE;
-// Runs the ops in the given order, discards values if memory is short, and recomputes values that are missing (evict.c).
+// Runs the ops in the given order. If memory is short, discards values and recomputes them later (evict.c).
 enum budget_answer budget_walk(
     const struct budget_graph *g, double distance_power, const struct budget_end *end, struct budget_steps *out) BERTH_MUST_USE;
 // Makes a start schedule by heuristics (initial_sets.c). order: a schedule that runs every op once.
 enum budget_answer budget_sets(
     const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;
-// Removes steps that restore values which can stay in memory instead. Until end_us, repeats this after random cuts (kicks).
+// Removes steps that restore values, if these values can stay in memory. Until end_us, makes random cuts (kicks) and repeats this.
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
-// Solves a chain of ops and its backward pass, with values of one size, by dynamic programming. BUDGET_GAVE_UP: not a chain.
+// Solves a chain of ops and its backward pass, if all values have one size. BUDGET_GAVE_UP: not a chain.
 enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) BERTH_MUST_USE;
 
 // ---- reorder.c ----
 
-// Makes an order in which once ops run earlier. Op order[k] runs k-th; inputs come first. *is_new: it is not the given order.
+// Makes an order in which once ops run earlier. order[k] is the op that runs k-th; inputs come first. *is_new: the order changed.
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 // Finds an order that requires less memory, with the order pass (src/plan/order).
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 
 // ---- reuse_gaps.c: tables about a schedule for trim.c and improve.c ----
 
-// A reuse gap is the time between two uses of an instance. A cut discards an instance for the time of a gap and restores the value
-// at the end of the gap. A cascade is the list of ops that recompute a value at the end of a gap.
+// reuse gap: the time between two uses of an instance. cut: discards an instance during a gap and restores the value at its end.
+// cascade: the ops that recompute a value at the end of a gap.
 struct budget_gaps {
     const struct budget_graph *g;
     const struct budget_steps *s;
@@ -188,8 +184,8 @@ struct budget_gaps {
     int32_t *made_start, *made;  // value -> its instances in its own pool, in rising order
     uint64_t *block_max;         // [blocks * n_pools] maximum of the live bytes over blocks of steps
     int32_t *n_over;             // [(steps + 1) * n_pools] number of earlier steps above the limit
-    int32_t *mark;               // [n] number (stamp) of the last cascade that recomputes the value
-    int32_t *put_at;             // [n] step before which a cut of this round restores the value, -1: none
+    int32_t *mark;               // [n] last cascade that recomputes the value
+    int32_t *put_at;             // [n] step before which a cut restores, -1: none
     int8_t *lock;                // [n + steps] of an instance; 1: another cut relies on it, 2: it was cut in this round
     int32_t stamp;               // number of the current cascade
     size_t cap[9];
@@ -199,7 +195,7 @@ struct budget_gaps {
 bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const struct budget_steps *s) BERTH_MUST_USE;
 void budget_gaps_fini(struct budget_gaps *x);
 
-// A cut: an instance is discarded after step a, and its value is restored before step b.
+// A cut. The instance is discarded after step a. The value is restored before step b.
 struct budget_cut {
     int32_t instance, pool, a, b;
     uint64_t cost; // cost of the cascade, or of spilling and reading back
@@ -222,7 +218,7 @@ void budget_cuts_fini(struct budget_cuts *c);
 // Finds the possible cuts at a step in a pool, sorted by score. False: out of memory.
 bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, int32_t step, int32_t pool, uint64_t excess,
     struct budget_cuts *cuts) BERTH_MUST_USE;
-// Writes the schedule with the cuts from `first` on applied, until `excess` bytes are freed. Sets cuts->n_done.
+// Applies cuts from `first` on, until `excess` bytes are freed, and writes the schedule. Sets cuts->n_done.
 bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
     uint64_t excess, struct budget_steps *out) BERTH_MUST_USE;
 // Removes the steps whose results no step reads. False: out of memory.

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
-// order.h: declarations that the files of the order pass share. The order pass looks for an order of the ops with a lower peak of
-// live bytes.
+// order.h: declarations that the files of the order pass share. The pass looks for an order of the ops with fewer live bytes.
 //
 //   ops --order_model.c--> order_graph --order.c: cut--> parts --order_exact.c, order_beam.c--> order of tasks
 //   --order.c--> order of ops
 //
-// A task is an op that runs. Pure views are not tasks: they cost nothing and are put directly before their first reader. A block is
-// the memory of a result. Blocks of inputs exist from the start; a task allocates any other block. A block dies after its last user
-// has run, unless it is kept to the end. A result can take over the memory of a source that dies (in place).
-// The live bytes after a set of tasks has run depend on the set only, not on the order in which its tasks ran. Therefore a search
-// can work on sets of tasks. A cut task is a task that has the same tasks before it in every order. The parts between cut tasks are
-// independent: each can be reordered alone.
+// Terms: task: an op that runs; pure views are not tasks. block: the memory of a result. cut task: a task that has the same tasks
+// before it in every order. part: the tasks between two cut tasks.
+// A block dies after its last user, unless it is kept to the end. A result can take over the memory of a source that dies.
+// The live bytes depend only on the set of tasks that have run. So a search can work on sets, and each part can be reordered alone.
 #pragma once
 
 #include "base/base.h"
@@ -26,7 +23,7 @@ struct order_lists {
 struct order_graph {
     const struct berth_order_op *ops;
     int32_t n_ops;
-    int32_t *root;    // [n_ops] op that owns the memory of the result, found through all views
+    int32_t *root;    // [n_ops] op that owns the result's memory
     int32_t *op_task; // [n_ops] task of the op, -1: input or pure view
     int32_t n_tasks;
     int32_t *task_op;        // [n_tasks] op of the task, in the given order
@@ -40,9 +37,9 @@ struct order_graph {
     int32_t *pool;           // [n_blocks] pool index, in order of appearance
     int32_t n_pools;
     bool *keep;                  // [n_blocks] the block is kept to the end
-    struct order_lists users;    // block -> tasks that read or write it, in rising order, without the task that allocates it
-    struct order_lists used;     // task -> blocks that it reads or writes, without the block that it allocates
-    struct order_lists takeover; // task -> blocks whose memory its result may take over, if it is their last user
+    struct order_lists users;    // block -> other tasks that use it, in rising order
+    struct order_lists used;     // task -> blocks that it uses but does not allocate
+    struct order_lists takeover; // task -> blocks that its result may take over
 };
 
 // ---- order_model.c ----
@@ -53,15 +50,15 @@ struct order_live {
     uint64_t total;   // peak of the live bytes of all pools together
     uint64_t by_pool; // sum, over the pools, of the peak of the pool's live bytes
 };
-// Computes the live bytes of an order of tasks. If step_live and step_peak are not NULL, they are [n_tasks]: for each position, the
-// live bytes of all pools before the task at that position runs, and while it runs. False: out of memory.
+// Computes the live bytes of an order of tasks. step_live, step_peak: NULL or [n_tasks], the live bytes before and during each task.
+// False: out of memory.
 bool order_measure(const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live,
     uint64_t *step_peak) BERTH_MUST_USE;
 bool order_is_topological(const struct order_graph *g, const int32_t *tasks, int32_t *position); // position: [n_tasks] scratch
 
 // ---- parts ----
 
-// A part: a range of an order of tasks. The set of tasks before the range stays the same. Blocks and tasks have local numbers.
+// A range of an order of tasks. Blocks and tasks have local numbers.
 struct order_part {
     int32_t n;                   // number of tasks
     const int32_t *tasks;        // [n] in the order known so far
@@ -69,13 +66,13 @@ struct order_part {
     uint64_t bound;              // bytes; no order inside the part has a lower peak
     struct order_lists pred;     // local task -> local tasks
     struct order_lists succ;     // local task -> local tasks
-    int32_t n_blocks;            // blocks that can die inside the part; all other blocks are only counted in live
+    int32_t n_blocks;            // blocks that can die inside the part
     uint64_t *size;              // [n_blocks]
     struct order_lists users;    // block -> local tasks, in rising order
     struct order_lists used;     // local task -> blocks
     struct order_lists takeover; // local task -> blocks
-    uint64_t *need;              // [n] size of the block that the task allocates, unless it takes over a block
-    uint64_t *stay;              // [n] bytes of that block that stay alive after the task: need, or 0 if no task uses the result
+    uint64_t *need;              // [n] size of the block that the task allocates
+    uint64_t *stay;              // [n] bytes that stay alive: need, or 0 if unused
 };
 
 // Fills in a part whose n, tasks and live are set. position: index of each task in the complete order.
@@ -85,19 +82,19 @@ bool order_part_init(
 enum order_result { ORDER_OUT_OF_MEMORY = -1, ORDER_GAVE_UP, ORDER_NONE_BETTER, ORDER_BETTER };
 
 struct order_ask {
-    uint64_t aim;      // bytes; any order with a peak of at most this is good enough
+    uint64_t aim;      // bytes; this peak is good enough
     uint64_t limit;    // bytes; only orders with a peak below this count
     int64_t max_nodes; // limit on the number of sets visited
 };
-// Looks for an order (local numbers) with a peak below ask->limit. It returns an order with a peak of at most ask->aim if there is
-// one, otherwise the order with the lowest peak. A high aim is reached soon, because the search is then depth first.
-// ORDER_NONE_BETTER is a proof. Adds the number of sets visited to *n_nodes. Requires at most ORDER_EXACT_MAX tasks.
+// Looks for an order (local numbers) with a peak below ask->limit. If an order has a peak of at most ask->aim, the search ends.
+// Otherwise the order with the lowest peak is returned. ORDER_NONE_BETTER is a proof. Adds the number of sets visited to *n_nodes.
+// Requires at most ORDER_EXACT_MAX tasks.
 enum order_result order_exact(
     const struct order_part *p, const struct order_ask *ask, int32_t *order, uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
-// Returns the best order that a beam search with `width` sets per step finds, if its peak is below `limit`.
+// Beam search with `width` sets per step. Only orders with a peak below `limit` count.
 enum order_result order_beam(
     const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
-// Visits the tasks depth first, from the tasks without successors back. The predecessor whose path allocates most comes first.
+// Depth-first order from the tasks without successors back. The predecessor whose path allocates most comes first.
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
 // Returns the peak of an order of the part; UINT64_MAX: out of memory.
 uint64_t order_part_peak(const struct order_part *p, const int32_t *order);

@@ -12,12 +12,11 @@ enum exact_answer {
     EXACT_UNKNOWN, // the node limit or the time limit ended the search
 };
 
-// Pruning rules. Neighbours are blocks that are alive together. The sky of a block is the highest end of its placed neighbours. A
-// candidate is a block that no other block can get below. Tests switch off single rules.
+// Pruning rules. Tests switch off single rules. exact_state.h defines neighbours, sky and candidate.
 enum exact_rule {
     EXACT_DOMINANCE = 1,  // a block is at its sky if no unplaced neighbour keeps it from sliding down to its sky
     EXACT_SKY_ONLY = 2,   // a candidate is tried above its sky only if an unplaced neighbour could be between it and its sky
-    EXACT_SPLIT = 4,      // ranges of sections that no unplaced block connects are searched separately
+    EXACT_SPLIT = 4,      // disconnected ranges of sections are searched separately
     EXACT_NOT_FIRST = 8,  // a block that cannot be the lowest of a section is above a block that can
     EXACT_RESTING = 16,   // a block that cannot be at its sky rests on an unplaced neighbour
     EXACT_PART_WIDE = 32, // a block that is alive in all sections of its part is at the bottom
@@ -31,19 +30,19 @@ enum exact_rule {
 
 struct exact; // memory of the search for one problem
 
-// Returns the number of pairs of blocks that are alive together. INT64_MAX: out of memory. The neighbour lists of the search hold
-// each pair twice. Problems with more than EXACT_PAIRS_MAX pairs are not searched.
+// Returns the number of pairs of blocks that are alive together. INT64_MAX: out of memory. Problems with more than EXACT_PAIRS_MAX
+// pairs are not searched.
 #define EXACT_PAIRS_MAX (1 << 25)
 int64_t berth_exact_pairs(const struct plan_prob *p);
 #define EXACT_PAIR_NS 12 // counted work of berth_exact_new per pair
 
-// NULL: out of memory, or the problem is too large for lists of neighbours.
+// NULL: out of memory, or too many pairs.
 struct exact *berth_exact_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_exact_free(struct exact *x);
 
 #define EXACT_N_PREORDERS PLAN_LWA // all priorities before PLAN_LWA
 
-// The valley that is filled first: with the least slack, with the lowest floor, with the fewest sections, or with the most blame.
+// The valley that is filled first.
 enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_BLAMED, EXACT_N_VALLEYS };
 
 struct exact_ask {
@@ -51,18 +50,18 @@ struct exact_ask {
     enum plan_priority preorder; // the order in which the candidates of a valley are tried
     enum exact_valley valley;    // the valley that is filled first
     unsigned rules;              // EXACT_ALL, or fewer rules in tests
-    // Blame counts failures. If a section cannot hold its unplaced blocks, the blame of these blocks and of the section grows by 1.
-    float *blame;             // [n + n_sec] blame of blocks, then of sections; grows; NULL: not counted
-    float weight;             // in the preorder, the size of the block with the most blame is multiplied by 1 + weight
-    int32_t width;            // states per level of a breadth-first search (beam.c); 0: depth first
+    // If a section cannot hold its unplaced blocks, the blame of these blocks and of the section grows by 1.
+    float *blame;             // [n + n_sec] of blocks, then sections; NULL: not counted
+    float weight;             // multiplies the most blamed block's size by 1 + weight
+    int32_t width;            // beam width; 0: depth first
     int64_t max_nodes;        // node limit
     int64_t deadline_us;      // on the clock of plan_now_us(work); INT64_MAX: none
-    struct plan_work *work;   // counted work, to which the search adds; also the clock of the deadline; NULL: wall time
+    struct plan_work *work;   // clock of the deadline; NULL: wall time
     const atomic_bool *stop;  // the search ends when this is true; NULL: none
     struct plan_watch *watch; // callback that may end the search; NULL: none
 };
 
-// Fills off if the answer is EXACT_FITS. Sets *next if the answer is EXACT_NO (see there). Adds the nodes of this ask to *n_nodes.
-// *is_late: the deadline, stop or watch ended the search.
+// If the answer is EXACT_FITS, fills off. If the answer is EXACT_NO, sets *next. Adds to *n_nodes. *is_late: the deadline, stop or
+// watch ended the search.
 enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // greedy_pass.h: the state of a greedy pass. greedy_index.c finds the best unplaced block of a valley, greedy_pass.c places it.
-// A width class holds the blocks of similar width. The blocks of a class are in consecutive slots of one table, sorted by first
-// section. A cell of a class is a range of 1 << shift sections; an index by cell gives the first slot of the blocks that start in
-// it. The rank of a block is its position by priority; 0 is the best. plan.h defines section, width, skyline and valley.
+// Terms: width class: blocks of similar width, in consecutive slots of one table, sorted by first section. cell: a range of
+// 1 << shift sections. rank: position of a block by priority, 0 is the best. plan.h defines section, width, skyline and valley.
 #pragma once
 
 #include "plan/solve/plan.h"
@@ -11,15 +10,14 @@
 #define GREEDY_FINE_BITS 3
 #define GREEDY_FINE (1 << GREEDY_FINE_BITS)
 #define GREEDY_CLASSES (GREEDY_FINE_FROM + GREEDY_FINE * (31 - GREEDY_FINE_FROM))
-#define GREEDY_NO_RANK INT32_MAX // rank of padding and of placed blocks; also the result of a query that finds no block
+#define GREEDY_NO_RANK INT32_MAX // rank of padding and placed blocks; no block found
 
-// A node of the tree over the leaves of a class; a leaf is a group of consecutive slots.
+// A node of the tree over the slots of a class.
 struct greedy_node {
     int32_t least_end; // least end of the unplaced blocks in the node's slots, INT32_MAX: none
     int32_t best;      // best rank of the unplaced blocks in the node's slots, GREEDY_NO_RANK: none
 };
 
-// A width class with at least one block.
 struct greedy_class {
     int32_t w_min, w_max;     // least and largest width
     int32_t shift;            // log2 of the sections per cell; 1 << shift is at most w_min
@@ -31,7 +29,6 @@ struct greedy_class {
     int32_t *cell;            // [(n_sec >> shift) + 2]: first block with begin >= index << shift, relative to slot
 };
 
-// Consecutive sections with one level of the skyline.
 struct greedy_segment {
     int64_t level;
     int32_t lo; // first section; the segment ends where the next one begins
@@ -43,7 +40,7 @@ struct greedy_pass {
     int32_t n_classes;
     int32_t n_slots;
     struct greedy_class classes[GREEDY_CLASSES];
-    int16_t last_class[GREEDY_CLASSES]; // [class number] index in classes of the widest class up to that number, -1: none
+    int16_t last_class[GREEDY_CLASSES]; // [class number] index in classes, rounded down, -1: none
     int32_t *block;                     // [n_slots] block in a slot, -1: the slot is padding
     int32_t *slot_begin;                // [n_slots] first section of the block
     int32_t *slot_end;                  // [n_slots] end of the block, INT32_MAX if it is placed
@@ -52,24 +49,22 @@ struct greedy_pass {
     int32_t n_free;                     // number of blocks that are not fixed
     struct greedy_node *nodes;          // the trees of all classes
     int32_t *cells;                     // the cells of all classes
-    int64_t *life_max;                  // [n] T: the largest total in a block's lifetime; computed when first needed
+    int64_t *life_max;                  // [n] largest total in a block's lifetime
     uint64_t *key;                      // [n] scratch of the sort
     uint64_t *tmp_key;
     int32_t *tmp_idx;
-    int64_t *unplaced_max; // [2 * unplaced_n] maximum tree over unplaced units per section; NULL until the first aimed pass
-    int64_t *unplaced_add; // [2 * unplaced_n] amount to add to the unplaced units of all sections of a node
-    int32_t unplaced_n;    // leaves of the tree unplaced_max, a power of two
-    struct greedy_segment *skyline; // [n_sec + 2] the skyline
+    int64_t *unplaced_max;          // [2 * unplaced_n] maximum tree over unplaced units; NULL: not built
+    int64_t *unplaced_add;          // [2 * unplaced_n] pending addition to a whole node
+    int32_t unplaced_n;             // leaves of unplaced_max, a power of two
+    struct greedy_segment *skyline; // [n_sec + 2]
 };
 
 // ---- greedy_index.c ----
 
-// Ranks the blocks that are not fixed by a priority, and marks all of them as unplaced.
+// Ranks all blocks that are not fixed, and marks them as unplaced.
 void berth_greedy_index_rank(struct greedy_pass *d, enum plan_priority priority);
-// Builds the trees from the current ranks.
 void berth_greedy_index_build(struct greedy_pass *d);
-// Marks the block in a slot of class c as placed.
 void berth_greedy_index_remove(struct greedy_pass *d, struct greedy_class *c, int32_t slot);
-// Returns the rank of the best unplaced block whose lifetime is inside [lo, hi), or GREEDY_NO_RANK. If cover is not -1, the block
-// must be alive in section cover. *i_class: index in classes of the class of that block.
+// Returns the rank of the best unplaced block inside [lo, hi), or GREEDY_NO_RANK. If cover is not -1, the block must be alive in
+// section cover. *i_class: index in classes of the block's class.
 int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *i_class);

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
-// plan.h: declarations that the files of the planner's solver share. The solver turns each pool of items into one struct plan_prob,
-// which is called a problem.
+// plan.h: declarations that the files of the planner's solver share. A problem is one pool of items as a struct plan_prob.
 //
 //   items --blocks.c, pool.c--> plan_prob --fast.c: from_peak.c, greedy_pass.c, best_fit.c--> first plan
 //   --search.c: critical.c, window.c, exact.c--> better plan, raised bound
 //
 // Terms of the solver:
 //   block      one item of a pool, or all items of one alias group
-//   section    a maximal set of blocks that are alive together; sections replace steps. A section begins only where a block starts,
-//              so there are at most as many sections as blocks
-//   unit       the measure of sizes and offsets in a problem: a number of bytes that divides all sizes, alignments and fixed
-//              offsets of the problem. pool.c chooses the unit and may round sizes up for it
+//   section    a maximal set of blocks that are alive together; sections replace steps. n_sec <= n
+//   unit       a number of bytes that divides all sizes, alignments and fixed offsets; pool.c may round sizes up for it
 //   width      the number of sections in the lifetime of a block
 //   total      the sum of the sizes of the blocks of a section
 //   skyline    the lowest free unit above the placed blocks, for each section
@@ -27,7 +24,7 @@
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
 #define PLAN_NO_CAP INT64_MAX // as a peak: there is no plan yet; as a target: no limit
 
-// One pool, prepared for placing. The blocks are sorted by rising begin. Invariants: 0 <= begin[i] < end[i] <= n_sec; size[i] > 0;
+// One pool, prepared for placing. Invariants: begin is sorted; 0 <= begin[i] < end[i] <= n_sec; size[i] > 0;
 // total[s] = sum of size[i] over begin[i] <= s < end[i]; bound >= max(total).
 struct plan_prob {
     int32_t n;          // number of blocks
@@ -43,16 +40,16 @@ struct plan_prob {
     int64_t chunk;      // size of a chunk in units, 0: no chunks
     int32_t *fixed_ids; // [n_fixed] the fixed blocks, by rising offset
     int32_t n_fixed;
-    void *own_memory;      // memory of begin, end, size and total; NULL: the caller owns that memory
-    bool bound_is_inexact; // totals are upper estimates (see alias groups in blocks.c) and prove no bound
+    void *own_memory;      // owns begin, end, size, total; NULL: the caller does
+    bool bound_is_inexact; // totals are upper estimates and prove no bound
 };
 
-// Counted work: a measure of time that is equal on all machines. Each operation of the search adds a fixed price, its usual time.
+// Counted work: the sum of fixed prices per operation. Counted work is equal on all machines.
 struct plan_work {
     int64_t ns;
 };
 
-// The clock of all time limits: the wall time if work is NULL, otherwise the counted work, which does not depend on the machine.
+// The clock of all time limits: the wall time if work is NULL, otherwise the counted work.
 static inline int64_t plan_now_us(const struct plan_work *work) {
     if (work != NULL) {
         return work->ns / 1000;
@@ -73,7 +70,7 @@ static inline void plan_work_add(struct plan_work *work, int64_t ns) {
     }
 }
 
-// Encodes a number >= 1 in 7 + bits bits: the exponent and the first bits of the mantissa. The codes keep the order of numbers.
+// Encodes a number >= 1 in 7 + bits bits. The codes keep the order of numbers.
 static inline uint64_t plan_coarse(double x, int bits) {
     union {
         double x;
@@ -84,8 +81,8 @@ static inline uint64_t plan_coarse(double x, int bits) {
 
 // ---- problem.c ----
 
-// Two ways to initialise a problem of n blocks and n_sec sections. berth_plan_prob_init_in uses memory of the caller, of the size
-// that berth_plan_prob_reserve returns. berth_plan_prob_init allocates memory; berth_plan_prob_fini frees it, also after a failure.
+// berth_plan_prob_init_in uses memory of the caller; berth_plan_prob_reserve returns its size. berth_plan_prob_init allocates
+// memory; berth_plan_prob_fini frees that memory, also after a failure.
 size_t berth_plan_prob_reserve(int32_t n, int32_t n_sec);
 void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void *memory);
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
@@ -97,16 +94,14 @@ bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_US
 // Makes sub, the plain problem of the blocks ids[0..n). ids is sorted by rising number. False: out of memory; sub is then empty.
 bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
 // Converts times to sections. On entry, begin and end hold the first and the last time of each block; times are below n_times. On
-// return, begin and end hold sections, and n_sec is set. A new section begins at a start of a block if a block has ended since the
-// section began. sec_at: [n_times] scratch.
+// return, begin and end hold sections, and n_sec is set. sec_at: [n_times] scratch.
 void berth_plan_prob_cut(struct plan_prob *p, int32_t *sec_at, int32_t n_times);
 // Returns the highest end of a block in the plan off.
 int64_t berth_plan_peak(const struct plan_prob *p, const int64_t *off);
 static inline bool plan_prob_is_constrained(const struct plan_prob *p) {
     return p->align != NULL || p->fixed != NULL || p->chunk != 0;
 }
-// Returns the lowest offset >= level that block i may have, given its alignment, the chunks and the fixed blocks that are alive
-// together with it. -1: there is no such offset up to limit.
+// Returns the lowest allowed offset >= level of block i. It respects alignment, chunks and fixed blocks. -1: none up to limit.
 int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit);
 
 // ---- sort.c ----
@@ -116,9 +111,9 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
 
 // ---- greedy_pass.c ----
 
-// The order in which blocks are selected. The letters of a name are criteria, the most important first; larger values come first:
+// The order in which blocks are selected. The letters are criteria, the most important first; larger values come first:
 //   W width    Z size    A area: width * size    L alignment
-//   T the largest sum of sizes in a section of the block's lifetime: of all blocks (greedy passes) or of unplaced blocks (exact.c)
+//   T largest total in the block's lifetime: of all blocks (greedy passes) or of unplaced blocks (exact.c)
 enum plan_priority { PLAN_WAT, PLAN_TAW, PLAN_TWA, PLAN_AT, PLAN_TZ, PLAN_ZW, PLAN_LWA };
 
 // Returns the priority of a block of width w and size z; blocks with larger keys come first. t: T, for PLAN_LWA the alignment.
@@ -138,8 +133,8 @@ struct greedy_pass; // scratch memory for greedy passes over one problem
 
 struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_greedy_pass_free(struct greedy_pass *d);
-// Places every block so that the peak is at most target. Returns the peak, or -1 if some block does not fit; off is then undefined.
-// With is_aimed, blocks of the section with the most unplaced units come first, and the priority decides among these blocks.
+// Places all blocks with a peak of at most target. Returns the peak; -1: some block does not fit, and off is undefined.
+// is_aimed: blocks of the section with the most unplaced units come first.
 int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
 
 // ---- best_fit.c ----
@@ -152,48 +147,44 @@ struct plan_placing {
     int32_t n_set, n_order;
     int32_t *placed; // [n] scratch; may be the same array as set
 };
-// Puts each block of how->order into the lowest gap between the blocks placed before it. Returns the peak, -1: above target.
+// Puts each block of how->order into the lowest gap. Returns the peak, -1: above target.
 int64_t berth_plan_place_around(const struct plan_prob *p, const struct plan_placing *how, int64_t target, int64_t *off);
 // Calls berth_plan_place_around with the fixed blocks of the problem as set.
 int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
-// Lists the blocks that are not fixed by falling size and returns their number. tmp_idx: [n] scratch, key: [2n] scratch.
+// Lists the blocks that are not fixed by falling size. Returns their number. tmp_idx: [n] scratch, key: [2n] scratch.
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
-// Three functions that place the blocks one by one into the lowest gap, in quadratic time. Result as of berth_plan_best_fit.
-// In the order of falling size.
+// These functions place each block in the lowest gap, in quadratic time. They return the same values as berth_plan_best_fit.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
-// In the order of falling alignment; among equal alignments, of falling size.
 int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off);
-// In the order of rising offset in the given plan, so that blocks slide down into gaps of that plan.
+// In the order of rising offset in `plan`.
 int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off);
 
 // ---- from_peak.c ----
 
 // Plans a plain problem from its fullest section outward. Returns the bound as peak, -1: no plan found, -2: out of memory.
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
-// Extends a partial plan outward from the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of all
-// blocks that are alive in these sections. The function fills in the offsets of the other blocks. Returns -1 if it has placed all
-// blocks, -2 if it is out of memory, otherwise the section in which it failed.
+// Places all blocks that are not alive in the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of the
+// blocks that are alive there. Returns -1: all blocks are placed; -2: out of memory; otherwise the section that failed.
 int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off);
 
 // ---- pool.c: items in, one problem per pool out ----
 
-// One pool of the caller's items. Offset in bytes = offset in units * unit. With chunks, this formula holds inside each chunk.
+// One pool of the caller's items. Offset in bytes = offset in units * unit, inside each chunk.
 struct plan_pool {
     const struct berth_plan_item *items; // owned by the caller
     int32_t *ids;                        // [n_ids] the pool's items; owned by the caller
-    int32_t *block_of; // [n_ids] block of the item; -1: the item has no bytes; -2 - i: no bytes, but the offset of fixed item i
+    int32_t *block_of;                   // [n_ids] block; -1: no bytes; -2 - i: no bytes, at fixed item i
     int32_t n_ids;
     struct plan_prob prob;
     uint64_t unit;        // bytes
     uint64_t chunk_limit; // largest size of a chunk in bytes, 0: no limit
-    bool is_chunked;      // the plan may use several chunks; false: the plan is a single piece of memory
-    uint64_t pad_max;     // bytes; the largest difference between a block's rounded size and its size: at most unit - 1
+    bool is_chunked;      // the plan may use several chunks
+    uint64_t pad_max;     // bytes; largest padding of a block, < unit
     uint64_t bound;       // bytes; no plan of this pool has a lower peak
     int64_t bound_step;   // a step at which the most bytes are alive
 };
 
-// Properties of all items together. berth_plan_items_check fills them in.
 struct plan_traits {
     bool has_pools, has_alias, has_fixed;
     bool is_by_first; // items are sorted by rising first step
@@ -201,13 +192,13 @@ struct plan_traits {
 
 enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t chunk_limit, struct plan_traits *traits) BERTH_MUST_USE;
-// Fills in a pool whose first fields are set: items, ids, n_ids, max_chunk, is_chunked. It uses memory of scratch until fini.
+// Fills in a pool whose items, ids, n_ids, chunk_limit and is_chunked are set. The pool uses memory of scratch until fini.
 enum ggml_status berth_plan_pool_init(
     struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) BERTH_MUST_USE;
 void berth_plan_pool_fini(struct plan_pool *pool);
 // Converts offsets in units to offsets in bytes, for all items of the pool.
 void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets);
-// Converts the caller's offsets to units. False: some offset is not a multiple of the unit, so the plan cannot be a start plan.
+// Converts the caller's offsets to units. False: some offset is not a multiple of the unit.
 bool berth_plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) BERTH_MUST_USE;
 
 // ---- check.c ----
@@ -218,7 +209,7 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off);
 
 // The goal for one problem, in units.
 struct plan_goal {
-    int64_t enough;         // the search ends at a plan with at most this peak: the capacity, or 0 if there is none
+    int64_t enough;         // capacity: the search ends at this peak; 0: none
     int64_t deadline_us;    // on the clock of plan_now_us(work)
     struct plan_work *work; // counted work that the deadline refers to; NULL: wall time
     uint64_t seed;
@@ -241,7 +232,7 @@ static inline bool plan_is_done(const struct plan_state *s, const struct plan_go
     return s->peak != PLAN_NO_CAP && (s->peak <= s->bound || s->peak <= g->enough || (g->enough > 0 && s->bound > g->enough));
 }
 
-// Makes the plan in spare the current plan, by exchanging off and spare.
+// Makes the plan in spare the current plan.
 static inline void plan_state_take(struct plan_state *s, int64_t peak, const char *method) {
     int64_t *swap = s->off;
     s->off = s->spare;
@@ -252,7 +243,7 @@ static inline void plan_state_take(struct plan_state *s, int64_t peak, const cha
 
 // ---- progress.c ----
 
-// The caller's progress callback, which may end the search. peak and bound of the state change only while a single thread runs.
+// The caller's progress callback, which may end the search. The state changes only while a single thread runs.
 struct plan_watch {
     berth_plan_watch_t ask;
     void *user;
@@ -278,28 +269,26 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
 // Finds better plans and raises the bound, until the goal is reached or the deadline has passed.
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
-// critical.c: finds a plan with a peak of at most cap, or raises the bound, by an exact search over the blocks of the fullest
-// sections. limit: the largest number of blocks to search, 0: no limit.
+// critical.c: searches the blocks of the fullest sections exactly. Finds a plan with a peak of at most cap, or raises the bound.
+// limit: the largest number of blocks to search, 0: no limit.
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// window.c: finds a plan with a peak of at most cap, by an exact search over the sections around the fullest section and then walks
-// outward. Does nothing if cap is below the largest total. limit: the largest number of blocks to search.
+// window.c: searches the sections around the fullest section exactly, then walks outward. Finds a plan with a peak of at most cap.
+// If cap is below the largest total, does nothing. limit: the largest number of blocks to search.
 enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us,
     const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// join.c: finds blocks that have the same offset in every plan with a peak of at most cap, and makes the problem in which they are
-// one block. joined_id[i] is the number of block i in that problem. If there are no such blocks, joined has no blocks.
+// join.c: joins blocks that have the same offset in every plan with a peak of at most cap. joined_id[i]: number of block i in
+// joined. If there are no such blocks, joined has no blocks.
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id, struct plan_prob *joined) BERTH_MUST_USE;
-// constrained.c: tries all plans of a constrained problem. If it finishes within max_nodes nodes and the goal's deadline (0: none),
-// the state has the best plan, and its bound is that plan's peak. Does nothing if the problem has chunks or more than
-// PLAN_EXHAUST_MAX blocks, or if the state has no plan yet.
+// constrained.c: tries all plans of a constrained problem, within max_nodes nodes and the deadline (0: none). If the search finishes,
+// the plan is optimal and its peak is the bound. Does nothing with chunks, more than PLAN_EXHAUST_MAX blocks, or no plan yet.
 #define PLAN_EXHAUST_MAX 24
 void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
-// constrained.c: finds better plans of a constrained problem, by berth_plan_exhaust and then by local search.
+// constrained.c: runs berth_plan_exhaust, then local search.
 enum ggml_status berth_plan_search_constrained(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// chunked.c: finds better plans of a problem with chunks. The used length of a chunk is the highest end of a block in it. The sum
-// of the used lengths becomes the peak of the state, and the function lowers it. Without a deadline this takes a few milliseconds
-// at most. Does nothing if the problem has fixed blocks or more than 2,000 blocks.
+// chunked.c: finds better plans of a problem with chunks. The peak is the sum, over the chunks, of the highest end of a block in the
+// chunk. Without a deadline this takes a few milliseconds. Does nothing with fixed blocks or more than 2,000 blocks.
 enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----
