@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// lifetime.c: simulates the execution of a graph to find when each piece of memory is allocated and freed, by ggml's rules. Inputs
-// and leafs are allocated before the first node, a node's memory when it runs. The memory of a tensor is freed after the last node
-// that reads the tensor or a view of it. Outputs, the tensors that output views refer to, and results that no node reads stay
-// allocated. A node takes over the memory of a source if its op allows it, the source has the same layout, and the source is not
-// needed afterwards. Leafs that a node overwrites before any node reads them are an exception (late.c). The cost is O(rows +
-// edges).
+// lifetime.c: simulates the execution of a graph by ggml's rules, to find when memory is allocated and freed. Inputs and leafs are
+// allocated before the first node. Memory is freed after the last reader of a tensor or of its views. Outputs, bases of outputs and
+// unread results stay allocated. A node may take over the memory of a source with the same layout. late.c handles leafs that a node
+// overwrites first. The cost is O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -12,10 +10,10 @@
 
 #include <string.h>
 
-// The fields of a row that the simulation reads often, in a struct of a quarter of the size of a record row.
+// The fields that the simulation reads often. A smaller struct than record_row saves cache misses.
 struct live_row {
-    int32_t n_children; // number of its uses as a source by steps that have not run yet
-    int32_t n_views;    // number of views of it that are still needed
+    int32_t n_children; // uses by steps that have not run yet
+    int32_t n_views;    // views that are still needed
     int32_t view_src;   // as in record_row
     bool is_taken;      // occupies its item at the current step
     bool is_settled;    // has received its item, or needs none
@@ -27,7 +25,7 @@ struct replay {
     struct lifetimes *out;
     struct record *rec;
     struct lifetime_row *rows; // [n_all]
-    int32_t early_end;         // rows [n_nodes, early_end) are leafs, which have memory before the first step
+    int32_t early_end;         // rows [n_nodes, early_end) are leafs
     struct live_row *live;
     const struct lifetime_sizes *sizes;
     const struct lifetime_rules *rules;
@@ -45,13 +43,11 @@ static bool is_view(const struct record_row *row) {
 
 // ---- in place ----
 
-// Returns true for ops that may take over the memory of their first source only. In the memory of another source, they would
-// overwrite elements of it that they have not read yet.
+// Returns true for ops that would overwrite unread elements of any source but the first.
 static bool in_place_first_only(int32_t op) {
     return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
 }
 
-// Returns true if the view covers all bytes of its source.
 static bool view_covers(const struct ggml_tensor *view, const struct ggml_tensor *source) {
     return view->view_offs == 0 && ggml_nbytes(view) == ggml_nbytes(source);
 }
@@ -73,23 +69,20 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     return may_take ? v : -1;
 }
 
-// Returns true if a node in buffer b may use memory of buffer a. is_direct: it takes the memory over from its source itself, as in
-// ggml; then a buffer of the same home suffices. Otherwise it takes over through a view, which ggml does not do; then the node
-// stays in its pool, because memory of another pool may be scarcer.
+// Returns true if a node in buffer b may use memory of buffer a. is_direct: from its source, as in ggml; the same home suffices.
+// Otherwise through a view; the pool must be the same, because memory of another pool may be scarcer.
 static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
     return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }
 
-// Returns true if the result of the node fits into the item of row `from`. A buffer may require more bytes for the results of some
-// ops than the layout has.
+// A buffer may require more bytes for the results of some ops than the layout has.
 static bool fits_item(const struct replay *r, int32_t from, int32_t node) {
     const struct lifetime_row *row = &r->rows[from];
     return r->sizes->is_by_layout ||
            r->sizes->alloc_size(r->sizes->user, r->rec->tensors[node], row->buf) <= r->out->items[row->item].size;
 }
 
-// Ensures that the record has the form of source p. From now on the layout of p decides an offset, so a comparison with another
-// graph must include it. Forms of views are otherwise not recorded.
+// Records the form of source p, because its layout now decides an offset. Forms of views are otherwise not recorded.
 static bool form_ensure(struct record *rec, int32_t p) {
     if (rec->rows[p].form < 0) {
         rec->rows[p].form = berth_record_form(rec, rec->tensors[p]);
@@ -129,8 +122,7 @@ static bool take_over_moved(struct replay *r, int32_t i_row) {
     return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
 }
 
-// Takes over the memory of a source directly if possible, otherwise through a view. ggml takes over only directly, so this order
-// makes ggml's choice wherever ggml has one.
+// ggml takes over memory only directly, so direct takeovers come first.
 static inline bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
     const bool is_ggml_inplace = info != NULL && info->in_place;
@@ -196,7 +188,6 @@ static void give_back(struct replay *r, int32_t i_row) {
     }
 }
 
-// Counts a view that is no longer needed, and frees the viewed memory after the last use.
 static inline void drop_view(struct replay *r, const struct live_row *view) {
     struct live_row *source = &r->live[view->view_src];
     if (!view->is_output && --source->n_views == 0 && source->n_children == 0) {
@@ -218,7 +209,7 @@ static inline void drop_edge(struct replay *r, int32_t p) {
 
 // ---- simulation ----
 
-// Counts the uses of each row. The list of sources holds those of the nodes first and those of appended rows last.
+// In the list of sources, nodes come first and appended rows last.
 static void count_children(struct replay *r) {
     const struct record *rec = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
@@ -237,8 +228,7 @@ static void count_children(struct replay *r) {
     }
 }
 
-// Returns true if node i may overwrite a leaf. This test is cheap. Only graphs in which it is true for some node are searched for
-// late leafs.
+// A cheap test. Only if it is true for some node, the graph is searched for late leafs.
 static bool overwrites_leaf(const struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (i >= r->rec->n_nodes || row->view_src < r->rec->n_nodes || row->view_src >= r->early_end ||
@@ -249,8 +239,8 @@ static bool overwrites_leaf(const struct replay *r, int32_t i) {
     return info != NULL && info->overwrites > 0;
 }
 
-// Initialises the live rows after the children were counted. n_views counts a view as long as a reader of the view follows. A view
-// node that no node reads counts until the end. Returns the number of rows that may need their own memory.
+// Requires the counts of children. A view counts in n_views until its last reader; an unread view counts until the end. Returns
+// the number of rows that may need their own memory.
 static size_t live_rows_init(struct replay *r, bool *has_inputs) {
     const struct record *rec = r->rec;
     size_t n_own = 0;
@@ -273,7 +263,7 @@ static size_t live_rows_init(struct replay *r, bool *has_inputs) {
     return n_own;
 }
 
-// Marks late leafs and the nodes that overwrite them. Returns false if out of memory.
+// False: out of memory.
 static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     struct record *rec = r->rec;
     const struct lifetime_order *order = &r->out->order;
@@ -297,7 +287,7 @@ static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     return true;
 }
 
-// Gives leafs their memory. If the graph lists a tensor twice, for example as a node and as a leaf, its first row gets the memory.
+// If the graph lists a tensor twice, its first row gets the memory.
 static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
     for (int32_t i = rec->n_nodes; i < r->early_end; i++) {
@@ -333,7 +323,7 @@ static bool take_inputs(struct replay *r) {
     return true;
 }
 
-// Frees a tensor that no node reads; called if rules.free_unread is set.
+// Called if rules.free_unread is set.
 static void give_back_unread(struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (r->live[i].n_children > 0 || r->live[i].n_views > 0) {
@@ -346,7 +336,6 @@ static void give_back_unread(struct replay *r, int32_t i) {
     }
 }
 
-// Frees the memory that is not needed after a step.
 static void drop_step(struct replay *r, int32_t step) {
     struct record *rec = r->rec;
     const int32_t i = lifetime_step(&r->out->order, step);
@@ -394,7 +383,7 @@ static bool run_steps(struct replay *r) {
     return true;
 }
 
-// Reserves memory for n items. The contents of earlier items are lost.
+// The contents of earlier items are lost.
 static bool items_reserve(struct lifetimes *l, size_t n, size_t n_rows) {
     const size_t per_item = sizeof l->items[0] + l->per_item + sizeof l->owners[0] + sizeof l->returned[0];
     size_t items_size, rows_size, size;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// match.c: compares a graph with a record in one linear pass, without hashing or allocation. Row i of the record corresponds to the
-// i-th listed tensor of the graph (nodes, then leafs). So a source of a tensor matches if it is the tensor of the recorded source
-// row. The pass also assigns the addresses of the tensors. It takes 9 ns per tensor; ggml takes 20 ns.
+// match.c: compares a graph with a record in one linear pass, without hashing or allocation, and assigns addresses in the same pass.
+// Row i corresponds to the i-th listed tensor. So edges are compared by pointer. It takes 9 ns per tensor; ggml takes 20 ns.
 
 #include "record/record.h"
 
@@ -17,8 +16,8 @@ static bool same_duplicates(const struct record *rec) {
     return true;
 }
 
-// Stores the listed tensors of the graph in rec->tensors. If any of them has changed (*is_moved), the entries of unlisted tensors
-// are cleared; is_row sets them later. Returns false if the numbers of tensors or the duplicates differ.
+// Stores the listed tensors in rec->tensors. *is_moved: some of them have changed; the entries of unlisted tensors are then NULL until
+// is_row sets them. False: the numbers of tensors or the duplicates differ.
 static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool *is_moved) {
     if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs) {
         return false;
@@ -59,7 +58,6 @@ static inline bool same_view(struct record *rec, const struct record_row *row, c
     return row->view_src < 0 ? t->view_src == NULL : t->view_src != NULL && is_row(rec, row->view_src, t->view_src);
 }
 
-// Compares all sources of a tensor with those of its row.
 static bool same_srcs(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
     int64_t n = 0;
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -77,7 +75,7 @@ static bool same_srcs(struct record *rec, const struct record_row *row, const st
     return true;
 }
 
-// Fast path for the common case: all sources are listed and in the first three slots.
+// Fast path: all sources are listed and in the first three slots.
 static inline bool same_src_rows(struct ggml_tensor *const *tensors, const struct record_row *row, const struct ggml_tensor *t) {
     struct ggml_tensor *const *s = t->src;
     const uintptr_t differ = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->src_rows[0]]) |
@@ -88,13 +86,12 @@ static inline bool same_src_rows(struct ggml_tensor *const *tensors, const struc
 
 // ---- ownership of memory ----
 
-// The cache of has_memory. Adjacent tensors mostly share a buffer, so the last buffer of the caller is remembered.
+// Caches the last buffer of the caller, because adjacent tensors mostly share a buffer.
 struct owner_check {
     const struct record_rules *rules;
-    const struct ggml_backend_buffer *foreign; // a buffer that is known not to belong to the allocator
+    const struct ggml_backend_buffer *foreign; // a buffer that the allocator does not own
 };
 
-// Returns whether the tensor has memory of the caller.
 static inline bool has_memory(struct owner_check *c, const struct ggml_tensor *t) {
     if (t->buffer == NULL || t->buffer == c->foreign) {
         return t->buffer != NULL || t->data != NULL;
@@ -125,13 +122,13 @@ static inline bool is_unplaced_view(const struct ggml_tensor *t) {
     return t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL;
 }
 
-// Returns true for a view whose buffer or address does not agree with its source, although the source has an address.
+// Returns true for a view that disagrees with the address of its source.
 static inline bool is_misplaced_view(const struct ggml_tensor *t) {
     const struct ggml_tensor *from = t->view_src;
     return from->data != NULL && (t->data != (char *) from->data + t->view_offs || t->buffer != from->buffer);
 }
 
-// Calls init_tensor, which may read the source of a view, so the source must have a buffer. On failure the tensor is restored.
+// The source of a view must have a buffer, because init_tensor may read it. On failure the tensor is restored.
 static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
@@ -142,7 +139,7 @@ static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     return false;
 }
 
-// Assigns an address to a tensor and stores in *undo how to restore it. has_no_init: the buffer has no init_tensor.
+// Stores in *undo how to restore the tensor. has_no_init: the buffer has no init_tensor.
 static inline bool tensor_place(
     struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool has_no_init) {
     *undo = (struct record_undo){t, t->data};
@@ -151,7 +148,6 @@ static inline bool tensor_place(
     return has_no_init || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || buffer_init_tensor(t, undo->data);
 }
 
-// Assigns an address to a view of the caller's memory: the address of its source plus view_offs.
 static inline bool view_place(struct record_undo *undo, struct ggml_tensor *t, const bool is_full_match) {
     const struct ggml_tensor *from = t->view_src;
     return is_unplaced_view(t) && (is_full_match || from->buffer->iface.init_tensor == NULL) &&
@@ -174,14 +170,14 @@ static inline void fetch_ahead(const struct record_row *row, const struct ggml_t
     }
 }
 
-// Compares all properties (full record), or only op and flags (memory record), where layouts are compared separately.
+// Full record: compares all properties. Memory record: compares op and flags; layouts are compared separately.
 static inline bool same_properties(
     const struct record_form *forms, const struct record_row *row, const struct ggml_tensor *t, const bool is_full_match) {
     return is_full_match ? record_is_form(&forms[row->form], t)
                          : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
 }
 
-// These parts of the loop of match_rows are always inlined, so that its variables stay in registers.
+// Inlined so that the variables of match_rows stay in registers.
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 struct placing {
@@ -196,8 +192,8 @@ static inline bool may_place(const struct placing *p) {
     return p->may_place && p->differs == 0;
 }
 
-// Returns true if places[i] gives an address and tensor t has it, either before this call or because of it. Also assigns the
-// address of its source to a view of the caller's memory; the result is then false.
+// Returns true if places[i] has an address and tensor t has it now. Also assigns addresses to views of the caller's memory, and
+// returns false for them.
 ALWAYS_INLINE bool row_place(
     struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_full_match) {
     const struct record_row *row = &rows[i];
@@ -231,8 +227,8 @@ ALWAYS_INLINE bool same_owner(
     return has_memory(owner, t) == row->has_memory && !(is_full_match && row->has_memory && !same_kind(row, t));
 }
 
-// Returns true if the graph has all recorded properties except for layouts; p->differs says whether these differ. The loop copies
-// the fields of rec to local variables: the compiler must assume that a write to a tensor may change *rec.
+// Returns true if all properties except layouts are as recorded. p->differs: layouts differ. Fields of rec are copied to local
+// variables, because the compiler must assume that a write to a tensor changes *rec.
 ALWAYS_INLINE bool match_rows(
     struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_full_match) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
@@ -240,7 +236,7 @@ ALWAYS_INLINE bool match_rows(
     const struct record_form *const forms = rec->forms;
     struct ggml_tensor *const *tensors = rec->tensors;
     struct owner_check owner = {.rules = rules};
-    // Small graphs are not prefetched, because their tensors are already in the processor's cache.
+    // The tensors of small graphs are already in the cache.
     const int32_t n_rows_min = is_full_match ? 1500 : 150, n_fetched = n_rows > n_rows_min ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
@@ -301,7 +297,7 @@ ALWAYS_INLINE enum record_match match(
     return RECORD_SAME;
 }
 
-// match is compiled twice, once per kind of record: the compiler has not enough registers for a combined loop.
+// Compiled once per kind of record: a combined loop needs too many registers.
 static __attribute__((noinline)) enum record_match match_memory(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
     return match(rec, rules, placer, false);

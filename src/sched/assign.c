@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 // assign.c: chooses a backend for every tensor of a graph, and records the reason for the choice.
 //
-//
 // The passes run in this order:
-// 1. assign_fixed: tensors that the caller assigned, tensors that have memory, inputs (they go to the host, which is the last
-//    backend), and ops that read weights.
-// 2. spread_down, spread_up: the ops between assigned ops get the backend of a neighbour. Devices spread before the host does.
-//    Between two different devices, border_find chooses the border that the fewest bytes cross.
-// 3. assign_rest: each remaining op goes to the backend that can use most of its source bytes without a copy. Tensors that no op
-//    computes get the backend of the first op that reads them.
+// 1. assign_fixed: the caller's choices, tensors with memory, inputs (on the host, the last backend), and ops that read weights.
+// 2. spread_down, spread_up: ops between assigned ops get the backend of a neighbour, devices before the host. Between two devices,
+//    border_find chooses the border that the fewest bytes cross.
+// 3. assign_rest: each remaining op goes to the backend that can use most of its source bytes without a copy.
 //
-// Invariant: the backend that owns the memory runs every op that writes into it. If the caller has not given memory to a base, the
-// base is assigned together with all its views, to a backend that can run every op that writes into the base. The row that is
-// assigned for row r is called the decider of r: sched_decider(r). The cost is O(edges * backends); each backend is asked at most
-// once per op whether it supports the op.
+// Invariant: the backend that owns memory runs every op that writes into that memory. So if the caller has not given memory to a
+// tensor, its base decides for all views (sched_decider). The cost is O(edges * backends).
 
 #include "sched/sched.h"
 
@@ -28,11 +23,11 @@ struct assign {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
     uint8_t *support;         // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
-    int32_t *next_writer;     // [n_rows] list per decider of the nodes that write its memory; -1: end; NULL: no such node
+    int32_t *next_writer;     // [n_rows] nodes that write a decider's memory, -1: end
     int host;                 // index of the host backend
-    int32_t n_spreadable;     // upper bound of the number of nodes that have no backend yet
-    uint64_t *change;         // [n_nodes + 2] scratch of border_find: change of the crossing bytes from one border to the next
-    bool has_unassigned_leaf; // some tensor that no op computes has no backend yet
+    int32_t n_spreadable;     // upper bound of nodes without a backend
+    uint64_t *change;         // [n_nodes + 2] scratch of border_find
+    bool has_unassigned_leaf; // some leaf has no backend yet
 };
 
 static inline bool assign_supports(struct assign *a, int b, int32_t node) {
@@ -83,8 +78,7 @@ static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reas
     row->reason = (uint8_t) reason;
 }
 
-// Records in row.refused that backend b cannot run the op. The row has space for one backend: the owner of the weight if it
-// refused, otherwise the refusing backend with the lowest index.
+// Records in row.refused that backend b cannot run the op. The owner of the weight has precedence; then the lowest index.
 static void assign_refuse(struct assign *a, int32_t decider, int b) {
     struct sched_row *row = &a->cached->rows[decider];
     if (!row->is_weight_owner_refused && (row->refused < 0 || b < row->refused)) {
@@ -142,7 +136,7 @@ static enum ggml_status assign_by_memory(struct assign *a, int32_t r) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Returns the number of tokens that an op processes at once. Copying a weight to a device pays only if many tokens use it.
+// Returns the number of tokens that an op processes at once. Copying a weight to a device pays only for many tokens.
 static int64_t batch_of(const struct ggml_tensor *t) {
     switch (t->op) {
         case GGML_OP_GET_ROWS: return 0; // reads few rows of its weight
@@ -159,8 +153,7 @@ static bool can_offload(struct assign *a, int b, int32_t node) {
            ggml_backend_offload_op(a->sched->backends[b], t);
 }
 
-// Assigns the node to a device that offloads the op, or else to the backend that owns the weight. Returns false if none of them can
-// run it.
+// Assigns the node to a device that offloads the op, or else to the backend that owns the weight. False: neither can run the op.
 static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
     struct sched_row *decider = &a->cached->rows[sched_decider(a->cached, node)];
     const int b = first_for_buft(a, buft, node);
@@ -185,8 +178,7 @@ static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer
     return false;
 }
 
-// Assigns the node to the backend of its largest weight; of equally large weights, the first counts. If that backend cannot run the
-// op, the backends of the other weights are tried.
+// Tries the backends of the node's weights, the largest weight first.
 static bool assign_by_largest_weight(struct assign *a, int32_t node) {
     struct sched_cached *cached = a->cached;
     const struct record_row *row = &cached->rec.rows[node];
@@ -229,7 +221,7 @@ static inline enum ggml_status assign_fixed_row(struct assign *a, int32_t r) {
     if (row->is_placed) {
         status = assign_by_memory(a, r);
     } else if (!assign_has_backend(a, r) && cached->rows[sched_decider(cached, r)].is_input) {
-        a->n_spreadable += assign_set_if_able(a, r, a->host, BERTH_SCHED_INPUT); // not counted: undoes the decrement
+        a->n_spreadable += assign_set_if_able(a, r, a->host, BERTH_SCHED_INPUT); // inputs are not counted in n_spreadable
     }
     if (assign_has_backend(a, r)) {
         return status;
@@ -248,7 +240,6 @@ static inline enum ggml_status assign_fixed_row(struct assign *a, int32_t r) {
 
 static enum ggml_status assign_fixed(struct assign *a) {
     struct sched_cached *cached = a->cached;
-    // The caller's choices for bases and for ops come first.
     for (int32_t r = 0; cached->has_choices && r < cached->rec.n_rows; r++) {
         if (cached->rows[r].caller_backend >= 0 && (sched_base(cached, r) == r || assign_is_node(a, r))) {
             assign_set(a, r, cached->rows[r].caller_backend, BERTH_SCHED_CALLER);
@@ -271,8 +262,7 @@ static enum ggml_status assign_fixed(struct assign *a) {
 
 #define BORDER_AHEAD 64 // number of nodes after the unassigned ones that border_find searches for readers
 
-// Returns true if exactly one of the backends left and right can use source row s without a copy. *is_left is then true if left
-// can.
+// Returns true if exactly one of both backends can use source row s without a copy. *is_left: the backend is left.
 static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, bool *is_left) {
     if (sched_is_unassigned(a->cached, s)) {
         return false;
@@ -281,18 +271,15 @@ static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, b
     return *is_left != sched_reaches(a->sched, a->cached, right, s);
 }
 
-// The nodes [g0, g1) (the gap) are unassigned; `left` runs before them and `right` after them. Returns the number c of nodes of the
-// gap that go to left: the others go to right, and as few bytes as possible cross the border. Of equally good borders, the one with
-// the largest c is returned. Sources that neither or both backends can use cost the same for every border and are not counted. A
-// source of left crosses the border if its last reader is not among the first c nodes. A source of right crosses if its first
-// reader is among them. rows[].slots marks sources that are already counted. No other pass uses that field before addresses are
-// assigned.
+// The nodes [g0, g1) (the gap) are unassigned; left runs before the gap and right after the gap. Returns the number of first nodes
+// of the gap that go to left, such that the fewest bytes cross the border. If borders are equal, left gets more nodes. Sources that
+// neither or both backends can use are not counted. rows[].slots marks counted sources; it is unused until addresses are assigned.
 static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_cached *cached = a->cached;
     const int32_t n = g1 - g0;
     memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
     bool has_right = false;
-    int32_t end = g1 + 1; // readers after the gap count until a node of another backend than right
+    int32_t end = g1 + 1; // readers after the gap count while right runs them
     while (end < cached->rec.n_nodes && end < g1 + BORDER_AHEAD &&
            (!assign_has_backend(a, end) || assign_backend_of(a, end) == right)) {
         end++;
@@ -433,8 +420,7 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Moves the op to a backend that supports it, has a higher priority and has the same buffer type. The equal buffer type means that
-// no copy is added.
+// Moves the op to a supporting backend of higher priority with the same buffer type. This adds no copy.
 static void node_upgrade(struct assign *a, int32_t node) {
     struct sched_row *row = &a->cached->rows[sched_decider(a->cached, node)];
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
@@ -540,7 +526,7 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_cac
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (sched->n_backends > 1) { // the backends of devices are spread before the host's
+    if (sched->n_backends > 1) { // devices before the host
         spread_down(&a, false);
         spread_up(&a, false);
     }

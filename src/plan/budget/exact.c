@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact.c: finds the cheapest of all schedules of a small graph by a best-first search (A*) over states. This search knows live
-// bytes only. A second search, for limits on the packed peak, lists all schedules by rising cost.
+// exact.c: finds the cheapest schedule of a small graph by A* over states, with limits on live bytes. A second search, for limits on
+// the packed peak, lists all schedules by rising cost.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,9 +9,8 @@
 
 // ---- states ----
 
-// The graph has at most 64 ops, so sets of ops are 64-bit words. A state is: the values in memory (live), the values with a spilled
-// copy (out), and the ops that may not run any more because they run only once and have run (done). Inputs and outputs count as
-// such ops. The possible next steps depend on the state only.
+// A state is: live: the values in memory; out: the values with a spilled copy; done: the once ops that have run, inputs and outputs.
+// The possible next steps depend on the state only.
 
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
@@ -23,21 +22,20 @@ struct budget_state {
 struct budget_words {
     const struct budget_graph *g;
     uint64_t srcs[BUDGET_WORD], readers[BUDGET_WORD], takeover[BUDGET_WORD];
-    uint64_t ends[BUDGET_WORD];  // ops that must not run after this op, because it overwrites a source of theirs
+    uint64_t ends[BUDGET_WORD];  // ops of which this op overwrites a source
     uint64_t spill[BUDGET_WORD]; // cost of spilling or of reading back
     uint64_t inputs, keep, recomputable, sized, spillable;
-    // Only for limits on the packed peak: values whose memory some op may take over. A later read of such a value prevents that.
+    // Only for limits on the packed peak: values whose memory some op may take over.
     uint64_t taken;
 };
 
-// A move: a step, together with the choice which sources are discarded after it.
+// A step, and the sources that are discarded after it.
 struct budget_move {
     struct budget_state to;
     struct berth_budget_step step;
     uint64_t cost;
 };
 
-// The moves from a state.
 struct budget_moves {
     struct budget_move *at;
     size_t n, cap;
@@ -82,7 +80,7 @@ static bool budget_is_goal(const struct budget_words *w, const struct budget_sta
     return (all_once(w) & ~s->done) == 0 && (w->keep & ~s->live) == 0;
 }
 
-// Returns the ops that must not run any more because an op of done has overwritten a source of theirs.
+// Returns the ops that must not run because an op of done has overwritten a source.
 static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     uint64_t ended = 0;
     for (uint64_t left = done & ~w->inputs; left != 0; left &= left - 1) {
@@ -91,7 +89,7 @@ static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
     return ended;
 }
 
-// Returns the ops that will not run any more after a state with this done: they must not run, or their results are not needed.
+// Returns the ops that will not run after `done`: they must not run, or their results are not needed.
 static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     uint64_t finished = ended_find(w, done);
     for (int32_t i = w->g->n; i-- > 0;) {
@@ -105,7 +103,7 @@ static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
     return finished;
 }
 
-// Returns the values that no op will read after a state with this done, and that are not kept.
+// Returns the values that no op will read after `done` and that are not kept.
 static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
     const uint64_t finished = finished_find(w, done);
     uint64_t dead = 0;
@@ -115,7 +113,7 @@ static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
     return dead;
 }
 
-// Returns a lower bound of the cost from state s to the goal; BUDGET_NO: the goal is unreachable.
+// Returns a lower bound of the cost to the goal; BUDGET_NO: the goal is unreachable.
 static uint64_t budget_to_go(const struct budget_words *w, const struct budget_state *s) {
     uint64_t need = all_once(w) & ~s->done, moved = w->keep & s->done & ~s->live, cost = 0;
     for (int32_t i = w->g->n; i-- > 0;) {
@@ -162,7 +160,7 @@ static bool move_put(struct budget_moves *m, struct budget_state to, int32_t op,
     return true;
 }
 
-// Adds the moves that run op i: one move for each subset of its sources that may be discarded after it.
+// Adds one move for each subset of the sources of op i that may be discarded.
 static bool runs_find(const struct budget_words *w, const struct budget_state *s, int32_t i, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
     struct budget_state to = {s->live | BIT(i), s->out, s->done | (BIT(i) & ~w->recomputable)};
@@ -203,8 +201,8 @@ static bool can_run(const struct budget_words *w, const struct budget_state *s, 
     return ((excluded | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
 }
 
-// Returns an op that can run now without any disadvantage, -1: none. Such an op runs only once, its result has no bytes, it does
-// not forbid any op that may still run, and it does not prevent a takeover.
+// Returns an op that can run now without any disadvantage, -1: none. The op is a once op without bytes. It neither forbids other ops
+// nor prevents a takeover.
 static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t excluded) {
     const uint64_t finished = finished_find(w, s->done);
     for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
@@ -216,8 +214,7 @@ static int32_t forced_find(const struct budget_words *w, const struct budget_sta
     return -1;
 }
 
-// Finds every useful move from a state. A value that later ops may need is discarded only directly after a step that reads it. A
-// value that no later op can need is discarded as soon as that is known. False: out of memory.
+// Finds every useful move. A value that later ops may need is discarded only after a step that reads it. False: out of memory.
 static bool budget_moves_find(const struct budget_words *w, const struct budget_state *s, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
     const uint64_t excluded = s->done | ended_find(w, s->done);
@@ -244,12 +241,11 @@ struct node {
     struct budget_state state;
     struct berth_budget_step step; // the step that led to this node
     int32_t parent;                // -1: this is the start
-    uint64_t cost, to_go;          // cost from the start; lower bound of the cost to the goal
+    uint64_t cost, to_go;          // from the start; lower bound to the goal
 };
 
-// A node that is not expanded yet.
 struct waiting {
-    uint64_t total, cost; // total: lower bound of the cost of a path through the node; cost: from the start
+    uint64_t total, cost; // lower bound through the node; cost from the start
     int32_t node;
 };
 
@@ -338,7 +334,7 @@ static bool slots_grow(struct search *s) {
     return true;
 }
 
-// Records a path to a state if the state is new or the path is cheaper than the known one. False: out of memory.
+// Records the path if the state is new or the path is cheaper. False: out of memory.
 static bool node_reach(
     struct search *s, const struct budget_state *x, struct berth_budget_step step, int32_t parent, uint64_t cost) {
     if (2 * (s->n_nodes + 1) > s->n_slots && !slots_grow(s)) {
@@ -443,7 +439,7 @@ struct listing {
     struct budget_words w;
     struct budget_steps *steps;
     const struct budget_judge *judge;
-    uint64_t most, next; // cost limit of this round; the least cost above it
+    uint64_t most, next; // cost limit of this round; least cost above it
     int64_t left;        // nodes until the node limit
     size_t max_steps;
 };
@@ -476,8 +472,8 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
     return answer;
 }
 
-// list_from lists no schedules with idle runs. An idle run is a run whose result no op reads. It can be useful for the packed peak
-// only: its reads can prevent a takeover. Returns the least cost of an op that could run idly with this effect. UINT64_MAX: none.
+// An idle run is a run whose result no op reads. Its reads can prevent a takeover and so lower the packed peak. list_from omits idle
+// runs. Returns the least cost of a useful idle run, UINT64_MAX: none.
 static uint64_t idle_run_cost(const struct budget_words *w) {
     uint64_t least = UINT64_MAX;
     for (int32_t i = 0; i < w->g->n; i++) {

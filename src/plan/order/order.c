@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the order pass. It cuts the graph into independent parts, improves the parts with the highest peaks, then improves
-// windows (ranges of the order around the peak), and puts the ops into the new order. The new order replaces the given one only if
-// it has a lower peak of live bytes and, if the caller gives params for the solver, also a plan with a lower peak.
+// order.c: the order pass. It cuts the graph into parts, improves the parts with the highest peaks, then windows (ranges around the
+// peak). The new order must have a lower peak of live bytes. If the caller gives params for the solver, its plan must also have a
+// lower peak.
 
 #include "plan/order/order.h"
 #include "base/min.h"
@@ -12,8 +12,8 @@
 
 #define MAX_NODES_DEFAULT 20000
 #define BEAM_DEFAULT 64
-#define BEAM_FIRST 4 // width of the beam search before an exact search; its peak is the limit of the exact search
-#define N_REFINE 64  // limit on the number of windows that are improved
+#define BEAM_FIRST 4 // beam width that gives the exact search its limit
+#define N_REFINE 64  // largest number of windows that are improved
 
 struct part {
     int32_t lo, hi;
@@ -37,12 +37,11 @@ struct pass {
 
 // ---- cutting ----
 
-// Cuts the order into parts. The task at position c is a cut task if every task before c has a successor at or before c, and every
-// task after c has a predecessor at or after c. Then all earlier tasks lead to the task at c, and it leads to all later tasks.
-// Therefore every order runs the same tasks before it. A part ends with each cut task.
+// The task at position c is a cut task if every task before c has a successor at or before c, and every task after c has a
+// predecessor at or after c. Then every order runs the same tasks before the task at c.
 static void parts_cut(struct pass *s) {
     const struct order_graph *g = &s->g;
-    int32_t *back = s->moved; // [c] minimum, over the tasks after c, of their last predecessor
+    int32_t *back = s->moved; // [c] least last predecessor of the tasks after c
     int32_t least = INT32_MAX;
     for (int32_t i = g->n_tasks; i-- > 0;) {
         back[i] = least;
@@ -52,7 +51,7 @@ static void parts_cut(struct pass *s) {
         }
         least = min_i32(last, least);
     }
-    int32_t far = -1, lo = 0; // far: maximum, over the tasks before c, of their first successor
+    int32_t far = -1, lo = 0; // far: largest first successor of the tasks before c
     for (int32_t c = 0; c < g->n_tasks; c++) {
         if ((far <= c && back[c] >= c) || c + 1 == g->n_tasks) {
             s->parts[s->n_parts++] = (struct part){.lo = lo, .hi = c + 1};
@@ -73,7 +72,6 @@ static void parts_cut(struct pass *s) {
 
 // ---- one part ----
 
-// Applies an order in local numbers to the part tasks[lo, lo + n).
 static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
     for (int32_t i = 0; i < n; i++) {
         s->moved[i] = s->tasks[lo + local[i]];
@@ -84,7 +82,7 @@ static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *lo
     }
 }
 
-// Returns the part [lo, hi) of the current order; order_part_init fills in the rest.
+// order_part_init fills in the rest.
 static struct order_part part_new(const struct pass *s, int32_t lo, int32_t hi) {
     return (struct order_part){.n = hi - lo, .tasks = s->tasks + lo, .live = s->step_live[lo]};
 }
@@ -100,7 +98,7 @@ static int64_t max_nodes(const struct pass *s) {
 struct best {
     uint64_t bound; // proven lower bound of the part
     uint64_t peak;  // of the best order so far
-    bool is_new;    // the best order is in pass.best; otherwise it is the given one
+    bool is_new;    // pass.best has the best order
 };
 
 static void best_take(struct pass *s, const struct order_part *p, struct best *best, uint64_t peak) {
@@ -109,8 +107,7 @@ static void best_take(struct pass *s, const struct order_part *p, struct best *b
     best->is_new = true;
 }
 
-// The first search is for the optimum, with a quarter of the nodes. If it gives up, further searches follow, each with an aim in
-// the middle between the bound and the best peak so far. Each search finds an order, proves that there is none, or gives up.
+// Searches for the optimum with a quarter of the nodes. If that gives up, bisects between the bound and the best peak.
 static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
     const int64_t most = max_nodes(s);
     int64_t n_nodes = 0;
@@ -124,7 +121,7 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
             return false;
         }
         if (result == ORDER_BETTER) {
-            const uint64_t real = order_part_peak(p, s->local); // may be lower than peak, which is at least the aim
+            const uint64_t real = order_part_peak(p, s->local); // may be lower than peak
             if (real == UINT64_MAX) {
                 return false;
             }
@@ -146,7 +143,7 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
     return true;
 }
 
-// Tries the depth-first order, beam searches and, for small parts, the exact search. Each must find a lower peak than before.
+// Tries the depth-first order, beam searches and, for small parts, the exact search.
 static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
     const bool is_small = p->n <= ORDER_EXACT_MAX;
     const int32_t widths[] = {0, is_small ? BEAM_FIRST : 1, beam_width(s)}; // 0: depth first
@@ -172,7 +169,7 @@ static int by_peak(const void *a, const void *b) {
     return x->lo < y->lo ? -1 : 1;
 }
 
-// Improves the parts, the part with the highest peak first. Stops when no remaining part has a higher peak than the improved parts.
+// Stops when no remaining part has a higher peak than the improved parts.
 static bool parts_improve(struct pass *s) {
     uint64_t reached = 0, bound = 0;
     qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
@@ -205,7 +202,7 @@ static bool parts_improve(struct pass *s) {
 
 // ---- windows ----
 
-// Searches exactly for an order of the window [lo, hi) with a peak below `peak`, the peak of the complete order. *gained: found.
+// Searches exactly for an order of [lo, hi) with a peak below `peak`. *gained: found.
 static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak, bool *gained) {
     struct berth_arrays mem = {0};
     struct order_part p = part_new(s, lo, hi);
@@ -222,7 +219,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
     return result != ORDER_OUT_OF_MEMORY;
 }
 
-// Improves windows around the peak as long as the peak falls. Any range of an order can be treated as a part.
+// Any range of an order can be treated as a part.
 static bool windows_improve(struct pass *s) {
     const int32_t n_tasks = s->g.n_tasks;
     static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};
@@ -255,14 +252,14 @@ static bool windows_improve(struct pass *s) {
 
 // ---- from tasks back to ops ----
 
-// Computes the class of each op, by which ops are sorted. It is 3 * (position of a task) + k: k = 0 for views whose first reader is
-// this task, k = 1 for the task itself, k = 2 for views of its result that no task reads.
+// Computes the sort key of each op: 3 * (position of a task) + k. k = 0: views whose first reader is the task. k = 1: the task. k = 2:
+// unread views of its result.
 static void classes_find(const struct pass *s, int64_t *at) {
     const struct order_graph *g = &s->g;
     for (int32_t i = 0; i < g->n_ops; i++) {
         at[i] = g->op_task[i] >= 0 ? 3 * (int64_t) s->position[g->op_task[i]] + 1 : -1;
     }
-    for (int32_t i = g->n_ops; i-- > 0;) { // from readers to views; ops that keep -1 are read by no task
+    for (int32_t i = g->n_ops; i-- > 0;) { // from readers to views; -1: no task reads the op
         if (at[i] < 0) {
             continue;
         }
@@ -288,7 +285,7 @@ static void classes_find(const struct pass *s, int64_t *at) {
     }
 }
 
-// Computes the order of ops from the order of tasks. Inputs keep their positions.
+// Inputs keep their positions.
 static bool ops_order(const struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
     const size_t n_classes = 3 * (size_t) g->n_tasks + 3;
@@ -320,7 +317,6 @@ static bool ops_order(const struct pass *s, int32_t *order) {
 
 // ---- comparing the plans of both orders ----
 
-// Plans an order with the solver and returns the peak of that plan.
 static enum ggml_status solved_peak(
     const struct pass *s, const int32_t *order, struct berth_plan_item *items, uint64_t *offsets, uint64_t *peak) {
     int64_t n_items;

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
-// order_exact.c: finds the order of a part with the lowest peak. It searches over sets of tasks that have run. With each task, such
-// a set contains all predecessors of the task.
+// order_exact.c: finds the order of a part with the lowest peak, by a best-first search over sets of tasks that have run.
 //
-// A move from one set to the next is not one task, but all tasks that must run until some block dies: the users of the block that
-// have not run, and their predecessors that have not run. A task outside the move allocates memory and frees none, so it can run
-// later. Inside a move no block dies before the last task. Therefore the order inside the move does not matter, and the peak is a
-// sum. A move that contains another move is not needed: the smaller move can be made first.
-// A move is free if it does not increase the live bytes and does not raise the peak so far. A free move is made without trying
-// others, and this loses nothing. Live bytes are a submodular function of the set: adding the tasks of the move to a larger set
-// increases the live bytes at most as much as adding them now, that is, not at all. So an order that makes the free move first has
-// at most as many live bytes at every later set.
-//
-// The set with the lowest peak so far is expanded first; among equals, the set with the most tasks; then the one with the fewest
-// live bytes. The first complete set is the optimum. As long as no move raises the peak, this order is depth first.
+// A move runs all tasks that must run until some block dies. No block dies before the last task of a move, so the order inside the
+// move does not matter. A move that contains another move is not needed.
+// A move is free if it raises neither the live bytes nor the peak. A free move is made at once. This loses nothing, because live
+// bytes are a submodular function of the set: in a larger set, the move adds at most as many live bytes.
+// The set with the lowest peak is expanded first, then the set with the most tasks. The first complete set is the optimum.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -22,22 +15,22 @@
 struct move {
     uint64_t set;  // tasks, one bit per task
     uint64_t dead; // bytes of the blocks that die at the end of the move
-    uint64_t last; // tasks that may run last and take over a block that dies
+    uint64_t last; // tasks that may run last and reuse a dying block
 };
 
 struct node {
     uint64_t done; // set of tasks that have run
     uint64_t live, peak;
     uint32_t parent;
-    uint8_t last;   // last task of the move that led to this node, 64: any order is possible
+    uint8_t last;   // last task of the preceding move, 64: any order
     uint8_t n_done; // number of tasks in done
-    bool is_stale;  // the set was reached with a lower peak later
+    bool is_stale;  // the set was later reached with a lower peak
 };
 
 struct exact {
     const struct order_part *p;
     int32_t n_blocks;
-    uint64_t *needs;  // [n_blocks] tasks that must run before the block can die: its users and all their predecessors
+    uint64_t *needs;  // [n_blocks] tasks that must run before it dies
     uint64_t *size;   // [n_blocks]
     uint64_t *taker;  // [n_blocks] tasks that may take over the block
     uint64_t *before; // [n] all tasks that must run before this one
@@ -83,7 +76,7 @@ static bool exact_init(struct exact *e, struct berth_arrays *mem) {
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        if (p->need[i] > p->stay[i]) { // no task uses the result: after task i, a block of size 0 dies that only i uses
+        if (p->need[i] > p->stay[i]) { // unused result: a block of size 0 dies after task i
             e->needs[e->n_blocks++] = e->before[i] | (uint64_t) 1 << i;
         }
         for (int32_t k = p->takeover.start[i]; k < p->takeover.start[i + 1]; k++) {
@@ -94,7 +87,7 @@ static bool exact_init(struct exact *e, struct berth_arrays *mem) {
     return true;
 }
 
-// Finds the moves from a set: the minimal sets of tasks after which a block dies, or all remaining tasks if no block can die.
+// Finds the minimal sets of tasks after which a block dies, or all remaining tasks if no block can die.
 static void moves_find(struct exact *e, uint64_t done) {
     int n = 0;
     for (int32_t b = 0; b < e->n_blocks; b++) {
@@ -130,7 +123,7 @@ static void moves_find(struct exact *e, uint64_t done) {
     e->n_moves = n;
 }
 
-// Returns the live bytes after a move. *peak: the most live bytes during it. *last: the task that takes over a block, 64: none.
+// Returns the live bytes after a move. *peak: the most live bytes during the move. *last: the task that takes over a block, 64: none.
 static uint64_t move_effect(const struct exact *e, const struct move *move, uint64_t live, uint64_t *peak, uint8_t *last) {
     const struct order_part *p = e->p;
     uint64_t stay = 0, most = 0, saved = 0;
@@ -222,7 +215,7 @@ static bool table_reserve(struct exact *e) {
     return true;
 }
 
-// Adds a set, unless it is known with the same or a lower peak; then *added is UINT32_MAX. False: out of memory.
+// If the set is known with the same or a lower peak, *added is UINT32_MAX. False: out of memory.
 static bool node_add(struct exact *e, const struct node *node, uint32_t *added) {
     *added = UINT32_MAX;
     if (!table_reserve(e)) {
@@ -245,7 +238,7 @@ static bool node_add(struct exact *e, const struct node *node, uint32_t *added) 
     return true;
 }
 
-// Follows free moves from node *x, sets *x to the last node reached, and adds the nodes after it to the heap.
+// Follows free moves from *x. Sets *x to the last node and adds the nodes after it to the heap.
 static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     for (;;) {
         const struct node from = e->nodes[*x];
@@ -283,7 +276,7 @@ static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     }
 }
 
-// Writes the order: the tasks of each move by rising number, the task that takes over a block last.
+// Inside a move, the task that takes over a block comes last.
 static void path_write(const struct exact *e, uint32_t x, int32_t *order) {
     int32_t at = e->p->n;
     for (; e->nodes[x].parent != UINT32_MAX; x = e->nodes[x].parent) {

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: MIT
-// from_peak.c: makes a plan that starts at the fullest section, which is called the peak here. The blocks alive in that section are
-// stacked, which leaves no gap below the bound. From there one walk goes forward in time and one backward. A walk places each block
-// when its lifetime begins (in the direction of the walk) and frees it when its lifetime ends. Sections away from the peak have
-// free memory, so this method mostly reaches the bound (524 of 553 buffers of real graphs). If it does not, it ends early and has
-// cost little.
+// from_peak.c: plans outward from the fullest section, called the peak here. The blocks of the peak are stacked without gaps. Then
+// one walk goes forward in time and one backward. A walk places each block when its lifetime begins and frees it when its lifetime
+// ends. This reaches the bound for 524 of 553 buffers of real graphs.
 //
-// A walk puts a block next to the neighbour that outlives it by the least time, so that adjacent blocks end together and leave one
-// gap. Neighbours are blocks at adjacent addresses, or a wall: address 0 or the bound. Walls outlive all blocks. The first rule
-// selects the gap by the neighbour, and by the size of the gap among equals. If a walk fails, it is repeated with the second rule:
-// the smallest gap, and the neighbour among equals. The walks forward and backward are independent, so each is repeated separately.
-// If a walk fails with both rules, the peak is stacked in another order.
-// The addresses from 0 to the bound are a linked list of segments: blocks and gaps. No two gaps are adjacent.
-// The cost is O(n * gaps). Real graphs have only a few gaps at a time. The method ends without a plan if there are many.
+// A walk puts a block next to the neighbour that outlives the block by the least time, so that both leave one gap. A neighbour is an
+// adjacent block or a wall (address 0 or the bound). If a walk fails, it is repeated with another rule: the smallest gap. If that
+// fails too, the peak is stacked in another order.
+// The cost is O(n * gaps). The method ends without a plan if there are many gaps.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
-#define WORK_PER_BLOCK 64           // limit on the gaps that are inspected, on average per block
-#define FOREVER ((int64_t) 1 << 40) // number of sections by which a wall outlives a block
+#define WORK_PER_BLOCK 64           // limit on inspected gaps per block, on average
+#define FOREVER ((int64_t) 1 << 40) // sections by which a wall outlives a block
 
 struct gap {
     int64_t off, size;
@@ -37,7 +32,7 @@ struct walk {
     int64_t work;
     int32_t failed_section; // the section where a walk found no gap, -1: none
     bool is_backward;       // the walk goes from later to earlier sections
-    bool is_by_size;        // the size of a gap decides before the neighbours
+    bool is_by_size;        // the gap's size decides first
 };
 
 // Returns the end of a block's lifetime in the direction of the walk.
@@ -94,7 +89,7 @@ static void block_remove(struct walk *w, int32_t i) {
     link_gap(w, k);
 }
 
-// Returns how long a neighbour outlives the new block, which ends at over; less is better. Neighbours that end earlier are worst.
+// Returns how long the neighbour outlives the new block; less is better. Neighbours that end earlier are worst.
 static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t over) {
     const int64_t by = neighbour < 0 ? FOREVER : lifetime_end(w, neighbour) - over;
     return by >= 0 ? by : 2 * FOREVER - by;
@@ -154,8 +149,8 @@ static bool block_insert(struct walk *w, int32_t i) {
 
 // ---- the walks ----
 
-// The criterion for the order of the stack: the block with the largest reach, the longest time since its start, or the largest size
-// is at the bottom. The reach is the larger distance from the peak to an end of the block's lifetime.
+// The block with the largest reach, the earliest start or the largest size is at the bottom. reach: larger distance from the peak to
+// an end of the lifetime.
 enum stacking { BY_REACH, BY_START, BY_SIZE };
 
 static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {
@@ -266,7 +261,6 @@ static void sort_ends(struct walk *w, int32_t *count) {
     }
 }
 
-// Runs one walk from the stacked peak, with the first rule and, if that fails, with the second.
 static bool peak_walk(struct walk *w, int32_t s, const int32_t *order, int32_t n_peak, bool (*run)(struct walk *w, int32_t s)) {
     bool ok = false;
     for (int rule = 0; rule < 2 && !ok; rule++) {

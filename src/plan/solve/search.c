@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
-// search.c: finds better plans and raises the bound, until the peak equals the bound or the deadline has passed. It calls the exact
-// search in rounds with growing limits and asks two questions:
-//   1. Is there a plan with a peak at the bound? Yes ends the search. No raises the bound to the next capacity that is not ruled
-//      out.
-//   2. Is there a plan at some capacity between bound and peak? Yes lowers the peak. No raises the bound above that capacity.
-// Question 1 comes first: the bound is nearly always the optimum, and a smaller capacity is often easier to search. Question 2 gets
-// a share of the nodes. If the caller gave a capacity, question 1 is asked for that capacity, and question 2 is not asked.
-// A question is tried in three ways. Members are exact searches, each with a fixed order of valleys and blocks. Beams are
-// breadth-first searches (beam.c). A chain is a sequence of short asks, its links. The blame of blocks (exact.h) is kept from link
-// to link; blocks with more blame count as larger, so that they are placed earlier. Chains often succeed where every fixed order
-// fails. All asks of one kind form a list of tasks for the threads. The first conclusive answer in the order of the list counts,
-// whichever thread finds it. Therefore the number of threads changes the time but not the result.
+// search.c: finds better plans and raises the bound, by exact searches with growing limits. The searches ask two questions:
+//   1. Is there a plan with a peak at the bound (or at the caller's capacity)? No raises the bound.
+//   2. Is there a plan between bound and peak? Yes lowers the peak. No raises the bound. Not asked if the caller gave a capacity.
+// Question 1 comes first: the bound is nearly always the optimum.
+// Terms: ask: one run of the exact search. member: an ask with a fixed order of valleys and blocks. beam: a breadth-first ask
+// (beam.c). chain: a sequence of short asks (links) that keep the blame of blocks (exact.h); blamed blocks are placed earlier.
+// The first conclusive answer in the order of a list of asks counts, so the number of threads does not change the result.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -19,9 +14,9 @@
 #include <string.h>
 
 #define N_MEMBERS 6
-#define WINDOW_MAX 4000        // largest number of blocks that begin or end in a window that is searched
+#define WINDOW_MAX 4000        // largest number of blocks in a window
 #define WINDOW_MIN 1000        // blocks; with fewer, the exact search is better
-#define EXACT_BLOCKS_MAX 10000 // with more blocks a node takes a tenth of a second, which is too slow to find anything
+#define EXACT_BLOCKS_MAX 10000 // with more blocks a node takes 0.1 s: too slow
 
 static const struct {
     enum exact_valley valley;
@@ -44,28 +39,27 @@ struct task {
     enum exact_answer answer;
     int64_t next, n_nodes;
     bool is_late;
-    bool is_joined;   // the ask is about the problem crew.joined instead of crew.p
+    bool is_joined;   // about crew.joined instead of crew.p
     atomic_bool stop; // an earlier task has a conclusive answer
 };
 
-// The tasks of one list and the data that all workers share.
 struct crew {
     const struct plan_prob *p;
-    struct plan_prob joined; // p with paired blocks joined (join.c); n == 0: nothing was joined
+    struct plan_prob joined; // p with joined blocks (join.c); n == 0: none
     int32_t *joined_id;      // [n] number of each block in joined
-    int64_t joined_cap;      // the capacity at which a "no" for joined is also a "no" for p
+    int64_t joined_cap;      // capacity at which the answer for joined holds for p
     struct task tasks[2 * N_MEMBERS];
     int n_tasks;
     atomic_int i_next;
     atomic_int i_first; // least task with a conclusive answer
-    int64_t *off;       // the plan of task i_first, if its answer is EXACT_FITS
+    int64_t *off;       // plan of task i_first, if EXACT_FITS
     pthread_mutex_t lock;
 };
 
 struct worker {
     struct crew *crew;
     struct exact *exact;
-    struct exact *joined; // memory of the search in crew.joined; NULL: nothing was joined
+    struct exact *joined; // search in crew.joined; NULL: nothing was joined
     int64_t *off;         // [n]
     pthread_t thread;
     bool is_running;
@@ -104,7 +98,7 @@ static void *worker_run(void *arg) {
     }
 }
 
-// Runs the tasks. Returns the first task with a conclusive answer, or -1.
+// Returns the first task with a conclusive answer, or -1.
 static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64_t *n_nodes) {
     atomic_store(&c->i_next, 0);
     atomic_store(&c->i_first, c->n_tasks);
@@ -135,14 +129,13 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
 
 #define N_CHAINS (2 * N_MEMBERS)
 #define BLAME_DECAY 0.8f                // factor on blame from link to link
-#define FRACTION_MAX 0.9                // if search.fraction exceeds this, question 2 begins a new round
-#define SHARE_FULL 3                    // if most sections are full, question 1 gets this many times the nodes of question 2
-#define BEAM_OPEN 32                    // states of a beam in round 0 if few sections are full: beams are then the best method
-#define BEAM_FULL 2                     // states of a beam in round 0 if most sections are full: its states then hardly differ
-#define BEAM_LEAST 8                    // states; a narrower beam is not run
-#define BEAM_BYTES ((int64_t) 64 << 20) // memory of one beam: two levels of states
+#define FRACTION_MAX 0.9                // above this fraction, question 2 begins a new round
+#define SHARE_FULL 3                    // node ratio of question 1 to question 2, if most sections are full
+#define BEAM_OPEN 32                    // beam width in round 0, if few sections are full
+#define BEAM_FULL 2                     // beam width in round 0, if most sections are full
+#define BEAM_LEAST 8                    // narrower beams are not run
+#define BEAM_BYTES ((int64_t) 64 << 20) // memory of one beam
 
-// The progress of one of the two questions.
 struct question {
     float *blame;    // [N_CHAINS][n + n_sec]
     int64_t n_links; // asks of each chain so far
@@ -159,9 +152,9 @@ struct search {
     int n_workers;
     struct question at_bound;   // question 1: at the bound or the capacity
     struct question below_peak; // question 2: between bound and peak
-    double fraction;            // question 2 asks members and beams at the capacity bound + fraction * (peak - bound)
-    int shift;                  // question 2 asks chains at the capacity peak - (peak - bound) / 2^shift
-    int i_turn;                 // selects members, beams or chains for the next ask of question 2
+    double fraction;            // position between bound and peak for members and beams
+    int shift;                  // chains are asked at peak - (peak - bound) / 2^shift
+    int i_turn;                 // turn of members, beams or chains in question 2
     bool is_open;               // few sections are full at the bound
 };
 
@@ -193,7 +186,7 @@ static bool can_join(const struct search *s, int64_t cap) {
     return s->crew.joined.n > 0 && cap == s->crew.joined_cap;
 }
 
-// Lists the members. Round 0 searches the original problem, which is sometimes faster. Later rounds search the joined problem.
+// Round 0 searches the original problem, which is sometimes faster. Later rounds search the joined problem.
 static void list_members(struct search *s, const struct question *q, int64_t cap) {
     s->crew.n_tasks = 0;
     for (int m = 0; m < N_MEMBERS; m++) {
@@ -205,7 +198,7 @@ static void list_members(struct search *s, const struct question *q, int64_t cap
     }
 }
 
-// Lists the next link of each chain. The chains differ in their preorder and in the weight of blame.
+// Lists the next link of each chain.
 static void list_chains(struct search *s, struct question *q, int64_t cap) {
     static const float weights[] = {8, 32, 128};
     static const int lengths[] = {3, 3, 6}; // node limits of successive links, in units of n / 2
@@ -227,7 +220,7 @@ static void list_chains(struct search *s, struct question *q, int64_t cap) {
     }
 }
 
-// Lists two beams. Each round doubles their width, up to the memory limit. False: they would be too narrow to be useful.
+// Lists two beams. False: the memory limit makes them too narrow.
 static bool list_beams(struct search *s, const struct question *q, int64_t cap) {
     static const enum exact_valley valleys[] = {EXACT_LOWEST, EXACT_TIGHTEST};
     const int64_t state_size = (3 * (int64_t) s->p->n + 4 * (int64_t) s->p->n_sec + 1) * (int64_t) sizeof(int64_t);
@@ -244,8 +237,8 @@ static bool list_beams(struct search *s, const struct question *q, int64_t cap) 
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// Clears the blame of the chains that come after task first in the list. With several threads these chains may have run, with one
-// thread they have not, and the result must not depend on the number of threads.
+// Clears the blame of the chains after task first. Only with several threads have these chains run, and the result must not depend
+// on the number of threads.
 static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
@@ -269,7 +262,7 @@ static void note_answer(struct search *s, const struct task *t) {
     }
 }
 
-// Runs the listed tasks and records the answer. Returns EXACT_UNKNOWN if no task has one.
+// Returns EXACT_UNKNOWN if no task has an answer.
 static enum exact_answer run_list(struct search *s, struct question *q) {
     const int64_t before = s->state->n_nodes;
     const int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
@@ -282,7 +275,7 @@ static enum exact_answer run_list(struct search *s, struct question *q) {
     return s->crew.tasks[first].answer;
 }
 
-// Asks the chains a little below the peak. The distance grows after a success and shrinks after a failure.
+// Asks the chains below the peak. The distance grows after a success and shrinks after a failure.
 static void ask_chains(struct search *s) {
     const int64_t step = (s->state->peak - s->state->bound) >> s->shift;
     list_chains(s, &s->below_peak, s->state->peak - max_i64(step, 1));
@@ -290,7 +283,6 @@ static void ask_chains(struct search *s) {
     s->shift += fits ? -(s->shift > 2) : s->shift < 6;
 }
 
-// Asks members or beams between bound and peak. After each success the capacity moves closer to the bound.
 static void ask_between(struct search *s, bool is_beam) {
     const struct plan_state *st = s->state;
     const int64_t mid = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->fraction);
@@ -313,7 +305,6 @@ static void ask_between(struct search *s, bool is_beam) {
     }
 }
 
-// Asks question 2 once. Successive calls use members, beams and chains in turn.
 static void ask_below_peak(struct search *s) {
     switch (s->i_turn++ % 3) {
         case 0: ask_between(s, false); break;
@@ -322,8 +313,8 @@ static void ask_below_peak(struct search *s) {
     }
 }
 
-// Asks question 2 until it has used as many nodes as question 1. If most sections are full, the bound is likely the optimum, and
-// question 2 gets only 1 / SHARE_FULL of the nodes.
+// Asks question 2 until it has used its share of the nodes. If most sections are full, the bound is likely the optimum, and the share
+// is small.
 static void below_peak_catch_up(struct search *s) {
     const int share = s->is_open ? 1 : SHARE_FULL;
     while (s->goal->enough == 0 && share * s->below_peak.n_nodes < s->at_bound.n_nodes && !is_over(s)) {
@@ -331,7 +322,7 @@ static void below_peak_catch_up(struct search *s) {
     }
 }
 
-// Asks question 1 by all members, then by beams, then by chains. Starts again with the members if the bound was raised.
+// Asks question 1 by members, beams and chains. If the bound was raised, starts again with the members.
 static void search_round(struct search *s) {
     enum exact_answer answer = EXACT_NO;
     while (answer == EXACT_NO && !is_over(s)) {
@@ -380,7 +371,7 @@ static void workers_free(struct worker *workers, int n) {
     berth_free(workers);
 }
 
-// Makes as many workers as memory allows, at most *n. Sets *n to their number.
+// Makes at most *n workers, as memory allows. Sets *n to their number.
 static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, int *n) {
     struct worker *workers = berth_calloc((size_t) *n, sizeof *workers);
     int k = 0;
@@ -405,7 +396,7 @@ static bool crew_join(struct crew *c, int64_t cap) {
     return c->joined_id != NULL && berth_plan_join(c->p, cap, c->joined_id, &c->joined);
 }
 
-// Runs the portfolio on a plain problem that already has a plan.
+// The problem must be plain and have a plan.
 static enum ggml_status search_exact(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
     int64_t n_pairs = berth_exact_pairs(p);
     if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX ||
@@ -444,7 +435,7 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     berth_free(s->crew.joined_id);
     pthread_mutex_destroy(&s->crew.lock);
     berth_free(s);
-    return GGML_STATUS_SUCCESS; // without enough memory, or for sizes that the search does not support, the plan stays as it is
+    return GGML_STATUS_SUCCESS; // the plan stays as it is
 }
 
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
