@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// chain.c: solves chains and their backward pass exactly. A chain is x1 = f(x0), ..., xl = f(xl-1), then some middle ops, the first
-// of which reads xl, then a backward pass g = b(previous g, xk) for each k from l down to 1. All values have one size. The best
-// schedule keeps some of the x and recomputes any other x from the nearest kept x before it. Let D(s, t, m) be the least cost of
-// computing all x that the backward pass from t down to s + 1 needs, if xs is in memory and m more values fit. Then
+// chain.c: solves a chain of ops and its backward pass exactly, by dynamic programming. A chain is xk = f(xk-1) for k = 1 .. l, then
+// middle ops, then g = b(previous g, xk) for k = l .. 1. All values have one size. D(s, t, m) is the least cost of computing the x
+// for the backward pass from t down to s + 1, if xs is in memory and m more values fit:
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
-// where xk is the first x after xs that is kept. If all costs are equal, D depends only on m and t - s. For fixed m, the best k - s
-// then grows by 0 or 1 when t - s grows by 1, because D is convex in t - s. So all cells with the same m take linear time.
+// xk is the first x after xs that is kept. If all costs are equal, D is convex in t - s, so all cells with the same m take linear
+// time.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 
-#define WORK_MAX 300000000             // limit on cells of the table * choices of k, for chains with different costs
-#define INFINITE_COST (UINT64_MAX / 4) // no schedule; the sum of a few of these does not overflow
+#define WORK_MAX 300000000             // limit on table cells * choices of k
+#define INFINITE_COST (UINT64_MAX / 4) // no schedule; a few of these do not overflow
 
 struct chain {
     const struct budget_graph *g;
@@ -23,7 +22,7 @@ struct chain {
     int32_t *middle; // [n_middle] ops between xl and the backward pass
     int32_t l, n_middle;
     int32_t first_op; // op that runs once before all others, -1: none
-    int32_t n_fit;    // number of values that fit in addition to x[0] and one g; the largest m
+    int32_t n_fit;    // values that fit besides x[0] and one g
     int32_t m_least;  // least m with which an op of the backward pass can run
     bool has_equal_costs;
     uint64_t *sum;  // [l + 1] sum[k]: cost of computing x[1] .. x[k]
@@ -33,7 +32,7 @@ struct chain {
 
 // ---- recognising a chain ----
 
-// Counts the sources of op i. Inputs of size 0 do not count. Writes the first two of the counted sources to out.
+// Returns the number of sources of op i, without inputs of size 0. Writes the first two to out.
 static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]) {
     int32_t n = 0;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -48,7 +47,7 @@ static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]
     return n;
 }
 
-// Lists x[0], then the longest sequence of first ops in which each op reads only the previous one. *next: the op after them.
+// Lists x[0] and the longest sequence of ops that read only the previous op. *next: the op after the sequence.
 static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t *next) {
     int32_t n = 0, src[2];
     list[0] = -1;
@@ -68,7 +67,7 @@ static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t
     return n;
 }
 
-// Finds the backward pass, which begins at op next, after the sequence x[1] .. x[n]. Sets c->l, c->back and c->middle.
+// The backward pass begins at op next, after x[1] .. x[n]. Sets c->l, c->back and c->middle.
 static bool back_find(struct chain *c, int32_t n, int32_t next) {
     const struct budget_graph *g = c->g;
     int32_t before = c->x[n], k = -1, src[2];
@@ -104,8 +103,7 @@ static bool back_find(struct chain *c, int32_t n, int32_t next) {
     return true;
 }
 
-// If the backward pass does not read the input x0, x0 can be discarded after x1 is computed. x1 then stays in memory to the end and
-// replaces x0 as the base of the chain.
+// If the backward pass does not read x0, x1 replaces x0 as the base of the chain.
 static bool base_shift(struct chain *c) {
     c->first_op = -1;
     if (c->x[0] < 0 || c->g->size[c->x[0]] == 0 || c->back[0] >= 0) {
@@ -226,9 +224,8 @@ static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_
     return ok;
 }
 
-// Writes the schedule by following the best splits, with a stack of stretches instead of recursion. A stretch with t > s runs
-// x[s + 1] .. x[k] and is replaced by three stretches: D(k, t, m - 1), then back[k], then D(s, k - 1, m). The first stretch with
-// t == s is reached when x[l] has just been computed; it runs the middle ops.
+// Uses a stack instead of recursion. A stretch with t > s runs x[s + 1] .. x[k], then pushes D(k, t, m - 1), back[k] and
+// D(s, k - 1, m). The first stretch with t == s also runs the middle ops.
 static bool steps_write(const struct chain *c, struct budget_steps *out) {
     struct stretch *stack = berth_calloc(3 * ((size_t) c->l + 4), sizeof *stack);
     size_t n = 0;

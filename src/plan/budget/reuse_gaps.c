@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reuse_gaps.c: finds and applies cuts. Between two uses of an instance there is a gap. The instance may be discarded in the gap (a
-// cut) if its value can be recomputed or read back before the next use. To recompute the value, its op must run, and before it the
-// ops of its sources that are not in memory and cannot stay there, and so on. This list of ops is the cascade of the cut.
+// reuse_gaps.c: finds and applies cuts; budget.h defines cut, gap and cascade.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -111,7 +109,6 @@ bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const
     return true;
 }
 
-// Returns the maximum of the live bytes in the pool at the steps [lo, hi).
 static uint64_t gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi) {
     const size_t p = (size_t) x->g->n_pools;
     uint64_t most = 0;
@@ -126,10 +123,10 @@ static uint64_t gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, 
     return most;
 }
 
-// Returns the instance of the value that step b would read, -1: none.
+// Returns the instance that step b would read, -1: none.
 static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b) {
     int32_t lo = x->made_start[value], hi = x->made_start[value + 1];
-    while (lo < hi) { // finds the last instance made before b
+    while (lo < hi) { // the last instance made before b
         const int32_t mid = lo + (hi - lo) / 2;
         if (x->made[mid] < x->g->n + b) {
             lo = mid + 1;
@@ -145,20 +142,19 @@ static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b
 struct cascade {
     struct budget_gaps *x;
     struct budget_cuts *cuts;
-    double byte_cost; // cost that is assigned to a byte that has to stay in memory above the limit because of the cut
+    double byte_cost; // cost of a byte that the cut keeps alive
     double penalty;   // sum of these costs
     int32_t step;     // the step at which bytes are to be freed
-    int64_t stays;    // bytes that have to stay at that step because of the cut
-    bool is_final;    // the cut is being applied: lock the instances that it relies on
+    int64_t stays;    // bytes that the cut keeps alive at `step`
+    bool is_final;    // lock the instances that the cut relies on
 };
 
-// Returns whether the op of the value may still run before step b.
 static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
     const int32_t until = x->g->until[value];
     return x->g->can_recompute[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
 }
 
-// Returns whether a source is in memory before step b or can stay there. False: the cascade must recompute the source too.
+// False: the cascade must recompute the source too.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);
@@ -200,7 +196,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
     return true;
 }
 
-// Lists the ops that recompute the value before step cut->b, in the order in which they run. *ok: this is possible.
+// Lists the ops of the cascade in execution order. *ok: the value can be recomputed.
 static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t value, bool *ok) {
     struct budget_gaps *x = c->x;
     struct budget_cuts *cuts = c->cuts;
@@ -209,7 +205,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
     cut->first = (int32_t) cuts->n_ops;
     cut->cost = 0;
     x->stamp++;
-    // A stack entry is a value. An entry below 0 is a value whose sources were already pushed.
+    // An entry below 0 is a value whose sources were already pushed.
     if (!BERTH_GROW(&cuts->stack, &cuts->stack_cap, 2)) {
         return false;
     }
@@ -263,8 +259,8 @@ static int by_score(const void *a, const void *b) {
     return (x->instance > y->instance) - (x->instance < y->instance);
 }
 
-// Finds the gap of an instance that contains a step, and sets cut->a and cut->b to the uses before and after it. False: the step
-// uses the instance, or the instance does not exist at that step.
+// Sets cut->a and cut->b to the uses of the instance before and after step. False: the step uses the instance, or the instance does
+// not exist then.
 static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t step, struct budget_cut *cut) {
     const int32_t made = instance < x->g->n ? -1 : instance - x->g->n;
     if (made >= step || x->t.last[instance] <= step) {
@@ -361,7 +357,7 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
 
 // ---- applying cuts ----
 
-// A step to insert before step `before` of the schedule. Steps with the same `before` are inserted by rising `rank`.
+// Steps with the same `before` are inserted by rising `rank`.
 struct insert {
     int32_t before, rank;
     struct berth_budget_step step;
@@ -389,8 +385,8 @@ static int by_place(const void *a, const void *b) {
     return x->rank < y->rank ? -1 : 1;
 }
 
-// Applies one cut. Its cascade is computed a second time, because cuts applied before it in this round may have changed which
-// values are in memory. *ok: the cut was applied. False: out of memory.
+// Computes the cascade again, because other cuts of this round may have changed which values are in memory. *ok: the cut was
+// applied. False: out of memory.
 static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts *in, bool *ok) {
     struct budget_gaps *x = c->x;
     const int32_t value = budget_value(x->g, x->s, cut->instance);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// solve.c: runs the methods one after the other, the fastest first: the given order, another order, exact search, chains, then
-// heuristics with local search. The methods count live bytes only. If the packed peak of a schedule exceeds a limit because the
-// plan has holes, the methods run with a lower limit on live bytes, until the packed peak is within the limit.
+// solve.c: runs the methods, the fastest first: the given order, another order, exact search, chains, then heuristics with local
+// search. The methods limit live bytes. If the packed peak exceeds a limit, the limit on live bytes is lowered.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -10,25 +9,25 @@
 #include <string.h>
 
 #define MAX_NODES_DEFAULT 30000
-#define MAX_NODES_LAST 1000000  // for a last exact search, if no method has found a schedule and the caller allows time
+#define MAX_NODES_LAST 1000000  // for a last exact search, if the caller allows time
 #define PACKED_OPS_MAX 12       // largest graph of which all schedules are listed
-#define N_LOWER 12              // the limit on live bytes is lowered at most this many times
+#define N_LOWER 12              // the limits are lowered at most this often
 #define VARIANTS_WORK 500000000 // work limit of all variants together, about two seconds
-#define LOWERED_WORK_DIVISOR 16 // with lowered limits on live bytes, VARIANTS_WORK is divided by this
-#define KICKS_MAX 4000000       // limit on random cuts; the clock ends the local search long before
+#define LOWERED_WORK_DIVISOR 16 // divides VARIANTS_WORK while limits are lowered
+#define KICKS_MAX 4000000       // limit on random cuts of the local search
 
 struct solver {
     struct budget_graph g;
     const struct berth_budget_params *params;
-    uint64_t *limits; // [n_pools] the caller's limits; g.pools has the limits on live bytes, which may be lower
-    uint64_t *peaks;  // [n_pools] peaks of the schedule that steps_offer has checked last
+    uint64_t *limits; // [n_pools] the caller's limits; those in g may be lower
+    uint64_t *peaks;  // [n_pools] peaks of the last checked schedule
     struct budget_trace t;
     struct budget_steps best;
     uint64_t best_cost;
     bool has_best;   // best is a schedule within the limits
     bool is_proven;  // best is the cheapest schedule within the limits
     bool is_none;    // it is proven that no schedule is within the limits
-    bool is_hoisted; // the ops are in hoisted order, with new numbers
+    bool is_hoisted; // the ops are in the order of budget_hoist
     uint64_t bound;  // no schedule within the limits costs less
     const char *method;
     int64_t n_nodes;
@@ -40,8 +39,8 @@ static void limits_reset(struct solver *s) {
     }
 }
 
-// Packs a schedule and checks whether it is within the caller's limits (*fits). Keeps it in s->best if it fits and is the cheapest
-// so far. Sets s->peaks to the packed peaks, or to the peaks of the live bytes if the schedule was not packed.
+// Packs a schedule. *fits: the schedule is within the caller's limits. Keeps the cheapest such schedule in s->best. Sets s->peaks to
+// the packed peaks, or to the peaks of live bytes if the schedule was not packed.
 static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
     bool is_conclusive;
     *fits = false;
@@ -153,7 +152,7 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
 static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
 static const double powers[] = {1, 0.5, 2, 0};
 
-// Runs one heuristic: the initial sets, a trim of an order with one of the styles, or a walk with one of the powers.
+// Runs one heuristic: budget_sets, budget_trim with a style, or budget_walk with a power.
 static enum budget_answer variant_run(
     struct solver *s, int variant, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
     const int n_styles = (int) (sizeof styles / sizeof *styles);
@@ -182,7 +181,7 @@ static enum budget_answer variant_run(
 
 #define N_VARIANTS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
 
-// Runs all variants at the current limits on live bytes, each with a share of the work. Copies the cheapest schedule to out.
+// Each variant has a share of the work. The cheapest schedule is copied to out.
 static enum budget_answer variants_run(
     struct solver *s, const int32_t *order, int64_t end, struct budget_steps *out, const char **method) {
     struct budget_steps steps = {0};
@@ -212,8 +211,7 @@ static enum budget_answer variants_run(
     return found;
 }
 
-// Lowers the limits on live bytes of the pools whose packed peak exceeds the caller's limit, by about half of that excess. False:
-// no limit can be lowered, because each would be below the bytes that every schedule requires.
+// Lowers the limits of pools with a too high packed peak, by about half of the excess. False: no limit can be lowered.
 static bool limits_lower(struct solver *s) {
     bool may = false;
     for (int32_t p = 0; p < s->g.n_pools; p++) {
@@ -316,7 +314,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     return exact_run(s, MAX_NODES_LAST, steps);
 }
 
-// Reports the op at which the pool with the largest ratio of required bytes to limit is fullest, and the values alive there.
+// Reports the op at which the tightest pool is fullest, and the values alive there.
 static enum ggml_status tight_report(const struct solver *s, struct berth_budget_result *r) {
     bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
     int32_t pool = -1;
@@ -384,7 +382,7 @@ static enum ggml_status solver_run(struct solver *s) {
 
 // ---- running the methods on the hoisted order ----
 
-// Makes ops[k] the op order[k], and translates the op numbers in its sources and in until. place: [n] scratch.
+// Makes ops[k] the op order[k], with op numbers translated. place: [n] scratch.
 static void ops_renumber(
     const struct budget_graph *g, const int32_t *order, struct berth_budget_op *ops, int32_t *srcs, int32_t *place) {
     for (int32_t k = 0; k < g->n; k++) {
@@ -401,7 +399,7 @@ static void ops_renumber(
     }
 }
 
-// Runs all methods on the ops in another order. Copies the results to s with the original op numbers.
+// The results in s have the original op numbers.
 static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
     size_t n_srcs = 0;
     for (int32_t i = 0; i < s->g.n; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// set.h: builds a berth_plan_set item by item, for the readers of files. One block of memory holds all texts.
+// set.h: builds a berth_plan_set item by item, for the readers of files.
 #pragma once
 
 #include "base/base.h"
@@ -20,7 +20,7 @@ struct berth_set_item {
 #define BERTH_SET_SIZE_MAX ((uint64_t) 1 << 62) // limit on sizes, offsets and alignments
 #define BERTH_SET_STEP_MAX ((int64_t) 1 << 62)  // limit on the absolute value of steps
 
-// The texts of a tensor, as offsets in berth_set_builder.text until the set is complete.
+// Offsets in berth_set_builder.text.
 struct berth_set_words {
     size_t name, op, type, uses;
 };
@@ -52,6 +52,5 @@ bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_poo
 bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) BERTH_MUST_USE;
 void berth_set_drop(struct berth_set_builder *b);
 
-// Returns, for each item, the number of earlier items with the same id; 0 for the id "". The caller frees the array. NULL: out of
-// memory, without an error text.
+// Returns the number of earlier items with the same id, per item; 0 for the id "". The caller frees the array. NULL: out of memory.
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) BERTH_MUST_USE;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// order_beam.c: a beam search over sets of tasks, for parts of any size. A state is a set of tasks that have run, with its live
-// bytes and its peak so far. Each step adds one task to each state. Only the `width` best of the new states are kept: those with
-// the lowest peak and, among equals, the fewest live bytes. Of states with the same set, one is kept. Width 1 is a greedy order.
-// A task is free if it does not increase the live bytes and does not raise the peak. If a state has a free task, no other task of
-// that state is tried. A step costs width * (ready tasks + n / 64). If the total work would exceed WORK_MAX, the beam becomes
-// narrower. If even a beam of width 1 is too expensive, the search ends without a result. It takes O(n * width) memory.
+// order_beam.c: a beam search over sets of tasks that have run, for parts of any size. Each step adds one task to each state and keeps
+// the `width` states with the lowest peak, then the fewest live bytes. Width 1 is a greedy order.
+// A task is free if it raises neither the live bytes nor the peak. A free task is the only successor of its state.
+// A step costs width * (ready tasks + n / 64). The beam narrows to stay within WORK_MAX. At width 0 the search gives up. The memory is
+// O(n * width).
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -19,19 +18,18 @@ struct state {
     uint32_t trace; // index in traces of the last task
 };
 
-// The last task that led to a state. The parents of a trace are the tasks before it.
 struct trace {
     uint32_t parent; // index in traces, UINT32_MAX: none
     int32_t task;
 };
 
-// A possible state of the next step: state `state` of this step, and then `task`.
+// A possible state of the next step: `state`, then `task`.
 struct candidate {
     uint64_t peak, live, hash; // of the possible state
     int32_t state, task;
 };
 
-// Index `now` (0 or 1) of an array [2] selects this step, index `!now` the next step.
+// Index `now` of an array [2] is this step, index `!now` the next step.
 struct beam {
     const struct order_part *p;
     size_t n_words; // words per set
@@ -49,7 +47,7 @@ struct beam {
     struct candidate *candidates;
     size_t n_candidates, n_candidates_cap;
     uint32_t *table; // hash table: index of a candidate + 1, 0: empty entry
-    size_t n_table;  // a power of two, at least twice the number of candidates
+    size_t n_table;  // a power of two, >= 2 * candidates
 };
 
 static bool set_has(const uint64_t *set, int32_t t) {
@@ -69,7 +67,7 @@ static bool is_last_user(const struct beam *m, int32_t b, const uint64_t *done, 
     return true;
 }
 
-// Returns the live bytes after task t has run in a state with these done tasks and live bytes. *peak: the live bytes while t runs.
+// Returns the live bytes after task t. *peak: the live bytes while t runs.
 static uint64_t task_effect(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
     const struct order_part *p = m->p;
     uint64_t need = p->need[t];
@@ -93,7 +91,6 @@ static bool candidate_before(const struct candidate *a, const struct candidate *
     return a->live != b->live ? a->live < b->live : a->hash < b->hash;
 }
 
-// Adds the candidates that follow from state s: one per ready task, or a single one if a task is free.
 static bool state_follow(struct beam *m, int32_t s, int now) {
     const struct state *state = &m->states[now][s];
     const uint64_t *done = m->done[now] + (size_t) s * m->n_words, *ready = m->ready[now] + (size_t) s * m->n_words;
@@ -124,7 +121,6 @@ static bool state_follow(struct beam *m, int32_t s, int now) {
     return true;
 }
 
-// Of several candidates with the same set, keeps the one with the lowest peak.
 static bool drop_duplicates(struct beam *m) {
     if (m->n_table < 2 * m->n_candidates) {
         size_t n = m->n_table == 0 ? 256 : m->n_table;
@@ -160,7 +156,7 @@ static bool drop_duplicates(struct beam *m) {
     return true;
 }
 
-// Moves the `width` best candidates to the front: quickselect with Hoare's partition.
+// Quickselect with Hoare's partition.
 static void select_best(struct beam *m) {
     struct candidate *c = m->candidates;
     size_t lo = 0, hi = m->n_candidates;
@@ -274,7 +270,7 @@ enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t
             }
         }
         m.work -= m.n_states * (int64_t) (m.n_words / 8);
-        // set_work: work per state in this step. width_max: the largest width that the remaining work allows.
+        // set_work: work per state in this step.
         const int64_t set_work = (before - m.work) / m.n_states + 1, width_max = m.work / set_work / (p->n - i);
         if (width_max < m.width) {
             m.width = (int32_t) max_i64(width_max, 1);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, with one exception: a
-// view that depends on several tasks is walked once per reader.
+// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except that a view of
+// several tasks is walked once per reader.
 //
-// There is an edge from one task to another if the second reads the result of the first, directly or through pure views. There is
-// also an edge from the earlier to the later task of the given order if both access memory that one of them writes, or if both have
-// effects. A write into memory whose root has size 0, which is not planned, counts as an effect.
+// A task has an edge to another task that reads its result, directly or through pure views. Two tasks that access memory which one of
+// them writes, or that both have effects, keep their order. A write into memory of size 0 counts as an effect.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -29,8 +28,7 @@ static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
     return true;
 }
 
-// Makes one list per key from pairs. side: the column of the pairs that is the key; the other column is the value. A list has its
-// values in the order of the pairs, each value once. Values are in [0, n_values).
+// Makes one list per key from pairs, without duplicates. side: the column of the pairs that is the key. Values are in [0, n_values).
 static bool lists_build(
     struct order_lists *lists, struct berth_arrays *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
     lists->start = berth_arrays_new(mem, (size_t) n_keys + 1, sizeof(int32_t));
@@ -49,7 +47,7 @@ static bool lists_build(
     for (size_t i = pairs->n; i-- > 0;) {
         lists->at[--lists->start[pairs->at[i][side] + 1]] = pairs->at[i][1 - side];
     }
-    // Now list k begins at start[k + 1]. Remove duplicates from each list.
+    // Now list k begins at start[k + 1].
     for (int32_t v = 0; v < n_values; v++) {
         seen[v] = -1;
     }
@@ -76,9 +74,9 @@ struct build {
     struct order_graph *g;
     struct berth_arrays *mem;
     struct pairs edges, uses, takes;
-    int32_t *only_task;  // [n_ops] for a pure view: the only task that it waits for, -1: none, -2: several
+    int32_t *only_task;  // [n_ops] only task before a view; -1: none, -2: several
     int32_t *stack;      // [n_ops] views that are being walked
-    int32_t *seen;       // [n_ops] the last reader for which this op was visited
+    int32_t *seen;       // [n_ops] last reader that visited this op
     int32_t *last_write; // [n_ops] by root: the last task that wrote, -1: none
     struct pairs reads;  // linked lists by root: tasks that have read since the last write
     int32_t *read_head;  // [n_ops] by root: index in reads of the newest entry, -1: none
@@ -132,7 +130,7 @@ static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops
     return GGML_STATUS_SUCCESS;
 }
 
-// Fills root[] by following chains of views. An input may be a view of an input after it.
+// An input may be a view of an input after it.
 static enum ggml_status roots_find(struct order_graph *g) {
     for (int32_t i = 0; i < g->n_ops; i++) {
         g->root[i] = -1;
@@ -163,8 +161,7 @@ static int32_t op_source(const struct berth_order_op *op, int32_t k) {
     return k < 0 ? op->view_of : op->srcs[k];
 }
 
-// Adds an edge to `task` from each task that op `from` waits for: the task of `from` or, if `from` is a pure view, the tasks that
-// its sources wait for. reader: the op of `task`.
+// Adds edges to `task` from the tasks that op `from` waits for, through pure views. reader: the op of `task`.
 static bool edges_add(struct build *b, int32_t from, int32_t task, int32_t reader) {
     const struct order_graph *g = b->g;
     int32_t n = 0;
@@ -212,7 +209,7 @@ static int32_t view_only_task(const struct build *b, int32_t i) {
     return only_task;
 }
 
-// Records that task t uses the memory of root r. Adds edges from its last writer and, if t writes, from its readers since.
+// Adds edges to t from the last writer of root r and, if t writes, from the readers since.
 static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
     const struct order_graph *g = b->g;
     const int32_t block = g->op_block[r];
@@ -279,7 +276,7 @@ static bool blocks_find(struct order_graph *g, struct berth_arrays *mem) {
         if (g->root[i] != i || g->ops[i].size == 0) {
             continue;
         }
-        int32_t k = 0; // linear search: pools are few
+        int32_t k = 0; // pools are few
         while (k < g->n_pools && pools[k] != g->ops[i].pool) {
             k++;
         }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of:
 //   live       the largest sum of sizes that are alive at one step; of an alias group only the largest live member counts
-//   padding    the live bytes with sizes rounded up to an alignment A, over the blocks whose alignment is a multiple of A. The
-//              padding of the highest of these blocks does not count
-//   fixed      the end of each fixed block, and the lowest possible end of each block among the fixed blocks that are alive with it
-// With chunks, only the live bytes are a bound. The peak is then a sum over the chunks: padding at the end of a chunk does not
-// count, and a hole below a fixed block may be the unused end of a chunk.
+//   padding    the live bytes of the blocks whose alignment is a multiple of A, rounded up to A, without the padding of the highest
+//   fixed      the end of each fixed block, and the lowest possible end of each block that is alive with fixed blocks
+// With chunks, only the live bytes are a bound: padding and holes may be at the unused end of a chunk.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
@@ -14,7 +12,6 @@
 
 // ---- live bytes if the block of an alias group covers more than its members (its hull; see blocks.c) ----
 
-// Changes of the number of live bytes, to be sorted by time.
 struct events {
     uint64_t *key;   // [2 * cap] time of each change; the second half is scratch
     int32_t *idx;    // [2 * cap] index in delta; the second half is scratch
@@ -48,7 +45,7 @@ static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
     return lo;
 }
 
-// Adds one group, members[0..n), sorted by falling size. Each member counts at the times that no larger member covers.
+// members is sorted by falling size. Each member counts at the times that no larger member covers.
 static void events_add_group(struct events *e, const struct plan_pool *pool, const int32_t *members, int32_t n) {
     uint64_t *times = e->times;
     int32_t *next = e->next;
@@ -141,8 +138,7 @@ static enum ggml_status live_bound_without_hulls(struct plan_pool *pool) {
 
 // ---- the bound ----
 
-// Returns the largest difference in bytes between a block's rounded size and its size, over the blocks of section s. One of these
-// blocks is the highest, and its padding does not count.
+// Returns the largest padding of a block of section s. The padding of the highest block does not count.
 static uint64_t max_padding(const struct plan_pool *pool, int32_t s) {
     uint64_t most = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
@@ -166,7 +162,7 @@ static int64_t section_step(const struct plan_pool *pool, int32_t s) {
     return step;
 }
 
-// Returns the units that the blocks whose alignment is a multiple of align require in the section *s where they require most.
+// Returns the units that blocks with a multiple of align require. *s: the section where they require most.
 static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *total, int32_t *s) {
     memset(total, 0, ((size_t) p->n_sec + 1) * sizeof *total);
     for (int32_t i = 0; i < p->n; i++) {
@@ -196,7 +192,7 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
     return most - slack;
 }
 
-// There are few alignments. Only the first N_ALIGNS different ones can raise the bound.
+// Only the first N_ALIGNS different alignments can raise the bound.
 #define N_ALIGNS 16
 
 static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
@@ -241,7 +237,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
-        // The totals of p count hulls and are too high for a bound. p->bound therefore comes from the live bytes of the members.
+        // The totals of p count hulls and are too high for a bound.
         p->bound = (int64_t) (pool->bound / pool->unit + (pool->bound % pool->unit != 0));
     } else {
         if (p->bound > INT64_MAX / (int64_t) pool->unit) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// chunked.c: finds better plans for a pool of several chunks. The used length of a chunk is the highest end of a block in it. The
-// cost of a plan is the sum of the used lengths of its chunks. The blocks are placed one by one. Each goes to the place that
-// increases the used length of its chunk least; among equal places, into the smallest gap. Four orders of blocks are tried. Then
-// pairs of blocks are exchanged in the best order, and an exchange is kept if the cost does not rise. In the order of first steps
-// this is online best fit, ggml's method, so plans that require more than ggml's are rare. Proves no bound. O(n^2) per order.
+// chunked.c: finds better plans for a pool of several chunks. The cost of a plan is the sum over its chunks of the used length: the
+// highest end of a block. Each block goes where the used length grows least, then into the smallest gap. Four orders are tried; then
+// pairs are exchanged in the best order. In the order of first steps this is ggml's online best fit. Proves no bound. O(n^2) per
+// order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -11,7 +10,7 @@
 #include <string.h>
 
 #define BLOCKS_MAX 2000   // problems with more blocks keep their plan
-#define FAST_WORK 2000000 // limit on exchanges * blocks * blocks if there is no deadline; takes 4 ms at most
+#define FAST_WORK 2000000 // limit on exchanges * blocks^2 without a deadline; 4 ms
 #define TRIES_PER_BLOCK 400
 
 struct chunked {
@@ -20,12 +19,11 @@ struct chunked {
     int32_t *spare;  // [n] scratch of the sort
     int32_t *order;  // [n]
     int32_t *placed; // [n] by rising offset
-    int64_t *used;   // [n + 1] used length of each chunk; a plan of this file never uses more chunks than there are blocks
+    int64_t *used;   // [n + 1] used length of each chunk
     int64_t *plan;   // [n] offsets of the order that was placed last
     int64_t *most;   // [n] the largest total in each block's lifetime
 };
 
-// Returns the sum of the used lengths of all chunks.
 static int64_t total_used(struct chunked *c, const int64_t *off) {
     const struct plan_prob *p = c->p;
     int64_t sum = 0;
@@ -33,7 +31,7 @@ static int64_t total_used(struct chunked *c, const int64_t *off) {
     for (int32_t i = 0; i < p->n; i++) {
         const int64_t k = off[i] / p->chunk, end = off[i] % p->chunk + p->size[i];
         if (k > p->n) {
-            return PLAN_NO_CAP; // a plan of the fast path may leave chunks empty and use more than n; it is replaced
+            return PLAN_NO_CAP; // a plan of the fast path may use more than n chunks
         }
         if (end > c->used[k]) {
             sum += end - c->used[k];
@@ -56,7 +54,7 @@ static void choice_offer(struct choice *best, const struct chunked *c, int64_t a
     }
 }
 
-// Returns the end of the gap that begins at `at` and reaches at most to `end`. The end of the chunk also ends the gap.
+// The gap begins at `at`; `end` or the end of the chunk ends it.
 static int64_t gap_end(const struct plan_prob *p, int64_t at, int64_t end) {
     const int64_t chunk_end = (at / p->chunk + 1) * p->chunk;
     return min_i64(end, chunk_end);
@@ -72,7 +70,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
         if (p->end[j] <= p->begin[i] || p->end[i] <= p->begin[j] || c->plan[j] + p->size[j] <= at) {
             continue;
         }
-        // The free units before block j may extend over several chunks. The gap in each of these chunks is offered.
+        // The free units before block j may extend over several chunks.
         while (at >= 0 && c->plan[j] - at >= p->size[i]) {
             choice_offer(&best, c, at, gap_end(p, at, c->plan[j]), p->size[i]);
             at = berth_plan_lowest_at(p, i, (at / p->chunk + 1) * p->chunk, limit);
@@ -81,7 +79,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
             at = berth_plan_lowest_at(p, i, c->plan[j] + p->size[j], limit);
         }
     }
-    // Offer the free units after all placed blocks: in the chunk of the last block, and in later chunks up to the first empty one.
+    // The free units after all placed blocks, up to the first empty chunk.
     while (at >= 0) {
         choice_offer(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
         if (c->used[at / p->chunk] == 0) {
@@ -92,7 +90,7 @@ static struct choice best_place(const struct chunked *c, int32_t n_placed, int32
     return best;
 }
 
-// Places the blocks in their order into c->plan. Returns the cost, or PLAN_NO_CAP if it exceeds target.
+// Returns the cost of c->plan, PLAN_NO_CAP: above target.
 static int64_t place_all(struct chunked *c, int64_t target) {
     int64_t sum = 0;
     memset(c->used, 0, ((size_t) c->p->n + 1) * sizeof *c->used);
@@ -116,7 +114,6 @@ static int64_t place_all(struct chunked *c, int64_t target) {
     return sum;
 }
 
-// Makes c->plan the current plan if its cost is lower.
 static void keep_better(struct chunked *c, struct plan_state *s, int64_t sum) {
     if (sum < s->peak) {
         memcpy(s->spare, c->plan, (size_t) c->p->n * sizeof *c->plan);
@@ -153,7 +150,6 @@ static void order_by(struct chunked *c, enum order by) {
     berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
 }
 
-// Exchanges pairs of blocks in the order and keeps each exchange that does not raise the cost.
 static void plan_exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
     const int32_t n = c->p->n;
     int64_t tries = (int64_t) n * TRIES_PER_BLOCK; // fewer tries for fewer blocks, which have fewer orders

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// constrained.c: finds better plans for constrained problems: those with alignments, chunks or fixed blocks. If there are few
-// blocks, an exhaustive search tries all plans, for at most half of the remaining time. Then a local search follows. It places the
-// blocks one by one into the lowest gap. In each step it exchanges two blocks in the order and keeps the exchange if the peak does
-// not rise. The local search proves no bound; bound.c computes the bound.
+// constrained.c: finds better plans for problems with alignments, chunks or fixed blocks. If there are few blocks, an exhaustive
+// search runs for at most half of the remaining time. Then a local search exchanges two blocks in the order of placement, and keeps
+// exchanges that do not raise the peak.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -11,13 +10,12 @@
 
 // ---- exhaustive search ----
 
-// Some optimal plan has every block at the lowest offset that the blocks below it allow: in any optimal plan, blocks that are
-// higher can slide down. It is therefore sufficient to place blocks by rising offset, each at its lowest offset. A branch ends
-// - if some unplaced block can no longer end below the peak of the best plan so far,
+// In some optimal plan every block is at the lowest offset that the blocks below it allow. So blocks are placed by rising offset, each
+// at its lowest offset. A branch ends
+// - if some unplaced block can no longer end below the best peak,
 // - if it differs from an earlier branch only by an exchange of two equal blocks,
-// - if the next block would start at or above the lowest possible end of another unplaced block. That block fits completely below,
-//   and another branch places it first.
-// If all branches have ended, no plan is better than the best plan, and the bound is raised to its peak. A node takes O(n^2).
+// - if another unplaced block fits completely below the next block; another branch places that block first.
+// A node takes O(n^2).
 
 #define CLOCK_NODES 256 // nodes between two readings of the clock
 #define NODE_NS 100     // counted work of a node
@@ -40,7 +38,7 @@ static bool is_equal(const struct plan_prob *p, int32_t i, int32_t j) {
            (p->align == NULL || p->align[i] == p->align[j]);
 }
 
-// Returns the lowest offset of block i among the placed blocks, or -1 if i would not end below the peak of the best plan so far.
+// Returns the lowest offset of block i among the placed blocks, -1: block i would not end below the best peak.
 static int64_t lowest_level(const struct exhaust *x, int32_t i) {
     const struct plan_prob *p = x->p;
     const int64_t limit = x->state->peak - 1 - p->size[i];
@@ -53,7 +51,7 @@ static int64_t lowest_level(const struct exhaust *x, int32_t i) {
             continue;
         }
         at = berth_plan_lowest_at(p, i, x->off[j] + p->size[j], limit);
-        k = 0; // start again: a fixed block may have raised the offset to that of a block that this loop has passed
+        k = 0; // a fixed block may have raised the offset past earlier blocks
     }
     return at;
 }
@@ -67,7 +65,7 @@ static bool is_over(struct exhaust *x) {
     return x->is_late || plan_is_done(x->state, x->goal);
 }
 
-// Places the blocks of x->open. level: the highest offset of a placed block. peak: the highest end of a placed block.
+// level: the highest offset of a placed block. peak: the highest end of a placed block.
 static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
     if (x->n_open == 0) {
         memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);

@@ -1,36 +1,30 @@
 // SPDX-License-Identifier: MIT
-// exact.c: answers "does this problem fit into C units?" by branch and bound over plans in canonical form. In a canonical plan no
-// block can slide down, so each block is at offset 0 or directly on another block. exact_state.h defines the numbers known at a
-// node (low, sky, floor, slack, ...).
+// exact.c: answers "does this problem fit into C units?" by branch and bound over canonical plans. In a canonical plan no block can
+// slide down: each block is at offset 0 or directly on another block. exact_state.h defines the terms.
 //
-// A candidate is a block with low == sky on a flat floor: no other block can get below it. A valley is a range of sections with the
-// same floor, which is lower than the floors on both sides. In a canonical plan a candidate is either at its sky or on an unplaced
-// neighbour. A node first tries a candidate at its sky. If that fails, the node adds the fact that this block is above its sky, and
-// goes on. This covers all plans, whichever valley a node fills first. Filling the valley with the least slack first makes wrong
-// choices fail soon after they were made (instance G of MiniMalloc's set: 420 nodes; 466,637 nodes with the lowest valley first).
+// A node tries a candidate of one valley at its sky. If that fails, the node adds the fact that the block is above its sky. This
+// covers all plans, whichever valley is filled first. If the valley with the least slack is filled first, wrong choices fail soon
+// (instance G of MiniMalloc's set: 420 nodes; 466,637 nodes with the lowest valley first).
 // Facts that hold at each node:
-// - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j, and one of these neighbours keeps
-//   i from sliding to its sky.
+// - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j that keep i from sliding.
 // - Valley: a floor that is lower than both sides and that no candidate can use rises to the lower side.
 // - Not first: a block that cannot be the lowest of a section is above a block that can.
-// Each comparison with C that prunes records the value that failed. For capacities below the least such value the same proof holds,
-// so that value is the next capacity worth asking (*next). The state is one array. A trail records its changes, so that they can be
-// undone. A node takes 3 to 10 us at 200 to 300 blocks.
+// If a value exceeds C, it is recorded. The least recorded value is the next capacity worth asking (*next).
+// A node takes 3 to 10 us at 200 to 300 blocks.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
-#define BLAME_LEAST 0.1   // is added to the failures of each valley, so that the divisor is not 0
-#define BLAME_UNIT 1e6    // factor that turns the ratio candidates / failures into an integer
+#define BLAME_LEAST 0.1   // keeps the divisor above 0
+#define BLAME_UNIT 1e6    // turns candidates / failures into an integer
 #define NODE_NS 300       // counted work of a node
 #define INSPECT_NS 5      // counted work of one inspection of a block or section
-#define ASK_INSPECTED 20  // inspections that the start of an ask counts, per block and per section
+#define ASK_INSPECTED 20  // inspections per block and section at the start
 #define CLOCK_NODES 16    // nodes between two readings of the clock
-#define CLOCK_BLOCKS 1000 // with more blocks, every node reads the clock because nodes are slow
+#define CLOCK_BLOCKS 1000 // with more blocks, every node reads the clock
 
-// Sorts the list of a part by the preorder of the ask.
 static void sort_part(struct exact *x, const struct exact_part *part) {
     const struct plan_prob *p = x->p;
     int32_t *list = x->lists + part->list;
@@ -56,7 +50,7 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
 
 static enum exact_answer part_descend(struct exact *x, struct exact_part part);
 
-// Divides a part into pieces that no unplaced block connects, and searches each piece. Restores the preorder of the part.
+// Searches the pieces of a part that no unplaced block connects. Restores the preorder of the part.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     size_t base = x->n_lists;
@@ -66,7 +60,7 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
         x->is_out_of_memory = true;
         return EXACT_UNKNOWN;
     }
-    // Sort by first section (block numbers rise with it) and cut at borders that no block crosses.
+    // Block numbers rise with the first section.
     int32_t *by_start = x->lists + base;
     for (size_t k = 0; k < n; k++) {
         int32_t i = x->lists[part.list + k];
@@ -113,7 +107,7 @@ bool berth_exact_is_over(struct exact *x) {
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
 }
 
-// Ranks a valley by candidates per failure: a wrong choice fails soonest in valleys with few candidates and many failures.
+// A wrong choice fails soonest in valleys with few candidates and many failures.
 static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     double n_candidates = 0, n_failed = BLAME_LEAST;
     for (int32_t s = r->lo; s < r->hi; s++) {
@@ -123,7 +117,7 @@ static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     return (int64_t) (n_candidates / n_failed * BLAME_UNIT);
 }
 
-// Returns the rank of a valley. The valley with the least rank is filled first.
+// The valley with the least rank is filled first.
 static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     int64_t slack = EXACT_PLACED;
     switch (x->ask->valley) {
@@ -138,7 +132,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     }
 }
 
-// Finds a candidate if the part has blocks: berth_exact_settle() has ensured that every valley has one.
+// berth_exact_settle has ensured that every valley has a candidate.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
@@ -198,7 +192,7 @@ bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struc
            berth_exact_raise(x, i, x->sky[i] + 1) && berth_exact_settle(x, part);
 }
 
-// Searches a part for which berth_exact_settle has run. The caller undoes the changes that are in the trail afterwards.
+// Requires berth_exact_settle. The caller undoes the changes in the trail.
 static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     for (;;) {
         int32_t i = berth_exact_choose(x, part);
@@ -229,7 +223,7 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     }
 }
 
-// Initialises the state: no block is placed. False: the size of a block or the total of a section exceeds the capacity.
+// False: the size of a block or the total of a section exceeds the capacity.
 static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     const struct plan_prob *p = x->p;
     const size_t n = (size_t) p->n;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-// exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low, slack and C. There are
-// two rules. First, a section is a one-machine scheduling problem: each block is a job with release time low and length size, and C
-// is the common deadline. Second, if a section is full or nearly full, the blocks that begin at its border must take the addresses
-// of the blocks that end there. The first rule costs O(n) for a section of n blocks if few values of low have changed since the
-// last check. The second rule costs O(number of blocks that begin or end at the border).
+// exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low, slack and C.
+// 1. A section is a one-machine scheduling problem: a block is a job with release time low and length size; C is the deadline. O(n).
+// 2. At a border of a full section, the blocks that begin must take the addresses of the blocks that end. O(blocks at the border).
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #define N_NOT_FIRST 8 // number of subsets that section_not_first inspects
-#define LARGE 128     // with more blocks in a section, the complete check takes too long
+#define LARGE 128     // larger sections get only a partial check
 
 // The unplaced blocks of a section, sorted by rising low, with copies of low and size.
 struct section {
@@ -18,8 +16,8 @@ struct section {
     int32_t n;
 };
 
-// Moves the unplaced blocks of a section to the front of its list ids. rest is the sum of their sizes. The list keeps this order,
-// so the next call moves only a few blocks. *least, *highest: the least and the largest low.
+// Moves the unplaced blocks to the front of ids, where they stay for the next call. rest: the sum of their sizes. *least, *highest:
+// the least and the largest low.
 static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
     struct section c = {ids, x->sums, x->sums + x->p->n, 0};
     *least = EXACT_PLACED;
@@ -57,7 +55,7 @@ static void section_sort(struct section c) {
     }
 }
 
-// Checks for each k that the blocks from k on fit between low[k] and C. rest: the sum of the sizes of all unplaced blocks.
+// The blocks from k on must fit between low[k] and C, for each k. rest: the sum of the sizes of all unplaced blocks.
 static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest) {
     for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_SUBSETS); k++) {
         if (!exact_holds(x, c.low[k] + rest)) {
@@ -68,7 +66,7 @@ static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest)
     return true;
 }
 
-// Returns the least possible end (low + size) of the blocks [k, to), but at least low.
+// Returns the least end (low + size) of the blocks [k, to), but at least low.
 static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_t low) {
     int64_t end = EXACT_PLACED;
     for (; k < to && end > low; k++) {
@@ -79,8 +77,8 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
 
 // For each k < N_NOT_FIRST: of the blocks from k on, those that cannot be the lowest are above a block that can.
 static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
-    int64_t latest = x->ask->cap - rest; // the highest possible offset of the lowest block of the subset
-    int32_t to = 0;                      // the blocks [k, to) can be the lowest block of the subset
+    int64_t latest = x->ask->cap - rest; // highest offset of the subset's lowest block
+    int32_t to = 0;                      // blocks [k, to) can be the lowest
     for (int32_t k = 0; k < c.n && k < N_NOT_FIRST; k++) {
         to = max_i32(to, k);
         while (to < c.n && c.low[to] <= latest) {
@@ -91,7 +89,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
         }
         const int64_t end = section_first_end(c, k, to, c.low[to]);
         if (c.low[to] < end) {
-            const int64_t cap = x->ask->cap + c.low[to] - latest; // the least capacity at which block `to` could be the lowest
+            const int64_t cap = x->ask->cap + c.low[to] - latest; // least capacity at which `to` could be the lowest
             x->next = min_i64(cap, x->next);
         }
         for (int32_t i = to; i < c.n && c.low[i] < end; i++) {
@@ -137,10 +135,9 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
     return least;
 }
 
-// Checks one border of section s. own: the blocks of s that are not alive beyond the border. other: the blocks that are alive
-// directly beyond the border but not in s. At most slack units of s stay unused. The blocks that cross the border and the blocks of
-// own fill the other units. A block of other that is larger than the slack and above all placed blocks must therefore overlap the
-// addresses of a block of own. It extends at most slack units below the lowest and above the highest block of own.
+// Checks one border of section s. own: blocks of s that end at the border. other: blocks beyond the border that are not in s. At most
+// slack units of s stay unused. So a block of other that is larger than the slack must overlap the addresses of a block of own, if
+// it is above all placed blocks. It extends at most slack units below the lowest and above the highest block of own.
 static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
@@ -168,8 +165,7 @@ static bool border_check(struct exact *x, int32_t s, struct side own, struct sid
     return ok;
 }
 
-// Checks the borders at both ends of section s. Each border is checked for the section before it and for the section after it.
-// Sections that are in the queue are skipped, because they are checked later.
+// Checks both borders of section s, from both sides. Sections in the queue are skipped, because they are checked later.
 static bool borders_check(struct exact *x, int32_t s) {
     if (!(x->ask->rules & EXACT_BORDERS)) {
         return true;
@@ -183,7 +179,7 @@ static bool borders_check(struct exact *x, int32_t s) {
     return ok;
 }
 
-// Returns whether the unplaced blocks of section s fit above least, and updates the slack of s.
+// Also updates the slack of s.
 static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     const int64_t slack = x->ask->cap - x->rest[s] - least;
     if (slack >= 0 && x->slack[s] != slack) {
@@ -192,12 +188,12 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     return exact_holds(x, least + x->rest[s]);
 }
 
-// Checks a section of more than LARGE blocks, with the same rules for the set of all unplaced blocks but not for its subsets.
+// Applies the rules only to the set of all unplaced blocks, not to its subsets.
 static bool section_check_large(struct exact *x, int32_t s) {
     const int64_t latest = x->ask->cap - x->rest[s];
     int32_t *ids = x->sec_ids + x->sec_at[s];
     int32_t n = 0;
-    // least: least low. first_end: least possible end of the blocks that can be the lowest. late: least low of the other blocks.
+    // first_end: least end of the blocks that can be the lowest. late: least low of the other blocks.
     int64_t least = EXACT_PLACED, first_end = EXACT_PLACED, late = EXACT_PLACED;
     for (int64_t k = 0, rest = x->rest[s]; rest > 0; k++) {
         const int32_t i = ids[k];
@@ -223,7 +219,7 @@ static bool section_check_large(struct exact *x, int32_t s) {
     for (int32_t k = 0; k < n && ok; k++) {
         const int64_t low = x->low[ids[k]];
         if (low > latest && low < first_end) {
-            const int64_t cap = x->ask->cap + low - latest; // the least capacity at which this block could be the lowest
+            const int64_t cap = x->ask->cap + low - latest; // least capacity at which the block could be the lowest
             x->next = min_i64(cap, x->next);
             ok = berth_exact_raise(x, ids[k], first_end);
         }
@@ -231,7 +227,7 @@ static bool section_check_large(struct exact *x, int32_t s) {
     return ok;
 }
 
-// Checks one section. False: it cannot hold its unplaced blocks.
+// False: the section cannot hold its unplaced blocks.
 static bool section_check(struct exact *x, int32_t s) {
     const int64_t rest = x->rest[s];
     x->n_inspected++;
@@ -254,7 +250,6 @@ static bool section_check(struct exact *x, int32_t s) {
     return section_subsets_fit(x, c, rest) && (!(x->ask->rules & EXACT_NOT_FIRST) || section_not_first(x, c, rest));
 }
 
-// Adds 1 to the blame of section s and of its unplaced blocks, because s cannot hold them.
 static void section_blame(struct exact *x, int32_t s) {
     for (int32_t k = x->sec_at[s]; k < x->sec_at[s + 1]; k++) {
         if (x->low[x->sec_ids[k]] != EXACT_PLACED) {

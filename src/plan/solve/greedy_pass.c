@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
-// greedy_pass.c: places each block once, valley by valley. A section is a set of blocks that are alive together, and sizes are
-// counted in units (plan.h). The skyline is the lowest free unit above the placed blocks, for each section. A segment is a sequence
-// of sections with the same skyline level. A valley is a segment that is lower than both of its neighbours. Its floor is its level;
-// its wall is the level of the lower neighbour. The pass selects the unplaced block with the best priority among the blocks whose
-// lifetime is inside the valley, and puts it on the floor. If there is no such block, the floor rises to the wall. Only this step
-// wastes memory. Valleys do not affect each other, so the order in which they are filled does not matter. The pass goes to the
-// nearest valley and therefore needs no heap of valleys.
+// greedy_pass.c: places each block once, valley by valley. plan.h defines skyline and valley. A segment is a sequence of sections with
+// the same skyline level. The floor of a valley is its level; the wall is the level of its lower neighbour. The best block whose
+// lifetime is inside the valley goes on the floor. If there is none, the floor rises to the wall; only this wastes memory. Valleys do
+// not affect each other, so their order does not matter.
 //
-// The segments from left to right are: the stack left, the segment cur, the stack right. Both stacks share one array of n_sec + 2.
-// An aimed pass prefers the blocks that are alive in the section whose unplaced blocks have the most units. It ends early if that
-// section can no longer stay below the target.
+// An aimed pass prefers blocks of the section with the most unplaced units. It ends if that section must exceed the target.
 // At most 3n steps with one query each: at most 1 us per block up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
 #include "plan/solve/greedy_pass.h"
@@ -17,18 +12,16 @@
 
 #include <string.h>
 
-#define UNREACHABLE (-1) // returned instead of a rank: this pass cannot end below the target
+#define UNREACHABLE (-1) // instead of a rank: the target cannot be reached
 
 // ---- unplaced units per section ----
 
-// Recomputes node x of the tree: max[x] = add[x] + the larger maximum of its children.
 static void unplaced_pull(struct greedy_pass *d, int32_t x) {
     int64_t l = d->unplaced_max[2 * x];
     int64_t r = d->unplaced_max[2 * x + 1];
     d->unplaced_max[x] = max_i64(l, r) + d->unplaced_add[x];
 }
 
-// Subtracts size from the unplaced units of the sections [lo, hi).
 static void unplaced_subtract(struct greedy_pass *d, int32_t lo, int32_t hi, int64_t size) {
     int32_t l = lo + d->unplaced_n;
     int32_t h = hi + d->unplaced_n;
@@ -52,7 +45,7 @@ static void unplaced_subtract(struct greedy_pass *d, int32_t lo, int32_t hi, int
     }
 }
 
-// A search for the section of [lo, hi) with the most unplaced units. Of equal sections it finds the first.
+// Of equal sections, the first is found.
 struct unplaced_search {
     int32_t lo, hi;
     int32_t at;   // the section found so far
@@ -98,8 +91,7 @@ static bool unplaced_init(struct greedy_pass *d) {
     return true;
 }
 
-// Returns the rank of the block to place in the valley [lo, hi), GREEDY_NO_RANK if no block fits into the valley, or UNREACHABLE.
-// It prefers blocks that are alive in the section of the valley with the most unplaced units.
+// Returns the rank of the block to place, GREEDY_NO_RANK if no block fits into the valley, or UNREACHABLE.
 static int32_t aimed_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *i_class) {
     struct unplaced_search x = {lo, hi, -1, -1};
     unplaced_max_find(d, 1, 0, d->unplaced_n, 0, &x);
@@ -107,7 +99,7 @@ static int32_t aimed_query(const struct greedy_pass *d, int32_t lo, int32_t hi, 
     if (r != GREEDY_NO_RANK) {
         return r;
     }
-    // All unplaced blocks of section x.at reach beyond the valley. They can only be placed after the floor has risen to the wall.
+    // All unplaced blocks of section x.at reach beyond the valley, so they will be at or above the wall.
     return wall < INT64_MAX && x.most > target - wall ? UNREACHABLE : berth_greedy_index_query(d, lo, hi, -1, i_class);
 }
 
@@ -208,7 +200,7 @@ int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority
     if (priority != PLAN_ZW && d->life_max == NULL) {
         int64_t *most = berth_arrays_new(&d->mem, (size_t) d->p->n, sizeof *most);
         if (most == NULL || !berth_plan_life_max(d->p, most)) {
-            return -1; // not stored: the next pass tries to allocate it again
+            return -1; // the next pass tries again
         }
         d->life_max = most;
     }

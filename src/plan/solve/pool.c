@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
-// pool.c: makes a problem from the blocks of one pool. Steps become sections, and bytes become units. It also converts the offsets
-// of a plan from units back to bytes.
+// pool.c: makes a problem from the blocks of one pool, and converts offsets from units back to bytes.
 //
-// There are three cases for the unit:
-// 1. Every size is a multiple of every alignment. The alignments are dropped, and the unit divides all sizes. Nothing is wasted.
-// 2. All blocks have one alignment A. Sizes are rounded up to A, and A is dropped. This wastes only the padding of the highest
-//    block. Pools of up to FEW_BLOCKS blocks are case 3 instead: constrained.c tries all of their plans and does not waste that
-//    padding.
-// 3. Otherwise the alignments stay in the problem, which is then constrained. The unit divides all sizes and alignments.
-// In all cases the unit also divides fixed offsets and the chunk size.
-// A new section begins at a step at which a block starts, if a block has ended since the current section began. Finding the
-// sections takes O(n) if steps are dense, which means that there are at most 4n + 64 steps. Otherwise the steps are sorted first.
+// The unit divides fixed offsets, the chunk size, and:
+// 1. If every size is a multiple of every alignment: all sizes. The alignments are dropped, and nothing is wasted.
+// 2. If all blocks have one alignment A: all sizes rounded up to A. A is dropped. This wastes the padding of the highest block, so
+//    pools of up to FEW_BLOCKS blocks are case 3.
+// 3. Otherwise: all sizes and alignments. The problem is then constrained.
+// Finding the sections takes O(n) if there are at most 4n + 64 steps. Otherwise the steps are sorted first.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
@@ -21,7 +17,7 @@
 
 #define FEW_BLOCKS 8
 
-// Many blocks have the same size, and division is slow. A small table, indexed by a hash of the size, holds recent sizes.
+// Recent sizes by hash: many blocks have the same size, and division is slow.
 #define N_SEEN 16
 
 static size_t seen_slot(uint64_t size) {
@@ -85,13 +81,13 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
 
 // ---- sections ----
 
-// The largest number of times for n blocks: times with a larger range are replaced by their ranks, of which there are at most 2n.
+// Times with a larger range are replaced by their ranks, of which there are at most 2n.
 static size_t times_max(int32_t n) {
     return 4 * (size_t) n + 64;
 }
 
-// Fills t[0..n) with the first times of the blocks and t[n..2n) with their last times, as small numbers: the difference to the
-// least step if steps are dense, otherwise the rank of the step. Returns the number of times, -1: out of memory.
+// Fills t[0..n) with the first times and t[n..2n) with the last times, as distances or ranks. Returns the number of times, -1: out of
+// memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;
@@ -158,7 +154,7 @@ static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint
     return true;
 }
 
-// Fills in pool->prob from the blocks, which are sorted by rising first step. memory has berth_plan_prob_reserve(n, n) bytes.
+// blocks is sorted by rising first step. memory has berth_plan_prob_reserve(n, n) bytes.
 static enum ggml_status pool_fill(
     struct plan_pool *pool, const struct raw_block *blocks, int32_t n, void *memory, struct berth_scratch *scratch) {
     const struct scale scale = pool_scale(pool, blocks, n);
@@ -167,7 +163,7 @@ static enum ggml_status pool_fill(
     berth_plan_prob_init_in(p, n, n, memory);
     p->bound_is_inexact = bound_is_inexact;
     int32_t *sec_at = berth_scratch_take(scratch, times_max(n) * sizeof *sec_at);
-    // dense_times fills begin and end: end follows begin in memory.
+    // end follows begin in memory.
     const int32_t n_times = sec_at != NULL ? dense_times(blocks, n, p->begin, scratch) : -1;
     if (n_times < 0) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
