@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 // plan.c: makes one memory plan over all splits of a graph with the graph allocator.
 //
-//
-// The plan works on the record of the cached graph. sched_plan appends temporary rows to the record and removes them afterwards:
-// - one row per additional slot of an input. It is alive from the first step on.
-// - one row per copy and slot. Making the copy is a step before the split that reads it. The lifetime of the source lasts at least
-//   until that step, and the lifetime of the copy begins there. With several graphs in flight, copies and inputs share their memory
-//   with no other tensor.
-// - one reader per lifetime request of a backend (optimize.c), after the node that the request names.
-//
-// While the plan is made, the record's edges between backends lead to the copies. The tensors are not read, only the record.
+// sched_plan appends temporary rows to the record of the cached graph:
+// - one row per additional slot of an input, alive from the first step on;
+// - one row per copy and slot, alive from a step before the split that reads the copy;
+// - one reader per lifetime request of a backend (optimize.c).
+// With several graphs in flight, copies and inputs share their memory with no other tensor. Only the record is read, not the tensors.
 
 #include "sched/sched.h"
 
@@ -17,14 +13,14 @@
 
 #include <string.h>
 
-#define KEPT_MAX 8 // largest number of kept plans; equal to PLANS_MAX of the graph allocator
+#define KEPT_MAX 8 // equal to PLANS_MAX of the graph allocator
 
 struct planner {
     struct sched_cached *cached;
     struct galloc_columns cols; // columns of all rows
     int32_t n_steps;
-    int32_t *first_dep; // [n_nodes] first lifetime request that ends at the row, -1: none; NULL: no requests
-    bool *is_computed;  // [n_rows], then [n_copies] computed before the current step; NULL: no requests
+    int32_t *first_dep; // [n_nodes] first request that ends here, -1: none
+    bool *is_computed;  // [n_rows], then [n_copies]; NULL: no requests
 };
 
 // ---- appended rows ----
@@ -37,7 +33,7 @@ static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, i
     return row;
 }
 
-// Appends the additional slots of inputs. sched_slot_row relies on the order of the inputs' rows.
+// sched_slot_row relies on the order of the inputs' rows.
 static void slots_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t r = 0; cached->n_inputs > 0 && r < cached->rec.n_rows; r++) {
@@ -84,8 +80,7 @@ static void deps_link(struct planner *p) {
     memset(p->is_computed + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_computed[0]);
 }
 
-// Appends a reader after node `until` for each request that names this node. No reader is appended for a tensor that is computed
-// later or that has memory of the caller.
+// Appends a reader for each request that names node `until`. Tensors that are computed later or have memory of the caller get none.
 static void deps_append(struct planner *p, int32_t until, int backend) {
     struct sched_cached *cached = p->cached;
     for (int32_t d = p->first_dep[until]; d >= 0; d = cached->deps[d].next) {
@@ -103,7 +98,6 @@ static void deps_append(struct planner *p, int32_t until, int backend) {
     }
 }
 
-// Lists the copies before their split, and the nodes in execution order.
 static void steps_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t s = 0; s < cached->n_splits; s++) {
@@ -129,7 +123,7 @@ static void steps_append(struct planner *p) {
 
 // ---- kept plans of reserved graphs ----
 
-// Returns the plan of a reserved graph if this graph fits into it, otherwise NULL.
+// Returns NULL if the graph fits no kept plan.
 static struct galloc_plan *kept_find(
     struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order) {
     for (size_t i = sched->n_kept; i-- > 0;) {
@@ -154,7 +148,7 @@ void sched_plans_free(struct ggml_backend_sched *sched) {
     berth_free(sched->kept);
 }
 
-// Keeps the spare plan. A new plan with the same capacities becomes the spare plan.
+// The spare plan becomes a kept plan. A new plan with the same capacities becomes the spare plan.
 bool sched_plan_keep(struct ggml_backend_sched *sched) {
     struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
     if (spare == NULL || !BERTH_GROW(&sched->kept, &sched->kept_cap, sched->n_kept + 1)) {
@@ -209,7 +203,6 @@ static bool planner_reserve(struct ggml_backend_sched *sched, struct planner *p,
     return p->cols.rows != NULL && (n_deps == 0 || p->first_dep != NULL);
 }
 
-// Finds or makes a plan for the record including the appended rows.
 static enum ggml_status plan_get(
     struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
     struct record *rec = &p->cached->rec;

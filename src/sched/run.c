@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT
 // run.c: computes a split and placed graph: for each split the copies that it reads, then its nodes on its backend.
 //
-//
 // These rules keep the order between backends:
-// 1. A copy starts after the backend that computed its source has finished, and it ends before the split that reads it runs. Either
-//    cpy_tensor_async makes the backends keep this order, or the host waits.
-// 2. With one graph in flight, the backend that reads a copy may still use the copy's memory for an earlier split. So the host
-//    waits for that backend before it copies. With several graphs in flight, copies share memory with no other tensor, and a slot
-//    is used only after the slot's previous graph has finished.
-// 3. The bytes of the caller's inputs are copied before compute returns, because the caller may overwrite them afterwards.
-// 4. Backends that access each other's memory without a copy wait for each other before each split. A split without copies waits
-//    for the split before it if that one ran on another backend: tensors of the caller may share bytes without being views, which
-//    the scheduler cannot see.
+// 1. A copy starts after its source is computed, and ends before the split that reads the copy.
+// 2. With one graph in flight, the host waits for the reading backend before it copies, because the copy's memory may still be in use.
+//    With several graphs in flight, copies share memory with no other tensor. A slot is reused after its previous graph has finished.
+// 3. The bytes of the caller's inputs are copied before compute returns, because the caller may overwrite the inputs.
+// 4. Backends that use each other's memory without a copy wait for each other before each split. A split without copies waits for a
+//    preceding split of another backend, because tensors of the caller may share bytes without being views.
 //
-// A backend reads the tensors of a graph during graph_compute only. So the sources of nodes are replaced by copies during that call
-// only.
+// Backends read a graph during graph_compute only, so copies replace sources during that call only.
 
 #include "sched/sched.h"
 
@@ -131,7 +126,6 @@ static void events_record(struct ggml_backend_sched *sched) {
     }
 }
 
-// Makes backend b wait until the other backend has finished its work.
 static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) {
     const size_t i = (size_t) other * (size_t) sched->n_event_slots + (size_t) sched->slot;
     if (sched->recorded != NULL && sched->recorded[i] && sched->events[i] != NULL && sched->in_flight[other] &&
@@ -145,7 +139,7 @@ static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) 
 
 // ---- copies ----
 
-// Copies from a tensor that has a host address but no buffer, or from a view of one.
+// src has a host address but no buffer, or is a view of such a tensor.
 static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     const enum berth_span_fault fault = berth_span_check(&(struct berth_span_base){0}, src);
     if (fault > BERTH_SPAN_EMPTY) {
@@ -158,7 +152,7 @@ static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *d
     return true;
 }
 
-// Returns true if the copy is done, or if the backends have queued it and keep the order.
+// Returns true if the copy is done, or queued in the right order.
 static bool copy_between(struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
     ggml_backend_t to = sched->backends[copy->backend];
@@ -204,13 +198,12 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 
 // ---- splits ----
 
-// Computes the split in parts. Each part ends at a node that the callback selects. *go_on becomes false when the callback stops the
-// graph.
+// Each part ends at a node that the callback selects. *go_on: false if the callback stops the graph.
 static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split, bool *go_on) {
     ggml_backend_t backend = sched->backends[split->backend];
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    // The callback may register another callback, which applies from the next split on.
+    // The callback may register another callback for the next split.
     const ggml_backend_sched_eval_callback callback = sched->callback;
     void *const user_data = sched->callback_data;
     for (int32_t i = split->i_start; i < split->i_end && *go_on;) {
@@ -248,8 +241,7 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
     }
 }
 
-// Returns true if the split consists of one move (a copy op that the recompute and spill solver added) and the scheduler's copy of
-// its source has the same address as the result. Then copying has already done the work of the split.
+// Returns true if the split is one move (a spill copy), and the scheduler's copy of its source is already at the result's address.
 static bool split_is_copied_move(
     const struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
     bool is_done = split->n_copies == 1;
@@ -325,7 +317,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         status = split_run(sched, cached, s, &go_on);
     }
     sched->is_running = false;
-    if (status != GGML_STATUS_SUCCESS) { // the next graph may start only after all work of this graph has ended
+    if (status != GGML_STATUS_SUCCESS) { // all work of this graph must end first
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());
         sched_drain(sched);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sched.c: creates and frees schedulers, and runs a graph through the passes.
 //
-//
 //   new --> (set_tensor_backend) --> split, place --> compute --> compute the same graph | reset --> ...
-//
 //
 // Failures are returned as statuses. After a failure the scheduler holds no graph and accepts the next one.
 
@@ -89,7 +87,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
-    sched_finish(sched); // it does not access idle backends, which the program may have freed already
+    sched_finish(sched); // does not access idle backends, which may be freed
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
@@ -232,8 +230,7 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     return GGML_STATUS_SUCCESS;
 }
 
-// Rebuilds a cache entry that sched_cached_match has wrongly found equal to the graph. This happens if the graph lists one tensor
-// twice where the cached graph lists two different tensors.
+// Rebuilds a cache entry that wrongly matched: the graph lists one tensor twice, but the cached graph two different tensors.
 static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     const enum ggml_status status = cached_make(sched, cached, sched->graph);
     if (status != GGML_STATUS_SUCCESS) {
@@ -269,7 +266,7 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
         sched->slot = sched->next_slot % cached->n_slots;
         sched->next_slot = (sched->slot + 1) % cached->n_slots;
         if (cached != sched->last_run) {
-            sched_drain(sched); // the plans of two graphs may overlap, and the program is about to write inputs
+            sched_drain(sched); // the plans of two graphs may overlap
         }
         sched_wait_slot(sched, sched->slot);
     } else {
@@ -283,7 +280,7 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
     return status;
 }
 
-// Runs graph_prepare, then pass (graph_place or sched_reserve). If memory does not suffice, it retries with fewer graphs in flight.
+// pass is graph_place or sched_reserve. If memory does not suffice, retries with fewer graphs in flight.
 static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*pass)(struct ggml_backend_sched *, struct sched_cached *)) {
     const int n_slots = sched->n_slots;
@@ -407,7 +404,7 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 
 // ---- compute ----
 
-// Returns true if the graph still has its memory, and nothing that decides results or addresses has changed.
+// True if nothing that decides results or addresses has changed.
 static bool is_still_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     struct sched_cached *cached = sched->cur;
     if (!sched->is_graph_allocated || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {
@@ -417,8 +414,7 @@ static bool is_still_allocated(struct ggml_backend_sched *sched, const struct gg
     return true;
 }
 
-// Places the graph unless it has valid addresses. A program may change a graph before each computation, so the graph may get new
-// addresses. Inputs keep their contents.
+// Places the graph unless its addresses are valid. Inputs keep their contents.
 static enum ggml_status graph_make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     if (sched->graph == graph && is_still_allocated(sched, graph)) {
         return GGML_STATUS_SUCCESS;
@@ -452,7 +448,7 @@ enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
     }
     const enum ggml_status status = sched_wait_all(sched);
     if (!sched->is_graph_allocated) {
-        sched->next_slot = 0; // with one graph at a time, every graph uses slot 0 and so the same addresses
+        sched->next_slot = 0; // one graph at a time uses slot 0
     }
     return status;
 }

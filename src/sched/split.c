@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // split.c: cuts the graph into splits (sequences of nodes on one backend) and finds the tensors that must be copied to each.
 //
-// A tensor is copied to a backend once per version of its bytes. A node that writes into a tensor's memory through a view starts a
-// new version, so that later readers get the new bytes. All copies for a split are made before its first node. At that time their
-// sources are complete: a copy is needed only for memory that another backend writes, and the nodes of another backend are in
-// another split. The cost is O(edges).
+// A tensor is copied to a backend once per version of its bytes. A node that writes into the tensor's memory starts a new version. All
+// copies for a split are made before its first node; their sources are complete, because other backends run other splits. The cost
+// is O(edges).
 
 #include "sched/sched.h"
 
@@ -78,7 +77,7 @@ static bool edge_push(struct splitter *c, int32_t node, int32_t src, int32_t cop
     return true;
 }
 
-// Marks that backends a and b access the same memory: while one of them has work in flight, the other must wait.
+// While one of the backends has work in flight, the other must wait.
 static bool conflict_set(struct splitter *c, int a, int b) {
     struct sched_cached *cached = c->cached;
     const size_t n = (size_t) c->sched->n_backends;
@@ -127,12 +126,12 @@ static bool node_add(struct splitter *c, int32_t node) {
             }
             continue;
         }
-        // A move (spill copy) needs a new copy: the memory of earlier copies of the tensor may have been reused.
+        // The memory of earlier copies may have been reused.
         int32_t copy = is_move ? -1 : copy_find(c, s, b);
         if (copy < 0) {
             copy = copy_push(c, s, b);
         }
-        // Only this move uses the copy, which gets the address of the move. So copy_find must not return it to other readers.
+        // The copy gets the address of the move, so copy_find must not return the copy to other readers.
         if (copy >= 0 && is_move) {
             c->first_copy[s] = cached->copies[copy].next;
         }
@@ -162,8 +161,8 @@ static bool graph_cut(struct splitter *c) {
         if (row->is_empty) {
             continue;
         }
-        // A node that reads an offloaded weight starts a new split, so that the memory of the previous weight's copy can be reused.
-        // A move starts a new split too, because its position in the order decides when memory becomes free.
+        // An offloaded weight starts a split, so that the memory of the previous weight's copy can be reused. A move starts a split,
+        // because its position decides when memory becomes free.
         if (row->backend != cur || record_move(&cached->rec, i) != BERTH_MOVE_NONE ||
             (row->reads_weight && cached->splits[cached->n_splits - 1].n_copies > 0 && needs_new_weight(c, i, cur))) {
             cur = row->backend;
@@ -190,14 +189,13 @@ static void layout_copy(struct ggml_tensor *to, const struct ggml_tensor *t) {
     memcpy(to->nb, t->nb, sizeof to->nb);
 }
 
-// Appends at most n bytes of the text. Returns the end.
 static char *name_add(char *to, const char *text, size_t n) {
     const size_t length = strnlen(text, n);
     memcpy(to, text, length);
     return to + length;
 }
 
-// Writes the slot number. There may be as many copies as edges between backends, so slot 0, the common case, avoids snprintf.
+// Slot 0, the common case, avoids snprintf.
 static void name_slot(char *to, int slot) {
     if (slot == 0) {
         memcpy(to, "#0", 3);
@@ -215,8 +213,7 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_cached *cac
     name_slot(name_add(at, t->name, 32), slot);
 }
 
-// Initialises the tensors that stand for an input in the slots from 1 on. An input that ops read has one address per slot; the
-// tensor of the graph has the address of the current slot.
+// An input that ops read has one address per slot. The tensor of the graph has the address of the current slot.
 static void input_init(struct sched_cached *cached, int32_t r, int32_t i_input) {
     const struct ggml_tensor *t = cached->rec.tensors[r];
     const size_t first = (size_t) cached->n_copies * (size_t) cached->n_slots;
@@ -235,7 +232,7 @@ static void input_mark(struct sched_cached *cached, int32_t r) {
     }
 }
 
-// Marks the inputs that an op reads or writes. All other inputs are accessed by the program only and need one address.
+// Inputs that no op accesses need only one address.
 static void inputs_mark(struct sched_cached *cached) {
     cached->n_inputs = 0;
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
