@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// alloc.h: the interface of the graph allocator for other folders: plans for records that the caller owns, buffers for these plans,
-// and addresses in them. Pools and chunks are internal (galloc.h).
+// alloc.h: the interface of the graph allocator for other folders: plans, buffers and addresses for records of the caller.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -8,34 +7,28 @@
 
 struct galloc_plan;
 
-// has_places: the plan stores the addresses of all rows. The allocator requires this of plans that it applies to graphs itself.
+// has_places: the plan stores the addresses of all rows.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// Reserves n_rows rows and n_steps steps in a plan for a record of the caller. The caller fills them. The field rows is NULL if out
-// of memory.
+// Columns of a record, to be filled by the caller. rows is NULL if out of memory.
 struct galloc_columns {
     struct lifetime_row *rows;
     int32_t *steps;
 };
 struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t n_rows, size_t n_steps) BERTH_MUST_USE;
-// Computes lifetimes and offsets for a record, including appended rows. The columns must be filled. The record may change
-// afterwards, but its tensors must exist until the plan is saved. It allocates no buffer.
+// Computes lifetimes and offsets from filled columns. The tensors must exist until the plan is saved. Allocates no buffer.
 enum ggml_status berth_galloc_plan_make(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) BERTH_MUST_USE;
 // Stores the rows and edges of the record, including appended ones, in a plan that was just made.
 bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) BERTH_MUST_USE;
-// Returns true if the plan is valid for the record with these columns and this order: the record has the rows and edges that the
-// plan stores, and none of its tensors is larger than the planned one. The plan then refers to the tensors of this record. It
-// allocates no memory.
+// Returns true if the record has the rows and edges of the plan, and no tensor is larger than planned. The plan then refers to the
+// tensors of this record. Allocates no memory.
 bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order);
-// Returns true if this plan accepts every graph that the other plan accepts. Both must store their rows and edges
-// (berth_galloc_plan_remember).
+// Returns true if this plan accepts every graph that the other plan accepts. Requires berth_galloc_plan_remember of both.
 bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
-// Returns a new plan with columns for the same number of rows and steps.
 struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan);
-// Computes the bytes that each buffer requires. Buffers of one type share a pool: the size of the pool counts for the first of
-// these buffers, and the others get 0.
+// Computes the bytes that each buffer requires. If buffers share a pool, the first buffer has the size and the others have 0.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
 // Returns the report of a buffer. NULL: the plan has no offsets.
 const struct berth_plan_report *berth_galloc_plan_report(
@@ -48,10 +41,9 @@ enum ggml_status berth_galloc_plan_save(
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Counts the changes of buffers, starting at 1. Addresses are valid while the value does not change.
 uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc);
-// Returns the address of a row that is neither a view nor a second listing of a tensor. buffer is NULL if the plan gave it no
-// memory.
+// The row must not be a view or a second listing of a tensor. buffer NULL: the row has no memory.
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row);
 
 bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
-// Returns the rule for records that memory in buffers of the allocator is not memory of the caller.
+// The rules say that memory in buffers of the allocator is not the caller's.
 struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. The nodes run in the order of the
-// schedule. Recomputed ops and spills are additional nodes. A reader reads the copy of the value that exists at its step. The
-// allocator decides the final size: if it needs more memory than the limit, the solver runs another time with a lower limit.
+// budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. Recomputed ops and spills are additional
+// nodes. If the allocator needs more memory than the limit, the solver runs again with a lower limit.
 
 #include "alloc/alloc.h"
 #include "alloc/budget.h"
@@ -12,9 +11,9 @@
 #include <string.h>
 
 #define N_TRIES 12
-#define SPILL_FLOPS_PER_BYTE 4 // default spill_cost: a copy by the CPU reads and writes each byte
+#define SPILL_FLOPS_PER_BYTE 4 // a copy reads and writes each byte
 
-// An entry of the undo list: tensor->src[slot] was src before the rewrite.
+// tensor->src[slot] was src before the rewrite.
 struct undo {
     struct ggml_tensor *tensor;
     struct ggml_tensor *src;
@@ -26,7 +25,7 @@ struct rewrite {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct berth_arrays mem;                          // owns the arrays below except undos
-    struct ggml_tensor **current;                     // [n] tensor that holds the op's value at this point of the schedule
+    struct ggml_tensor **current;                     // [n] tensor that holds the op's value now
     struct ggml_tensor **out;                         // [n] copy of the value in the spill pool
     bool *has_run;                                    // [n]
     struct ggml_tensor **view_copies, **view_copy_of; // [list.n] copy of a view, and the tensor that the copy is a view of
@@ -34,8 +33,7 @@ struct rewrite {
     size_t n_undos, undos_cap;
 };
 
-// Returns a tensor without memory that has the same layout and the same op as t, without sources. Its name is that of t and
-// `suffix`; a long name is cut.
+// Returns a tensor with the layout and op of t, without memory and sources. The name is that of t and `suffix`, cut if too long.
 static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor *t, const char *suffix) {
     struct ggml_tensor *clone = ggml_new_tensor(w->ctx, t->type, GGML_MAX_DIMS, t->ne);
     if (berth_is_poison(clone)) {
@@ -50,8 +48,7 @@ static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor
     return clone;
 }
 
-// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). `own` is the caller's tensor with
-// this value.
+// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). own: the caller's tensor.
 static struct ggml_tensor *move_new(
     struct rewrite *w, const struct ggml_tensor *own, struct ggml_tensor *from, enum berth_move kind) {
     struct ggml_tensor *move =
@@ -66,8 +63,7 @@ static struct ggml_tensor *move_new(
     return move;
 }
 
-// Returns the tensor that a reader of `src` must read at this point: src itself, the current copy of its value, or a view of that
-// copy.
+// Returns what a reader of `src` must read now: src itself, the current copy of its value, or a view of that copy.
 static struct ggml_tensor *src_current(struct rewrite *w, struct ggml_tensor *src) {
     struct ggml_tensor *root = src;
     while (root->view_src != NULL) {
@@ -153,8 +149,7 @@ static void rewrite_fini(struct rewrite *w) {
     berth_free(w->undos);
 }
 
-// Upper bound of the number of nodes that a schedule requires: those of the graph, and per step one node and one view for each view
-// of its value.
+// Returns an upper bound of the number of nodes.
 static size_t nodes_bound(const struct graph_ops *o, const struct berth_budget_result *r) {
     size_t n = (size_t) o->list.n + 16;
     for (int64_t k = 0; k < r->n_steps; k++) {
@@ -181,7 +176,7 @@ static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const str
     return w->graph != NULL;
 }
 
-// Appends the nodes of the schedule to the new graph, which has a separate context.
+// The new graph has a separate context.
 static bool rewrite_run(struct rewrite *w, struct ggml_cgraph *graph, const struct berth_budget_result *r) {
     for (int64_t k = 0; k < r->n_steps; k++) {
         if (!step_write(w, &r->steps[k])) {
@@ -235,8 +230,8 @@ static enum ggml_status pools_measure(const struct task *t, struct ggml_cgraph *
     return status;
 }
 
-// Solves with the given limits and rewrites the graph. *bytes receives the sizes that the allocator requires. The caller undoes a
-// rewrite that it rejects.
+// Solves with the given limits and rewrites the graph. *bytes: the sizes that the allocator requires. The caller undoes a rejected
+// rewrite.
 static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
     const double cost = t->budget->spill_cost_per_byte > 0 ? t->budget->spill_cost_per_byte : SPILL_FLOPS_PER_BYTE;
@@ -266,7 +261,6 @@ static enum ggml_status task_try(
                : status;
 }
 
-// Lowers the solver's limit by the number of bytes by which the allocator exceeded the requested limit.
 static uint64_t limit_lower(uint64_t limit, uint64_t requested, uint64_t taken) {
     if (taken <= requested) {
         return limit;

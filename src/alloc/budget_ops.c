@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// budget_ops.c: translates a graph to ops of the solver: one op per node that computes and per tensor that exists before the graph
-// runs. A view is not an op; its readers read the viewed op. Mutable memory is memory that a node other than its producer writes. A
-// node that writes mutable memory, and every node that reads it after the first write, runs once and in the original order. A node
-// that reads mutable memory before the first write may be recomputed until that write.
+// budget_ops.c: translates a graph to ops of the solver: one op per computing node and per tensor that exists before the graph runs.
+// Views are not ops. Mutable memory is memory that a node other than its producer writes. If a node writes mutable memory, or reads
+// it after the first write, the node is a once op. If a node reads mutable memory before the first write, it may be recomputed until
+// that write.
 
 #include "alloc/budget.h"
 #include "base/min.h"
@@ -31,7 +31,6 @@ void graph_ops_fini(struct graph_ops *o) {
     *o = (struct graph_ops){0};
 }
 
-// Lists all tensors of the graph, including sources and views.
 static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
         if (!berth_record_list_add(&o->list, graph->nodes[i])) {
@@ -49,7 +48,7 @@ static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
 
 // ---- memory that changes while the graph runs ----
 
-// Returns true if t is an optimiser step that writes its source k. It writes the weights and the moments, but not the gradient.
+// An optimiser step writes the weights and the moments, but not the gradient.
 static bool step_writes(const struct ggml_tensor *t, int k) {
     return t->op == GGML_OP_OPT_STEP_ADAMW ? k == 0 || k == 2 || k == 3 : t->op == GGML_OP_OPT_STEP_SGD && k == 0;
 }
@@ -83,7 +82,7 @@ static bool is_custom(enum ggml_op op) {
     return op == GGML_OP_MAP_CUSTOM1 || op == GGML_OP_MAP_CUSTOM2 || op == GGML_OP_MAP_CUSTOM3 || op == GGML_OP_CUSTOM;
 }
 
-// Returns the group of mutable memory (union-find). All mutable memory that one op accesses belongs to one group.
+// Union-find. All mutable memory that one op accesses belongs to one group.
 static int32_t group_find(struct graph_ops *o, int32_t i) {
     while (o->group[i] != i) {
         i = o->group[i] = o->group[o->group[i]];
@@ -91,7 +90,7 @@ static int32_t group_find(struct graph_ops *o, int32_t i) {
     return i;
 }
 
-// Merges all groups of mutable memory that the node reads or writes, and returns the merged group; -1: none.
+// Merges all groups that the node accesses. Returns the merged group, -1: none.
 static int32_t groups_merge(struct graph_ops *o, const struct ggml_tensor *t) {
     int32_t found = -1;
     for (int k = -1; k < GGML_MAX_SRC; k++) {
@@ -109,8 +108,8 @@ static int32_t groups_merge(struct graph_ops *o, const struct ggml_tensor *t) {
     return found;
 }
 
-// The node is op `at`. Returns the index of the first op that overwrites memory which the node reads: until that op, the node may
-// be recomputed. Returns 0 if the node must run once, because it writes mutable memory or reads it after a write.
+// Returns the first op that overwrites memory which the node reads; the node is op `at` and may be recomputed until then. 0: the node
+// is a once op.
 static int32_t recompute_limit(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
     int32_t until = 0;
     if (o->is_mutable[record_list_find(&o->list, root_of(t))]) {
@@ -131,7 +130,7 @@ static int32_t recompute_limit(const struct graph_ops *o, const struct ggml_tens
     return until;
 }
 
-// A custom op calls a function of the caller, which may access any memory: all ops that run once keep their order.
+// A custom op may access any memory, so all once ops keep their order.
 static bool has_custom(const struct graph_ops *o) {
     for (int32_t i = 0; i < o->n_nodes; i++) {
         if (is_custom(o->list.at[i]->op)) {
@@ -143,8 +142,7 @@ static bool has_custom(const struct graph_ops *o) {
 
 // ---- costs ----
 
-// berth_node_cost estimates the cost of a node on a CPU in multiply-adds. The estimate serves to compare nodes of one graph. It
-// does not predict seconds.
+// The cost of a node on a CPU in multiply-adds. The cost serves only to compare nodes of one graph.
 
 #define CPU_FLOPS_PER_BYTE 2  // multiply-adds that a core performs while it reads or writes one byte
 #define FLOPS_PER_ELEMENT 8   // per element of a simple op
@@ -162,8 +160,7 @@ uint64_t berth_budget_node_cost(const struct ggml_tensor *node) {
     const enum berth_op_family family = info->family;
     const bool has_function =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
-    // If berth_op_cost counts more than one operation per element, as for matrix products, these operations are the work. Otherwise
-    // each element counts as several multiply-adds.
+    // Matrix products count more than one operation per element.
     const double each = has_function ? FLOPS_PER_FUNCTION : FLOPS_PER_ELEMENT, work = c.flops > n ? c.flops : n * each;
     const double cost = work + (c.read_size + c.written_size) * CPU_FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
@@ -171,13 +168,12 @@ uint64_t berth_budget_node_cost(const struct ggml_tensor *node) {
 
 // ---- ops ----
 
-// Returns true for nodes that compute and for tensors that exist before the graph runs, unless they have memory of the caller.
 static bool is_op(const struct graph_ops *o, int32_t i) {
     const struct ggml_tensor *t = o->list.at[i];
     return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !has_memory(t);
 }
 
-// Returns the op that wrote the bytes of t last: t's own op, or for a view op that of the viewed node; -1: memory of the caller.
+// Returns the op that wrote the bytes of t last, -1: memory of the caller.
 static int32_t producer_of(const struct graph_ops *o, const struct ggml_tensor *t) {
     while (is_empty(t) && t->view_src != NULL && t->src[0] != NULL) {
         t = t->src[0];
@@ -250,9 +246,8 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     srcs_fill(o, at, t, srcs);
 }
 
-// Sets BERTH_BUDGET_OUTPUT for values that must exist at the end because of their views: a view that no node reads, or that is an
-// output. Sets BERTH_BUDGET_STAYS for values that may not be spilled: values that the program reads later, and mutable memory.
-// is_read: [list.n] scratch, false on entry.
+// Sets BERTH_BUDGET_OUTPUT for values with a view that is unread or an output. Sets BERTH_BUDGET_STAYS for values that the program
+// reads later and for mutable memory. is_read: [list.n] scratch, false on entry.
 static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {

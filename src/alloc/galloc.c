@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocator, which applies plans to buffers. For a graph that equals a planned one, it makes one linear
-// comparison and sets the addresses. Every other graph is planned, and the buffers grow if necessary. After a failure the plans are
-// unchanged, the buffers are unchanged or replaced by buffers of the same size, and the allocator can be used further.
+// galloc.c: the graph allocator. A graph that equals a planned graph takes one comparison. Other graphs are planned, and the buffers
+// may grow. After a failure the plans are unchanged, and the buffers keep their sizes.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -11,7 +10,6 @@
 
 // ---- new, free, options ----
 
-// Frees all plans and keeps the buffers.
 static void plans_forget(struct ggml_gallocr *galloc) {
     while (galloc->plans != NULL) {
         struct galloc_plan *plan = galloc->plans;
@@ -54,8 +52,7 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
     galloc->aligns[i] = galloc->pools[p].align;
 }
 
-// Returns true if two buffer types have the same home: both are memory of one device, or both are host memory of devices that do
-// not compute asynchronously.
+// Returns true if both types are memory of one device, or host memory of devices that do not compute asynchronously.
 static bool is_same_home(ggml_backend_buffer_type_t a, ggml_backend_buffer_type_t b) {
     const ggml_backend_dev_t x = ggml_backend_buft_get_device(a), y = ggml_backend_buft_get_device(b);
     const bool is_host = ggml_backend_buft_is_host(a);
@@ -130,10 +127,9 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 // ---- plans ----
 
 #define PLANS_MAX 8
-#define PLANS_ROWS_MAX 1000000 // total rows of all plans; the newest plan may be larger
+#define PLANS_ROWS_MAX 1000000 // rows of all plans but the newest
 
-// Returns the plan that matches the graph and moves it to the front of the list; NULL: none. Parameters as in
-// berth_galloc_plan_matches. Unless is_exact, only plans with buffers are considered.
+// Moves the found plan to the front; NULL: none. Unless is_exact, only plans with buffers are considered.
 static struct galloc_plan *plan_find(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, bool is_exact, bool *in_place) {
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
@@ -155,7 +151,7 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
     return plan != NULL ? plan : plan_find(galloc, graph, (struct galloc_ids){0}, true, NULL);
 }
 
-// Drops the least recently used plans, so that a new plan of n_rows rows keeps within both limits.
+// A new plan of n_rows rows must keep within both limits.
 static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
     size_t n_plans = 0;
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL;) {
@@ -185,7 +181,7 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
     return true;
 }
 
-// Checks the buffer ids of nodes or leafs for which the caller gave no ids: they must be 0. plan_find has compared the given ids.
+// If the caller gave no ids, the ids in the plan must be 0. plan_find has compared given ids.
 static bool missing_ids_are_zero(const struct galloc_plan *plan, struct galloc_ids ids) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
@@ -196,7 +192,7 @@ static bool missing_ids_are_zero(const struct galloc_plan *plan, struct galloc_i
     return true;
 }
 
-// Finds or makes the plan of exactly this graph and moves it to the front. It allocates no buffer.
+// Finds or makes the plan of exactly this graph. Allocates no buffer.
 static enum ggml_status plan_get(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, struct galloc_plan **out) {
     *out = plan_find(galloc, graph, ids, true, NULL);
@@ -221,8 +217,7 @@ static enum ggml_status plan_get(
     return GGML_STATUS_SUCCESS;
 }
 
-// Plans the graph and allocates buffers. It also reserves the memory that recognising an equal graph may require later: one form
-// per row, and an index if one is needed.
+// Also reserves the memory for recognising an equal graph later.
 static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids) {
     struct galloc_plan *plan;
     const enum ggml_status status = plan_get(galloc, graph, ids, &plan);
@@ -334,8 +329,7 @@ uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc) {
     return galloc->epoch;
 }
 
-// Computes the addresses of all rows in the current buffers. A view has the address of its source. A view of the caller's memory is
-// not stored, because its address may change with every graph.
+// A view of the caller's memory is not stored, because its address may change with every graph.
 static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const struct record *rec = &plan->rec;
     plan->has_no_init_tensor = true;
@@ -347,8 +341,7 @@ static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *p
     plan->places_epoch = galloc->epoch;
 }
 
-// Places a view of the caller's memory, unless it has its address already: a view of memory in an arena (buffer NULL) always has
-// it.
+// A view of memory in an arena (buffer NULL) always has its address.
 static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src->buffer;
     return buffer == NULL || t->buffer != NULL ? GGML_STATUS_SUCCESS
@@ -360,8 +353,7 @@ static void *address_of(const struct galloc_plan *plan, int32_t i) {
     return plan->places[i].data + (t->view_src != NULL ? t->view_offs : 0);
 }
 
-// Assigns all addresses. A tensor that already has its address is left unchanged. If the buffer has init_tensor, views are placed
-// in a second pass, because init_tensor may read the tensor that a view refers to.
+// If the buffer has init_tensor, views are placed last, because init_tensor may read the source of a view.
 static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool has_postponed_views = false;
@@ -386,8 +378,7 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
     return status;
 }
 
-// Returns true if every tensor has the address of its row. This is false if the graph lists one tensor at two rows for which the
-// plan has different addresses.
+// False if one tensor has two rows with different addresses.
 static bool is_all_in_place(const struct galloc_plan *plan) {
     for (int32_t i = 0; i < plan->rec.n_rows; i++) {
         const struct ggml_tensor *t = plan->rec.tensors[i];
@@ -398,7 +389,7 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
     return true;
 }
 
-// Finds a plan for an equal graph and places the graph, if possible during the comparison. *plan is NULL if there is no such plan.
+// Places the graph by the plan of an equal graph. *plan is NULL if there is none.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
     *plan = plan_find(galloc, graph, (struct galloc_ids){0}, false, &in_place);
@@ -456,8 +447,7 @@ enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, stru
     return GGML_STATUS_SUCCESS;
 }
 
-// Finds the row that occupies each item at a step: the last row up to that step that took the item over. A late leaf occupies its
-// item from the node that overwrites it.
+// Finds the row that occupies each item at a step. A late leaf occupies its item from the node that overwrites it.
 static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
     const struct record *rec = &plan->rec;
     for (size_t i = 0; i < plan->lives.n_items; i++) {

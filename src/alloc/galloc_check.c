@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc_check.c: checks the placement of a graph independently of its plan. It reads the addresses of the tensors and derives
-// lifetimes by a simpler rule than lifetime.c: a tensor lives from the node that computes it to the last node that reads it or a
-// view of it. berth_gallocr_compute_checked also computes the graph and detects nodes that write into memory of other tensors.
+// galloc_check.c: checks the addresses of a graph independently of its plan. A tensor lives from the node that computes it to its last
+// reader, views included. berth_gallocr_compute_checked also detects nodes that write into memory of other tensors.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -10,10 +9,10 @@
 
 #include <string.h>
 
-// The memory and lifetime of one row. Only rows with is_ours are checked.
+// Only rows with is_ours are checked.
 struct span {
-    int32_t group;  // row whose memory it took over; its own row: none
-    int64_t first;  // node that computes it, or node that overwrites the late leaf; 0 for inputs and other leafs
+    int32_t group;  // row whose memory was reused, or its own row
+    int64_t first;  // computing node, or overwriting node of a late leaf; else 0
     int64_t last;   // last node that reads it
     uint64_t begin; // address
     uint64_t size;
@@ -133,8 +132,7 @@ static bool may_take_over(const struct check *c, int32_t node, int k) {
            (o->inplace != NULL && o->inplace(c->rec.tensors[node], i_src, o->inplace_user_data));
 }
 
-// Joins a result with a source that it took over: the source has the same address, and its lifetime ends at this node. Both then
-// count as one piece of memory.
+// A result and the source whose memory it took over count as one piece of memory.
 static void join_in_place(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_nodes; r++) {
         const struct record_row *row = &c->rec.rows[r];
@@ -266,8 +264,8 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// Before a node runs (is_before): fills the memory that the node gets or the late leaf that it overwrites, and hashes all other
-// live items. After the node has run: checks that the hashes are unchanged, and fills items that are dead from now on.
+// is_before: fills the memory that the node will write, and hashes all other live items. Otherwise: checks the hashes, and fills items
+// that are now dead.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c = w->c;
     const int32_t own = group_of(c, root_of(&c->rec, node));

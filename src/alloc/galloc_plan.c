@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// galloc_plan.c: makes a plan from a graph: record, lifetimes, offsets, and the bytes that each chunk requires. It allocates no
-// buffer.
+// galloc_plan.c: makes a plan from a graph: record, lifetimes, offsets, and the bytes per chunk. Allocates no buffer.
 
 #include "alloc/galloc.h"
 #include "ggml-backend-impl.h"
@@ -58,7 +57,7 @@ const struct berth_plan_report *berth_galloc_plan_report(
 // ---- rules for records and lifetimes ----
 
 static bool is_ours(void *user, const struct ggml_tensor *t) {
-    // All buffers of the allocator have usage COMPUTE, so that buffers with another usage need no search.
+    // All buffers of the allocator have usage COMPUTE.
     return t->buffer != NULL && t->buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE && berth_galloc_owns(user, t->buffer);
 }
 
@@ -90,9 +89,7 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
         .user = o->inplace_user_data};
 }
 
-// Returns true if the plan's decisions hold for this graph, as far as they depend on properties that the record does not compare.
-// The in_place callback may depend on op parameters, so it is called for each result that took over memory because of it. A late
-// leaf must still be overwritten by its node.
+// Checks the decisions that depend on properties which the record does not compare: the in_place callback, and late leafs.
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_params *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_by_callback > 0; i++) {
@@ -104,8 +101,8 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
     return berth_lifetimes_still_late(&plan->lives, rec);
 }
 
-// Returns true if a tensor that the plan treats as unlisted (neither node nor leaf) may be listed in this graph. An unlisted tensor
-// has memory only from its first reader on, which is too late for a node.
+// Returns true if a tensor that was unlisted in the plan may be listed in this graph. An unlisted tensor has memory only from its
+// first reader on, which is too late for a node.
 static bool has_unlisted_node(struct galloc_plan *plan) {
     return plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }
@@ -146,7 +143,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
         return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
-        // The record changes to the smaller graph. The items keep their sizes, so that the plan still fits the larger graph later.
+        // The items keep their sizes, so that the plan still fits the larger graph later.
         plan->is_ready = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
         return plan->is_ready;
@@ -161,7 +158,6 @@ static bool same_row(const struct record_row *x, const struct record_row *y) {
            x->n_src == y->n_src && x->has_memory == y->has_memory;
 }
 
-// Compares rows, edges and buffers.
 static bool same_graph(
     const struct record *a, const struct lifetime_row *a_rows, const struct record *b, const struct lifetime_row *b_rows) {
     const size_t n_srcs = (size_t) a->n_srcs;
@@ -200,7 +196,7 @@ bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *r
 bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order) {
     if (galloc->has_capture) {
-        return false; // while graphs are captured, each graph needs its own plan, because planning writes the file
+        return false; // planning writes the captured file
     }
     if (!plan->is_ready || !same_order(&plan->lives.order, order) || !same_graph(&plan->rec, plan->lives.rows, rec, rows) ||
         !still_valid(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
@@ -288,8 +284,7 @@ enum ggml_status berth_galloc_plan_make(
 
 // ---- offsets ----
 
-// Sets max_chunk of each pool. If an item is larger than the largest buffer of the type, chunks become as large as the item, as in
-// ggml; the type may reject such a buffer.
+// If an item is larger than the limit of the buffer type, chunks become as large as the item, as in ggml.
 static void set_max_chunks(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
@@ -313,8 +308,7 @@ void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_
     set_max_chunks(galloc, plan);
 }
 
-// Computes the offsets of one pool. Pools are solved separately, because each may have a different largest chunk. items, ids and
-// offsets are scratch arrays, to which the items of the pool are copied.
+// Pools are solved separately, because their chunk limits differ. items, ids and offsets are scratch.
 static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items,
     int32_t *ids, uint64_t *offsets) {
     int64_t n = 0;
@@ -377,7 +371,6 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
 
 // ---- spots and needs ----
 
-// Reserves the sizes of n chunks.
 static bool need_grow(struct galloc_need *need, size_t n) {
     if (n > 1 && !BERTH_GROW(&need->many, &need->many_cap, n)) {
         return false;
@@ -392,7 +385,7 @@ static bool need_grow(struct galloc_need *need, size_t n) {
     return true;
 }
 
-// Computes spots from offsets. The size of a chunk is the highest end of its items.
+// The size of a chunk is the highest end of its items.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
     for (int p = 0; p < galloc->n_pools; p++) {
