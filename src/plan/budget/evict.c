@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
-// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in the given order within the limits. If a source
-// of an op is not in memory, it recomputes the source, and before that the missing sources of the source. If memory is short, it
-// evicts values that are cheap to recompute, large, and not needed soon. It fails only if an op does not fit together with its
-// sources and the values that are needed at the same time to recompute them, or if one of the limits below is reached.
+// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in the given order and recomputes missing sources.
+// If memory is short, it evicts values that are cheap to recompute, large, and not needed soon.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -10,17 +8,17 @@
 #include <math.h>
 #include <string.h>
 
-#define GROW_MAX 40     // limit on the number of steps, per op
-#define DEPTH_MAX 4000  // limit on the depth of recursion, that is, on values that wait for each other
-#define COST_OPS_MAX 48 // limit on ops that are inspected to estimate the cost of recomputing a value
+#define GROW_MAX 40     // limit on steps per op
+#define DEPTH_MAX 4000  // limit on the depth of recursion
+#define COST_OPS_MAX 48 // ops inspected to estimate a recompute cost
 
 struct walk {
     const struct budget_graph *g;
     struct budget_steps *out;
     bool *is_resident;    // [n] the value is in memory
     int32_t *n_locks;     // [n] number of running ops that need the value in memory
-    int32_t *last_need;   // [n] the last op of the order that may need the value, directly or for recomputing another value
-    int32_t *resident;    // [n_resident] values in memory that have bytes, in no order
+    int32_t *last_need;   // [n] last op that may need the value
+    int32_t *resident;    // [n_resident] values with bytes in memory, unordered
     int32_t *resident_at; // [n] index of the value in resident
     int32_t n_resident;
     int32_t *seen; // [n] stamp of the last visit
@@ -33,7 +31,7 @@ struct walk {
     enum budget_answer answer; // BUDGET_NONE as long as there is no failure
 };
 
-// Returns the last op for which op i can be recomputed: `last`, or the op that overwrites a source of i if it is earlier.
+// Returns `last`, or an earlier op that overwrites a source of i: op i cannot be recomputed after that.
 static int32_t last_need_limit(const struct budget_graph *g, int32_t i, int32_t last) {
     return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
 }
@@ -89,7 +87,7 @@ static int32_t next_use(const struct walk *w, int32_t i) {
     return w->last_need[i] > w->pos ? (w->last_need[i] + 3 * g->n) / 4 : g->n;
 }
 
-// Estimates the cost of recomputing the value now, with its missing sources. Inspects COST_OPS_MAX ops at most.
+// Inspects at most COST_OPS_MAX ops.
 static double recompute_cost(struct walk *w, int32_t value) {
     const struct budget_graph *g = w->g;
     int32_t list[COST_OPS_MAX];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// initial_sets.c: makes start schedules by heuristics. Each schedule belongs to a set of values. The values of the set are not kept
-// across the step with the most bytes; each is recomputed when a later op needs it. There are two kinds of sets: the values with
-// the largest ratio of size to cost (greedy), and all values except checkpoints at equal distances. The cheapest schedule that fits
-// is used. Making a schedule takes linear time, so many sets can be tried.
+// initial_sets.c: makes start schedules by heuristics. The values of a set are not kept across the step with the most bytes; they are
+// recomputed when needed. A set has the values with the largest ratio of size to cost (greedy), or all values except checkpoints at
+// equal distances. A schedule takes linear time, so many sets are tried.
 
 #include "plan/budget/budget.h"
 
@@ -18,13 +17,13 @@ struct sets {
     struct berth_arrays mem;    // owns the arrays below
     int32_t *position;          // [n] index of the op in the order
     int32_t *last;              // [n] position of the last op that reads the value, -1: none
-    bool *drop, *is_recomputed; // [n] the value is in the set; [n] the value was recomputed after the peak
+    bool *drop, *is_recomputed; // [n] value is in the set; recomputed after the peak
     int32_t *stack;             // capacity for all sources and ops
     int32_t peak_at;            // position with the most bytes
     uint64_t best;              // cost of the cheapest schedule so far
 };
 
-// Recomputes the value with everything that it needs. A stack entry below 0 is an op whose sources were already pushed.
+// A stack entry below 0 is an op whose sources were already pushed.
 static bool value_recompute(struct sets *x, int32_t value) {
     const struct budget_graph *g = x->g;
     size_t n = 0;
@@ -51,7 +50,7 @@ static bool value_recompute(struct sets *x, int32_t value) {
     return ok;
 }
 
-// Makes the schedule of the set. Copies it to out if it fits and is the cheapest so far. False: out of memory.
+// Copies the schedule to out if it fits and is the cheapest so far. False: out of memory.
 static bool set_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     const struct budget_graph *g = x->g;
     x->steps.n = 0;
@@ -167,7 +166,7 @@ enum budget_answer budget_sets(const struct budget_graph *g, const struct budget
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     bool ok = sets_init(&x, order);
     const int32_t peak_at = x.peak_at, far = 1 + (int32_t) order->n / 64;
-    for (int32_t k = -1; ok && k <= 1; k++) { // tries the step with the most bytes, a step before it, and a step after it
+    for (int32_t k = -1; ok && k <= 1; k++) { // at the step with the most bytes, before and after it
         x.peak_at = peak_at + k * far;
         ok = greedy_try(&x, order, out) && checkpoints_try(&x, order, out);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model.c: builds the solver's view of a graph: lists of sources and readers, pools by index, the ops that may be recomputed, and
-// the bytes that every schedule requires. The cost is O(n), plus O(n) per value that cannot be recomputed.
+// model.c: builds the solver's view of a graph, and computes the bytes that every schedule requires. The cost is O(n), plus O(n) per
+// value that cannot be recomputed.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_WORK 20000000 // limit on values * ops when the least bytes are computed; values beyond it are left out
+#define LEAST_WORK 20000000 // limit on values * ops for the least bytes
 
 void budget_graph_fini(struct budget_graph *g) {
     berth_arrays_free(&g->mem);
@@ -18,13 +18,12 @@ void budget_graph_fini(struct budget_graph *g) {
 
 // ---- checks of the caller's input ----
 
-// Returns whether op i may name `until` as the op that it must run before: a later op that runs only once.
+// until must be a later once op.
 static bool is_until_valid(const struct berth_budget_op *ops, size_t n, size_t i, int32_t until) {
     return until > 0 && (size_t) until > i && (size_t) until < n && (ops[until].flags & BERTH_BUDGET_INPUT) == 0 &&
            (ops[until].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
 }
 
-// Sums over all ops so far.
 struct totals {
     size_t n_srcs;
     uint64_t cost, size;
@@ -160,8 +159,7 @@ static void srcs_fill(struct budget_graph *g, int32_t *seen) {
     }
 }
 
-// Fills in the sources whose memory the result of op i may take over, by the rule of the planner's items: same size, same pool,
-// suitable alignment, read once by this op, not kept.
+// The rule is that of the planner's items: same size and pool, suitable alignment, read once by this op, not kept.
 static void takeover_fill(struct budget_graph *g, int32_t i) {
     const struct berth_budget_op *op = &g->ops[i];
     for (int32_t k = 0; k < op->n_srcs && k < 64; k++) {
@@ -183,8 +181,8 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
 
 // ---- the least bytes of every schedule ----
 
-// While op runs, every schedule has these values in memory: the sources and the result of op, the outputs on which op depends, and
-// the values that cannot be recomputed and that ops after op need. is_up: op depends on it. is_down: it depends on op.
+// Every schedule has these values in memory while op runs: its sources and result, outputs on which op depends, and values that cannot
+// be recomputed and that later ops need. is_up: op depends on the value. is_down: the value depends on op.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
     bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
     memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
@@ -227,7 +225,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// Sets least and tight of each pool from the kept values, alive at the end, and the inputs, alive at the start.
+// Kept values are alive at the end, inputs at the start.
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
         g->least[g->pool[i]] += g->keep[i] && g->spill_pool[i] < 0 ? g->size[i] : 0;
@@ -252,7 +250,7 @@ static void ends_find(struct budget_graph *g) {
     }
 }
 
-// Returns the size of the sources and the result of an op, in the pool of its result.
+// Counts only the pool of the result.
 static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     uint64_t bytes = g->takeover[i] != 0 ? 0 : g->size[i];
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -261,9 +259,9 @@ static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     return bytes;
 }
 
-// Adds the size of a value that cannot be recomputed to bytes[i] of every op i during which the value must be in memory, except for
-// its readers. Such an op depends on a reader of the value (if the value is an input: any op), and another reader depends on the op
-// (if the value is kept: any op). marks: [3 n] scratch.
+// Adds the size of a value that cannot be recomputed to bytes[i] of each op i during which the value must be in memory, except for its
+// readers. Op i is such an op if it depends on a reader and another reader depends on op i. For an input, the first condition always
+// holds; for a kept value, the second. marks: [3 n] scratch.
 static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
     uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
     memset(marks, 0, 3 * (size_t) g->n);
@@ -289,8 +287,7 @@ static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint
     }
 }
 
-// Computes the least bytes of each pool: the maximum over the start, the end and each op of the bytes that must be alive. In large
-// graphs some of the values that cannot be recomputed are left out.
+// The least bytes are the maximum over the start, the end and each op. Large graphs leave out some values.
 static bool least_find(struct budget_graph *g) {
     struct berth_arrays mem = {0};
     uint8_t *marks = berth_arrays_new(&mem, 3 * (size_t) g->n, sizeof *marks);
@@ -342,7 +339,7 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     return !g->mem.has_failed;
 }
 
-// Fills in once_before. last: [groups_most + 1] scratch.
+// last: [groups_most + 1] scratch.
 static void groups_find(struct budget_graph *g, int32_t *last) {
     for (int32_t i = 0; i <= groups_most(g->ops, (size_t) g->n); i++) {
         last[i] = -1;

@@ -5,9 +5,8 @@
 
 // ---- hoisting ----
 
-// The caller often puts once ops at the end of the graph. An example is the steps of an optimiser after the complete backward pass:
-// every gradient stays in memory until then. Hoisting runs each once op as soon as its sources are there, if that frees memory. All
-// other ops keep their order. The time is linear in ops and sources.
+// Graphs often have once ops at the end, such as optimiser steps, which keep every gradient in memory until then. Hoisting runs each
+// once op as soon as its sources are there, if that frees memory. The other ops keep their order. The time is linear.
 
 struct hoist {
     const struct budget_graph *g;
@@ -122,13 +121,12 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// The order pass does not know the field until, by which an op must run before a certain once op. If no once op has bytes, this is
-// expressed by artificial inputs, one per group of once ops: each once op of the group writes the input, and each op that must run
-// before a once op of the group reads it. Otherwise the once ops and the ops with until keep their order among each other.
+// The order pass does not know `until`. If no once op has bytes, artificial inputs express `until`, one per group: once ops write the
+// input, and ops with `until` read it. Otherwise once ops and ops with `until` keep their order.
 
 struct reorder {
     const struct budget_graph *g;
-    struct berth_order_op *ops; // [n_groups + n] the artificial input of each group, then the ops
+    struct berth_order_op *ops; // [n_groups + n] artificial inputs, then the ops
     int32_t *srcs, *order;
     int32_t *group; // [n] group of a once op, -1: none
     int32_t n_groups;
@@ -188,7 +186,7 @@ static void ops_put(struct reorder *r) {
         op_put(r, i, srcs);
         srcs += r->g->ops[i].n_srcs + 1;
     }
-    for (int32_t i = 0; i < r->g->n; i++) { // an op that is named in until stays after the ops that name it
+    for (int32_t i = 0; i < r->g->n; i++) { // an op in until stays after the ops that name it
         const int32_t until = r->g->until[i];
         if (until >= 0 && r->group[until] < 0) {
             r->ops[r->n_groups + until].flags |= BERTH_ORDER_EFFECT;

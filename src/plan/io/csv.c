@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// csv.c: reads and writes plans as CSV. The header line of a file names its columns. The table `columns` below has one entry per
-// column that the reader knows. Error messages name the line and quote the text. The reader makes one pass over the bytes and one
-// copy of each id. The size of a file is limited by memory only.
+// csv.c: reads and writes plans as CSV. The header line of a file names its columns. Error messages name the line and quote the text.
 
 #include "base/min.h"
 #include "plan/io/set.h"
@@ -48,7 +46,7 @@ struct csv {
     const char *name;
     const char *p, *end;
     size_t line;   // line of p, from 1
-    int8_t *kinds; // [n_kinds] column_kind of each column of this file; -1: the column is ignored
+    int8_t *kinds; // [n_kinds] column_kind of each column, -1: ignored
     size_t n_kinds, n_kinds_cap;
     char *field; // text of a quoted field, with "" replaced by "
     size_t n_field_cap;
@@ -124,7 +122,7 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t';
 }
 
-// Reads the field at csv->p, without blanks around it. Moves csv->p after the comma that follows, or to the end of the line.
+// Reads one field without surrounding blanks. Moves csv->p after the following comma, or to the end of the line.
 static enum ggml_status next_field(struct csv *csv, struct field *field) {
     while (csv->p < csv->end && is_blank(*csv->p)) {
         csv->p++;
@@ -152,7 +150,7 @@ static enum ggml_status next_field(struct csv *csv, struct field *field) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Parses a decimal integer in [min, 2^62]. False: the field is not such a number.
+// Accepts a decimal integer in [min, 2^62].
 static bool parse_number(const struct field *field, int64_t min, int64_t *out) {
     const bool minus = field->len > 0 && field->text[0] == '-';
     size_t i = minus ? 1 : 0;
@@ -197,7 +195,7 @@ static enum ggml_status read_header(struct csv *csv) {
     } while (!field.ends_line);
     const size_t both = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
     csv->builder.has_costs = (seen & both) == both;
-    // A file with only one of the columns cost and reads uses it for something else: the column is ignored.
+    // If a file has only one of the columns cost and reads, the column is ignored.
     for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) {
         if (csv->kinds[i] >= COLUMN_COST) {
             csv->kinds[i] = -1;
@@ -279,7 +277,6 @@ static enum ggml_status read_item(struct csv *csv) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Checks that each id belongs to one item only.
 static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan_set *set) {
     size_t *ranks = berth_set_id_ranks(set);
     if (ranks == NULL) {
@@ -337,8 +334,8 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-// Repeated ids are written as "id (2)", "id (3)" and so on, with n apostrophes after the parenthesis: id (2)''. Returns n. It is
-// larger than the number of apostrophes after a final ')' in any id of the set, so that the new ids differ from all ids.
+// Repeated ids are written as "id (2)", "id (3)" and so on, followed by n apostrophes: id (2)''. Returns n, large enough that the new
+// ids differ from all ids.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (int64_t i = 0; i < set->n_items; i++) {
@@ -354,7 +351,7 @@ static int id_marks(const struct berth_plan_set *set) {
     return n_marks;
 }
 
-// Writes an id. rank: number of earlier items with the same id; if it is not 0, " (rank + 1)" and n_marks apostrophes follow.
+// rank: number of earlier items with the same id. If rank is not 0, " (rank + 1)" and n_marks apostrophes follow.
 static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
     const bool is_quoted = strpbrk(id, ",\"\r\n") != NULL || (len > 0 && (is_blank(id[0]) || is_blank(id[len - 1])));

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT
-// beam.c: answers an ask of the exact search (exact.h) by a beam search, that is, breadth first. A level holds states with the same
-// number of placed blocks, and only the best states of a level are kept. In each state the search tries up to BRANCHES next blocks,
-// in the order in which the depth-first search of exact.c tries them. After each choice it derives the conclusions of
-// exact_settle.c, so many wrong choices fail immediately. A wrong choice that does not fail leaves less slack in some sections. The
-// best states are therefore those with the least sum of 1 / slack^2 over the sections. If no state was dropped, the answer "no" is
-// a proof, as in the depth-first search. Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the
-// depth-first search ended 3% above the bound after a minute. exact_state.h defines sky, low and floor.
+// beam.c: answers an ask of the exact search (exact.h) by a beam search. A level holds states with the same number of placed blocks.
+// Each state tries up to BRANCHES next blocks and derives conclusions (exact_settle.c). The states with the least sum of 1 / slack^2
+// over the sections are kept. If no state was dropped, the answer "no" is a proof. exact_state.h defines the terms.
+// Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the bound after
+// a minute.
 
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
-#define BRANCHES 10      // the largest number of blocks that are tried in a state
-#define SLACK_ADDED 0.01 // fraction of the capacity; is added to every slack, so that 1 / slack^2 is finite
+#define BRANCHES 10      // largest number of blocks tried per state
+#define SLACK_ADDED 0.01 // part of the capacity; keeps 1 / slack^2 finite
 #define SEEN_FACTOR 16   // hash table entries per state of a level
 
-// A state of the next level.
 struct child {
     double badness;
     int32_t slot; // index in beam.next
@@ -24,11 +21,11 @@ struct child {
 struct beam {
     struct exact *x;
     struct berth_arrays mem;
-    size_t size;            // int64_t numbers per state: x->low, sky, off, rest, slack, floor and span, which are one array
+    size_t size;            // int64_t numbers per state, from x->low to x->span
     int64_t *now, *next;    // [width][size]
-    struct child *children; // [width] heap of the states in next, the worst at the top
+    struct child *children; // [width] heap of states in next, worst at the top
     int32_t n_now, n_children, width;
-    uint64_t *seen; // [n_seen] hash table of the states of this level; n_seen is a power of two; 0: empty entry
+    uint64_t *seen; // [n_seen] hash table of this level, 0: empty entry
     size_t n_seen;
     bool is_complete; // no state was dropped
 };
@@ -51,7 +48,7 @@ static uint64_t hash_mix(uint64_t hash, const int64_t *v, int32_t n) {
     return hash;
 }
 
-// Returns whether this level has seen the same low[] and floor[]: the same choices in another order give the same state.
+// The same choices in another order give the same low[] and floor[].
 static bool is_seen(struct beam *b) {
     const uint64_t hash = hash_mix(hash_mix(1, b->x->low, b->x->p->n), b->x->floor, b->x->p->n_sec) | 1;
     for (size_t k = 0; k < 8; k++) {
@@ -64,7 +61,7 @@ static bool is_seen(struct beam *b) {
             return false;
         }
     }
-    return false; // all 8 entries are taken by other states: this state may be kept twice
+    return false; // the table is full here: the state may be kept twice
 }
 
 static void children_sink(struct child *children, int32_t n) {
@@ -88,7 +85,6 @@ static void children_add(struct child *children, int32_t at, struct child child)
     children[at] = child;
 }
 
-// Keeps the state of x for the next level if it is among the best.
 static void beam_keep(struct beam *b) {
     const double bad = state_badness(b->x);
     const bool is_full = b->n_children == b->width;
@@ -110,7 +106,7 @@ static void beam_keep(struct beam *b) {
     memcpy(b->next + (size_t) slot * b->size, b->x->low, b->size * sizeof *b->next);
 }
 
-// Loads state k of this level into x. Returns its unplaced blocks as a part.
+// Returns the unplaced blocks of state k as a part.
 static struct exact_part state_load(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     struct exact_part part = {0, 0, 0, x->p->n_sec};
@@ -127,8 +123,8 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     return part;
 }
 
-// Tries up to BRANCHES next blocks of state k. Each try assumes that the blocks tried before it are above their sky, because the
-// earlier tries cover the states in which they are at their sky. True: all blocks are placed.
+// Each try assumes that the blocks tried before are above their sky; the earlier tries cover the other case. True: all blocks are
+// placed.
 static bool state_expand(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     const struct exact_part part = state_load(b, k);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// best_fit.c: two classic placements in addition to the greedy passes.
-// 1. Online best fit in the order of first sections. This is ggml's method, so the planner's best plan is not worse than ggml's. It
-//    ends without a plan if the free list becomes so long that the time is not linear.
-// 2. Blocks are put one by one into the lowest gap, in a given order such as largest first. This takes quadratic time.
+// best_fit.c: two classic placements.
+// 1. Online best fit in the order of first sections, as in ggml, so the planner is not worse than ggml. If the free list becomes long,
+//    there is no plan.
+// 2. Each block goes into the lowest gap, in a given order. Quadratic time.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -11,7 +11,7 @@
 
 // ---- online best fit ----
 
-#define WORK_PER_BLOCK 64 // limit on the gaps of the free list that are inspected, on average per block
+#define WORK_PER_BLOCK 64 // limit on inspected gaps per block, on average
 
 struct gap {
     int64_t off, size;
@@ -33,7 +33,7 @@ static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target)
     }
     f->work += f->n;
     if (best < 0) {
-        // The free units from end on are one piece, because free_list_give merges the last gap into end.
+        // free_list_give merges the last gap into end.
         if (size > target - f->end) {
             return -1;
         }
@@ -88,7 +88,7 @@ static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
 }
 
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
-    // ends lists the blocks by the section in which they end. Blocks with the same end are in the order of their numbers.
+    // ends lists the blocks by end, then by number.
     size_t m = (size_t) p->n_sec;
     int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
     if (ends_at == NULL) {
@@ -190,7 +190,7 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
     return n;
 }
 
-// Places the blocks by falling size; if primary is not NULL, by rising sign * primary[i], and by falling size among equals.
+// The order is by falling size. If primary is not NULL, the order is by rising sign * primary[i], then by falling size.
 static int64_t place_by(const struct plan_prob *p, const int64_t *primary, int64_t sign, int64_t target, int64_t *off) {
     size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
-// blocks.c: makes the blocks of one pool from the caller's items. It checks the items, leaves out items without bytes, makes one
-// block of each alias group, and refuses fixed offsets that exclude each other.
-// The block of an alias group covers the hull of the group: all steps from the first to the last step of any member, at the size of
-// the largest member. If at some step no member of that size is alive, the hull is larger than the group. The totals of the
-// sections are then upper estimates (bound_is_inexact).
-// Cost: O(n); alias groups or items out of order need a sort.
+// blocks.c: makes the blocks of one pool from the caller's items, and refuses invalid items. An alias group becomes one block, its
+// hull: all steps from the first to the last, at the size of the largest member. If the hull is larger than the group, the totals are
+// upper estimates (bound_is_inexact). Cost: O(n); alias groups or items out of order need a sort.
 
 #include "plan/solve/blocks.h"
 #include "base/min.h"
@@ -70,7 +67,7 @@ enum ggml_status berth_plan_items_check(
 
 // ---- alias groups ----
 
-// Makes one block of the group of items ids[members[0..n)]. Sets *bound_is_inexact if its hull is larger than the group.
+// Sets *bound_is_inexact if the hull is larger than the group.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
@@ -96,8 +93,8 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
         block->last = max_i64(item->last, block->last);
         block->size = max_u64(item->size, block->size);
     }
-    // The members are sorted by rising first step. The hull is exact if members of the block's size cover all steps of the hull.
-    int64_t covered = block->first; // members of the block's size cover [block->first, covered)
+    // The hull is exact if members of the block's size cover all its steps. Members are sorted by rising first step.
+    int64_t covered = block->first; // covered up to this step
     bool is_covered = block->size == 0;
     for (int32_t k = 0; k < n && !is_covered; k++) {
         const struct berth_plan_item *item = &items[ids[members[k]]];
@@ -112,7 +109,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
     return GGML_STATUS_SUCCESS;
 }
 
-// Refuses a fixed offset that violates the alignment of some member. Members without bytes count as well.
+// Members without bytes count as well.
 static enum ggml_status group_check(const struct raw_block *group, uint64_t chunk_limit) {
     const uint64_t in = group->fixed != BERTH_PLAN_ANY && chunk_limit > 0 ? group->fixed % chunk_limit : group->fixed;
     if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {
@@ -122,8 +119,8 @@ static enum ggml_status group_check(const struct raw_block *group, uint64_t chun
         group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) chunk_limit);
 }
 
-// Assigns blocks to the members of a merged group. A group without a fixed offset is one block. In a group with a fixed offset each
-// member is a block, because the hull could overlap other fixed items although the members do not.
+// A group without a fixed offset is one block. In a group with a fixed offset each member is a block, because the hull could overlap
+// other fixed items.
 static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
     struct raw_block group = blocks[*n_blocks];
     if (group.fixed == BERTH_PLAN_ANY) {
@@ -150,7 +147,7 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
     }
 }
 
-// Makes one block per group and per item outside groups. An item without bytes shares its group's block or has none.
+// An item without bytes shares its group's block or has none.
 static enum ggml_status pool_merge(
     struct plan_pool *pool, struct raw_block *blocks, int32_t *n_blocks, struct berth_scratch *scratch) {
     size_t n = (size_t) pool->n_ids;
@@ -190,7 +187,6 @@ static enum ggml_status pool_merge(
     return GGML_STATUS_SUCCESS;
 }
 
-// Refuses fixed blocks that collide, or that violate the alignment of their group or the border of a chunk.
 static enum ggml_status fixed_check(
     const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct berth_scratch *scratch) {
     struct berth_plan_item *items = berth_scratch_take(scratch, (size_t) n * sizeof *items);
@@ -224,7 +220,7 @@ static enum ggml_status fixed_check(
 
 // ---- the blocks ----
 
-// Sorts the blocks by rising first step and updates their numbers in block_of.
+// Updates the block numbers in block_of.
 static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32_t n, struct berth_scratch *scratch) {
     size_t m = (size_t) n;
     uint64_t *key = berth_scratch_take(scratch, 2 * m * sizeof *key);
@@ -251,7 +247,6 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
     return true;
 }
 
-// Makes one block of each item that has bytes.
 static int32_t pool_copy(struct plan_pool *pool, struct raw_block *blocks) {
     int32_t n = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // check.c: checks whether a plan is valid. In debug builds the planner checks every plan before it returns the plan.
-// The check takes the items by rising offset. A tree over time holds the highest end of the items so far. An item collides with an
-// earlier item if and only if the highest end in its lifetime is above its offset. Members of one alias group may share bytes:
-// therefore all members are checked before any of them is entered into the tree. The cost is O(n log n).
+// The items are taken by rising offset. A tree over time holds the highest end so far. An item collides if the highest end in its
+// lifetime is above its offset. Members of one alias group may share bytes, so they are checked before any of them is entered. The
+// cost is O(n log n).
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -12,8 +12,8 @@
 // ---- the highest end in a range of time ----
 
 struct tops {
-    uint64_t *over; // [2 * n] the highest end entered for the complete range of the node
-    uint64_t *most; // [2 * n] the highest end at any time in the range of the node
+    uint64_t *over; // [2 * n] highest end entered for the whole node
+    uint64_t *most; // [2 * n] highest end at any time in the node
     size_t n;
 };
 
@@ -31,7 +31,7 @@ static uint64_t tops_query(const struct tops *t, size_t lo, size_t hi) {
             most = max_u64(t->most[y], most);
         }
     }
-    // An end that was entered for an ancestor of either border of the range also covers a part of the range.
+    // An end that was entered for an ancestor also covers the range.
     for (size_t x = l; x > 0; x /= 2) {
         most = max_u64(t->over[x], most);
     }
@@ -61,7 +61,6 @@ static void tops_enter(struct tops *t, size_t lo, size_t hi, uint64_t top) {
 
 // ---- collisions ----
 
-// The properties of an item that the check needs.
 struct spot {
     uint64_t off, size;
     int64_t first, last;
@@ -73,7 +72,7 @@ static bool spots_meet(const struct spot *x, const struct spot *y) {
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
-// The numbers of the spots in some order, and scratch memory for the stable sort: sort by the least significant key first.
+// For stable sorts: sort by the least significant key first.
 struct order {
     int32_t *idx, *tmp_idx;
     uint64_t *key, *tmp_key;
@@ -108,7 +107,7 @@ static void order_sort(struct order *o, const struct spot *spots, enum order_key
     berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, o->n);
 }
 
-// Fills o->key with the steps at which items begin or end, sorted and unique. Returns their number.
+// Fills o->key with the sorted, unique steps at which items begin or end. Returns their number.
 static size_t times_sort(struct order *o, const struct spot *spots, const int32_t *idx, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         o->key[2 * k] = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // flips the sign: negative steps come first
@@ -142,7 +141,7 @@ static bool is_group(const struct spot *x, const struct spot *y) {
     return x->alias > 0 && x->alias == y->alias && x->off == y->off;
 }
 
-// Returns the first of the sorted spots of one pool that collides with an earlier one. -1: none, -2: out of memory.
+// Returns the first spot that collides with an earlier spot, -1: none, -2: out of memory.
 static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t n) {
     int64_t found = -1;
     struct order times;
@@ -178,7 +177,7 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
     return found;
 }
 
-// Checks all pools with sweep_pool. Each pool has a tree over its own times, so many pools cost no more than one.
+// Each pool has a tree over its own times, so many pools cost no more than one.
 static int64_t spots_sweep(const struct spot *spots, struct order *o) {
     int64_t found = -1;
     order_sort(o, spots, BY_ALIAS);
@@ -310,8 +309,7 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
     if (spots != NULL && order_init(&o, p->n)) {
         for (; o.n < p->n; o.n++) {
             const int32_t i = o.n;
-            // All fixed blocks get one alias group. Those at the same offset may share bytes, because they really are members of a
-            // group; berth_plan_blocks has refused any other fixed blocks that share bytes.
+            // Fixed blocks at the same offset may share bytes: they are members of a group. berth_plan_blocks has refused others.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 1 : 0;
             spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->begin[i], p->end[i] - 1, 0, group};
             o.idx[i] = i;

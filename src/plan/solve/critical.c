@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// critical.c: plans a problem by an exact search over its core. The core is the set of blocks that are alive in some section whose
-// total is near the bound. Most blocks of a real graph live in sections with far fewer live bytes, so the core is small (10 of
-// 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core fits into the requested capacity, the blocks outside
-// the core are placed one by one into the lowest gap; blocks of fuller sections come first. If the core does not fit, the complete
-// problem does not fit, which raises the bound. If some block outside the core finds no gap, a larger core is tried.
+// critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section with a total near the bound.
+// The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core does not fit, the bound rises.
+// If the core fits, the other blocks go into the lowest gaps, fuller sections first. If a block finds no gap, a larger core is tried.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -19,14 +17,14 @@ struct core {
     const struct plan_goal *goal;
     struct plan_state *state;
     int64_t *most;     // [n] the largest total in a block's lifetime
-    int32_t *ids;      // [n] the n_core blocks of the core, then the other blocks in the order in which they are placed
-    int64_t *core_off; // [n] offsets of the blocks of the core, by their index in the core
+    int32_t *ids;      // [n] the core, then the others in placing order
+    int64_t *core_off; // [n] offsets by index in the core
     int32_t *scratch;  // [2n]
     uint64_t *key;     // [2n]
     int32_t n_core;
 };
 
-// Fills ids: the core (blocks with most[i] >= least) by number, then the other blocks by falling most, then falling size.
+// The core is every block with most[i] >= least. The others follow by falling most, then falling size.
 static void core_split(struct core *c, int64_t least) {
     const struct plan_prob *p = c->p;
     int32_t n_others = 0;
@@ -38,7 +36,7 @@ static void core_split(struct core *c, int64_t least) {
             c->scratch[n_others++] = i;
         }
     }
-    // Two stable sorts: by size, then by total.
+    // The sort is stable.
     int32_t *others = c->ids + c->n_core;
     memcpy(others, c->scratch, (size_t) n_others * sizeof *others);
     for (int32_t k = 0; k < n_others; k++) {
@@ -51,7 +49,7 @@ static void core_split(struct core *c, int64_t least) {
     berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
 }
 
-// Asks the exact search for a plan of the core alone, with up to four orders of search. The answer EXACT_NO raises the bound.
+// Tries up to four orders of search. EXACT_NO raises the bound.
 static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     static const struct {
         enum exact_valley valley;
@@ -83,7 +81,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     return answer;
 }
 
-// Places the other blocks around the core. Returns the peak. -1: some block has no gap, -2: out of memory.
+// Returns the peak, -1: some block has no gap, -2: out of memory.
 static int64_t core_complete(struct core *c) {
     const struct plan_prob *p = c->p;
     size_t n = (size_t) p->n;
@@ -102,7 +100,7 @@ static int64_t core_complete(struct core *c) {
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
     plan_work_add(c->goal->work, plan_work_place(p->n));
-    // Only this copy of the problem has fixed blocks. Its fixed_ids are not set: the fixed blocks are in how.set.
+    // The fixed blocks are in how.set, so fixed_ids is not set.
     const struct plan_placing how = {c->scratch, c->ids + c->n_core, c->n_core, p->n - c->n_core, c->scratch};
     const int64_t peak = berth_plan_place_around(&whole, &how, c->cap, c->state->spare);
     berth_free(whole.fixed);

@@ -6,7 +6,8 @@
 // covers all plans, whichever valley is filled first. If the valley with the least slack is filled first, wrong choices fail soon
 // (instance G of MiniMalloc's set: 420 nodes; 466,637 nodes with the lowest valley first).
 // Facts that hold at each node:
-// - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j that keep i from sliding.
+// - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j. One of these
+//   neighbours keeps i from sliding to its sky.
 // - Valley: a floor that is lower than both sides and that no candidate can use rises to the lower side.
 // - Not first: a block that cannot be the lowest of a section is above a block that can.
 // If a value exceeds C, it is recorded. The least recorded value is the next capacity worth asking (*next).

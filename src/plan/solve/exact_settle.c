@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact_settle.c: derives conclusions at a node of the exact search, until nothing changes. There are three kinds of conclusions:
-// lower bounds of offsets from the sections (exact_section.c), lower bounds of blocks that must rest on other blocks, and higher
-// floors of valleys that no block can use. All changes are recorded in the trail, so that they can be undone.
+// exact_settle.c: derives conclusions at a node of the exact search, until nothing changes: from sections (exact_section.c), from
+// blocks that must rest on other blocks, and from valleys that no block can use. All changes are in the trail.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -29,7 +28,7 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 
 // ---- propagation ----
 
-// Adds the sections of block i to the queue. First in, first out: a section is checked after most changes to its neighbours.
+// First in, first out: a section is checked after most changes to its neighbours.
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->begin[i]; s < x->p->end[i]; s++) {
         if (!x->is_queued[s]) {
@@ -87,9 +86,8 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
 
 // ---- blocks that cannot be at their sky ----
 
-// Raises low[i] of a block i that cannot be at its sky. Block i then rests on an unplaced neighbour (its support), and an unplaced
-// neighbour (its blocker) keeps it from sliding down to its sky. support[i] and blocker[i] are tested first, because the blocks
-// found at an earlier node are often still valid. False: i has no possible support or blocker, or does not fit.
+// Block i cannot be at its sky. So it rests on an unplaced neighbour (support), and an unplaced neighbour (blocker) keeps it from
+// sliding down. Those of an earlier node are tested first. False: there is no support or blocker, or block i does not fit.
 static bool rest_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
     const int64_t sky_end = x->sky[i] + size[i];
@@ -117,7 +115,7 @@ static bool rest_on(struct exact *x, int32_t i) {
     return x->low[i] >= least || berth_exact_raise(x, i, least);
 }
 
-// Raises block i above its twin: the equal block with a lower number, which must have the lower offset.
+// Of equal blocks, the block with the lower number must be lower.
 static bool above_twin(struct exact *x, int32_t i) {
     const int32_t j = x->twin[i];
     return x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j] ||
@@ -196,7 +194,7 @@ struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo
     return r;
 }
 
-// Raises the floor of each valley that no candidate can use. *has_raised: there was such a valley.
+// *has_raised: some valley had no candidate.
 static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_raised) {
     const struct plan_prob *p = x->p;
     const int32_t *list = x->lists + part.list;

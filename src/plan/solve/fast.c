@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT
-// fast.c: finds the first plan, in nearly linear time. It tries the methods of a table and keeps the best plan: a walk outward from
-// the peak, greedy passes with several priorities, online best fit, and largest first if there are few enough blocks for its
-// quadratic cost. It stops when a plan reaches the bound or the capacity. The target of each method is a lower peak than that of
-// the best plan so far; a greedy pass ends early if it cannot reach its target. If the core (critical.c) of a plain problem has
-// only a few blocks, the last step is an exact search over the core.
-// If alignments differ, greedy passes waste padding. Therefore one method places the blocks with the largest alignments first.
-// Afterwards blocks slide down into padding below them, and constrained.c tries all plans if there are few blocks.
+// fast.c: finds the first plan, in nearly linear time. It tries the methods of a table until a plan reaches the bound or the capacity.
+// Each method must find a lower peak than the best plan. If a plain problem has a small core (critical.c), the core is then searched
+// exactly.
+// If alignments differ, greedy passes waste padding. So one method places large alignments first, blocks slide down into padding, and
+// constrained.c tries all plans if there are few blocks.
 
 #include "plan/solve/plan.h"
 
-#define LARGEST_FIRST_MAX 2000 // blocks; methods with quadratic cost take 1 ms with this number
+#define LARGEST_FIRST_MAX 2000 // blocks; quadratic methods then take 1 ms
 #define CORE_MAX 64            // blocks; the largest core that is searched
 
 #define AIMED_MAX 50000 // blocks; an aimed pass takes more memory
-#define FEW_WORK 200000 // limit on nodes * blocks * blocks when all plans are tried; takes 0.4 ms
+#define FEW_WORK 200000 // limit on nodes * blocks^2 of constrained.c; 0.4 ms
 
-#define BRIEF_MIN 64 // blocks; with fewer, all methods together take a negligible time
+#define BRIEF_MIN 64 // blocks; with fewer, all methods take negligible time
 #define N_BRIEF 6    // number of methods that run if is_brief is set
 
 enum kind { OUTWARD, GREEDY_PASS, AIMED_PASS, ALIGNED_PASS, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
@@ -40,7 +38,7 @@ static const struct {
     {"aimed greedy TAW", AIMED_PASS, PLAN_TAW},
 };
 
-// Moves each block into a lower gap if there is one. Repeats this as long as the peak falls. False: out of memory.
+// Repeats as long as the peak falls. False: out of memory.
 static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     int64_t peak = s->peak == PLAN_NO_CAP ? -1 : 0;
     while (peak >= 0 && !plan_is_done(s, g)) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // greedy_index.c: finds the unplaced block with the best rank inside a valley.
-// Unplaced blocks are kept by width class: one class per power of two below 256, eight above. The blocks of a class are sorted by
-// first section and divided into leaves of 16 slots. A tree over the leaves holds the least end and the best rank of each node.
-// The blocks of a class have similar widths. A block that starts at least the largest width of its class before the end of a valley
-// therefore ends inside the valley. For a node that has only such blocks, the query uses the best rank of the node and does not
-// descend to its leaves (10^6 blocks: 25 us per block with one class per power of two, 3 us with eight).
+// Unplaced blocks are kept by width class: one class per power of two below 256, eight above. The blocks of a class are sorted by first
+// section, in leaves of 16 slots. A tree over the leaves holds the least end and the best rank.
+// If a block starts at least the largest width of its class before the end of a valley, it ends inside the valley. A node with only
+// such blocks needs no descent (10^6 blocks: 25 us per block with one class per power of two, 3 us with eight).
 // Loops over a leaf have no branches, so that the compiler can vectorise them.
 
 #include "base/min.h"
@@ -42,7 +41,7 @@ void berth_greedy_pass_free(struct greedy_pass *d) {
     }
 }
 
-// Assigns the blocks to slots, class by class. The blocks of p are already sorted by rising begin.
+// The blocks of p are already sorted by rising begin.
 static void greedy_fill_slots(struct greedy_pass *d) {
     const struct plan_prob *p = d->p;
     int32_t at[GREEDY_CLASSES]; // next free slot, by class number
@@ -209,7 +208,7 @@ struct query {
     int32_t lo, hi;       // sections of the valley
     int32_t cover;        // section in which the block must be alive, -1: any
     int32_t from, to;     // range of leaves that can hold a result
-    int32_t surely_begin; // every block of the class that starts at or before this section ends inside the valley or before it
+    int32_t surely_begin; // blocks that start up to here end inside the valley
     int32_t best;         // best rank found so far
 };
 
@@ -252,13 +251,13 @@ static void query_tree(
 
 int32_t berth_greedy_index_query(const struct greedy_pass *d, int32_t lo, int32_t hi, int32_t cover, int *i_class) {
     struct query q = {.lo = lo, .hi = hi, .cover = cover, .best = GREEDY_NO_RANK};
-    // Wide classes come first: most priorities prefer wide blocks, and a good rank lets the query skip the other classes.
+    // Most priorities prefer wide blocks, and a good rank lets the query skip the other classes.
     for (int k = d->last_class[width_class_of(hi - lo)]; k >= 0; k--) {
         const struct greedy_class *c = &d->classes[k];
         if (c->tree[1].best >= q.best || hi - lo < c->w_min) {
             continue;
         }
-        // Blocks with first sections in [least, most] may be inside the valley and, if cover is given, alive in section cover.
+        // Only blocks with first sections in [least, most] can be results.
         int32_t least = cover < 0 || cover - lo < c->w_max ? lo : cover - c->w_max + 1;
         int32_t most = cover < 0 || cover > hi - c->w_min ? hi - c->w_min : cover;
         int32_t from = c->cell[least >> c->shift];

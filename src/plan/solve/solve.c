@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// solve.c: the entry points of the planner. It checks the input, plans each pool and fills in the report, all in bytes. fast.c
-// finds the first plan of a pool; search.c finds better ones. In debug builds berth_plan_check checks every resulting plan.
+// solve.c: the entry points of the planner, in bytes. fast.c finds the first plan of a pool; search.c finds better plans. In debug
+// builds berth_plan_check checks every plan.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -9,7 +9,6 @@
 
 #define FEW_ITEMS 64
 
-// The data of one call.
 struct solve {
     const struct berth_plan_item *items;
     int64_t n;
@@ -28,7 +27,7 @@ struct solve {
 
 // ---- peaks in bytes ----
 
-// Computes the bytes that a pool requires, and the number of items that end at its peak. With chunks: the sum of their used bytes.
+// *peak: the bytes that a pool requires; with chunks, the sum of their used bytes. *n_peak: the number of items that end at the peak.
 static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *offsets, uint64_t *peak, int64_t *n_peak) {
     *peak = 0;
     *n_peak = 0;
@@ -81,7 +80,7 @@ struct outcome {
     const char *method;
 };
 
-// Raises out->bound to a bound in units. Subtracts pad_max bytes, the largest padding of the highest block.
+// bound is in units. Subtracts pad_max bytes, because the padding of the highest block does not count.
 static void outcome_raise_bound(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
     if (!p->bound_is_inexact && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
@@ -121,7 +120,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         return status;
     }
     if (s->params.time_limit_us > 0 && !plan_is_done(&state, &goal)) {
-        // The unused time of earlier pools is divided among this pool and the later ones.
+        // The unused time of earlier pools is divided among the remaining pools.
         goal.work = s->params.is_counted ? &s->work : NULL;
         int64_t now = plan_now_us(goal.work);
         int64_t left = s->params.time_limit_us - s->searched_us;
@@ -145,7 +144,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     return GGML_STATUS_SUCCESS;
 }
 
-// Returns an item whose offset exceeds 2^62, -1: none. The planner refuses such offsets, because plan files cannot hold them.
+// Returns an item whose offset exceeds 2^62, -1: none. Plan files cannot hold larger offsets.
 static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
@@ -155,7 +154,7 @@ static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int3
     return -1;
 }
 
-// Plans the pool of the items ids[0..n). is_chunked: the plan may use several chunks. *needs_chunks: try it with is_chunked.
+// is_chunked: the plan may use several chunks. *needs_chunks: the caller must try again with is_chunked.
 static enum ggml_status pool_try(
     struct solve *s, int32_t *ids, int32_t n, bool is_chunked, struct outcome *out, bool *needs_chunks) {
     struct plan_pool pool = {
@@ -244,7 +243,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     if (__builtin_add_overflow(r->peak, out.peak, &r->peak) || __builtin_add_overflow(r->bound, out.bound, &r->bound)) {
         return berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
     }
-    // With a capacity, one pool that provably does not fit gives the answer. Otherwise the result of every pool must be proven.
+    // With a capacity, one pool that provably does not fit is an answer. Otherwise every pool must be proven.
     bool is_proven = capacity == 0 ? out.peak == out.bound : fits || out.bound > capacity;
     bool is_proven_no = !fits && is_proven;
     bool was_proven_no = !r->fits && r->proven;
@@ -262,7 +261,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
 
 // ---- all pools ----
 
-// Lists the items' numbers, pool by pool, in scratch. *n_pools: the number of pools.
+// Lists the item numbers by pool, in scratch.
 static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t n, bool has_pools, struct berth_scratch *scratch,
     int32_t **ids, int32_t *n_pools) {
     *n_pools = 1;
@@ -300,7 +299,7 @@ static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids,
     return end;
 }
 
-// Refuses alias groups with items of different pools, because then no plan is valid.
+// If a group has items of different pools, no plan is valid.
 static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
     struct berth_arrays mem = {0};
     struct berth_plan_item *copy = berth_arrays_new(&mem, (size_t) n, sizeof *copy);
