@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// place.c: allocates buffers for the plan of a split graph and assigns an address to every tensor. The addresses are stored in the
-// cached graph, so that a cache hit needs neither planner nor allocator.
+// place.c: allocates buffers for a plan and assigns an address to every tensor. The cached graph stores the addresses, so a cache hit
+// needs neither planner nor allocator.
 
 #include "sched/sched.h"
 
@@ -38,8 +38,7 @@ static size_t buffers_size(const struct ggml_backend_sched *sched) {
     return size;
 }
 
-// Plans the graph and allocates its buffers. Before it changes buffers, it waits until all backends are idle, because a
-// reallocation must not free memory in use. The wait is rare: only new graphs need it.
+// Waits until all backends are idle before it changes buffers, because a reallocation must not free memory in use.
 enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sched_cached *cached, enum sched_plan_use use) {
     enum ggml_status status = sched_plan(sched, cached, use);
     if (status == GGML_STATUS_SUCCESS) {
@@ -79,7 +78,6 @@ static inline enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_
     return berth_fail(GGML_STATUS_FAILED, "scheduler: the buffer rejects tensor %s (init_tensor failed)", berth_name_of(t));
 }
 
-// Stores the planned addresses of a row in all its slots.
 static void row_store_place(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     cached->places[r] = berth_galloc_place(sched->galloc, sched->plan, r);
@@ -100,7 +98,7 @@ void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *c
     }
 }
 
-// Places a row that is a view, or a second row of a tensor. Its address follows from its base.
+// The row is a view or a second row of a tensor.
 static enum ggml_status view_place(struct sched_cached *cached, int32_t r) {
     const int32_t base = sched_base(cached, r);
     struct ggml_tensor *t = cached->rec.tensors[r];
@@ -111,14 +109,13 @@ static enum ggml_status view_place(struct sched_cached *cached, int32_t r) {
                                            : GGML_STATUS_SUCCESS;
 }
 
-// Returns true if row r is a view whose source may not have an address yet, because the source is a later row or a view itself. No
-// constructor of ggml makes such views.
+// Returns true if row r is a view whose source may not have an address yet. No constructor of ggml makes such views.
 static inline bool is_early_view(const struct sched_cached *cached, int32_t r) {
     const int32_t v = cached->rec.rows[r].view_src;
     return v >= 0 && !cached->rows[v].is_placed && (v > r || cached->rec.rows[v].view_src >= 0);
 }
 
-// Places all rows except early views. is_new: the addresses come from the plan, not from the cached graph.
+// Early views are left out. is_new: the addresses come from the plan, not from the cached graph.
 static enum ggml_status rows_place(struct ggml_backend_sched *sched, struct sched_cached *cached, bool is_new, bool *has_early) {
     const struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
@@ -161,7 +158,7 @@ static enum ggml_status early_views_place(struct sched_cached *cached) {
     return status;
 }
 
-// Calls init_tensor for each copy. Copies are tensors of the scheduler and keep their addresses, so one call per plan suffices.
+// Copies keep their addresses, so one call per plan suffices.
 static enum ggml_status copies_init_tensors(struct sched_cached *cached) {
     for (size_t i = 0; i < (size_t) cached->n_copies * (size_t) cached->n_slots; i++) {
         struct ggml_tensor *t = &cached->tensors[i];

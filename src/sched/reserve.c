@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 // reserve.c: reserves all memory that computing a graph requires.
 //
-// Afterwards this graph can be computed any number of times without another allocation. The same holds for every graph with the
-// same nodes and edges in which no extent is larger. sched_reserve ensures four things:
-// 1. The plan is kept. A later graph that fits into the plan uses its offsets and needs no other plan (plan.c).
-// 2. Every entry of the graph cache has capacity for the reserved graph, because a smaller graph may use any entry. The scratch of
-//    the passes and the buffer for saved inputs (preserve_inputs.c) are large enough too.
+// Afterwards this graph, and every graph with the same nodes and edges and no larger extent, can be computed without allocation:
+// 1. The plan is kept (plan.c).
+// 2. Every entry of the graph cache, the scratch of the passes and the buffer for saved inputs have enough capacity.
 // 3. Staging memory on the host exists for copies between devices that cannot access each other's memory.
-// 4. Backends that can reserve have done so for each split: work memory, threads.
+// 4. Backends that can reserve have done so for each split.
 //
-// A backend may run other ops for smaller extents, for example if it offloads ops from a certain batch size on. In that case a
-// program has to reserve one graph of each kind.
+// A backend may run other ops for smaller extents. A program then has to reserve one graph of each kind.
 
 #include "sched/sched.h"
 
@@ -73,16 +70,14 @@ static size_t staging_size(const struct ggml_backend_sched *sched, const struct 
 
 // ---- backends ----
 
-// Returns a split as a graph in which copies replace the sources on other backends, as at run time. The caller then calls
-// sched_edges_to_graph.
+// In the returned graph, copies replace sources on other backends. The caller must call sched_edges_to_graph afterwards.
 static struct ggml_cgraph split_begin(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split) {
     sched_edges_to_copies(cached, split, 0);
     return sched_part(sched, cached, split->i_start, split->i_end);
 }
 
-// Exchanges the address of a tensor with *place. While backends reserve, tensors have their planned addresses, because a composite
-// device reads them.
+// A composite device reads addresses while it reserves, so tensors have their planned addresses during that time.
 static void place_swap(struct ggml_tensor *t, struct record_place *place) {
     const struct record_place last = {t->buffer, t->data};
     t->buffer = place->buffer;
@@ -111,7 +106,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
     if (places == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the addresses of %d rows", cached->rec.n_rows);
     }
-    cached->epoch = 0; // sched_place_copies changes the addresses of its copies
+    cached->epoch = 0; // sched_place_copies changes addresses
     cached->uid_slot = -1;
     sched_place_copies(sched, cached);
     places_find(sched, cached, places);
@@ -123,7 +118,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
         status = berth_backend_reserve(sched->backends[cached->splits[s].backend], &part);
         sched_edges_to_graph(cached, &cached->splits[s]);
     }
-    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards, because a tensor may be listed twice
+    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
         place_swap(cached->rec.tensors[r], &places[r]);
     }
     berth_free(places);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // trace.c: records a timeline of splits, ops and copies in the Trace Event Format, with a track of the memory in use.
 //
-//
-// While tracing is on, the nodes of a split run one by one. Each op is recorded with its cost (berth_op_cost) and with the bytes of
-// the compute buffers in use. An event for which memory runs out is dropped; berth_sched_trace_stop reports the number of dropped
-// events.
+// While tracing is on, nodes run one by one. If memory runs out, events are dropped; berth_sched_trace_stop reports their number.
 
 #include "sched/sched.h"
 
@@ -91,8 +88,7 @@ static void lifetimes_find(const struct sched_cached *cached, struct lifetime *l
         }
         lifetimes[own].last = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;
     }
-    // If a result took over the memory of its source, the lifetime of the source ends one step earlier, so that the bytes count
-    // once.
+    // If a result took over the memory of its source, the bytes count once.
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const int32_t r = sched_order(cached, i), own = sched_base(cached, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
@@ -175,7 +171,7 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
 
 // ---- writing ----
 
-// Writes the work of an op and its speed. Bytes per nanosecond are GB/s, and operations per nanosecond are GFLOP/s.
+// Bytes per nanosecond are GB/s, and operations per nanosecond are GFLOP/s.
 static void write_op(struct berth_json_writer *w, const struct ggml_backend_sched *sched, const struct sched_trace_event *e) {
     const double ns = e->end_ns > e->start_ns ? (double) (e->end_ns - e->start_ns) : 1;
     berth_json_printf(w,
