@@ -7,7 +7,7 @@
 
 struct galloc_plan;
 
-// has_places: the plan stores the addresses of all rows.
+// has_places: the plan stores the addresses of all rows. Required if the allocator applies the plan to graphs itself.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Columns of a record, to be filled by the caller. rows is NULL if out of memory.

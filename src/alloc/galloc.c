@@ -127,7 +127,7 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 // ---- plans ----
 
 #define PLANS_MAX 8
-#define PLANS_ROWS_MAX 1000000 // rows of all plans but the newest
+#define PLANS_ROWS_MAX 1000000 // rows of all plans; the newest may be larger
 
 // Moves the found plan to the front; NULL: none. Unless is_exact, only plans with buffers are considered.
 static struct galloc_plan *plan_find(

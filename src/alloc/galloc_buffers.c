@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc_buffers.c: the buffers of a graph allocator. If a pool is too small for a new plan, it becomes exactly as large as that
-// plan requires, so chunks may also shrink. If a pool is too small for an older plan, it only grows, so that alternating plans
-// reach a stable size. A larger buffer is allocated before the old one is freed. If memory does not suffice for both, the old one
-// is freed first; if the allocation still fails, a buffer of the old size is allocated.
+// galloc_buffers.c: the buffers of a graph allocator. If a pool is too small for a new plan, it gets exactly the size of that plan. If
+// a pool is too small for an older plan, it only grows, so that alternating plans reach a stable size. If memory does not suffice for
+// the old and the new buffer, the old buffer is freed first. If the allocation then fails, a buffer of the old size is allocated.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -29,7 +28,6 @@ bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_back
     return i < galloc->n_owned && galloc->owned[i] == buffer;
 }
 
-// Reserves one more entry.
 static bool owned_reserve(struct ggml_gallocr *galloc) {
     const size_t n_few = sizeof galloc->few / sizeof galloc->few[0], n = galloc->n_owned + 1;
     if (n > n_few && !BERTH_GROW(&galloc->many, &galloc->many_cap, n)) {
@@ -85,9 +83,8 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
 
 // ---- composite devices (src/meta) ----
 
-// A composite device plans the memory of each of its devices separately. The result is called a layout. Addresses in a layout only
-// identify tensors and cannot be dereferenced. All layouts of an allocator share one buffer. On each device, this buffer has as
-// much memory as the largest layout requires there.
+// A layout is the memory of a composite device, planned separately for each of its devices. Addresses in a layout cannot be
+// dereferenced. All layouts share one buffer, which has the memory of the largest layout on each device.
 
 void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
     if (plan->needs[p].layout != NULL) {
@@ -163,7 +160,6 @@ static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, si
     return true;
 }
 
-// Reserves entries for n chunks.
 static bool chunks_grow(struct galloc_pool *pool, size_t n) {
     if (n <= pool->n_chunks) {
         return true;
@@ -182,7 +178,7 @@ static size_t chunk_size(const struct galloc_pool *pool, size_t c) {
     return ggml_backend_buffer_get_size(pool->chunks[c].buffer);
 }
 
-// Shrinks chunks that are larger than the plan requires. A chunk stays if no smaller memory can be allocated.
+// If no smaller memory can be allocated, a chunk stays as it is.
 static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     for (; pool->n_chunks > n_sizes; pool->n_chunks--) {
         chunk_retire(pool->chunks[pool->n_chunks - 1].buffer);
@@ -204,7 +200,7 @@ static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, con
     }
 }
 
-// Returns true if the pool has memory, but too little in at least one chunk of the plan.
+// Returns true if the pool has memory, but some chunk is too small.
 static bool is_outgrown(const struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     bool has_memory = false, is_short = false;
     for (size_t c = 0; c < pool->n_chunks; c++) {

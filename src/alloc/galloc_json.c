@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// galloc_json.c: writes the plan of a graph to a file and reads it back. The file has the format of src/plan: one item per piece of
-// memory, with the tensors that occupy it one after the other.
+// galloc_json.c: writes the plan of a graph to a file and reads it back, in the format of src/plan: one item per piece of memory.
 
 #include "alloc/galloc.h"
 #include "base/json.h"
@@ -46,8 +45,7 @@ static bool is_view(const struct ggml_tensor *t) {
     return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
 }
 
-// The first call (is_count) counts the uses of each row in first[row + 2]. The second call stores the steps, with first[row + 1] as
-// the write position of the row. Afterwards first[row] is the start of the row.
+// Counting sort: the first call (is_count) counts in first[row + 2], the second call stores the steps.
 static void uses_walk(const struct galloc_plan *plan, const struct tensor_row *rows_by_tensor, struct uses *uses, bool is_count) {
     for (int32_t i = 0; i < plan->lives.order.n_steps; i++) {
         const struct ggml_tensor *t = plan->tensors[lifetime_step(&plan->lives.order, i)];
@@ -63,7 +61,7 @@ static void uses_walk(const struct galloc_plan *plan, const struct tensor_row *r
     }
 }
 
-// Returns false if out of memory.
+// False: out of memory.
 static bool uses_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct uses *uses) {
     const size_t n = (size_t) plan->n_rows;
     const size_t n_most = (size_t) plan->lives.order.n_steps * GGML_MAX_SRC;
@@ -115,7 +113,7 @@ static void write_tensor(
     berth_json_end(w);
 }
 
-// Appends a row to the chain of its item. A row without an item, or the first row of its item, is not appended.
+// A row without an item, or the first row of its item, is not appended.
 static void chain_append(const struct galloc_plan *plan, int32_t *next, int32_t *tail, int32_t r) {
     const int32_t item = plan->lives.rows[r].item;
     if (item >= 0 && plan->lives.owners[item] != r) {
@@ -124,7 +122,7 @@ static void chain_append(const struct galloc_plan *plan, int32_t *next, int32_t 
     }
 }
 
-// Returns false if out of memory.
+// False: out of memory.
 static bool chains_find(const struct galloc_plan *plan, struct berth_arrays *mem, struct chains *chains) {
     const struct lifetime_order *order = &plan->lives.order;
     const size_t n_rows = (size_t) plan->n_rows + 1, n_items = plan->lives.n_items;
@@ -258,7 +256,6 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
     return GGML_STATUS_SUCCESS;
 }
 
-// Checks the offsets of a pool and fills its report.
 static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
     const struct berth_plan_params params = {.chunk_limit = plan->needs[p].chunk_limit};
     struct berth_plan_report *report = &plan->needs[p].report;
@@ -293,8 +290,7 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
     return status;
 }
 
-// Replaces the saved offsets in pools of composite devices. The layout of a composite device is computed from the graph, and its
-// offsets may differ from the saved ones.
+// The layout of a composite device is computed from the graph, so saved offsets do not apply.
 static enum ggml_status parts_resolve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// late.c: finds late leafs. A leaf is late if one node overwrites it completely before any node reads it or writes a part of it, as
-// in ggml_cpy(x, ggml_new_tensor(...)). Bytes that the host writes there before the graph runs are never read, so the leaf needs no
-// memory until that node runs. Inputs are never late. The cost is O(rows + edges).
+// late.c: finds late leafs. A leaf is late if one node overwrites it completely before any other access, as in
+// ggml_cpy(x, ggml_new_tensor(...)). A late leaf needs no memory until that node runs. Inputs are never late. O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -9,7 +8,7 @@
 
 #include <string.h>
 
-// Returns true if the node is computed, is a view of a tensor, and writes every byte of that tensor without reading it.
+// Returns true if the node is a view that writes every byte of its source without reading it.
 static bool node_overwrites(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
     const struct ggml_tensor *leaf = node->view_src;
@@ -21,12 +20,11 @@ static bool may_be_late(const struct record_row *row) {
     return row->view_src < 0 && !row->has_memory && (row->flags & GGML_TENSOR_FLAG_INPUT) == 0;
 }
 
-// Returns the row that owns the memory of row r: the first row of its tensor.
 static int32_t root_of(const struct record *rec, int32_t r) {
     return rec->rows[record_base(rec, r)].same_as;
 }
 
-enum { UNTOUCHED, READ = -1 }; // values of late[] besides 1 + step: no node has accessed the row so far; the row is not late
+enum { UNTOUCHED, READ = -1 }; // late[] without a step: not accessed yet; not late
 
 static void late_touch(int32_t *late, int32_t root, int32_t value) {
     if (late[root] == UNTOUCHED) {
@@ -34,8 +32,7 @@ static void late_touch(int32_t *late, int32_t root, int32_t value) {
     }
 }
 
-// Marks the rows that the node in row r accesses at this step. A view op accesses nothing. A row that the caller appended to the
-// record counts as a reader, whatever its op is.
+// A view op accesses nothing. A row that the caller appended counts as a reader, whatever its op is.
 static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_t *late) {
     const struct record_row *row = &rec->rows[r];
     const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
@@ -66,12 +63,12 @@ void berth_lifetimes_late(const struct record *rec, const struct lifetime_order 
 
 // ---- memory that late leafs share ----
 
-// Only the last WINDOW items are candidates, so that graphs with many late leafs take linear time.
+// Only the last WINDOW items are candidates, so that the time is linear.
 enum { WINDOW = 64 };
 
 struct sharing {
     struct lifetimes *l;
-    int32_t *into;          // [n_items] -1 - index of the item whose memory it shares; 0: it has its own memory
+    int32_t *into;          // [n_items] -1 - index of the shared item; 0: none
     int32_t recent[WINDOW]; // ring of the last items with their own memory
     int32_t n;              // number of items ever put into the ring
 };
@@ -81,7 +78,7 @@ static bool may_share(const struct lifetimes *l, int32_t a, int32_t b, int64_t s
     return l->returned[a] && x->last < step && x->size == y->size && x->align == y->align && x->pool == y->pool;
 }
 
-// Lets an item that is needed from `step` on share the memory of an item that is dead before `step`, if there is one.
+// The item is needed from `step` on.
 static void item_share(struct sharing *s, int32_t item, int64_t step) {
     struct lifetimes *l = s->l;
     for (int32_t k = 0; k < WINDOW && k < s->n; k++) {
@@ -96,7 +93,6 @@ static void item_share(struct sharing *s, int32_t item, int64_t step) {
     s->recent[s->n++ % WINDOW] = item;
 }
 
-// Removes items without their own memory and renumbers the rows.
 static void items_compact(struct sharing *s, int32_t n_rows) {
     struct lifetimes *l = s->l;
     size_t n = 0;

@@ -29,7 +29,7 @@ static inline struct lifetime_row lifetime_row_in(int32_t buf) {
     return (struct lifetime_row){.id = buf, .buf = buf, .item = -1, .took = -1};
 }
 
-// The execution order of the rows.
+// The execution order of the rows. Rows that do not run get their memory at their first reader, except for the n_early leafs.
 struct lifetime_order {
     const int32_t *steps; // [n_steps] rows, NULL: the nodes in their order
     int32_t n_steps;

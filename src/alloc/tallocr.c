@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tallocr.c: places tensors one after the other in a buffer, and all tensors of a context in as many buffers as necessary. If a
-// tensor does not fit, the error states the required and the available bytes. A failed call leaves every tensor unchanged.
+// tallocr.c: places tensors serially in a buffer, and all tensors of a context in as many buffers as necessary. A failed call leaves
+// every tensor unchanged.
 
 #include "backend/backend.h"
 #include "core/op.h"
@@ -8,7 +8,6 @@
 
 // ---- tensor by tensor ----
 
-// Returns the number of bytes from base + offset to the next aligned address.
 static size_t align_gap(const void *base, size_t offset, size_t align) {
     return (align - ((uintptr_t) base + offset) % align) % align;
 }
@@ -49,7 +48,7 @@ enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_ten
 
 // ---- all tensors of a context ----
 
-// The tensors of a context from `first` up to `end` (exclusive). They share one buffer of `size` bytes.
+// The tensors [first, end) of a context, which share one buffer of `size` bytes.
 struct chunk {
     struct ggml_tensor *first, *end;
     size_t size;
@@ -59,8 +58,7 @@ static bool needs_memory(const struct ggml_tensor *t) {
     return t->data == NULL && t->view_src == NULL;
 }
 
-// Finds the chunk that starts with `first`: as many tensors as fit into the largest buffer of the type, but at least one. Returns
-// false on overflow.
+// The chunk has as many tensors as fit into the largest buffer of the type, but at least one. False: overflow.
 static bool chunk_from(
     struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct ggml_tensor *first, struct chunk *chunk) {
     const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
@@ -112,13 +110,12 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, g
     return total;
 }
 
-// A tensor that has been placed, and its address before.
 struct placed {
     struct ggml_tensor *tensor;
     void *data_was; // NULL, except for a view that had its address but not its buffer
 };
 
-// The work done so far, so that a failure can be undone.
+// The work to undo after a failure.
 struct work {
     ggml_backend_buffer_t *buffers;
     size_t n_buffers, n_buffers_cap;
@@ -194,7 +191,7 @@ static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Returns one buffer of all chunks. NULL: no tensor needs memory, or an error; w holds the work done so far.
+// NULL: no tensor needs memory, or an error; w holds the work done so far.
 static ggml_backend_buffer_t tensors_place(struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct work *w) {
     struct chunk chunk;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = chunk.end) {
