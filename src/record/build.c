@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// build.c: builds records of graphs. First all listed tensors (nodes and leafs) get their row numbers, which needs only their
-// addresses. Then each tensor is read once: its row is filled, and the rows of its sources are looked up. O(rows + edges).
+// build.c: builds records of graphs. Listed tensors get their row numbers first; then each tensor is read once. O(rows + edges).
 
 #include "record/record.h"
 
@@ -42,7 +41,7 @@ static size_t cap_grow(size_t cap, size_t n_min) {
     return n_min <= cap ? cap : max_size(n_min, cap + cap / 2);
 }
 
-// Allocates rec->memory with these capacities and copies the old contents. Neither capacity may be less than the current one.
+// Keeps the old contents. Neither capacity may shrink.
 static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
     size_t rows_size, srcs_size, size;
     const bool ok = berth_mul_ok(rows_cap, sizeof rec->memory[0] + sizeof rec->rows[0] + rec->column_size, &rows_size) &&
@@ -93,7 +92,7 @@ bool berth_record_reserve_forms(struct record *rec) {
     return forms_reserve(rec, rec->n_rows);
 }
 
-// Reserves exactly the capacity of other, not more. Otherwise two records that reserve like each other would grow without limit.
+// Reserves exactly the capacity of other. Otherwise two records that reserve like each other would grow without limit.
 bool berth_record_reserve_like(struct record *rec, const struct record *other) {
     const size_t n_duplicates = (size_t) other->n_duplicates;
     const size_t rows_cap = max_size(rec->rows_cap, other->rows_cap), srcs_cap = max_size(rec->srcs_cap, other->srcs_cap);
@@ -109,8 +108,8 @@ struct build {
     struct record *rec;
     struct record_index *index;
     const struct record_rules *rules;
-    int32_t flags;          // flags of all tensors, combined by OR
-    int32_t misordered_row; // row of the first node that reads its own or a later result, -1: none
+    int32_t flags;          // OR of all tensors' flags
+    int32_t misordered_row; // first node that reads a later result, -1: none
 };
 
 static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
@@ -128,7 +127,7 @@ static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
     return row->form >= 0;
 }
 
-// Returns the row of t. Makes the row if t has none. -1: out of memory.
+// Makes the row if t has none. -1: out of memory.
 static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
     struct record *rec = b->rec;
     const int32_t at = *record_index_slot(b->index, rec->tensors, t) - 1;
@@ -159,8 +158,8 @@ static bool is_empty(const struct ggml_tensor *t) {
     return info != NULL && info->is_empty;
 }
 
-// Returns true if row r reads a result that is not computed before it: source s is row r or a later node. Two cases are allowed:
-// views, which compute nothing and may be anywhere in the list, and casts, which name themselves as a source.
+// Returns true if source s of row r is computed at or after row r. Views, which compute nothing, and casts, which name themselves as a
+// source, are allowed.
 static bool reads_later_result(const struct build *b, int32_t r, int32_t s) {
     const struct ggml_tensor *t = b->rec->tensors[r], *src = b->rec->tensors[s];
     if (is_empty(t) || (src == t && t->op == GGML_OP_CPY)) {
@@ -173,7 +172,7 @@ static bool reads_later_result(const struct build *b, int32_t r, int32_t s) {
     return s >= r && s < b->rec->n_nodes && !is_empty(src);
 }
 
-// Records the sources of the listed tensor of row r. The graph computes only listed tensors, so other sources are not recorded.
+// Sources of unlisted tensors are not recorded.
 static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
@@ -208,7 +207,7 @@ static bool link_srcs(struct build *b, int32_t r) {
     return true;
 }
 
-// Indexes the listed tensors by their first row. Further rows of the same tensor are recorded as duplicates.
+// Further rows of the same tensor are recorded as duplicates.
 static bool index_listed(struct build *b, int32_t n_listed) {
     struct record *rec = b->rec;
     for (int32_t r = 0; r < n_listed; r++) {
@@ -242,7 +241,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
     }
     int32_t i_duplicate = 0;
     rec->n_rows = n_listed;
-    for (int32_t r = 0; r < rec->n_rows; r++) { // the loop appends rows for tensors that are only sources or view sources
+    for (int32_t r = 0; r < rec->n_rows; r++) { // the loop appends rows
         struct ggml_tensor *t = rec->tensors[r];
         if (r + RECORD_AHEAD < n_listed) {
             record_fetch(rec->tensors[r + RECORD_AHEAD]);
@@ -265,7 +264,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
 }
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
-    struct record_index index = {0}; // temporary index for a memory record, in which tensors are rarely looked up later
+    struct record_index index = {0}; // a memory record rarely looks up tensors
     struct build b = {.rec = rec, .index = rec->is_full_match ? &rec->index : &index, .rules = rules, .misordered_row = -1};
 
     berth_record_clear(rec);

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT
-// index.h: finds the position of a tensor in a list. The index is a hash table with open addressing, at most half full. The hash of
-// a tensor is its address divided by the size of a tensor. Tensors of one arena are at least that size apart, so they rarely
-// collide, and a walk over a graph accesses the table in order. A tensor that collides with another one is put further on, at a
-// multiple of a large odd step that depends on its address. So many adjacent used slots do not make a search long.
+// index.h: finds the position of a tensor in a list, by a hash table with open addressing, at most half full. The hash is the address
+// divided by the size of a tensor, so tensors of one arena rarely collide and are in order. On a collision the search goes on by a
+// large odd step that depends on the address, so clusters do not slow it down.
 #pragma once
 
 #include "base/base.h"
 
-// Maps a tensor to its first position in a list that the caller owns (keys). A zeroed struct is empty.
+// Maps a tensor to its first position in the caller's list `keys`. A zeroed struct is empty.
 struct record_index {
     int32_t *slots; // [n_slots] position + 1, 0: free
-    size_t n_slots; // slots in use, a power of two, or 0
+    size_t n_slots; // size of the table: a power of two, or 0
     size_t n_keys;  // number of tensors; n_keys * 2 <= n_slots
     size_t slots_cap;
 };
 
-// Empties the index and reserves memory for n tensors. Returns false if out of memory.
+// Empties the index and reserves memory for n tensors. False: out of memory.
 bool berth_record_index_reset(struct record_index *index, size_t n) BERTH_MUST_USE;
-// Reserves memory for n tensors. The index then contains keys[0..n_listed). Returns false, with nothing changed, if out of memory.
+// Reserves memory for n tensors. The index then contains keys[0..n_listed). False: out of memory; nothing is changed.
 bool berth_record_index_reserve(
     struct record_index *index, struct ggml_tensor *const *keys, int32_t n_listed, size_t n) BERTH_MUST_USE;
 void berth_record_index_fini(struct record_index *index);
@@ -37,7 +36,7 @@ static inline int32_t *record_index_slot(
     return &slots[i];
 }
 
-// Adds keys[i], for which memory must be reserved. Returns i, or the earlier position of the same tensor.
+// Memory must be reserved. Returns i, or the earlier position of the same tensor.
 static inline int32_t record_index_add(struct record_index *index, struct ggml_tensor *const *keys, int32_t i) {
     int32_t *slot = record_index_slot(index, keys, keys[i]);
     if (*slot == 0) {
@@ -61,9 +60,9 @@ struct record_list {
     struct record_index index;
 };
 
-// Adds a tensor unless it is NULL or already in the list. Returns false if out of memory.
+// Adds a tensor unless it is NULL or already in the list. False: out of memory.
 bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) BERTH_MUST_USE;
-// Adds all sources and view sources of the listed tensors, recursively. Returns false if out of memory.
+// Adds all sources and view sources of the listed tensors, recursively. False: out of memory.
 bool berth_record_list_close(struct record_list *list) BERTH_MUST_USE;
 void berth_record_list_fini(struct record_list *list);
 // Returns the position, -1: not in the list.
