@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// backend.c: 2023 buffers of any date. The functions today_* and type_* let the current API use these buffers and their types. The
-// functions berth_2023_* are those that programs call.
+// backend.c: the functions on 2023 buffers. today_* and type_* serve the current API. berth_2023_* serve programs.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -143,8 +142,7 @@ void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, si
 }
 
 // ---- functions for programs ----
-//
-// These functions also accept a buffer of the current API, because ggml_backend_graph_copy returns one to 2023 programs.
+// A 2023 program may also pass a buffer of the current API: ggml_backend_graph_copy returns one.
 
 void berth_2023_buffer_free(gen_buffer_t buffer) {
     ggml_backend_buffer_free(gen_today(buffer));
@@ -259,7 +257,7 @@ void berth_2023_tensor_alloc(gen_buffer_t buffer, struct ggml_tensor *tensor, vo
     (void) ggml_backend_tensor_alloc(gen_today(buffer), tensor, addr);
 }
 
-// The argument `buffer` is not needed, because the buffer of a view is always the buffer of its source.
+// A view is always in the buffer of its source, so `buffer` is unused.
 void berth_2023_view_init(gen_buffer_t buffer, struct ggml_tensor *tensor) {
     (void) buffer;
     (void) ggml_backend_view_init(tensor);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// compat2023.h: the internal interface of the 2023 API (include/2023): the public structs, the adapters and the tensor allocator.
-// The macros below rename the public structs to gen_* (for generation), because the current API has structs with the same names.
-//
-// The layout of the structs that programs fill or read differs between three dates: November 2023, December 2023 and February 2024.
-// All code that accesses their fields is in date.h, which is compiled once per date. The other files access buffers, backends and
-// sources through struct gen_date. A source is an object that allocates buffers: a backend at the date November 2023, a buffer
-// type at the later dates. A buffer of any date starts with struct gen_head, which starts with a buffer of the current API, so
-// that tensor->buffer is valid for both APIs. "2023 buffer" and "2023 backend" mean those of any of the three dates.
+// compat2023.h: the internal interface of the 2023 API (include/2023).
+// The macros below rename the public structs to gen_*, because the current API has structs with the same names.
+// Terms:
+//   date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM): 202311, 202312 or 202402.
+//   source: the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
+//   2023 buffer, 2023 backend: a buffer or backend of any of the three dates.
+// The layout of the public structs differs between dates. Only date.h accesses their fields. Other files call struct gen_date.
+// A 2023 buffer starts with struct gen_head, which starts with a current buffer. So tensor->buffer is valid for both APIs.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -54,18 +54,16 @@
 
 // ---- buffers (backend.c) ----
 
-// The first bytes of a 2023 buffer.
 struct gen_head {
     struct ggml_backend_buffer today;     // this buffer in the current API; tensor->buffer points to it
     struct ggml_backend_buffer_type type; // buffer type of the current API, for this buffer only
     const struct gen_date *date;
     size_t align;
-    bool is_measure; // the addresses of the buffer have no memory: the buffer only measures sizes, or it is retired
-    bool is_retired; // the memory was freed, but the struct remains because tensors may point to it
+    bool is_measure; // the addresses have no memory: measuring, or retired
+    bool is_retired; // memory freed; tensors may still point to it
 };
 
-// The functions that access the structs of one date. At the date November 2023 the source of a buffer may be NULL: then no backend
-// owns its memory.
+// The functions that access the structs of one date. At date 202311, a buffer that no backend owns has the source NULL.
 struct gen_date {
     int number; // value of BERTH_2023
     // buffers
@@ -104,18 +102,17 @@ struct gen_date {
 
 // Initialises the head of a buffer. date.h sets the other fields.
 void berth_2023_buffer_head(gen_buffer_t buffer, const struct gen_date *date, size_t align, size_t size);
-// Returns the 2023 buffer that contains this head, or NULL if the buffer belongs to the current API only.
+// Returns NULL if the buffer belongs to the current API only.
 gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer);
-// Returns the 2023 buffer whose head contains this type, or NULL.
+// Returns NULL if no 2023 buffer contains this type.
 gen_buffer_t berth_2023_buffer_of_type(const struct ggml_backend_buffer_type *type);
-// Whether the bytes of a tensor can be read and written. If not, sets an error that contains the tensor's name.
+// If the tensor has no memory, returns false and sets an error with the tensor's name.
 bool berth_2023_has_memory(gen_buffer_t buffer, const struct ggml_tensor *tensor) BERTH_MUST_USE;
 // Frees the memory of a buffer and keeps the struct, because tensors may still point to it.
 void berth_2023_buffer_retire(gen_buffer_t buffer);
-// Sets all results of a failed graph that are in 2023 buffers to NaN (bytes of 0xff), so that no caller takes them for valid
-// results.
+// Fills the results of a failed graph with NaN (bytes of 0xff), so that no caller takes them for valid results.
 void berth_2023_spoil(const struct ggml_cgraph *graph);
-// Checks the graph, computes it, and calls berth_2023_spoil if that failed.
+// Calls berth_2023_spoil on failure.
 enum ggml_status berth_2023_compute(const struct gen_date *date, gen_backend_t backend, struct ggml_cgraph *graph) BERTH_MUST_USE;
 // Returns an aligned address for buffers without memory. The address is never accessed.
 void *berth_2023_measure_base(size_t align);
@@ -130,8 +127,8 @@ static inline ggml_backend_buffer_t gen_today(gen_buffer_t buffer) {
 
 // ---- adapters from the 2023 API to the current API (facade.c) ----
 
-// A 2023 backend as a device, a buffer type and a backend of the current API. Buffers that are allocated through it stay valid
-// without it.
+// A 2023 backend as a device, a buffer type and a backend of the current API.
+// Buffers that the facade allocates stay valid after the facade is freed.
 struct gen_facade {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
@@ -155,7 +152,7 @@ gen_sched_t berth_2023_sched_over(
 // An allocated piece of a buffer. Pieces are sorted by offset and do not overlap.
 struct gen_piece {
     uint64_t off, size;
-    const struct ggml_tensor *tensor; // tensor in the piece; only compared, because it may be freed
+    const struct ggml_tensor *tensor; // only compared: it may be freed
 };
 
 struct gen_tallocr {
@@ -163,18 +160,18 @@ struct gen_tallocr {
     size_t align;
     uint64_t start;    // first aligned offset from the buffer's base
     uint64_t capacity; // bytes of the buffer; UINT64_MAX while measuring
-    uint64_t peak;     // highest end of a piece so far, in bytes from the buffer's base; includes failed requests
+    uint64_t peak;     // highest end of a piece, in bytes; includes failed requests
     bool is_measure;
     bool owns_buffer;
     gen_source_t grows_on; // source of a larger buffer; NULL: cannot grow
-    gen_buffer_t *old;     // [n_old] buffers that this allocator has outgrown; the next reset retires them
+    gen_buffer_t *old;     // [n_old] outgrown buffers; the next reset retires them
     size_t n_old, old_cap;
     struct gen_piece *pieces;
     size_t n_pieces, pieces_cap;
 };
 
-// Replaces the allocator's buffer by one of `need` bytes. Tensors that are placed in the old buffer keep their addresses there.
-// The new buffer reserves the same offsets. Returns false and changes nothing if no buffer is available.
+// Replaces the allocator's buffer by one of `need` bytes. The new buffer reserves the same offsets.
+// Tensors in the old buffer keep their addresses. If no buffer is available, returns false and changes nothing.
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) BERTH_MUST_USE;
 // Returns the outgrown buffer of the allocator whose head is `buffer`, or NULL.
 gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_backend_buffer *buffer);
@@ -182,22 +179,20 @@ static inline bool gen_is_retired(gen_buffer_t buffer) {
     return gen_head(buffer)->is_retired;
 }
 
-// Sets the tensor's address and buffer and calls the buffer's init_tensor (not while measuring).
+// While measuring, does not call the buffer's init_tensor.
 void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, uint64_t off);
-// Allocates the piece for the tensor. Returns false if out of memory for the list of pieces.
+// Returns false if out of memory for the list of pieces.
 bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, const struct ggml_tensor *tensor) BERTH_MUST_USE;
-// Returns the tensor's piece at off. NULL: there is none, or it belongs to another tensor.
+// Returns NULL if no piece is at off, or if the piece belongs to another tensor.
 struct gen_piece *berth_2023_piece(const struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
-// Frees the tensor's piece at off, if there is one.
 void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
 
-// Creates an allocator over a buffer, which may be NULL. If owns_buffer, the buffer is freed with the allocator, and also if this
-// function fails. With is_measure, the allocator hands out addresses without memory.
+// The buffer may be NULL. If owns_buffer, the allocator frees the buffer, also if this function fails.
+// With is_measure, the returned addresses have no memory.
 gen_tallocr_t berth_2023_tallocr_over(
     gen_buffer_t buffer, bool owns_buffer, bool is_measure, gen_source_t grows_on) BERTH_MUST_USE;
 
 // ---- the allocator of the first generation (allocr.c) ----
 
-// Creates an allocator over a tensor allocator, which may be NULL. The tensor allocator is freed with it, and also if this function
-// fails.
+// The tensor allocator may be NULL. The new allocator frees it, also if this function fails.
 ggml_allocr_t berth_2023_allocr_over(gen_tallocr_t talloc) BERTH_MUST_USE;

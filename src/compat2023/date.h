@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
-// date.h: implements the 2023 API for one date, whose number is the macro BERTH_2023. It handles buffers, buffer types and
-// backends that a program defines, and those of the CPU. This file is compiled once per date (date_*.c). AT(name) is the date's
-// name of a function.
-//
-// At the date November 2023, a backend allocates buffers, computes sizes and copies. At the later dates, a buffer type allocates,
-// and buffers set, get and copy. A source is a backend at the first date and a buffer type at the others, so that most functions
-// are the same.
+// date.h: implements the 2023 API for one date. This file is compiled once per date (date_*.c).
+// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
+// AT(name) adds the date to a function's name.
+// Source: the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
 //
 //     date_buffer.h    sources, buffers, host memory, measuring
 //     date_backend.h   backends, wrappers of current backends, computing
@@ -29,7 +26,7 @@
 #    define CPU_ALIGN 64
 #endif
 
-// The owner of a buffer is its source under the name of the date. OWNER is the field of a buffer that stores it.
+// OWNER is the field of a buffer that stores its source.
 #if HAS_BUFT
 typedef gen_source_t owner_t;
 #    define OWNER buft
@@ -44,7 +41,7 @@ typedef gen_backend_t owner_t;
 #    define HOST_OWNER NULL
 #endif
 
-// The return type of functions that compute or compare graphs. Before 2024 they return nothing; berth_last_error() has the error.
+// Before 2024, functions that compute or compare graphs return no status. berth_last_error() has the error.
 #if IS_2024
 typedef bool done_t;
 #    define RETURN_DONE(is_done) return is_done

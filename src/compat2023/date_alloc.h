@@ -3,7 +3,7 @@
 
 // ---- allocators ----
 
-// Creates an allocator over the caller's memory. is_measure: `base` is only an address, without memory.
+// is_measure: `base` is only an address, without memory.
 static gen_tallocr_t tallocr_over_host(void *base, size_t size, size_t alignment, bool is_measure) {
     gen_buffer_t buffer = AT(buffer_init)(HOST_OWNER, host_iface(), base, size);
     if (buffer != NULL) {
@@ -89,7 +89,7 @@ gen_sched_t AT(sched_new)(gen_backend_t *backends, int n_backends) {
 }
 #endif
 
-#if BERTH_2023 == 202312 // programs that do not choose a date get this one, so it also has the 2024 form of sched_new
+#if BERTH_2023 == 202312 // default date: also has the 2024 form of sched_new
 gen_sched_t AT(sched_new_of)(gen_backend_t *backends, gen_source_t *bufts, int n_backends, size_t graph_size) {
     (void) graph_size;
     return sched_over(backends, bufts, n_backends);
@@ -193,7 +193,6 @@ static void multi_reset(gen_buffer_t buffer) {
     ggml_backend_buffer_reset(buffer->context);
 }
 
-// Creates an empty multi-buffer. NULL: out of memory.
 static gen_buffer_t multi_new(gen_source_t source) {
     static const struct gen_buffer_i iface = {
         .get_name = multi_name, .free_buffer = multi_free, .clear = multi_clear, .reset = multi_reset};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// date_backend.h: part of date.h: backends of the date, wrappers that present current backends as such backends, and computing.
+// date_backend.h: part of date.h: backends, wrappers that present current backends as 2023 backends, and computing.
 
 // ---- backends ----
 
@@ -54,7 +54,7 @@ void AT(tensor_get_async)(gen_backend_t backend, const struct ggml_tensor *tenso
     get_async(backend, tensor, data, offset, size);
 }
 
-// Starts the copy with the backend's own function, if the backend can access both buffers. Returns false if it was not started.
+// Returns false if the copy was not started.
 static bool try_copy_async(gen_backend_t backend, struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
     if (backend == NULL || from == NULL || to == NULL || !source_reads(backend, from->buft) || !source_reads(backend, to->buft) ||
@@ -213,7 +213,6 @@ bool AT(is_cpu)(gen_backend_t backend) {
     return backend != NULL && backend->iface.get_name == wrap_name;
 }
 
-// Returns a function of the wrapped backend's library by name, or NULL.
 static void *wrap_proc(gen_backend_t backend, const char *name) {
     if (!AT(is_cpu)(backend)) {
         berth_fail(GGML_STATUS_FAILED, "%s: backend %s is not the CPU backend", name, AT(name)(backend));

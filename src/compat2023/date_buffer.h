@@ -47,7 +47,7 @@ static gen_source_t default_source(gen_backend_t backend) {
     return (gen_source_t) (void *) backend;
 }
 
-// At this date only a buffer can compute the size of a tensor, so this function allocates a buffer of one byte to ask it.
+// At date 202311, only a buffer can compute the size of a tensor. So this function allocates a buffer of one byte.
 static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *tensor) {
     gen_buffer_t sample = source_alloc(source, 1);
     const size_t size = berth_2023_buffer_get_alloc_size(sample, (struct ggml_tensor *) (uintptr_t) tensor);
@@ -153,13 +153,12 @@ static void buffer_get(gen_buffer_t buffer, const struct ggml_tensor *tensor, vo
     memcpy(data, (const char *) tensor->data + offset, size);
 }
 
-// Returns the buffer of a tensor if it belongs to this date, else NULL.
+// Returns NULL if the tensor's buffer does not belong to this date.
 static gen_buffer_t buffer_of(const struct ggml_tensor *tensor) {
     gen_buffer_t buffer = tensor != NULL ? berth_2023_buffer_of(berth_tensor_buffer(tensor)) : NULL;
     return buffer != NULL && gen_head(buffer)->date == &date ? buffer : NULL;
 }
 
-// Tries the copy function of the destination's buffer (backend at the date November 2023), then that of the source's.
 static bool buffer_copy(struct ggml_tensor *src, struct ggml_tensor *dst) {
     gen_buffer_t from = buffer_of(src), to = buffer_of(dst);
 #if IS_2024

@@ -4,7 +4,7 @@
 #include "compat2023/compat2023.h"
 #include "gguf/context.h"
 
-// Returns n as an int, or 0 after an error.
+// On overflow, sets an error and returns 0.
 static int count_int(const char *func, uint64_t n) {
     if (n > INT32_MAX) {
         berth_fail(GGML_STATUS_FAILED, "%s: %llu does not fit an int", func, (unsigned long long) n);
@@ -13,7 +13,6 @@ static int count_int(const char *func, uint64_t n) {
     return (int) n;
 }
 
-// Returns the index as an int, or -1.
 static int index_int(int64_t i) {
     return i >= 0 && i <= INT32_MAX ? (int) i : -1;
 }
@@ -22,7 +21,7 @@ int berth_2023_gguf_get_version(const struct gguf_context *ctx) {
     return count_int("gguf_get_version", gguf_get_version(ctx));
 }
 
-// Returns the tensor data that gguf_init_from_file has read. The ggml_context in *gguf_init_params.ctx owns it.
+// The ggml_context in *gguf_init_params.ctx owns the data.
 void *berth_2023_gguf_get_data(const struct gguf_context *ctx) {
     return ctx != NULL ? ctx->data : NULL;
 }
@@ -35,7 +34,6 @@ int berth_2023_gguf_find_key(const struct gguf_context *ctx, const char *key) {
     return index_int(gguf_find_key(ctx, key));
 }
 
-// Getters by the index of a key or of a tensor, which is an int in the 2023 API.
 #define GET(type, name) \
     type berth_2023_gguf_##name(const struct gguf_context *ctx, int i) { \
         return gguf_##name(ctx, i); \

@@ -27,7 +27,7 @@ struct ggml_tensor *berth_2023_ggml_group_norm_inplace(struct ggml_context *ctx,
     return ggml_group_norm_inplace(ctx, a, n_groups, GROUP_NORM_EPS);
 }
 
-// Multiplies, because the factor b is a tensor that may get its value after the graph is built.
+// The factor b is a tensor, because its value may be set after the graph is built.
 static struct ggml_tensor *scale_by(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, a, b);
@@ -160,8 +160,7 @@ struct ggml_tensor *berth_2023_ggml_rope_back(struct ggml_context *ctx, struct g
         freq_scale, ext_factor, attn_factor, beta_fast, beta_slow);
 }
 
-// Returns the positions n_past, n_past + 1, ... of a's tokens. The graph computes them, because tensors of a no_alloc context have
-// no memory in which to store them now.
+// The graph computes the positions, because tensors of a no_alloc context have no memory yet.
 static struct ggml_tensor *positions_from(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a, int n_past) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, n_past >= 0 && n_past + a->ne[2] <= 1 << 24, "positions %d to %" PRId64 ", must be 0 to 2^24",
@@ -212,14 +211,14 @@ struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
     return ggml_mul_inplace(ctx, rotated, ggml_reshape_3d(ctx, zeta, a->ne[0], 1, b->ne[0]));
 }
 
-// Returns base^(first + step k) for k from 0 to n - 1, computed by the graph.
+// Returns base^(first + step k) for k from 0 to n - 1.
 static struct ggml_tensor *powers_of(struct ggml_context *ctx, double base, int first, int step, int n) {
     struct ggml_tensor *exponents = ggml_arange(ctx, (float) first, (float) (first + step * n), (float) step);
     return ggml_exp(ctx, ggml_scale(ctx, exponents, (float) log(base)));
 }
 
-// Adds slope(head) * column to each element. If the number of heads is not a power of two, the first slopes are those of the next
-// lower power of two. The other slopes are every second slope of twice that number of heads.
+// Adds slope(head) * column. Let m be the largest power of two up to n_head.
+// The first m slopes are those of m heads. The other slopes are every second slope of 2 m heads.
 struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_head, float bias_max) {
     static const char func[] = "ggml_alibi";
@@ -264,7 +263,7 @@ struct ggml_tensor *berth_2023_ggml_flash_ff(struct ggml_context *ctx, struct gg
 
 // ---- functions of the caller ----
 
-// A custom op of the current API has one pointer of user data. Here it is the address of the caller's function.
+// The user data of the current custom op is the address of the caller's function.
 typedef void (*any_function)(void);
 
 static void *function_pack(any_function fun) {
@@ -324,7 +323,7 @@ static void custom3_run(struct ggml_tensor *dst, const struct ggml_tensor *a, co
     }
 }
 
-// Checks that a has contiguous f32 rows, because the caller's function gets complete rows of floats.
+// The caller's function requires contiguous f32 rows.
 static struct ggml_tensor *rows_check(struct ggml_context *ctx, const char *func, struct ggml_tensor *a) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 && a->nb[0] == sizeof(float) && a->ne[0] <= INT32_MAX,

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-// The layout of a block of 32 values: byte offsets of the 4-bit values and of the fifth bits.
+// A block has 32 values.
 struct block_bits {
     enum ggml_type type;
     size_t low_off;
@@ -50,7 +50,6 @@ static void count_values(enum ggml_type type, const uint8_t *data, size_t size, 
     }
 }
 
-// Quantises n elements in rows of n_per_row.
 static size_t rows_quantize(
     enum ggml_type type, const float *src, void *dst, int64_t n, int64_t n_per_row, int64_t *hist, const float *imatrix) {
     if (n_per_row <= 0 || n < 0 || n % n_per_row != 0) {
@@ -80,7 +79,7 @@ QUANTIZE(q4_K, GGML_TYPE_Q4_K)
 QUANTIZE(q5_K, GGML_TYPE_Q5_K)
 QUANTIZE(q6_K, GGML_TYPE_Q6_K)
 
-// Quantises elements start to start + n - 1. They need not be complete rows.
+// Elements start to start + n - 1 need not be complete rows.
 static size_t quantize_from(enum ggml_type type, const float *src, void *dst, int64_t start, int64_t n, int64_t n_per_row,
     int64_t *hist, const float *imatrix) {
     const int64_t block = ggml_blck_size(type);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sched.c: the scheduler of the 2023 API (include/2023), built on the passes of the current scheduler. 2023 backends are presented
-// to these passes as devices. The passes assign nodes to backends, divide the graph into splits and insert copies. The 2023 graph
-// allocator then places the tensors, with one 2023 tensor allocator per backend. The program can use these tensor allocators, too,
-// for its inputs.
+// sched.c: the scheduler of the 2023 API (include/2023).
+// The passes of the current scheduler assign nodes, make splits and insert copies. Facades present 2023 backends as devices.
+// The 2023 graph allocator then places the tensors. Each backend has one tensor allocator.
+// The program may also place its inputs with these tensor allocators.
 //
 //     sched_new -> measuring allocators -> init_measure -> one buffer per backend -> graph_compute -> graph_compute -> ...
 
@@ -16,12 +16,12 @@
 struct gen_sched {
     const struct gen_date *date;
     int n_backends;
-    struct gen_facade *facades; // [n_backends] the backends as the current passes see them; not used for allocating or computing
-    ggml_backend_sched_t today; // current scheduler; stores the data of its passes and the program's assignments
+    struct gen_facade *facades; // [n_backends] used by the passes only
+    ggml_backend_sched_t today; // current scheduler; stores assignments
     gen_tallocr_t *tallocs;     // [n_backends]
     gen_gallocr_t galloc;
     bool is_ready;    // measured: the allocators have buffers
-    bool is_computed; // the assignments belong to a graph that was computed already
+    bool is_computed; // the assignments are those of a computed graph
     ggml_backend_sched_eval_callback callback;
     void *callback_data;
 };
@@ -94,7 +94,6 @@ static int owner_of(const struct gen_sched *s, const struct ggml_tensor *t) {
     return -1;
 }
 
-// Whether the tensor was placed after the last reset.
 static bool is_placed_since_reset(const struct gen_tallocr *talloc, const struct ggml_tensor *t) {
     gen_buffer_t old = berth_2023_old(talloc, t->buffer);
     if (old != NULL) {
@@ -109,8 +108,7 @@ static bool is_placed_since_reset(const struct gen_tallocr *talloc, const struct
     return false;
 }
 
-// Clears the addresses that an earlier computation gave to the graph's tensors, so that they are placed anew. Inputs that the
-// program has placed since the last reset keep their addresses.
+// Inputs that the program has placed since the last reset keep their addresses.
 static void graph_addresses_clear(struct gen_sched *s, const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes + graph->n_leafs; i++) {
         struct ggml_tensor *t = i < graph->n_nodes ? graph->nodes[i] : graph->leafs[i - graph->n_nodes];
@@ -122,8 +120,7 @@ static void graph_addresses_clear(struct gen_sched *s, const struct ggml_cgraph 
     }
 }
 
-// Marks a leaf as a weight if ops that read it should run on the backend of its buffer (pulls_ops). Leaves in a buffer of this
-// scheduler are inputs and are not marked.
+// Ops that read a weight run on the backend of its buffer. Leaves in a buffer of this scheduler are inputs, not weights.
 static void mark_weights(const struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t r = cached->rec.n_nodes; r < cached->rec.n_rows; r++) {
         const struct ggml_tensor *t = cached->rec.tensors[r];
@@ -138,7 +135,7 @@ static void mark_weights(const struct gen_sched *s, struct sched_cached *cached)
     }
 }
 
-// Returns an error that setting an assignment has stored (out of memory), because that function returns no status.
+// Setting an assignment returns no status. This function returns its stored error (out of memory).
 static enum ggml_status stored_error_get(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
@@ -150,7 +147,7 @@ static enum ggml_status stored_error_get(const struct gen_sched *s) {
     return status;
 }
 
-// Called when the next graph is prepared. Until then the program may query the assignments of the last graph.
+// The program may query the assignments of the last graph until the next graph is prepared.
 static void assignments_clear(struct gen_sched *s) {
     if (s->is_computed) {
         ggml_backend_sched_reset(s->today);
@@ -182,9 +179,8 @@ static enum ggml_status graph_split(struct gen_sched *s, struct sched_cached *ca
 
 // ---- memory ----
 
-// The tensor allocator of each tensor, in the form that the 2023 graph allocator requires.
 struct placement {
-    struct ggml_tensor **nodes; // in execution order; the copies of a split come before its nodes
+    struct ggml_tensor **nodes; // in execution order; copies before their split
     int n_nodes;
     struct gen_hash_set set;
     gen_tallocr_t *tallocs; // [set.size]
@@ -214,8 +210,8 @@ static void placement_fini(struct placement *p) {
     berth_free(p->tallocs);
 }
 
-// Lists the nodes and their allocators. For planning, the destination of a copy becomes a DUP node that reads the copied tensor,
-// so that the graph allocator sees the edge. graph_place restores it.
+// While planning, the destination of a copy is a DUP node, so that the graph allocator sees the edge.
+// graph_place restores the destination.
 static void placement_fill(struct placement *p, const struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t i = 0; i < cached->n_splits; i++) {
         const struct sched_split *split = &cached->splits[i];
@@ -273,7 +269,6 @@ static enum ggml_status graph_place(struct gen_sched *s, struct sched_cached *ca
 
 // ---- measuring ----
 
-// Clears the addresses of a measured graph, which have no memory.
 static void measured_addresses_clear(struct gen_sched *s, struct sched_cached *cached) {
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
         if (owner_of(s, cached->rec.tensors[r]) >= 0) {
@@ -283,7 +278,6 @@ static void measured_addresses_clear(struct gen_sched *s, struct sched_cached *c
     }
 }
 
-// Replaces the allocators that measured by allocators with buffers of the measured sizes.
 static enum ggml_status buffers_alloc(struct gen_sched *s) {
     gen_tallocr_t *ready = berth_calloc((size_t) s->n_backends, sizeof *ready);
     bool ok = ready != NULL;
@@ -308,7 +302,6 @@ static enum ggml_status buffers_alloc(struct gen_sched *s) {
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
-// Resets the allocators for the inputs of the next graph.
 static void sched_end(struct gen_sched *s) {
     for (int b = 0; b < s->n_backends; b++) {
         berth_2023_tallocr_reset(s->tallocs[b]);
@@ -357,7 +350,7 @@ static enum ggml_status nodes_run(
     return status;
 }
 
-// Runs the split in several parts. Each part ends at a node that the callback observes. Sets *is_stopped if the callback stops it.
+// Each part of the split ends at a node that the callback observes.
 static enum ggml_status split_run_observed(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, bool *is_stopped) {
     int32_t i0 = split->i_start;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tallocr.c: the tensor allocators of the 2023 API. They place one tensor at a time, in the smallest gap that is large enough. The
-// bytes of a placed tensor are a piece. galloc.c places graphs in the gaps between the pieces.
+// tallocr.c: the tensor allocators of the 2023 API. Each tensor is placed in the smallest gap that is large enough (best fit).
+// Piece: the bytes of a placed tensor. galloc.c places graphs in the gaps between pieces.
 
 #include "compat2023/compat2023.h"
 #include "core/op.h"
@@ -86,8 +86,7 @@ gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_
 }
 
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
-    const uint64_t slack =
-        talloc->start > 0 ? talloc->align : 0; // spare bytes for backends whose buffers do not start at an aligned address
+    const uint64_t slack = talloc->start > 0 ? talloc->align : 0; // spare bytes: a buffer may start unaligned
     if (talloc->grows_on == NULL || need > SIZE_MAX / 4 ||
         !berth_grow((void **) &talloc->old, &talloc->old_cap, talloc->n_old + 1, sizeof talloc->old[0])) {
         return false;
@@ -157,7 +156,7 @@ void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml
     }
 }
 
-// Returns the offset of the smallest gap between pieces that holds size bytes, or the end of the last piece.
+// Returns the end of the last piece if no gap holds size bytes.
 static uint64_t find_gap(const struct gen_tallocr *talloc, uint64_t size) {
     uint64_t at = talloc->start, best = UINT64_MAX, best_size = UINT64_MAX;
     for (size_t i = 0; i < talloc->n_pieces; i++) {
@@ -191,7 +190,7 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
     if (off + size > talloc->peak) {
         talloc->peak = off + size;
     }
-    // Compares the unpadded size with the capacity, because the last tensor needs no padding after its end.
+    // The last tensor needs no padding after its end.
     const uint64_t start = talloc->start;
     if (off + need > talloc->capacity && berth_2023_grow(talloc, off + need)) {
         off += talloc->start - start;

@@ -45,8 +45,7 @@ struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, st
 
 // ---- traits of types ----
 
-// In the 2023 API, the count parameter k of these functions is an int; in the current API it is an int64_t. So this table needs
-// wrappers. They get no type argument, so there is one set of wrappers per type.
+// In the 2023 API, the count k is an int; in the current API, an int64_t. So each type has its own wrappers.
 // clang-format off
 #define TRAIT_TYPES(X) \
     X(F32) X(F16) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q8_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(Q8_K) \
@@ -56,7 +55,7 @@ struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, st
         .vec_dot = vec_dot_##T},
 // clang-format on
 
-// The get_type_traits_cpu argument of berth_2023_ggml_type_traits, which is the same function in every call.
+// Every call of berth_2023_ggml_type_traits passes this same function.
 static const struct ggml_type_traits_cpu *(*_Atomic cpu_traits)(enum ggml_type type);
 
 #define TRAIT_FUNCTIONS(T) \

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// date.h: the backend registry and the CPU backend of the 2023 API, compiled once per date (date_*.c); BERTH_2023 is the date.
-// They are not in src/compat2023, because they call the current registry, and the library of src/compat2023 must not depend on the
-// library of the registry. Registered entries are never removed.
+// date.h: the backend registry and the CPU backend of the 2023 API. This file is compiled once per date (date_*.c).
+// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
+// AT(name) adds the date to a function's name.
+// This folder is a separate library, because src/compat2023 must not depend on the current registry.
+// Registered entries are never removed.
 
 #define BERTH_2023_LAYOUT
 #include "compat2023/compat2023.h"
 
 #define AT(name) BERTH_2023_AT(name)
 
-// Creates the current CPU backend and wraps it as a backend of this date.
 gen_backend_t AT(cpu_init)(void) {
     ggml_backend_t today = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     return today != NULL ? AT(wrap)((struct berth_today_backend *) (void *) today) : NULL;
@@ -28,7 +29,7 @@ struct entry {
 };
 
 static struct berth_lock lock = BERTH_LOCK_INIT;
-static struct entry *entries; // entry i of the registry is entries[i - 1]; entry 0 is the CPU and is not stored
+static struct entry *entries; // entry i is entries[i - 1]; entry 0 is the CPU
 static size_t n_entries, entries_cap;
 
 static gen_backend_t init_cpu(const char *params, void *user_data) {
@@ -37,7 +38,6 @@ static gen_backend_t init_cpu(const char *params, void *user_data) {
     return AT(cpu_init)();
 }
 
-// Returns false and sets an error if there is no entry i.
 static bool entry_get(size_t i, struct entry *out) {
     if (i == 0) {
         *out = (struct entry){.name = (char *) (uintptr_t) "CPU", .init = init_cpu, .buft = AT(cpu_buffer_type)()};
@@ -62,7 +62,7 @@ size_t AT(reg_get_count)(void) {
     return n;
 }
 
-// Returns the index of the entry whose name equals the first len characters of name, ignoring case. SIZE_MAX: none.
+// Ignores case. Returns SIZE_MAX if no name equals the first len characters.
 static size_t entry_find(const char *name, size_t len) {
     struct entry e;
     for (size_t i = 0, n = AT(reg_get_count)(); i < n; i++) {
