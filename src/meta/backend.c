@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the backend of a composite device: the backends of its devices, a team of threads (crew), and the programs of the last
-// graphs. A program is the list of steps by which the devices compute a graph (program.h). A repeated graph is recognised by its
-// record (src/record), and its program is reused.
+// backend.c: the backend of a composite device. It owns the devices' backends, a team of threads (crew), and cached programs.
+// Program: the steps by which the devices compute a graph (program.h). A repeated graph reuses its program (src/record).
 
 #include "meta/program.h"
 
 #include "berth-backend.h"
 #include "berth-meta.h"
 
-#define N_PROGRAMS 4 // number of cached programs: for example for two splits each of a prefill and a decode graph
+#define N_PROGRAMS 4 // cached programs, for example two prefill and two decode splits
 
 struct meta_backend {
     int n;
@@ -57,7 +56,7 @@ static void backend_synchronize(ggml_backend_t backend) {
 
 // ---- compute ----
 
-// Returns the cache entry with the program of the graph. If there is none, returns the entry whose last use is oldest.
+// If no entry has the graph's program, returns the least recently used entry.
 static struct meta_program **program_find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
     struct meta_program **oldest = &m->programs[0];
     for (int i = 0; i < N_PROGRAMS; i++) {
@@ -118,7 +117,6 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
 
 // ---- reserve ----
 
-// Reserves everything that this program and later programs of the same form require.
 static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program *p, const struct ggml_cgraph *graph) {
     berth_clear_error(); // a device may report why it has no memory
     bool ok = meta_crew_reserve(m->crew, meta_share_size(p)) && meta_entries_reserve(p);
@@ -148,7 +146,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
     return status;
 }
 
-// Computes the work memory for unsplit nodes, which is an upper bound for the parts on each device.
+// The size for unsplit nodes is an upper bound for each device.
 size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct meta_backend *m = backend->context;
     size_t size = 0;
@@ -171,8 +169,8 @@ static void *reg_proc(ggml_backend_reg_t reg, const char *name) {
     return ggml_backend_reg_get_proc_address(reg, name);
 }
 
-// The registry of a device may offer functions that sum a tensor over several backends. ggml_backend_comm_init of the registry
-// returns NULL if it does not support these backends.
+// A registry may offer functions that sum a tensor over backends.
+// If the registry does not support these backends, its ggml_backend_comm_init returns NULL.
 static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     void *(*init)(ggml_backend_t *, size_t);
     *(void **) &init = reg_proc(reg, "ggml_backend_comm_init");
@@ -190,7 +188,6 @@ static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     return m->comm.ctx != NULL;
 }
 
-// Uses the first registry that offers these functions and supports all devices.
 static void comm_init(struct meta_backend *m, const struct meta_device *device) {
     bool ok = false;
     for (int j = 0; j < m->n && !ok; j++) {

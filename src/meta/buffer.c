@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: memory of a composite device. There are two kinds of buffers. In a buffer of tensors with their own memory, such as
-// weights, the callback decides the state of each tensor and so the sizes of its parts. A buffer of graph memory follows layouts,
-// or has the same offsets on every device; the last computation decides the state of a tensor there.
+// buffer.c: memory of a composite device. There are two kinds of buffers:
+//   tensors with their own memory, such as weights: the callback decides the state of each tensor
+//   graph memory: the last computation decides the state of each tensor
 
 #include "meta/meta.h"
 
@@ -13,7 +13,7 @@
 
 static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
     size_t lo = 0, hi = mb->n_entries;
-    while (lo < hi) { // finds the first entry that starts at off or ends after it
+    while (lo < hi) {
         const size_t mid = lo + (hi - lo) / 2;
         if (mb->entries[mid].off + mb->entries[mid].size <= off && mb->entries[mid].off != off) {
             lo = mid + 1;
@@ -45,7 +45,7 @@ const meta_state *meta_root_state(const struct ggml_tensor *root) {
 
 // ---- states ----
 
-// Finds or stores the state and counts one more use of it. Returns its index; SIZE_MAX: out of memory.
+// Returns SIZE_MAX if out of memory.
 static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
     size_t i = 0, free = mb->n_states;
     for (; i < mb->n_states && (mb->states[i].n_uses == 0 || !meta_same(&mb->states[i].state, state, mb->device->n)); i++) {
@@ -75,7 +75,7 @@ static void entry_fini(struct meta_buffer *mb, struct meta_entry *e) {
     berth_free(e->parts);
 }
 
-// Inserts an entry at off. Entries that overlap it are removed. Returns NULL if out of memory.
+// Removes entries that overlap the new entry. Returns NULL if out of memory.
 static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t size) {
     if (!berth_grow((void **) &mb->entries, &mb->entries_cap, mb->n_entries + 1, sizeof mb->entries[0])) {
         return NULL;
@@ -111,8 +111,7 @@ bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) {
     return true;
 }
 
-// Returns true if the slot is inside the memory of device j. This memory may have shrunk for another graph since the slot was
-// planned.
+// The memory of device j may have shrunk since the slot was planned.
 static bool slot_has_memory(const struct meta_buffer *mb, const struct meta_slot *slot, int j) {
     return slot->separate != NULL || slot->off + slot->size <= ggml_backend_buffer_get_size(mb->parts[j]);
 }
@@ -268,8 +267,8 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
 
 // ---- access from the host ----
 
-// The host accesses any range of bytes of the complete tensor. A write scatters the bytes to the parts on the devices, and a read
-// gathers them. If a tensor is partial, a write gives the first device all bytes and the other devices zeros.
+// The host accesses byte ranges of the complete tensor.
+// A write to a partial tensor gives the first device all bytes and the other devices zeros.
 
 enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
 
@@ -295,7 +294,6 @@ static void piece_access(const struct access *a, const struct meta_piece *p) {
     }
 }
 
-// Accesses the bytes of repetition i of the piece that are inside the range.
 static void piece_access_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
     const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
     const size_t from = max_size(at, a->offset), to = min_size(at + p->size, range_end);
@@ -336,7 +334,7 @@ static bool piece_visit(const struct meta_piece *p, void *user) {
 
 // Adds the parts of a partial tensor, which are f32.
 static void get_sum(const struct access *a, const struct ggml_tensor *root, int n) {
-    float sum[1024], one[1024]; // read in blocks, so that no memory is allocated
+    float sum[1024], one[1024]; // fixed blocks: no allocation
     if (a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
         berth_backend_fail(NULL,
             "cannot read bytes %zu to %zu of %s: it is a sum over devices, and the range does not consist of complete elements",
@@ -496,7 +494,6 @@ static bool needs_memory(const struct ggml_tensor *t) {
     return t->data == NULL && t->view_src == NULL;
 }
 
-// Makes the parts of one tensor, without memory.
 static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, struct meta_entry *e) {
     const int n = mb->device->n;
     meta_state state;
@@ -523,7 +520,7 @@ static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, stru
     return true;
 }
 
-// Makes the parts of all tensors of the context. *size receives the number of addresses that they take.
+// *size receives the number of addresses of all parts.
 static bool all_parts_make(struct meta_buffer *mb, struct ggml_context *ctx, size_t align, size_t *size) {
     size_t off = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// build.c: makes the steps of a graph. It visits the nodes in the order of the graph. When it reaches a node, the states of its
-// sources are known, and the rule of its op (rule.c) says which states they must have. Sources in other states are converted, and
-// then each device gets its part of the node. The state of a root can change between nodes: once the parts of a partial root have
-// been summed, the root is mirrored. A complete copy of a split root is used until a node writes to the root.
+// build.c: makes the steps of a graph, in node order. The rule of a node's op (rule.c) decides the states of its sources.
+// Sources in other states are converted. Then each device gets its part of the node.
+// A partial root is mirrored after its parts have been summed.
+// A complete copy of a split root is valid until a node writes to the root.
 
 #include "meta/build.h"
 
@@ -40,7 +40,6 @@ static bool has_empty_source(const struct meta_version *srcs, const struct ggml_
     return false;
 }
 
-// Adds the node on every device, with `out` as its results.
 static void node_emit(
     struct meta_builder *b, const struct ggml_tensor *t, struct meta_version out, const struct meta_version *srcs) {
     struct ggml_tensor *zeros = NULL;
@@ -101,8 +100,7 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
     memcpy(cost->name, t->name, sizeof cost->name);
 }
 
-// Applies the rule of the node to the states of its sources. Returns true if the node can be computed on split sources, or if no
-// source is split. Otherwise all sources must be made complete.
+// Returns false if all sources must be made complete.
 static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
     bool has_sums = false, may_stay_partial = true, ok = true;
     *node = (struct meta_node){.t = t, .n = b->n};
@@ -142,9 +140,9 @@ static void want_whole(struct meta_node *node) {
     node->out = meta_mirrored;
 }
 
-// Returns the destination of a node that writes into a view. If the result has the state of the view, the destination is in the
-// root's parts. Otherwise it is in a complete copy of the root; *is_copy means that the parts must be updated from the copy
-// afterwards.
+// Returns the destination of a node that writes into a view.
+// If the result has the state of the view, the destination is in the root's parts.
+// Otherwise the destination is a complete copy of the root. *is_copy: update the parts from the copy afterwards.
 static struct meta_version out_in_place(
     struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
     struct meta_row *row = meta_row_of(b, t);
@@ -160,8 +158,8 @@ static struct meta_version out_in_place(
     return meta_whole_view(b, t, whole);
 }
 
-// Returns the destination of a node that is not a view. If the node has its own memory, whose fixed state differs from the state of
-// the result, the destination is a temporary tensor; *is_moved means that the result must be moved to the node's memory afterwards.
+// Returns the destination of a node that is not a view.
+// If the node's own memory has another state, the destination is temporary. *is_moved: move the result afterwards.
 static struct meta_version out_in_own_memory(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
     struct meta_row *row = meta_row_of(b, t);
@@ -177,8 +175,8 @@ static struct meta_version out_in_own_memory(
     return meta_native(b, t);
 }
 
-// Handles sources that the op updates, such as moments. If the op updated the complete copy of a source, the parts of the root are
-// updated from this copy. Otherwise the op updated the parts, and the complete copy becomes invalid.
+// Some ops update their sources, such as moments. If the op updated a complete copy, the parts are updated from the copy.
+// If the op updated the parts, the complete copy becomes invalid.
 static void write_back(struct meta_builder *b, const struct ggml_tensor *t, const struct meta_version *srcs) {
     const struct berth_op_info *info = berth_op_info(t->op);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
@@ -264,7 +262,7 @@ static enum ggml_status check_root(const struct ggml_tensor *t) {
 
 static enum ggml_status rows_init(struct meta_builder *b) {
     struct meta_program *p = b->p;
-    b->rows[p->rec.n_rows].state = &meta_mirrored; // stands for a row that cannot be found
+    b->rows[p->rec.n_rows].state = &meta_mirrored; // row that cannot be found
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
         b->rows[r].native.temp = b->rows[r].whole.temp = -1;

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: MIT
-// build.h: interface between version.c (versions of tensors) and build.c (nodes), which build a program. A version of a tensor is
-// the set of its parts in one state.
+// build.h: interface between version.c and build.c, which build a program.
+// Version: the parts of a tensor in one state.
 #pragma once
 
 #include "core/optable.h"
 #include "meta/program.h"
 
-// A version of a tensor.
 struct meta_version {
     struct ggml_tensor *parts; // [n] one per device; NULL: out of memory
-    int32_t temp;              // temporary tensor whose memory it uses, -1: memory of the graph
+    int32_t temp;              // temporary tensor with its memory; -1: graph memory
 };
 
 struct meta_row {
     const meta_state *state;      // of a root: its current state
-    struct meta_version native;   // the version in the memory that the graph's plan gives the tensor
-    struct meta_version whole;    // the version that is a complete copy of a split root; valid if has_whole
-    const meta_state *view_state; // of a view: its state if its root has state view_state_of; NULL: no state describes it
+    struct meta_version native;   // version in the tensor's planned memory
+    struct meta_version whole;    // complete copy of a split root, if has_whole
+    const meta_state *view_state; // view: its state for root state view_state_of; NULL: inexpressible
     const meta_state *view_state_of;
-    int32_t n_uses; // of a root: number of uses of it or its views as a source
+    int32_t n_uses; // root: uses as a source, including views
     bool has_whole;
 };
 
-#define META_N_KEPT_STATES 16 // stored states that a new state is compared with; a graph has few different states
+#define META_N_KEPT_STATES 16 // number of stored states that new states are compared with
 
 struct meta_builder {
     struct meta_program *p;
@@ -35,8 +34,8 @@ struct meta_builder {
     const meta_state *kept_states[META_N_KEPT_STATES];
     size_t n_kept_states;
     bool has_failed;            // out of memory
-    bool has_grown;             // a root got new memory: earlier steps may have the old address
-    struct meta_sizing *sizing; // NULL: tensors have memory; otherwise only sizes are computed
+    bool has_grown;             // a root got new memory: earlier addresses are invalid
+    struct meta_sizing *sizing; // NULL: tensors have memory; else sizes only
 };
 
 // ---- version.c ----
@@ -46,27 +45,23 @@ void *meta_builder_take(struct meta_builder *b, size_t n, size_t size);
 struct ggml_tensor *meta_parts_take(struct meta_builder *b); // [n] parts
 const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s);
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t); // row of its root
-// Marks that the version is read or written at the current step.
 void meta_use(struct meta_builder *b, struct meta_version v);
-// Returns true if the root has its own memory. The callback has fixed its state.
 bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root);
 
-// Returns the current state of a tensor; NULL: it cannot be expressed as a state.
+// Returns NULL if no state describes the tensor.
 const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor *t);
-// Returns the native version of t: in the memory from the graph's plan, in its current state.
+// The native version is in the tensor's planned memory, in the current state.
 struct meta_version meta_native(struct meta_builder *b, const struct ggml_tensor *t);
-// Returns a contiguous temporary tensor of t's shape in a state.
+// The temporary tensor is contiguous.
 struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s);
-// meta_whole_root returns a complete version of the root: the native version if it is mirrored or can be summed in place, otherwise
-// a copy. meta_whole_view returns the view t of a complete root.
+// meta_whole_root returns a complete version of the root. meta_whole_view returns the view t of a complete root.
+// If the root is mirrored or can be summed in place, the version is the native one. Otherwise the version is a copy.
 struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_tensor *root);
 struct meta_version meta_whole_view(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root);
 void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version from, const meta_state *from_state,
     struct meta_version to, const meta_state *to_state);
-// Adds the parts of all devices in place.
 void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct meta_version v);
-// meta_convert returns the version of a source of the node in the state that the rule requires. meta_can_convert returns true if
-// that is possible.
+// Converts a source of the node to the state that the rule requires. meta_can_convert tests whether that is possible.
 bool meta_can_convert(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
     const struct ggml_tensor *node);
 struct meta_version meta_convert(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have,
@@ -74,12 +69,11 @@ struct meta_version meta_convert(struct meta_builder *b, const struct ggml_tenso
 
 // ---- sizing.c ----
 
-// Returns the item of the current plan that holds the root, -1: none.
+// Returns -1 if no item of the current plan holds the root.
 int32_t meta_sizing_item(const struct meta_sizing *s, const struct ggml_tensor *root);
-// Describes the root's part on device j, which has no memory yet, and enlarges its item to hold it.
+// The part on device j has no memory yet. Its item becomes large enough to hold the part.
 void meta_sizing_part(
     struct meta_sizing *s, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
-// Enlarges the item of a root so that this part of it can be computed.
 void meta_sizing_enlarge(struct meta_sizing *s, const struct ggml_tensor *root, int j, const struct ggml_tensor *part);
 
 // ---- build.c ----
@@ -89,10 +83,8 @@ static inline bool meta_computes(const struct ggml_tensor *t) {
     const struct berth_op_info *info = berth_op_info(t->op);
     return info != NULL && !info->is_empty && ggml_nelements(t) > 0 && t->op != GGML_OP_NONE;
 }
-// Makes the steps and nodes for all nodes of the record.
 enum ggml_status meta_build(struct meta_builder *b) BERTH_MUST_USE;
 
 // ---- program.c ----
 
-// Computes only the sizes that the steps of this graph require.
 enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgraph *graph) BERTH_MUST_USE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: composite devices and their buffer types. A request with the same list of devices and the same callback as an earlier
-// one returns the same composite device. A composite device exists until the process ends.
+// device.c: composite devices and their buffer types. Equal lists of devices with equal callbacks give the same composite device.
+// A composite device exists until the process ends.
 
 #include "meta/meta.h"
 
@@ -120,7 +120,6 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// Returns the host buffer type if all devices have the same one.
 static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     const struct meta_device *device = device_of(dev);
     ggml_backend_buffer_type_t common = ggml_backend_dev_host_buffer_type(device->parts[0]);
@@ -132,8 +131,7 @@ static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     return common;
 }
 
-// Asks the devices about a copy of the op whose tensors have no buffers. They would take a composite buffer for memory of another
-// device.
+// The copy of the op has tensors without buffers. A device takes a composite buffer for memory of another device.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct meta_device *device = device_of(dev);
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];

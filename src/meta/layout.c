@@ -29,7 +29,7 @@ static void layout_drop(struct meta_layout *l) {
     }
 }
 
-// Assigns addresses to the items of the pool in order. Returns false if the address space is exhausted.
+// Returns false if the address space is exhausted.
 static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives, int pool, uint64_t *offsets) {
     static atomic_size_t next = 1 << 20;
     size_t at = 0, k = 0;
@@ -167,7 +167,7 @@ static struct meta_layout *layout_of(struct berth_layout *layout) {
     return (struct meta_layout *) layout;
 }
 
-// Frees a layout. Its addresses become invalid. in: buffer of the layout, or NULL.
+// The layout's addresses become invalid. in: buffer of the layout, or NULL.
 static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
     if (in != NULL) {
         meta_buffer_forget(in, l->head.base, l->end);
@@ -179,7 +179,6 @@ static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
     layout_drop(l);
 }
 
-// Keeps the newest layouts without a plan within the limits and frees the others.
 static void old_layouts_trim(struct meta_buffer *mb) {
     size_t n = 0, n_slots = 0;
     for (struct meta_layout **at = &mb->old, *l; (l = *at) != NULL;) {
@@ -242,8 +241,8 @@ static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_
     return part;
 }
 
-// Resizes the memory of device j. If the device has no space for old and new memory together, the old memory is freed first. If the
-// allocation still fails, memory of the old size is allocated.
+// If old and new memory do not fit together, the old memory is freed first.
+// If the allocation still fails, memory of the old size is allocated.
 static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     const size_t before = ggml_backend_buffer_get_size(mb->parts[j]);
     ggml_backend_buffer_t fresh = part_new(mb, j, size);
@@ -343,7 +342,7 @@ struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t
         return NULL;
     }
     size_t lo = 0, hi = l->n_items;
-    while (hi - lo > 1) { // finds the last item that does not begin after off
+    while (hi - lo > 1) {
         const size_t mid = lo + (hi - lo) / 2;
         *(l->starts[mid] <= off ? &lo : &hi) = mid;
     }

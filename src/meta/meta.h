@@ -8,15 +8,17 @@
 //   backend.c  the backend and its cached programs        program.c  programs (the work of a graph per device), their memory
 //   reserve.c  memory for later computations              run.c      a thread per device; sums and moves between devices
 //
-// A tensor of a composite device has an address that cannot be dereferenced: META_BASE + offset. The offset determines the memory
-// of the tensor on each device. In the memory of a graph that was planned per device, the layout gives it (layout.c). For a tensor
-// with its own memory, such as a weight, the entry of the buffer gives it (struct meta_entry). Otherwise the offset is the same on
-// all devices.
+// The address of a tensor is META_BASE + offset. It cannot be dereferenced.
+// The offset determines the tensor's memory on each device:
+//   graph memory that was planned per device: the layout gives it (layout.c)
+//   a tensor with its own memory, such as a weight: struct meta_entry gives it
+//   otherwise: the offset is the same on all devices
 //
-// A root is a tensor that is not a view: the tensor itself, or the tensor that a view refers to. Each root has a split state:
-// mirrored (complete on every device), partial (the sum over the devices is the value), or split along an axis. The part of a
-// tensor is its share on one device; the word also names each of the combined devices. The state of a view follows from its strides
-// and the state of its root.
+// Terms:
+//   root: a tensor that is not a view
+//   state of a root: mirrored (complete on every device), partial (the sum over the devices is the value), or split along an axis
+//   state of a view: follows from its strides and the state of its root
+//   part: the share of a tensor on one device; also one of the combined devices
 #pragma once
 
 #include "backend/backend.h"
@@ -65,26 +67,24 @@ static inline bool meta_is_mirrored(const meta_state *s) {
 static inline bool meta_is_partial(const meta_state *s) {
     return s->axis == GGML_BACKEND_SPLIT_AXIS_PARTIAL;
 }
-// Returns true if both states give every device the same elements in the same order.
 bool meta_same(const meta_state *a, const meta_state *b, int n);
-// Returns the number of elements along the axis on device j.
 int64_t meta_len(const meta_state *s, int n, int j);
-// Returns true if each device has one contiguous range along the axis, in the order of the devices. The slice of a device is then a
-// view of the complete tensor.
+// Returns true if each device has one contiguous range along the axis, in device order.
+// The part of a device is then a view of the complete tensor.
 bool meta_is_plain(const meta_state *s);
 int64_t meta_start(const meta_state *s, int n, int j); // start of that range
 // Returns NULL, or the reason why a state from a callback does not fit the tensor.
 const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, int n);
 // Multiplies every count of s by num / den. Returns false if a result is not an integer.
 bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den, meta_state *out);
-// Appends a segment with ne[j] elements on device j. If the last segment is equal, its number of repetitions grows instead. Returns
-// false if the state already has META_MAX_SEGMENTS segments.
+// ne[j]: elements on device j. If the last segment is equal, its number of repetitions grows instead.
+// Returns false if the state already has META_MAX_SEGMENTS segments.
 bool meta_segment_add(meta_state *s, int n, const int64_t *ne);
 
-// Computes the state of t, a view of a root with state s. Returns false if no state describes it.
+// t is a view of a root with state s. Returns false if no state describes t.
 bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, int n, meta_state *out);
-// Computes the part of t on device j. t is the root with state s, or a view of it with state `as`. Writes extents and strides to
-// part. Returns the byte offset of the part in the root's part.
+// t is the root with state s, or a view of the root with state `as`. Writes extents and strides to part.
+// Returns the byte offset of t's part in the root's part.
 size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *as,
     int n, int j, struct ggml_tensor *part);
 
@@ -95,20 +95,18 @@ struct meta_piece {
     size_t whole, part, size;
     size_t whole_step, part_step, n_outer;
 };
-// Calls do_piece for every piece of device j (-1: of all devices) until it returns false.
+// j = -1: all devices. Stops when do_piece returns false.
 bool meta_pieces(const struct ggml_tensor *root, const meta_state *s, int n, int j,
     bool (*do_piece)(const struct meta_piece *p, void *user), void *user);
 
 // ---- buffer.c ----
 
-// Describes the root at an offset of a buffer.
 struct meta_entry {
     size_t off, size;           // offset and bytes of the complete tensor
     size_t state;               // index in the buffer's states
     struct ggml_tensor **parts; // [n] parts of a tensor with its own memory; NULL: memory of graphs
 };
 
-// A state, stored once for all entries that have it.
 struct meta_state_used {
     meta_state state;
     size_t n_uses; // 0: free
@@ -118,7 +116,7 @@ struct meta_buffer {
     struct meta_device *device;
     uint64_t id;                  // unique in the process, also among buffers that were freed
     ggml_backend_buffer_t *parts; // [n] NULL: no memory there
-    struct ggml_context **ctxs;   // [n] contexts with the parts of tensors with their own memory; NULL: memory of graphs
+    struct ggml_context **ctxs;   // [n] contexts of tensor parts; NULL: graph memory
     struct meta_entry *entries;   // sorted by off; they do not overlap
     size_t n_entries, entries_cap;
     struct meta_state_used *states;
@@ -126,33 +124,29 @@ struct meta_buffer {
     uint64_t recorded_by; // id of the program that recorded all entries; 0: several programs
     bool has_layouts;     // the buffer was made for layouts: every tensor is in one of them
     struct meta_layout *layouts;
-    struct meta_layout *old; // layouts whose plan was dropped, the newest first
+    struct meta_layout *old; // layouts whose plan was dropped, newest first
 };
 
 struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer); // NULL: another kind of buffer
 static inline size_t meta_offset(const void *data) {
     return (uintptr_t) data - META_BASE;
 }
-// Returns the current state of a root: the state from the callback if it has its own memory, or the state that the last computation
-// left in graph memory.
+// If the root has its own memory, the callback decided the state. In graph memory, the last computation decided it.
 const meta_state *meta_root_state(const struct ggml_tensor *root);
-// Records the state of a root in graph memory and removes entries that overlap it. Returns false if out of memory.
+// The root is in graph memory. Entries that overlap the root are removed. Returns false if out of memory.
 bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
-// Reserves entries for the given numbers of roots and states. Returns false if out of memory.
+// Returns false if out of memory.
 bool meta_buffer_reserve(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
-// Describes the root's part on device j: buffer, data, extents, strides. Returns false if it is not on a composite device.
+// Sets buffer, data, extents and strides. Returns false if the root is not on a composite device.
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
 // Returns NULL, or the reason why the buffer has no memory at the root's address.
 const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size);
-// Returns true if the root's memory on device j is large enough for its part in this state. Memory that was planned for another
-// state may be too small.
+// Memory that was planned for another state may be too small.
 bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j);
-// Returns a buffer with a range of `space` addresses, and with `size` bytes of memory on each device. NULL: out of memory; it logs
-// no error.
+// space: number of addresses; size: bytes on each device. Returns NULL if out of memory, and logs no error.
 ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t space, size_t size);
-// Gives the buffer a new id after its parts have moved. Programs that refer to the old id become invalid.
+// Call after parts have moved: programs that refer to the old id become invalid.
 void meta_buffer_renumber(struct meta_buffer *mb);
-// Removes all entries in this range of addresses.
 void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
 
 // ---- layout.c ----
@@ -160,7 +154,7 @@ void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
 // The memory of an item on one device.
 struct meta_slot {
     uint64_t off, size;
-    ggml_backend_buffer_t separate; // memory of this slot only, after it has grown; NULL: the slot is in the buffer's part
+    ggml_backend_buffer_t separate; // memory of this slot only; NULL: in the buffer's part
 };
 
 struct meta_layout {
@@ -178,8 +172,8 @@ struct meta_layout {
 
 enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
     const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
-// Called when the plan of the layout is dropped. The tensors of the layout can still be computed and read until META_OLD_MAX later
-// plans have been dropped, or fewer if their layouts are large.
+// Called when the plan of the layout is dropped.
+// The layout's tensors stay valid until META_OLD_MAX later plans have been dropped, or fewer if layouts are large.
 void meta_layout_free(struct berth_layout *layout);
 #define META_OLD_MAX 64
 // Called when the buffer is freed.
@@ -187,10 +181,9 @@ void meta_layouts_leave(struct meta_buffer *mb);
 ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft);
 bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
 size_t meta_layout_bytes(ggml_backend_buffer_t buffer);
-// Calls a function for all separate memory of the layouts.
 void meta_layouts_each_separate(
     const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t separate, uint8_t value), uint8_t value);
-// Returns the slots of the item that starts at this offset; the slot of device j is at index j * step. NULL: no item starts there.
+// The slot of device j is at index j * step. Returns NULL if no item starts at off.
 struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step);
-// Moves a root on device j to separate memory of `size` bytes and copies its bytes. Returns false if out of memory.
+// Copies the root's bytes to separate memory of `size` bytes. Returns false if out of memory.
 bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) BERTH_MUST_USE;

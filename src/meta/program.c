@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// program.c: the memory of programs, and the check whether a program belongs to a graph. Temporary tensors are planned for each
-// device separately.
+// program.c: the memory of programs, and the check whether a program belongs to a graph.
 
 #include "meta/build.h"
 
@@ -146,7 +145,7 @@ static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backe
     return status;
 }
 
-// Prepares an empty set for n tensors with a use count each. Returns false if out of memory.
+// Returns false if out of memory.
 static bool uses_reserve(struct meta_program *p, int j, size_t n) {
     if (p->tensors[j].size < n || p->use_counts[j] == NULL) {
         ggml_hash_set_free(&p->tensors[j]);
@@ -196,7 +195,6 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
 
 static const struct record_rules no_rules = {.is_ours = is_ours};
 
-// Makes the steps, then allocates the memory that they need in addition to the graph's.
 static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_plan_cache *plan_cache) {
     enum ggml_status status = meta_build(b);
     for (int j = 0; j < b->n && status == GGML_STATUS_SUCCESS; j++) {
@@ -222,7 +220,6 @@ static bool rows_reserve(struct meta_program *p, size_t n_rows) {
            berth_grow((void **) &p->seen, &p->seen_cap, n_rows + 1, sizeof p->seen[0]);
 }
 
-// Starts an empty program with the record of the graph.
 static enum ggml_status program_begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
     program_clear(p);
     p->n = n;
@@ -313,7 +310,6 @@ void meta_program_free(struct meta_program *p) {
     berth_free(p);
 }
 
-// Compares the graph, its addresses, and the states of its sources.
 bool meta_program_matches(struct meta_program *p, const struct ggml_cgraph *graph) {
     if ((p->n_temps > 0 && p->scratch_id != p->scratch->id) ||
         berth_record_match(&p->rec, graph, &no_rules, NULL) != RECORD_SAME) {
@@ -342,7 +338,6 @@ static bool are_states_recorded(const struct meta_program *p) {
     return true;
 }
 
-// Records the state of row r if it is a root in graph memory.
 static bool row_record_state(const struct meta_program *p, int32_t r) {
     const struct ggml_tensor *t = p->rec.tensors[r];
     struct meta_buffer *mb = t->view_src == NULL ? meta_buffer_of(t->buffer) : NULL;
@@ -353,7 +348,7 @@ static bool row_record_state(const struct meta_program *p, int32_t r) {
     return meta_root_record(t, p->seen[r].after);
 }
 
-// Records states in the order in which the tensors were written: inputs first, then the nodes.
+// The order is that of the writes: inputs, then nodes.
 bool meta_program_record(struct meta_program *p) {
     bool ok = true;
     if (are_states_recorded(p)) {

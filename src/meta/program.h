@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// program.h: a program describes the work of each device for one graph. It is a list of steps: in some steps each device computes a
-// sequence of nodes, in others the devices exchange data. The part of a node is in the memory that the graph's plan gives it.
-// Further tensors (complete copies, slices that are not views, operands of sums) are temporary; their memory is planned for each
-// device separately. Each device has one scratch buffer for them, as large as the largest of these plans. All programs of a backend
-// share it, since only one runs at a time. All tensors and states of a program are in one arena.
+// program.h: a program is a list of steps that compute one graph on several devices.
+// In a step, each device computes a sequence of nodes, or the devices exchange data. All tensors and states are in one arena.
+// Temporary tensors are complete copies, slices that are not views, and operands of sums. Their memory is planned per device.
+// All programs of a backend share one scratch buffer per device, because only one program runs at a time.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -21,20 +20,18 @@ struct meta_step {
     int32_t *from, *to;            // [n] META_COMPUTE: range of each device's nodes
     struct ggml_tensor *src, *dst; // [n] parts; META_ZERO: dst[j] is set to 0 if its op is not NONE
     const meta_state *src_state, *dst_state;
-    struct ggml_tensor *shape;    // META_MOVE: the complete tensor, contiguous
+    struct ggml_tensor *shape;    // META_MOVE: the complete contiguous tensor
     struct ggml_tensor *shares;   // [n * n] META_SUM: at k * n + i, a view of share i of the part of device k
     struct ggml_tensor *operands; // [n * n] META_SUM: at k * n + i, memory on device k for a copy of device i's share k
     struct ggml_tensor *adds;     // [n * n] META_SUM: at k * n + i, the node on device k that adds this copy
     struct ggml_cgraph *graphs;   // [n] graphs of adds
 };
 
-// A temporary tensor; versions may be views of it.
 struct meta_temp {
     struct ggml_tensor *parts; // [n] one per device
     int64_t first, last;       // first and last time of use, on the builder's clock
 };
 
-// A node that could not be computed on split sources, for reports.
 struct meta_cost {
     enum ggml_op op;
     char name[GGML_MAX_NAME];
@@ -47,7 +44,6 @@ struct meta_arena {
     size_t taken; // bytes taken from all blocks since the last reset
 };
 
-// The properties of a row's tensor when the program was made.
 struct meta_seen {
     void *data;
     uint64_t buffer_id;
@@ -79,7 +75,7 @@ struct meta_program {
     uint64_t uid[META_MAX];
     struct meta_temp *temps;
     size_t n_temps, temps_cap;
-    struct ggml_tensor **views; // views of temporary tensors, in the order of creation; they get their addresses after planning
+    struct ggml_tensor **views; // views of temporary tensors; placed after planning
     size_t n_views, views_cap;
     struct berth_plan_item *items; // [n * n_temps] temporary tensors per device
     uint64_t *offsets;             // [n * n_temps]
@@ -92,7 +88,7 @@ struct meta_program {
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
     int64_t n_sums, summed_size, redistributed_size; // per run
-    int64_t n_grown;                                 // how often the program was rebuilt because memory of roots grew
+    int64_t n_grown;                                 // rebuilds because memory of roots grew
     uint64_t id, last_use;
 };
 
@@ -104,27 +100,23 @@ struct meta_plan_cache {
     struct meta_cached_plan *list; // the newest first
 };
 
-// Makes p the program of this graph. p is zeroed or the program of another graph, whose memory is reused.
+// p is zeroed, or the program of another graph, whose memory is reused.
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
     struct meta_scratch *scratch, const struct meta_plan_cache *plan_cache) BERTH_MUST_USE;
-// Empties p and reserves the capacities that `like` has. Returns false if out of memory.
+// Capacities are those of `like`. Returns false if out of memory.
 bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
-// Returns the nodes of device j in a META_COMPUTE step as a graph.
 struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
 void meta_program_free(struct meta_program *program);
-// Returns true if the program belongs to this graph at its current addresses.
 bool meta_program_matches(struct meta_program *program, const struct ggml_cgraph *graph);
-// Records the states that the program has left in graph memory.
 bool meta_program_record(struct meta_program *program) BERTH_MUST_USE;
 
 // ---- reserve.c ----
 
-// Returns a kept plan in which no temporary tensor is smaller than in p. NULL: none.
+// Returns NULL if every kept plan has a temporary tensor that is smaller than in p.
 const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *plan_cache, const struct meta_program *p);
 uint64_t meta_cached_plan_apply(const struct meta_cached_plan *kept, int j, uint64_t *offsets); // returns the peak of device j
 bool meta_plan_cache_add(struct meta_plan_cache *plan_cache, const struct meta_program *p) BERTH_MUST_USE;
 void meta_plan_cache_fini(struct meta_plan_cache *plan_cache);
-// Reserves everything that a run of the program requires of the devices' backends.
 enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_program *p) BERTH_MUST_USE;
 // Reserves memory for the entries that a run of the program adds to the buffers of its tensors.
 bool meta_entries_reserve(const struct meta_program *p) BERTH_MUST_USE;
@@ -139,22 +131,20 @@ struct meta_comm {
     void *ctx;
     void (*free)(void *ctx);
     bool (*allreduce)(void *ctx, struct ggml_tensor **tensors);
-    // allreduce as two functions, if the registry offers them. ask sends the request to the asynchronous devices; if they cannot do
-    // the sum, it sends nothing and returns false. join adds the part of the synchronous device.
+    // Allreduce as two functions, or NULL. ask sends the request to the asynchronous devices.
+    // If the devices cannot do the sum, ask sends nothing and returns false. join adds the part of the synchronous device.
     bool (*ask)(void *ctx, struct ggml_tensor **tensors);
     bool (*join)(void *ctx, struct ggml_tensor **tensors);
 };
 
 struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct meta_comm *comm);
 void meta_crew_free(struct meta_crew *crew);
-// Reserves memory for shares of `size` bytes between devices that cannot access each other's memory. Returns false if out of
-// memory.
+// For devices that cannot access each other's memory. Returns false if out of memory.
 bool meta_crew_reserve(struct meta_crew *crew, size_t size) BERTH_MUST_USE;
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) BERTH_MUST_USE;
 
 // ---- how an op splits (rule.c) ----
 
-// A node with the states of its sources, and the result of its rule.
 struct meta_node {
     const struct ggml_tensor *t;
     int n;                                // number of devices
@@ -165,10 +155,9 @@ struct meta_node {
     int n_made;
 };
 
-// For a node whose sources are all mirrored or split: fills want and out. Returns false if no split is possible; want and out are
-// then mirrored.
+// Requires that all sources are mirrored or split. Returns false if no split is possible; want and out are then mirrored.
 bool meta_rule(struct meta_node *node);
-// For a node with partial sources: returns true if each device can compute the op on its terms. The result is then partial too.
+// Requires partial sources. Returns true if each device can compute the op on its terms. The result is then partial.
 bool meta_rule_sum(struct meta_node *node);
 
 // ---- sizes of the items of a plan on each device (sizing.c) ----
@@ -181,5 +170,4 @@ struct meta_sizing {
     uint64_t *sizes; // [n * n_items] zeroed on entry: bytes of item i on device j at j * n_items + i
 };
 
-// Fills sizes for the items of the pool.
 enum ggml_status meta_sizing_run(struct meta_sizing *s) BERTH_MUST_USE;

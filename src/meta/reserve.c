@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reserve.c: reserves a graph, so that computing it allocates no memory. The same holds for a graph with the same nodes and edges
-// in which no tensor is larger. For this, the plans of temporary tensors are kept and used for smaller tensors too, the entries of
-// the program cache get the capacities of this program (program.c), and the devices' backends reserve their work memory.
+// reserve.c: reserves a graph, so that computing it allocates no memory.
+// The reservation also covers graphs with the same nodes and edges in which no tensor is larger.
 
 #include "meta/program.h"
 
@@ -55,7 +54,6 @@ static void kept_free(struct meta_cached_plan *kept) {
     }
 }
 
-// Frees all plans but the first n.
 static void plan_cache_trim(struct meta_plan_cache *plan_cache, int n) {
     struct meta_cached_plan **at = &plan_cache->list;
     for (; *at != NULL && n > 0; n--) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rule.c: the split rules that the op table refers to (optable.h, `split` and `partial_rule`). A rule says which states the sources
-// of a node must have so that each device computes its part alone, and which state the result has. An op without a rule gets
-// mirrored sources. A rule does not access memory: the builder converts a source to the required state, by a view of the complete
-// tensor if possible.
+// rule.c: the split rules of the op table (optable.h, `split` and `partial_rule`).
+// A rule gives the states of sources with which each device computes its part alone, and the state of the result.
+// An op without a rule gets mirrored sources. A rule does not access memory.
 
 #include "meta/program.h"
 
@@ -19,7 +18,6 @@ static bool is_split_on(const struct meta_node *node, int k, int axis) {
     return node->have[k] != NULL && (int) node->have[k]->axis == axis;
 }
 
-// Returns the state of the first of two sources that is split along the axis; NULL: none.
 static const meta_state *first_split_on(const struct meta_node *node, int axis) {
     if (is_split_on(node, 0, axis)) {
         return node->have[0];
@@ -27,7 +25,7 @@ static const meta_state *first_split_on(const struct meta_node *node, int axis) 
     return is_split_on(node, 1, axis) ? node->have[1] : NULL;
 }
 
-// Returns s along another axis, with all counts multiplied by num / den; NULL: a result is not an integer.
+// Returns NULL if a count times num / den is not an integer.
 static const meta_state *state_scale(struct meta_node *node, const meta_state *s, int axis, int64_t num, int64_t den) {
     meta_state *m = &node->made[node->n_made];
     return meta_scaled(s, node->n, axis, num, den, m) ? (node->n_made++, m) : NULL;
@@ -41,8 +39,7 @@ static bool out_set(struct meta_node *node, const meta_state *out) {
     return true;
 }
 
-// Sets the required state of source k for a result that is split by s: the same slice, or the complete source if it is broadcast.
-// Returns false if the extents do not match.
+// A broadcast source must be complete. Other sources have the slice s. Returns false if the extents do not match.
 static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     const struct ggml_tensor *src = node->t->src[k];
     if (src == NULL) {
@@ -68,16 +65,15 @@ static bool rule_each(struct meta_node *node) {
     return ok && out_set(node, lead);
 }
 
-// The first two sources, the rows and the biases of the experts, are split along axis 0 in the same way. The third source, which
-// selects the expert of each row, is mirrored.
+// Rows and expert biases are split along axis 0 in the same way. The expert ids are mirrored.
 static bool rule_add_id(struct meta_node *node) {
     const meta_state *lead = first_split_on(node, 0);
     node->want[0] = node->want[1] = lead;
     return lead != NULL && out_set(node, lead);
 }
 
-// If one source holds both factors in each row, each device must have the same share of both factors. The state of such a source is
-// one segment with two repetitions.
+// If one source holds both factors in each row, its state is one segment with two repetitions.
+// Then each device has the same share of both factors.
 static bool rule_glu(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     if (node->t->src[1] != NULL) {
@@ -107,8 +103,7 @@ static bool rule_rows(struct meta_node *node) {
     return ok && out_set(node, s);
 }
 
-// The mask is broadcast. The heads are along axis 2. If that axis is split, slopes per head (max_bias) are not supported, and sinks
-// are split too.
+// The mask is broadcast. If the heads (axis 2) are split, sinks are split too, and max_bias is not supported.
 static bool rule_soft_max(struct meta_node *node) {
     const struct ggml_tensor *sinks = node->t->src[2];
     const meta_state *s = have_of(node, 0);
@@ -136,7 +131,7 @@ static bool rule_keep(struct meta_node *node) {
 
 // ---- products ----
 
-// The split axis is the one over which the product sums: each device computes its terms, and the result is partial.
+// The split axis is the one that the product sums over, so the result is partial.
 static bool product_sum(struct meta_node *node, const meta_state *s) {
     node->want[0] = node->want[1] = s;
     for (int k = 0; k < 2; k++) {
@@ -197,8 +192,7 @@ static bool rule_get_rows(struct meta_node *node) {
     return is_split_on(node, 0, 0) && out_set(node, node->have[0]);
 }
 
-// The sources are the rows, their indices and the destination. The indices select positions of axis 1, so this axis must not be
-// split.
+// The indices select positions of axis 1, so this axis must not be split.
 static bool rule_set_rows(struct meta_node *node) {
     const struct ggml_tensor *rows = node->t->src[0], *ids = node->t->src[1];
     const meta_state *s = have_of(node, 2);
@@ -209,7 +203,6 @@ static bool rule_set_rows(struct meta_node *node) {
     return rows->ne[s->axis] == node->t->ne[s->axis] && out_set(node, s);
 }
 
-// Returns the shape of t as a contiguous tensor.
 static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     struct ggml_tensor d = {.type = GGML_TYPE_F32, .nb = {sizeof(float)}};
     memcpy(d.ne, t->ne, sizeof d.ne);
@@ -219,7 +212,7 @@ static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     return d;
 }
 
-// Returns the state of a contiguous tensor `from` with state s after it is reshaped to `to`; NULL: no state describes it.
+// Both shapes are contiguous. Returns NULL if no state describes the result.
 static const meta_state *state_reshape(
     struct meta_node *node, const meta_state *s, const struct ggml_tensor *from, const struct ggml_tensor *to) {
     const struct ggml_tensor a = dense_of(from), b = dense_of(to);
@@ -235,7 +228,7 @@ static bool rule_cont(struct meta_node *node) {
     return meta_is_split(node->want[0]) && out_set(node, state_reshape(node, node->want[0], node->t->src[0], node->t));
 }
 
-// The sources are the copied tensor and the destination, whose state decides.
+// The state of the destination decides.
 static bool rule_cpy(struct meta_node *node) {
     if (node->t->src[1] == node->t) { // a cast
         return rule_cont(node);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// run.c: runs a program. Each step of a program has one or more phases. There is one thread per device (the crew); the caller's
-// thread serves the first device, and the other threads wait between runs. Before a phase that needs results of other devices, all
-// threads meet at a gate (a barrier). If at most one device is synchronous (its compute call returns only when the work is done),
-// the caller's thread does everything: it gives the asynchronous devices their work and then runs the synchronous device. If a
-// registry offers sums as ask and join (program.h), the caller's thread issues some steps ahead, so that no device waits for it.
+// run.c: runs a program with one thread per device (the crew). The caller's thread serves the first device.
+// All threads meet at a gate (a barrier) before a phase that needs results of other devices.
+// A device is synchronous if its compute call returns only when the work is done.
+// If at most one device is synchronous, the caller's thread does everything.
+// If a registry offers sums as ask and join (program.h), the caller's thread issues up to N_AHEAD steps ahead.
 // Rules:
 //
 //   A gate opens when all threads have arrived. If one of them has failed before, all threads then end the run.
@@ -58,7 +58,6 @@ static void crew_fail(struct meta_crew *crew, enum ggml_status status) {
     pthread_mutex_unlock(&crew->mutex);
 }
 
-// Waits at the gate. Returns false if a thread has failed.
 static bool crew_gate(struct meta_crew *crew) {
     pthread_mutex_lock(&crew->mutex);
     const uint64_t mine = crew->n_gates;
