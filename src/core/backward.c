@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 // backward.c: ggml_build_backward_expand builds the backward pass from the losses of a graph to its parameters:
 //
-// 1. A forward walk marks the tensors that need a gradient: parameters of a float type, and the results of ops on them that pass a
-//    gradient on (optable.h: is_flat, grad_src_mask).
-// 2. Each loss gets an accumulator of one element, which ggml_graph_reset sets to 1. Other nodes get the accumulators that the
-//    caller passes.
-// 3. A walk over the forward nodes in reverse order passes the gradient of each node to the gradient rule of its op. All users of a
-//    node come before it in this walk, so that its gradient is complete when the rule runs.
+// 1. Forward walk: mark the tensors that need a gradient: float parameters, and results of ops that pass a gradient on
+//    (optable.h: is_flat, grad_src_mask).
+// 2. Set the accumulators: one element per loss, which ggml_graph_reset sets to 1; those of the caller for other nodes.
+// 3. Reverse walk: call the gradient rule of each node's op. All users of a node come first, so its gradient is complete.
 //
-// A contribution is added in place only if the gradient is an accumulator. Any other gradient tensor may be the gradient of two
-// tensors (for example of both sources of an ADD), so it must not be overwritten. If nothing else reads it later, the graph
-// allocator runs the addition in place.
+// Only an accumulator is added to in place. Any other gradient tensor may be the gradient of two tensors (both sources of an ADD).
 
 #include "base/base.h"
 #include "core/grad.h"
@@ -25,7 +21,6 @@ static bool is_float(enum ggml_type type) {
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
 }
 
-// Returns the slot that holds t, or BERTH_HASH_NONE.
 static size_t slot_of(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
     const size_t i = berth_hash_find(&graph->visited_hash_set, t);
     return i != BERTH_HASH_NONE && berth_bit_get(graph->visited_hash_set.used, i) ? i : BERTH_HASH_NONE;
@@ -36,7 +31,7 @@ static bool is_needed(const struct berth_grad *g, const struct ggml_tensor *t) {
     return i != BERTH_HASH_NONE && g->needed[i];
 }
 
-// Returns a bit mask: bit i is set if the node's gradient passes to source i.
+// Bit i: the node's gradient passes to source i.
 static unsigned srcs_with_grad(const struct ggml_tensor *node) {
     const struct berth_op_info *info = berth_op_info(node->op);
     if (info == NULL || berth_op_is_flat(node)) {
@@ -65,10 +60,10 @@ static void grad_put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, 
 typedef struct ggml_tensor *(*binary_t)(struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *);
 
 struct combine_ops {
-    binary_t apart, inplace; // constructors that combine the present gradient with a contribution; inplace: for accumulators
+    binary_t apart, inplace; // inplace: for accumulators
 };
 
-// Combines the present gradient of source i with t. Returns false if the source has no gradient yet.
+// Returns false if source i has no gradient yet.
 static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct combine_ops *combine_ops) {
     const size_t slot = slot_of(g->graph, g->node->src[i]);
     struct ggml_tensor *present = g->graph->grads[slot];
@@ -159,7 +154,6 @@ static bool *mark_needed(const struct ggml_cgraph *graph) {
     return needed;
 }
 
-// Sets the gradients that exist before any rule runs.
 static void set_accumulators(struct berth_grad *g, struct ggml_tensor **accs) {
     for (int i = 0; i < g->graph->n_nodes; i++) {
         struct ggml_tensor *node = g->graph->nodes[i], *acc = accs != NULL ? accs[i] : NULL;
@@ -188,7 +182,7 @@ static bool any_src_needed(const struct berth_grad *g) {
     return false;
 }
 
-// Returns true if the op overwrites its source. The gradient rules of other ops may need the old values.
+// The gradient rules of other ops may need the values that this op overwrites.
 static bool is_inplace(const struct ggml_tensor *node) {
     return node->view_src != NULL && !berth_op_info(node->op)->is_view && node->op != GGML_OP_CPY && node->op != GGML_OP_SET_ROWS;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // context.c: arenas for tensors and graphs, and the poison tensor that carries the first error of an arena.
-// Objects follow each other without gaps, so that used memory = offs + size of the last object. Adding an object takes O(1) time.
+// Objects have no gaps: used memory = offs + size of the last object. Adding an object takes O(1) time.
 
 #include "core/context.h"
 
@@ -33,7 +33,7 @@ const char *berth_poison_error(const struct ggml_tensor *tensor) {
     return berth_is_poison(tensor) ? (const char *) tensor->extra : "";
 }
 
-// Stores text as the context's error unless the context has one already. The thread's last error is always set to text.
+// Sets the context's error only if there is none yet. Always sets the thread's last error.
 static struct ggml_tensor *poison_record(struct ggml_context *ctx, const char *text) {
     if (ctx == NULL) {
         berth_set_error("%s", text);

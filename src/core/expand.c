@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // expand.c: adds a tensor and all tensors that it depends on to a graph, each once, sources before users.
 //
-// The walk is depth-first with its own stack, so that a chain of a million nodes does not overflow the call stack. Leaves are
-// tensors without an op that are not parameters. use_counts[slot] is the number of sources of visited nodes that refer to the
-// tensor. GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed. ggml_build_forward_select adds several branches and sets
-// this flag only in the selected one.
+// The walk is depth-first with its own stack, so that a long chain does not overflow the call stack.
+// Leaf: a tensor without an op that is not a parameter.
+// use_counts[slot]: how many sources of visited nodes refer to the tensor.
+// GGML_TENSOR_FLAG_COMPUTE marks the nodes to compute. ggml_build_forward_select sets it only in the selected branch.
 //
-// Several threads may build graphs over the same tensors concurrently. The walk writes two fields of a tensor: its name, if it has
-// none, and its compute flag. It uses atomic operations instead of a lock. A thread that has finished its graph may read both
-// fields.
+// Several threads may build graphs over the same tensors concurrently.
+// The walk writes two fields of a tensor with atomic operations: its name, if it has none, and its compute flag.
+// A thread that has finished its graph may read both fields.
 
 #include "core/graph.h"
 
@@ -79,14 +79,14 @@ enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
 
 // ---- the walk ----
 
-// Set in use_counts while a tensor is on the stack. A visit of a tensor with this bit means that the graph has a cycle.
+// Set in use_counts while a tensor is on the stack. A visit of such a tensor is a cycle.
 #define USES_OPEN (1 << 30)
 
 struct frame {
     struct ggml_tensor *node;
     size_t slot;     // index in the hash set
     int n_done;      // sources already visited
-    bool flags_only; // node is in the graph already: its sources are visited only to set their compute flags
+    bool flags_only; // already in the graph: only sets compute flags
 };
 
 struct walk {
@@ -115,9 +115,8 @@ static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, boo
     return true;
 }
 
-// Claims the right to name t. The last byte of an unclaimed name is 0. A thread claims the name by setting this byte to 1.
-// The first byte of the name is written last, so that a reader that sees it sees the complete name. Returns false if another thread
-// has named the tensor or is naming it.
+// Returns false if another thread has named t or is naming t. A claim sets the last byte of the name from 0 to 1.
+// The first byte is written last: a reader that sees it sees the complete name.
 static bool name_claim(struct ggml_tensor *t) {
     char *first = &t->name[0], *claim = &t->name[GGML_MAX_NAME - 1], free_claim = '\0';
     if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') {
@@ -130,7 +129,7 @@ static bool name_claim(struct ggml_tensor *t) {
         }
         return false;
     }
-    if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') { // another thread finished between the first check and the claim
+    if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') { // another thread named t before the claim
         __atomic_store_n(claim, '\0', __ATOMIC_RELEASE);
         return false;
     }
@@ -160,7 +159,7 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
     __atomic_store_n(&t->name[0], first, __ATOMIC_RELEASE);
 }
 
-// Appends node to the graph. All its sources are in the graph already. Returns false if the graph is full.
+// All sources of the node are in the graph. Returns false if the graph is full.
 static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
     if (node->op == GGML_OP_NONE && (berth_flags(node) & GGML_TENSOR_FLAG_PARAM) == 0) {
         if (g->n_leafs >= g->size) {
@@ -182,8 +181,7 @@ static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
 
 enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 
-// Visits t, a source of from, and adds n_uses to its use count. A tensor that is new to the graph is pushed onto the stack. A
-// tensor that is in the graph is pushed only if it needs the compute flag, which its sources then get too.
+// t is a source of from. A tensor in the graph is pushed only if the tensor needs the compute flag. Its sources then get the flag.
 static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
     const size_t slot = berth_hash_find(set, t);
@@ -277,7 +275,7 @@ void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *t
     graph_expand(__func__, cgraph, tensor, true);
 }
 
-// Adds all branches to the graph, but only the branch idx is computed.
+// Only branch idx is computed.
 struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph, struct ggml_tensor **tensors, int n_tensors, int idx) {
     if (cgraph == NULL || tensors == NULL || idx < 0 || idx >= n_tensors) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_build_forward_select: there is no branch %d among %d", idx, n_tensors);
@@ -292,7 +290,7 @@ void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *te
     graph_expand(__func__, cgraph, tensor, false);
 }
 
-// Appends the tensor without its sources and without counting uses.
+// Adds no sources and counts no uses.
 void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
     if (cgraph == NULL || tensor == NULL) {
         berth_set_error("ggml_graph_add_node: the %s is NULL", cgraph == NULL ? "graph" : "tensor");

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // graph.c: creates, copies, views and queries graphs in a context's arena. expand.c adds nodes to them.
 //
-// A graph is one object in the arena and uses no heap memory. Its memory is: the struct, nodes[size], leafs[size],
-// use_counts[n_slots], keys[n_slots], if the graph has gradients grads[n_slots] and grad_accs[n_slots], then the bitset. n_slots is
-// ggml_hash_size(2 * size).
+// A graph is one object in the arena, in this order: the struct, nodes[size], leafs[size], use_counts[n_slots], keys[n_slots],
+// grads[n_slots] and grad_accs[n_slots] (only with gradients), bitset. n_slots = ggml_hash_size(2 * size).
 
 #include "core/graph.h"
 
@@ -20,8 +19,7 @@ struct graph_layout {
     size_t n_slots;
 };
 
-// Appends n elements of elem bytes, aligned to their size, and returns their offset. A graph has fewer than 2^31 nodes, so the sum
-// cannot overflow 64 bits.
+// Returns the offset of n elements. A graph has fewer than 2^31 nodes, so the sum fits 64 bits.
 static size_t layout_add(size_t *end, size_t n, size_t elem) {
     const size_t off = GGML_PAD(*end, elem);
     *end = off + n * elem;
@@ -97,7 +95,7 @@ struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx) {
     return ggml_new_graph_custom(ctx, GGML_DEFAULT_GRAPH_SIZE, false);
 }
 
-// Returns a graph of nodes i0 to i1 - 1 that shares all memory with cgraph. Nothing can be added to such a view.
+// The view shares all memory with cgraph. Nothing can be added to the view.
 struct ggml_cgraph ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1) {
     if (cgraph == NULL || i0 < 0 || i0 > i1 || i1 > cgraph->n_nodes) {
         berth_fail(GGML_STATUS_FAILED, "ggml_graph_view: nodes %d to %d are not a range of %d nodes", i0, i1,
@@ -120,7 +118,7 @@ uint64_t ggml_graph_next_uid(void) {
 
 // ---- copying ----
 
-// Copies slot i of src, with its key, to the slot of that key in dst. Returns false if dst is full.
+// Returns false if dst is full.
 static bool slot_copy(const struct ggml_cgraph *src, size_t i, struct ggml_cgraph *dst) {
     struct ggml_tensor *key = src->visited_hash_set.keys[i];
     const size_t j = berth_hash_find(&dst->visited_hash_set, key);
@@ -252,7 +250,7 @@ struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, co
     return cgraph != NULL ? by_slot(cgraph, cgraph->grad_accs, node) : NULL;
 }
 
-// Sets the gradient accumulators to 0, that of the loss to 1, and the moments of AdamW to 0.
+// The accumulator of the loss becomes 1. Other accumulators and AdamW moments become 0.
 void ggml_graph_reset(struct ggml_cgraph *cgraph) {
     if (cgraph == NULL) {
         return;
@@ -296,7 +294,6 @@ static bool is_in_subgraph(const struct ggml_cgraph *g, const int *idxs, int cou
     return false;
 }
 
-// Returns how often nodes i + 1 to count - 1 of the subgraph read t.
 static int uses_after(const struct ggml_cgraph *g, const int *idxs, int i, int count, const struct ggml_tensor *t) {
     int n = 0;
     for (int j = i + 1; j < count; j++) {
@@ -307,8 +304,7 @@ static int uses_after(const struct ggml_cgraph *g, const int *idxs, int i, int c
     return n;
 }
 
-// Returns true if the nodes node_idxs[] have the ops ops[] and can run as one kernel: nodes outside the list read only the results
-// in outputs[].
+// The nodes can run as one kernel if nodes outside the list read only the results in outputs[].
 bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *node_idxs, int count, const enum ggml_op *ops,
     const int *outputs, int num_outputs) {
     if (cgraph == NULL || node_idxs == NULL || ops == NULL || outputs == NULL || num_outputs <= 0) {

@@ -6,8 +6,7 @@
 
 typedef uint32_t ggml_bitset_t;
 
-// A hash set with open addressing and linear probing: slot = (address >> 4) % size. keys[i] is defined only if bit i of used is
-// set.
+// Open addressing with linear probing: slot = (address >> 4) % size. keys[i] is defined only if bit i of used is set.
 struct ggml_hash_set {
     size_t size;
     ggml_bitset_t *used;
@@ -29,7 +28,7 @@ struct ggml_cgraph {
     struct ggml_tensor **grads;     // by slot of the hash set; NULL: the graph has no gradients
     struct ggml_tensor **grad_accs; // by slot of the hash set; NULL: the graph has no gradients
     struct ggml_tensor **leafs;
-    int32_t *use_counts; // by slot of the hash set: number of sources of nodes that refer to the tensor
+    int32_t *use_counts; // by hash set slot: number of source references
     struct ggml_hash_set visited_hash_set;
     enum ggml_cgraph_eval_order order;
     uint64_t uid;
@@ -49,7 +48,7 @@ static inline void berth_bit_set(ggml_bitset_t *bits, size_t i) {
     bits[i / 32] |= (ggml_bitset_t) 1 << (i % 32);
 }
 
-// Returns the slot that holds key, or the free slot for it. BERTH_HASH_NONE: all slots hold other keys.
+// Returns the slot of key, or a free slot. Returns BERTH_HASH_NONE if all slots hold other keys.
 static inline size_t berth_hash_find(const struct ggml_hash_set *set, const struct ggml_tensor *key) {
     if (set->size == 0) {
         return BERTH_HASH_NONE;
@@ -84,9 +83,8 @@ enum berth_graph_failure {
     BERTH_GRAPH_N_FAILURES,
 };
 
-// Makes g a failed graph: its last slot holds poison, and nothing can be added to it. n_want, for BERTH_GRAPH_FULL: lower bound of
-// the number of slots that the graph needs.
+// The last slot holds poison, and nothing can be added to g. n_want: lower bound of the needed slots (BERTH_GRAPH_FULL).
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want);
 
-// Sets t, an f32 scalar in any memory, to 1.0.
+// t is an f32 scalar in any memory.
 void berth_set_one(struct ggml_tensor *t);

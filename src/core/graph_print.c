@@ -29,7 +29,7 @@ void ggml_graph_print(const struct ggml_cgraph *cgraph) {
     }
 }
 
-// Writes a name as text of a dot label. Characters that would end the string or a field of the record are escaped.
+// Escapes characters that end the string or a field of the record.
 static void dot_text(FILE *f, const char *text) {
     for (; *text != '\0'; text++) {
         if (strchr("\\\"<>|{}", *text) != NULL) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// hash.c: hash sets of tensors, as graphs contain them. The sizes are primes, because the slot of a tensor is its address modulo
-// the size.
+// hash.c: hash sets of tensors. Sizes are primes, because the slot is the address modulo the size.
 
 #include "core/graph.h"
 
 #include <string.h>
 
-// Each size is the next prime after a power of two. Sets above the last size use any odd number.
+// Each size is the next prime after a power of two. Larger sets use an odd size.
 static const size_t hash_sizes[] = {2, 3, 5, 11, 17, 37, 67, 131, 257, 521, 1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101,
     262147, 524309, 1048583, 2097169, 4194319, 8388617, 16777259, 33554467, 67108879, 134217757, 268435459, 536870923, 1073741827,
     2147483659};
@@ -24,7 +23,7 @@ static size_t used_size(size_t size) {
     return (size + 31) / 32 * sizeof(ggml_bitset_t);
 }
 
-// On failure the set has size 0. Look-ups in a set of size 0 find nothing, and insertions are refused.
+// On failure the set has size 0: it finds nothing and refuses insertions.
 struct ggml_hash_set ggml_hash_set_new(size_t size) {
     struct ggml_hash_set set = {.size = ggml_hash_size(size)};
 

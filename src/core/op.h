@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// op.h: the building blocks of op constructors. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
-// lines, and a result that BERTH_OP completes:
+// op.h: the building blocks of op constructors. A constructor checks sources, checks shapes and completes a result:
 //
 //     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
 //         BERTH_SOURCES(ctx, a, b);
@@ -8,8 +7,7 @@
 //         return BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b);
 //     }
 //
-// Poison is a tensor that stands for an error. If a source is poison, the constructor returns poison. If a rule is broken, the
-// constructor returns poison with a message that contains the function's name and the numbers.
+// Poison: a tensor that stands for an error. If a source is poison or a rule is broken, the constructor returns poison.
 #pragma once
 
 #include "core/context.h"
@@ -20,7 +18,7 @@
 
 #define BERTH_FLAG_POISON (1 << 30)
 
-// Reads the flags atomically, because another thread that builds a graph with the tensor may set its compute flag (expand.c).
+// Another thread that builds a graph may set the compute flag (expand.c).
 static inline int32_t berth_flags(const struct ggml_tensor *t) {
     return __atomic_load_n(&t->flags, __ATOMIC_RELAXED);
 }
@@ -29,10 +27,10 @@ static inline bool berth_poisoned(const struct ggml_tensor *t) {
     return (berth_flags(t) & BERTH_FLAG_POISON) != 0;
 }
 
-// If ctx has no error yet, stores "func: text" as its error and logs it. Sets the thread's last error. Returns the context's
-// poison, or NULL if ctx is NULL.
+// If ctx has no error yet, stores and logs "func: text". Always sets the thread's last error.
+// Returns the context's poison, or NULL if ctx is NULL.
 struct ggml_tensor *berth_poison(struct ggml_context *ctx, const char *func, const char *fmt, ...) BERTH_PRINTF(3, 4);
-// Copies the error of bad to ctx and returns the poison of ctx. bad may be NULL, which means that a source is missing.
+// Copies the error of bad to ctx. bad is NULL if a source is missing.
 struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *func, const struct ggml_tensor *bad);
 
 #define BERTH_SHAPE "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]"
@@ -40,15 +38,15 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 #define BERTH_STRIDE "[%zu, %zu, %zu, %zu]"
 #define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
 
-// Checks a required source: if it is poison or NULL, the constructor returns poison. ctx must not be NULL. Helpers that several
-// constructors share use the _AS forms, whose argument func is the public name for messages.
+// If a required source is poison or NULL, the constructor returns poison. ctx must not be NULL.
+// Shared helpers use the _AS forms: func is the public name for messages.
 #define BERTH_SOURCE_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) == NULL || berth_poisoned(t))) { \
             return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
-// Checks an optional source, which may be NULL but not poison.
+// An optional source may be NULL but not poison.
 #define BERTH_SOURCE_OPT_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) != NULL && berth_poisoned(t))) { \
@@ -76,7 +74,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     BERTH_SOURCE_AS(ctx, func, a); \
     BERTH_SOURCES_6(ctx, func, __VA_ARGS__)
 #define BERTH_PICK_8(a, b, c, d, e, f, g, name, ...) name
-// Checks the context and one to seven required sources. Checks of optional sources come after this macro.
+// Takes one to seven required sources. Check optional sources after this macro.
 #define BERTH_SOURCES_AS(ctx, func, ...) \
     do { \
         if (BERTH_UNLIKELY((ctx) == NULL)) { \
@@ -88,7 +86,6 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     (ctx, func, __VA_ARGS__)
 #define BERTH_SOURCES(ctx, ...) BERTH_SOURCES_AS(ctx, __func__, __VA_ARGS__)
 
-// Checks a rule of the op: if cond is false, the constructor returns poison with this message.
 #define BERTH_REQUIRE_AS(ctx, func, cond, ...) \
     do { \
         if (BERTH_UNLIKELY(!(cond))) { \
@@ -97,7 +94,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     } while (0)
 #define BERTH_REQUIRE(ctx, cond, ...) BERTH_REQUIRE_AS(ctx, __func__, cond, __VA_ARGS__)
 
-// Completes a new result: sets op, op_params (params may be NULL) and the sources. Returns poison unchanged.
+// params may be NULL. Poison is returned unchanged.
 static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params,
     size_t params_size, struct ggml_tensor *const *srcs, size_t n_srcs) {
     if (BERTH_UNLIKELY(result == NULL || berth_poisoned(result))) {
@@ -113,50 +110,48 @@ static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum 
     }
     return result;
 }
-// berth_op_set with the sources as arguments. BERTH_OP_WITH copies the bytes of the object params to op_params.
+// BERTH_OP_WITH copies the object params to op_params.
 #define BERTH_SRCS(...) \
     (struct ggml_tensor *const[]){__VA_ARGS__}, sizeof((struct ggml_tensor *const[]){__VA_ARGS__}) / sizeof(struct ggml_tensor *)
 #define BERTH_OP(result, op, ...) berth_op_set(result, op, NULL, 0, BERTH_SRCS(__VA_ARGS__))
 #define BERTH_OP_WITH(result, op, params, ...) berth_op_set(result, op, &(params), sizeof(params), BERTH_SRCS(__VA_ARGS__))
 
-// Makes the tensor `a` itself poison. Setters that change a finished op use it when they refuse a setting, because they have no
-// context, and because the op would compute something else than requested. text must stay valid as long as the program runs.
+// Makes the tensor `a` itself poison. Setters of finished ops refuse a setting this way, because setters have no context.
+// text must stay valid as long as the program runs.
 static inline void berth_poison_self(struct ggml_tensor *a, char *text) {
     a->flags |= BERTH_FLAG_POISON;
     a->extra = text;
 }
 
-// The only functions that create tensors (tensor.c). berth_tensor_new creates a tensor with its own memory, berth_view_new a view
-// of a at offset bytes.
+// Only these functions create tensors (tensor.c). offset is in bytes.
 struct ggml_tensor *berth_tensor_new(
     struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne);
 struct ggml_tensor *berth_view_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset);
 
-// Sets t's name to src's name and a suffix, truncated to the size of the name. Does nothing if t is poison.
+// The name is truncated to its maximum length. Poison is unchanged.
 void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);
 
-// Returns a new tensor with a's type and shape.
 static inline struct ggml_tensor *berth_like(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a) {
     return berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, a->ne);
 }
 
-// Returns a new tensor with a's type and shape, or for the inplace form a view of a.
+// inplace: the result is a view of a.
 static inline struct ggml_tensor *berth_like_or_view(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, bool inplace) {
     return inplace ? ggml_view_tensor(ctx, a) : berth_like(ctx, func, a);
 }
 
-// A part of a tensor to which an op writes. The part starts at offset bytes and has strides nb[1..3]. If inplace, the result of the
-// op is a view of the tensor, else a copy of it with the changed part.
+// The part of a tensor to which an op writes, with strides nb[1..3].
+// If inplace, the result is a view of the tensor. Otherwise the result is a copy.
 struct berth_part {
     const size_t *nb; // [GGML_MAX_DIMS]
     size_t offset;
     bool inplace;
 };
 
-// Creates the result of an op that writes b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each. The stride
-// of a dimension in which b has one element is not used and may be truncated, as in ggml.
+// The op writes b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each.
+// As in ggml, the stride of a dimension with one element is unused and may be truncated.
 static inline struct ggml_tensor *berth_op_set_part(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
     struct ggml_tensor *b, enum ggml_op op, const struct berth_part *part) {
     const size_t *nb = part->nb, offset = part->offset;

@@ -5,14 +5,13 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// Returns true if large->ne[i] is a multiple of small->ne[i].
 static bool dim_divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
     return small->ne[i] != 0 && (small->ne[i] == large->ne[i] || large->ne[i] % small->ne[i] == 0);
 }
 
-// q: [d_k, n_token, n_head, n_seq], k: [d_k, n_kv, n_head_kv, n_seq], v: [d_v, n_kv, n_head_kv, n_seq], mask: [n_kv, n_token, ...]
-// f16 or NULL. The result is [d_v, n_head, n_token, n_seq]: heads and tokens are exchanged relative to q. op_params: scale,
-// max_bias, softcap, precision, n_kv_max.
+// q: [d_k, n_token, n_head, n_seq], k: [d_k, n_kv, n_head_kv, n_seq], v: [d_v, n_kv, n_head_kv, n_seq],
+// mask: [n_kv, n_token, ...] f16 or NULL. The result is [d_v, n_head, n_token, n_seq].
+// op_params: scale, max_bias, softcap, precision, n_kv_max.
 struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap) {
     BERTH_SOURCES(ctx, q, k, v);
@@ -53,7 +52,7 @@ void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
     }
 }
 
-// n_kv_max only makes backends faster, so that an invalid number is ignored instead of poisoning the tensor.
+// n_kv_max only makes backends faster, so an invalid number is ignored.
 void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max) {
     if (!is_flash_attn(a, __func__)) {
         return;
@@ -98,7 +97,7 @@ void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *si
     a->src[4] = sinks;
 }
 
-// The function is part of the ABI, but it is not implemented in ggml either: every call fails.
+// Not implemented, as in ggml: every call fails. Part of the ABI.
 struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *d, bool masked) {
     BERTH_SOURCES(ctx, q, k, v, d);
@@ -106,8 +105,8 @@ struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_t
         ctx, __func__, "the backward pass of attention is not implemented (q " BERTH_SHAPE ", masked %d)", BERTH_NE(q), masked);
 }
 
-// q: [d, n_head, n_token, n_seq], k: [d, 1, n_kv, n_seq], weights: [n_head, n_token, 1, n_seq], mask: [n_kv, n_token, 1, n]. The
-// result has a score for each pair of key and token: [n_kv, n_token, 1, n_seq].
+// q: [d, n_head, n_token, n_seq], k: [d, 1, n_kv, n_seq], weights: [n_head, n_token, 1, n_seq], mask: [n_kv, n_token, 1, n].
+// The result is a score per key and token: [n_kv, n_token, 1, n_seq].
 struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *weights, struct ggml_tensor *mask) {
     BERTH_SOURCES(ctx, q, k, weights, mask);
@@ -140,15 +139,14 @@ static bool shape_flash_attn_ext(const struct ggml_tensor *r) {
 }
 
 // ---- gradients ----
-// The op does not store probabilities, so its gradient rule recomputes them by plain attention:
+// The op stores no probabilities, so the gradient rule recomputes them by plain attention:
 //     s = k q, p = softmax(scale s + slope mask, sinks), out = v p
-// This requires memory for one score matrix of all heads. The forward pass keeps only q, k, v and mask.
+// This requires memory for one score matrix of all heads.
 
 static struct ggml_tensor *as_f32(struct berth_grad *g, struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F32 ? t : ggml_cast(g->ctx, t, GGML_TYPE_F32);
 }
 
-// The recomputed probabilities and the values that lead to them.
 struct scores {
     struct ggml_tensor *capped; // tanh(scale s / cap); NULL without a cap
     struct ggml_tensor *p;
@@ -170,7 +168,7 @@ static struct scores scores_of(struct berth_grad *g, struct ggml_tensor *q, stru
     return s;
 }
 
-// Returns the gradient with respect to s from the gradient with respect to p.
+// grad is the gradient with respect to p. Returns the gradient with respect to s.
 static struct ggml_tensor *scores_back(struct berth_grad *g, const struct scores *s, struct ggml_tensor *grad) {
     if (s->capped == NULL) {
         return ggml_soft_max_ext_back(g->ctx, grad, s->p, s->scale, 0.0f);
@@ -205,7 +203,6 @@ static void grad_flash_attn_ext(struct berth_grad *g) {
 
 // ---- costs ----
 
-// Each query is multiplied with every key, and each probability with every value.
 static void cost_flash_attn_ext(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *q = node->src[0], *k = node->src[1];
     c->flops = 2 * ((double) ggml_nelements(q) + (double) ggml_nelements(node)) * (double) k->ne[1];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ops_conv.c: constructors of convolutions. a is the kernel, b the data: [width, height, (depth,) channels, batch].
-// There are two kinds. Composite constructors collect windows into columns (im2col) and multiply them with mul_mat. Direct
-// constructors make one op. Extents are computed exactly, and overflows are refused.
+// Composite constructors use im2col and mul_mat. Direct constructors make one op. Extents that overflow are refused.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -9,16 +8,14 @@
 
 #include <limits.h>
 
-// The parameters of a convolution along one axis.
 struct conv_axis {
     int stride;
-    int pad; // padding on each of the two sides
+    int pad; // padding on each side
     int dilation;
 };
 
-// Computes how many windows of k elements fit into n elements with padding. Returns false if the stride is 0 or a number overflows.
-// 2 * pad must fit an int, as in the kernels. The quotient rounds toward 0, so that even for a window that is too large the result
-// can be 1; callers check for results of 0 or less.
+// Returns false if the stride is 0 or a number overflows. 2 * pad must fit an int, as in the kernels.
+// The quotient rounds toward 0, so a window that is too large may give 1. Callers refuse results of 0 or less.
 static bool axis_extent(int64_t n, int64_t k, struct conv_axis w, int64_t *out) {
     int64_t span, room;
     if (w.stride == 0 || w.pad > INT_MAX / 2 || w.pad < INT_MIN / 2 || !berth_add_i64_ok(k, -1, &span) ||
@@ -50,7 +47,7 @@ struct columns {
     int64_t n_channel; // for 3D only: ne[3] of 3D data is channels * batches
 };
 
-// The common part of ggml_im2col and the composite constructors. func is the public name for error messages.
+// func is the public name for error messages.
 static struct ggml_tensor *im2col_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct columns *to) {
     const struct conv_axis w0 = to->w[0], w1 = to->w[1];
@@ -121,7 +118,7 @@ struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor 
     return im2col_3d_new(ctx, __func__, a, b, &to);
 }
 
-// Adds columns [k * oc, n] into a signal of oc channels. Overlapping windows add up.
+// Overlapping windows add up. a: [k * oc, n].
 struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a " BERTH_SHAPE " must be a matrix", BERTH_NE(a));
@@ -143,15 +140,13 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
 }
 
 // ---- composite constructors: im2col, then mul_mat ----
-// Poison from one step passes through the following steps.
 
-// Multiplies extents with wraparound. A product can exceed 63 bits only for an empty tensor. ggml_reshape then refuses the wrapped
-// extent.
+// Wraps around on overflow. Only an empty tensor can overflow; ggml_reshape then refuses the extent.
 static int64_t extent_mul(int64_t x, int64_t y) {
     return (int64_t) ((uint64_t) x * (uint64_t) y);
 }
 
-// Columns are f16. For a bf16 kernel they are f32, because bf16 has a larger range than f16.
+// For a bf16 kernel the columns are f32, because bf16 has a larger range than f16.
 static enum ggml_type column_type(const struct ggml_tensor *kernel) {
     return kernel->type == GGML_TYPE_BF16 ? GGML_TYPE_F32 : GGML_TYPE_F16;
 }
@@ -165,7 +160,7 @@ static struct ggml_tensor *conv_1d_new(
     return ggml_reshape_3d(ctx, out, col->ne[1], a->ne[2], col->ne[2]);
 }
 
-// Sets *pad to half the kernel's extent. Returns false if that does not fit an int.
+// *pad: half the kernel's extent. Returns false if *pad does not fit an int.
 static bool half_pad(int64_t k, int *pad) {
     *pad = (int) (k / 2);
     return k / 2 == *pad;
@@ -221,14 +216,13 @@ struct ggml_tensor *ggml_conv_2d(
     return conv_2d_new(ctx, __func__, a, b, (struct conv_axis){s0, p0, d0}, (struct conv_axis){s1, p1, d1});
 }
 
-// The stride equals the kernel size and there is no padding, so that adjacent patches touch.
+// The stride is the kernel size.
 struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, a->ne[0] <= INT_MAX && a->ne[1] <= INT_MAX, "kernel " BERTH_SHAPE " is too large", BERTH_NE(a));
     return conv_2d_new(ctx, __func__, a, b, (struct conv_axis){(int) a->ne[0], 0, 1}, (struct conv_axis){(int) a->ne[1], 0, 1});
 }
 
-// Stride 1 and padding by half the kernel, so that the image keeps its size.
 struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     int p0, p1;
@@ -236,7 +230,7 @@ struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_ten
     return conv_2d_new(ctx, __func__, a, b, (struct conv_axis){1, p0, 1}, (struct conv_axis){1, p1, 1});
 }
 
-// Each channel has its own kernel, so each channel is treated as a batch with one channel.
+// Each channel is treated as a batch with one channel.
 struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
     BERTH_SOURCES(ctx, a, b);
@@ -339,7 +333,7 @@ struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_CONV_3D, params, a, b);
 }
 
-// Computes the extent that n windows of k cover, with stride elements between their starts.
+// The extent that n windows of k cover.
 static bool transposed_extent(int64_t n, int64_t k, int stride, int64_t *out) {
     return berth_add_i64_ok(n, -1, out) && berth_mul_i64_ok(*out, stride, out) && berth_add_i64_ok(*out, k, out) && *out >= 0;
 }
@@ -374,8 +368,7 @@ struct ggml_tensor *ggml_conv_transpose_2d_p0(
 }
 
 // ---- gradients ----
-// The gradient of a direct convolution uses columns. With c[k, p] the window at position p and w[k, o] the kernel of output o,
-// out[p, o] is the matrix product of c and w. The gradients are those of a matrix product.
+// With columns c[k, p] of position p and kernels w[k, o] of output o, out[p, o] is the matrix product of c and w.
 
 static struct ggml_tensor *columns_back(
     struct berth_grad *g, struct ggml_tensor *grad, struct ggml_tensor *kernel, struct ggml_tensor *data, bool is_2D) {
@@ -411,7 +404,7 @@ static void grad_conv_2d(struct berth_grad *g) {
     }
 }
 
-// Each channel has its own kernel. Channels and images are the batches of a matrix product.
+// Channels and images are the batches of a matrix product.
 static void grad_conv_2d_dw(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *w = g->node->src[0], *x = g->node->src[1], *y = g->node;
@@ -436,8 +429,8 @@ static void grad_conv_2d_dw(struct berth_grad *g) {
 
 // ---- gradients of transposed convolutions ----
 
-// The gradient with respect to the data x is the convolution of the gradient d with the same kernel. The gradient with respect to
-// the kernel is the kernel gradient of a convolution with data d whose result has the gradient x.
+// Data gradient: the convolution of the gradient d with the same kernel.
+// Kernel gradient: that of a convolution with data d whose result has the gradient x.
 static void transposed_back(
     struct berth_grad *g, struct ggml_tensor *w, struct ggml_tensor *x, struct ggml_tensor *d, int stride) {
     struct ggml_context *ctx = g->ctx;
@@ -472,7 +465,6 @@ static void grad_conv_transpose_1d(struct berth_grad *g) {
 
 // ---- costs ----
 
-// Multiply-adds per element of the result: the number of elements of one output channel's kernel.
 static void cost_conv_2d(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const int64_t *ne = node->src[0]->ne;
     c->flops = 2 * (double) ggml_nelements(node) * (double) (ne[0] * ne[1]) * (double) ne[2];
@@ -488,7 +480,6 @@ static void cost_conv_3d(const struct ggml_tensor *node, struct berth_op_cost *c
     c->flops *= (double) node->op_params[9]; // channels
 }
 
-// Each element of the kernel is multiplied with each element of its input channel.
 static void cost_conv_transpose_1d(const struct ggml_tensor *node, struct berth_op_cost *c) {
     c->flops = 2 * (double) ggml_nelements(node->src[0]) * (double) node->src[1]->ne[0];
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// ops_custom.c: constructors of ops that call a function of the caller. op_params hold the structs of custom.h, with padding bytes
-// set to 0. NULL functions are refused here, because computing the graph would jump to address 0.
+// ops_custom.c: constructors of ops that call a function of the caller. op_params hold the structs of custom.h.
 
 #include "core/custom.h"
 #include "core/op.h"
 #include "core/sample.h"
 
-// One struct with the layout of the four structs of custom.h, which differ only in the type of the function.
+// The four structs of custom.h differ only in the type of the function. This struct has their layout.
 struct custom {
     void (*fun)(void);
     int n_tasks;
@@ -20,7 +19,7 @@ _Static_assert(sizeof(struct ggml_map_custom1_op_params) == sizeof(struct custom
 
 #define BAD_N_TASKS "n_tasks is %d, it must be positive or GGML_N_TASKS_MAX"
 
-// Sets op_params, with padding bytes set to 0. Leaves poison unchanged.
+// Padding bytes are 0. Poison is unchanged.
 static void custom_put(struct ggml_tensor *result, const struct custom *custom) {
     if (result != NULL && !berth_poisoned(result)) {
         struct custom params;
@@ -32,7 +31,7 @@ static void custom_put(struct ggml_tensor *result, const struct custom *custom) 
     }
 }
 
-// srcs has three entries. The first must be set, the others may be NULL.
+// srcs[0] must be set. srcs[1] and srcs[2] may be NULL.
 static struct ggml_tensor *map_custom(struct ggml_context *ctx, const char *func, enum ggml_op op,
     struct ggml_tensor *const *srcs, const struct custom *custom, bool inplace) {
     BERTH_SOURCES_AS(ctx, func, srcs[0]);
@@ -80,7 +79,7 @@ struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct gg
 
 // ---- any number of sources ----
 
-// Completes result with the function and its sources: a, unless it is NULL, and n_args more.
+// a may be NULL.
 static struct ggml_tensor *custom_set(
     struct ggml_tensor *result, struct ggml_tensor *a, struct ggml_tensor **args, int n_args, const struct custom *custom) {
     if (result == NULL || berth_poisoned(result)) {
@@ -95,7 +94,7 @@ static struct ggml_tensor *custom_set(
     return result;
 }
 
-// Returns poison if a source is poison or the argument list is invalid, else NULL.
+// Returns NULL if the sources and the argument list are valid.
 static struct ggml_tensor *custom_refuse(
     struct ggml_context *ctx, const char *func, struct ggml_tensor **args, int n_args, int n_max, const struct custom *custom) {
     BERTH_REQUIRE_AS(ctx, func, ctx != NULL, "the context is NULL");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_eltwise.c: constructors of elementwise ops that have their own GGML_OP: copies, sums and products of two tensors, scaling,
-// clamping, filling, square, root, logarithm, sine. The functions of GGML_OP_UNARY are in ops_unary.c, except xielu.
+// ops_eltwise.c: constructors of elementwise ops that have their own GGML_OP.
+// The functions of GGML_OP_UNARY, except xielu, are in ops_unary.c.
 //
 // op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind], xielu
 // [GGML_UNARY_OP_XIELU, beta + softplus_f32(alpha_n), softplus_f32(alpha_p), beta, eps]; the other ops have none.
@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <math.h>
 
-// Returns true if each row is dense and all rows are evenly spaced, possibly with padding between them.
+// Rows are dense and evenly spaced. Padding between rows is allowed.
 static bool is_padded_1d(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[2] == t->nb[1] * (size_t) t->ne[1] &&
            t->nb[3] == t->nb[2] * (size_t) t->ne[2];
@@ -100,7 +100,6 @@ struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tens
     return add1_new(ctx, __func__, a, b, true);
 }
 
-// Returns a with b added to the part that starts at offset and has strides nb1, nb2, nb3.
 static struct ggml_tensor *acc_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct berth_part *part) {
     BERTH_SOURCES_AS(ctx, func, a, b);
@@ -233,7 +232,7 @@ static bool shape_add_id(const struct ggml_tensor *r) {
 // ---- gradients ----
 // The gradient of a repeated source is the sum over its repetitions.
 
-// Returns the product of a and b, which have the same shape, as f32. A product has the type of its first factor.
+// The result is f32. A plain product has the type of its first factor. a and b have the same shape.
 static struct ggml_tensor *mul_f32(struct berth_grad *g, struct ggml_tensor *a, struct ggml_tensor *b) {
     return a->type == GGML_TYPE_F32 ? ggml_mul(g->ctx, a, b) : ggml_mul(g->ctx, b, a);
 }
@@ -332,7 +331,6 @@ static void grad_scale(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_scale(g->ctx, even ? g->grad : ggml_cont(g->ctx, g->grad), param_f32(g->node, 0)));
 }
 
-// The derivative is 1 strictly within the bounds and 0 outside.
 static void grad_clamp(struct berth_grad *g) {
     const float lo = param_f32(g->node, 0), hi = param_f32(g->node, 1);
     struct ggml_tensor *x = berth_grad_dense(g, g->node->src[0]);

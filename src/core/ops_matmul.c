@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // ops_matmul.c: constructors of matrix products and of the triangular solve. Results are f32 for all types of sources.
 //
-// Rows of a and of b extend along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. If b has more batches (ne[2],
-// ne[3]) than a, each batch of a is used for several batches of b.
+// mul_mat: result[i, j] = <row i of a, row j of b>. Rows extend along ne[0].
+// If b has more batches (ne[2], ne[3]) than a, several batches of b share a batch of a.
 //
 // op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
 
@@ -10,10 +10,9 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// Returns true if the numbers of b's batches are multiples of a's.
 static bool batches_fit(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     for (int i = 2; i < GGML_MAX_DIMS; i++) {
-        // The extents are usually equal. Then no division is needed.
+        // Extents are usually equal: avoids the division.
         if (BERTH_UNLIKELY(a->ne[i] == 0 || (a->ne[i] != b->ne[i] && b->ne[i] % a->ne[i] != 0))) {
             return false;
         }
@@ -31,7 +30,7 @@ struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_MUL_MAT, a, b);
 }
 
-// The setters have no context to poison. They report an error and leave the tensor unchanged.
+// Setters have no context to poison. On error, the tensor is unchanged.
 static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
     if (a == NULL || berth_poisoned(a)) {
         return false; // the constructor reported the error
@@ -89,8 +88,7 @@ void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint) {
     }
 }
 
-// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]. The rows of token t are multiplied with
-// the experts ids[:, t].
+// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]. Token t uses the experts ids[:, t].
 struct ggml_tensor *ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *as, struct ggml_tensor *b, struct ggml_tensor *ids) {
     BERTH_SOURCES(ctx, as, b, ids);
@@ -119,7 +117,7 @@ struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_OUT_PROD, a, b);
 }
 
-// Solves a x = b for a lower triangular a. Other values of the flags are not implemented.
+// Solves a x = b for a lower triangular a. Other flags are not implemented.
 struct ggml_tensor *ggml_solve_tri(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, bool left, bool lower, bool uni) {
     BERTH_SOURCES(ctx, a, b);
@@ -155,14 +153,13 @@ static bool shape_mul_mat_id(const struct ggml_tensor *r) {
 //     by a[k, i]: sum over j of b[k, j] d[i, j]          by b[k, j]: sum over i of a[k, i] d[i, j]
 // Both are outer products (OUT_PROD), which accept a quantised first source.
 
-// Returns t, copied if OUT_PROD and MUL_MAT do not accept it as their first source.
+// OUT_PROD and MUL_MAT do not accept every tensor as their first source.
 static struct ggml_tensor *make_straight(struct berth_grad *g, struct ggml_tensor *t) {
     return ggml_is_transposed(t) || t->nb[0] != ggml_type_size(t->type) ? ggml_cont(g->ctx, t) : t;
 }
 
-// Batch (i2, i3) of t belongs to batch (i2 / r2, i3 / r3) of a. This function sums each group of r2 adjacent batches along i2, then
-// each group of r3 along i3. REPEAT_BACK sums over repetitions of a complete dimension, so a view first makes the members of a
-// group the last dimension.
+// Batch (i2, i3) of t belongs to batch (i2 / r2, i3 / r3) of a. Sums r2 adjacent batches along i2, then r3 along i3.
+// REPEAT_BACK sums complete dimensions only, so a view makes each group a dimension.
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a) {
     if (ggml_are_same_shape(t, a)) {
         return t;
@@ -198,9 +195,9 @@ static void grad_mul_mat(struct berth_grad *g) {
     }
 }
 
-// Returns the gradient of the experts. For each expert it is the outer product of tokens and gradients over the rows that selected
-// the expert. The rows of other experts are set to 0, so that the experts become the batches of one product. This costs as much as
-// sending all tokens through all experts.
+// The gradient of an expert is the outer product of tokens and gradients over its rows.
+// Rows of other experts are set to 0, so that the experts are the batches of one product.
+// The cost is that of sending all tokens through all experts.
 static struct ggml_tensor *grad_of_experts(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2], *d = berth_grad_dense(g, g->grad);
@@ -218,7 +215,6 @@ static struct ggml_tensor *grad_of_experts(struct berth_grad *g) {
     return ggml_out_prod(ctx, ggml_reshape_2d(ctx, berth_grad_dense(g, b), b->ne[0], n_rows), parts);
 }
 
-// The gradient of the tokens is their product with the transposed experts.
 static void grad_mul_mat_id(struct berth_grad *g) {
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2];
     if (berth_grad_needed(g, 0)) {
@@ -255,7 +251,6 @@ static void cost_mul_mat(const struct ggml_tensor *node, struct berth_op_cost *c
     c->flops = 2 * (double) ggml_nelements(node) * (double) node->src[0]->ne[0];
 }
 
-// Only the selected experts are read.
 static void cost_mul_mat_id(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *as = node->src[0], *ids = node->src[2];
     cost_mul_mat(node, c);

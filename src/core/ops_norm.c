@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ops_norm.c: constructors of normalisations of rows or of groups of channels. Any type and shape is accepted here; backends report
-// which ones they support.
+// ops_norm.c: constructors of normalisations of rows or of groups of channels. Backends check types and shapes.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -51,8 +50,7 @@ struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, struct ggm
 }
 
 // ---- gradients ----
-// All gradients are built from RMS_NORM_BACK. norm(x) is rms_norm(x - mean(x)). The l2 length of a row is its rms times the square
-// root of the number of its elements.
+// All gradients use RMS_NORM_BACK: norm(x) = rms_norm(x - mean(x)), and l2 length = rms * sqrt(number of elements).
 
 static void grad_rms_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_rms_norm_back(g->ctx, g->grad, g->node->src[0], param_f32(g->node, 0)));
@@ -70,7 +68,6 @@ static void grad_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, norm_back(g, g->grad, g->node->src[0], param_f32(g->node, 0)));
 }
 
-// Each group of channels is normalised as one row.
 static void grad_group_norm(struct berth_grad *g) {
     struct ggml_tensor *x = g->node->src[0];
     const int32_t n_groups = g->node->op_params[0];
@@ -84,8 +81,7 @@ static void grad_group_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, param_f32(g->node, 1)), x));
 }
 
-// A row whose length is below eps is divided by eps instead of its length. The gradient of such a row is the gradient of a division
-// by a constant.
+// A row shorter than eps is divided by the constant eps.
 static void grad_l2_norm(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *x = g->node->src[0];

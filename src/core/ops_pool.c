@@ -9,9 +9,8 @@
 
 // ---- pooling ----
 
-// Computes how many windows of k fit into n padded by pad. Uses float arithmetic, because pad may have a fraction. Float arithmetic
-// rounds extents above 2^24; ggml does the same, so this is part of the ABI. Returns false if no window fits or the number exceeds
-// int64.
+// Returns false if no window fits or the number exceeds int64. pad may have a fraction, so the arithmetic is float.
+// As in ggml, extents above 2^24 are rounded; this is part of the ABI.
 static bool pool_extent(int64_t n, int k, int stride, float pad, int64_t *out) {
     const float windows = ((float) n + 2 * pad - (float) k) / (float) stride + 1;
     if (!(windows >= 1.0f && windows < 0x1p63f)) {
@@ -99,7 +98,7 @@ struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tenso
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F16, 3, ne), GGML_OP_GET_REL_POS, a);
 }
 
-// a: [w * w, ...] scores; pw, ph: the terms that are added for the horizontal and the vertical distance.
+// a: scores [w * w, ...]. pw, ph: terms for the horizontal and the vertical distance.
 static struct ggml_tensor *add_rel_pos_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
     struct ggml_tensor *pw, struct ggml_tensor *ph, bool inplace) {
     BERTH_REQUIRE_AS(
@@ -140,8 +139,8 @@ static void grad_pool_2d(struct berth_grad *g) {
             (float) p[5], (float) p[6]));
 }
 
-// Pooling of rows is pooling of images that are one pixel high, with one exception: the mean of a row's window counts only the
-// elements inside the row. Pooling an image of ones gives the fraction of each window that is inside.
+// A row is an image that is one pixel high. But the mean of a row's window counts only the elements inside the row.
+// Pooling an image of ones gives the fraction of each window that is inside.
 static void grad_pool_1d(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     const int32_t *p = g->node->op_params;

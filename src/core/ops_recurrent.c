@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_recurrent.c: constructors of layers that carry a state from token to token (state spaces, RWKV, gated linear attention, delta
-// nets), and of hyper-connections, which mix residual streams. A result is one f32 tensor that contains the outputs, then the new
-// states.
+// ops_recurrent.c: constructors of layers that carry a state from token to token, and of hyper-connections.
+// A result is one f32 tensor: the outputs, then the new states.
 
 #include "core/op.h"
 #include "core/sample.h"
@@ -23,16 +22,15 @@ struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne), GGML_OP_SSM_CONV, sx, c);
 }
 
-// Returns true if rows are dense and follow each other without padding.
 static bool rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
 }
 
-#define SCAN_LIKELY_STATES 256 // largest plausible K; programs keep a few states to undo the last tokens
+#define SCAN_LIKELY_STATES 256 // largest plausible K
 
-// Returns the number of states that the caller requests. Programs that were built for ggml before 0.25 do not pass the argument K,
-// so K is an arbitrary value then. If the release that the program was built for is unknown, an implausible K counts as 1. A K that
-// is too large only costs memory, because the final states have the same offset for every K.
+// Programs that were built for ggml before 0.25 do not pass K, so K is then an arbitrary value.
+// If the program's release is unknown, an implausible K counts as 1.
+// A K that is too large only costs memory: the final states have the same offset for every K.
 static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
     const int minor = berth_client_minor();
     if (minor != 0) {
@@ -41,9 +39,9 @@ static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
     return A->ne[0] == 1 && K >= 1 && K <= SCAN_LIKELY_STATES ? K : 1;
 }
 
-// s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq], A: [d_state or 1,
-// n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq], the index of each sequence's initial state. The result is y,
-// then K slabs [d_state, d_head, n_head, n_seq]: the final states, then the states 1 to K - 1 tokens earlier.
+// s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq],
+// A: [d_state or 1, n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq] index of the initial state.
+// The result is y, then K slabs [d_state, d_head, n_head, n_seq]: the final states, then those 1 to K - 1 tokens earlier.
 struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x, struct ggml_tensor *dt,
     struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids, int64_t K) {
     BERTH_SOURCES(ctx, s, x, dt, A, B, C, ids);
@@ -98,8 +96,8 @@ struct wkv {
     unsigned any_shape;   // bit i: source i may have any shape
 };
 
-// The state follows src[0..n). It is [d * d * n_head, n_seq], or any shape with the same ne[1] and the same number of elements. The
-// result is [d * n_head, n_token + d * n_seq].
+// src[n] is the state: [d * d * n_head, n_seq], or another shape with the same ne[1] and number of elements.
+// The result is [d * n_head, n_token + d * n_seq].
 static struct ggml_tensor *wkv_new(
     struct ggml_context *ctx, const char *func, const struct wkv *op, struct ggml_tensor *const *src) {
     const struct ggml_tensor *like = src[op->like], *state = src[op->n];
@@ -153,8 +151,8 @@ struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml
     return result;
 }
 
-// q, k: [d, ...], v: [d, n_head, n_token, n_seq], g: [1 or d, ...], beta: [1, ...], state: [d, d, n_head, n_seq]. The result
-// contains the states after each of the last K tokens. It is [d * n_head, (n_token + K * d) * n_seq].
+// q, k: [d, ...], v: [d, n_head, n_token, n_seq], g: [1 or d, ...], beta: [1, ...], state: [d, d, n_head, n_seq].
+// The result has the states after each of the last K tokens: [d * n_head, (n_token + K * d) * n_seq].
 struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *g, struct ggml_tensor *beta, struct ggml_tensor *state, int64_t K) {
     BERTH_SOURCES(ctx, q, k, v, g, beta, state);
@@ -244,7 +242,7 @@ struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tenso
     return hc_pre_new(ctx, __func__, x, weights, 1.0f, false);
 }
 
-// As ggml_dsv4_hc_pre, but with a gate for each element of x instead of a weight per stream.
+// A gate per element of x replaces the weight per stream.
 struct ggml_tensor *ggml_dsv4_hc_pre_gated(
     struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale) {
     BERTH_SOURCES(ctx, x, gate);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ops_reduce.c: constructors of ops whose result has other extents than their source: sums, extrema, repetition, concatenation and
-// sorting, and of ops that create a tensor from parameters.
+// ops_reduce.c: constructors of reductions, repetition, concatenation, sorting, and tensors from parameters.
 // op_params: concat [dim], argsort [order], arange [start, stop, step], timestep_embedding [dim, max_period].
 
 #include "core/grad.h"
@@ -17,7 +16,6 @@ struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a) {
     return BERTH_OP(berth_tensor_new(ctx, __func__, a->type, 1, &one), GGML_OP_SUM, a);
 }
 
-// Creates an op with one result per row.
 static struct ggml_tensor *row_reduce_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_type type, enum ggml_op op) {
     const int64_t ne[] = {1, a->ne[1], a->ne[2], a->ne[3]};
@@ -109,7 +107,7 @@ struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a
     return argsort_new(ctx, __func__, a, order);
 }
 
-// Returns the indices of the k largest elements of each row, largest first: a full sort and a view of its start.
+// Largest first: a full sort and a view of its start.
 struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "k is %d, must be 0 to %" PRId64 ", the length of a row", k, a->ne[0]);
@@ -118,7 +116,7 @@ struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_ten
     return ggml_view_4d(ctx, order, k, order->ne[1], order->ne[2], order->ne[3], order->nb[1], order->nb[2], order->nb[3], 0);
 }
 
-// Returns the indices of the k largest elements of each row, in no particular order.
+// The order of the indices is undefined.
 struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "k is %d, must be 0 to %" PRId64 ", the length of a row", k, a->ne[0]);
@@ -195,7 +193,6 @@ static void grad_mean(struct berth_grad *g) {
     berth_grad_put_add1(g, 0, ggml_scale(g->ctx, berth_grad_dense(g, g->grad), each));
 }
 
-// Element i is part of the sums from i on. Its gradient is the sum of the row without the elements before i.
 static void grad_cumsum(struct berth_grad *g) {
     struct ggml_tensor *grad = berth_grad_dense(g, g->grad);
     struct ggml_tensor *before = ggml_sub(g->ctx, ggml_cumsum(g->ctx, grad), grad);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_rope.c: constructors of RoPE, forward and backward. a: [head_dim, n_head, n_token, ...], b: one position per token (four with
-// the M-RoPE modes), c: frequency factors or NULL. All ten public functions fill one parameter struct.
+// ops_rope.c: constructors of RoPE. a: [head_dim, n_head, n_token, ...], c: frequency factors or NULL.
+// b: one position per token, four with the M-RoPE modes.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -56,7 +56,6 @@ static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, 
     return BERTH_OP_WITH(berth_like_or_view(ctx, func, a, rope.inplace), rope.op, *params, a, b, c);
 }
 
-// Initialisers of rope_params from the arguments of the public functions.
 #define ROPE_PLAIN \
     { .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f }
 #define ROPE_PARAMS \
@@ -138,7 +137,7 @@ struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
     return a;
 }
 
-// Returns the dimension whose wave completes n_rot periods within the original context (YaRN, arXiv 2309.00071, section 3.2).
+// YaRN, arXiv 2309.00071, section 3.2: the dimension whose wave completes n_rot periods in the original context.
 static float yarn_dim(int n_dims, int n_ctx_orig, float n_rot, float base) {
     const float two_pi = 2.0f * 3.14159265358979323846f;
     return (float) n_dims * logf((float) n_ctx_orig / (n_rot * two_pi)) / (2.0f * logf(base));
@@ -151,7 +150,7 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
     const float first = floorf(yarn_dim(n_dims, n_ctx_orig, beta_fast, freq_base));
     const float last = ceilf(yarn_dim(n_dims, n_ctx_orig, beta_slow, freq_base));
     const float limit = (float) (int32_t) ((uint32_t) n_dims - 1u);
-    // The comparisons are written so that NaN is kept and not replaced by a bound.
+    // NaN stays NaN.
     dims[0] = first < 0.0f ? 0.0f : first;
     dims[1] = last > limit ? limit : last;
 }
@@ -168,8 +167,7 @@ static bool shape_rope(const struct ggml_tensor *r) {
 }
 
 // ---- gradients ----
-// The gradient is rotated by the same angles in the opposite direction, with all parameters of the op: sections, the offset of the
-// first rotated dimension, and frequency factors. Frequency factors get no gradient.
+// The gradient is rotated by the same angles in the opposite direction. Frequency factors get no gradient.
 
 static void rope_inverse(struct berth_grad *g, enum ggml_op op) {
     const struct ggml_tensor *node = g->node;

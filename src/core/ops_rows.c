@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ops_rows.c: constructors of ops on rows: reading and writing selected rows, diagonals and masks, softmax, and ops that shift or
-// resize: roll, pad, interpolate.
+// ops_rows.c: constructors of ops on rows: get and set rows, diagonals, masks, softmax, roll, pad, interpolate.
 // op_params: diag_mask [n_past], soft_max and its gradient [scale, max_bias], roll [shift0..3], pad [left0, right0, .., right3,
 // circular], pad_reflect_1d [left, right], interpolate [mode and flags].
 
@@ -8,7 +7,6 @@
 #include "core/op.h"
 #include "core/sample.h"
 
-// Returns true if n is a multiple of d. False for d == 0.
 static bool is_multiple(int64_t n, int64_t d) {
     return d != 0 && n % d == 0;
 }
@@ -38,7 +36,7 @@ struct ggml_tensor *ggml_get_rows_back(
     return BERTH_OP(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, c->ne), GGML_OP_GET_ROWS_BACK, a, b);
 }
 
-// Writes the rows of b to the rows of a whose indices are in c. The result is a view of a.
+// c: indices of the rows of a. The result is a view of a.
 struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c) {
     BERTH_SOURCES(ctx, a, b, c);
     BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3],
@@ -127,7 +125,7 @@ struct ggml_tensor *ggml_soft_max_ext_inplace(
     return soft_max(ctx, __func__, a, mask, (struct soft_max_params){scale, max_bias}, true);
 }
 
-// Makes the softmax itself poison, so that no graph computes it without its sinks. There is no context that could be poisoned.
+// A softmax must not be computed without its sinks. The setter has no context to poison.
 static void sinks_refuse(struct ggml_tensor *a) {
     static char why[] = "ggml_soft_max_add_sinks: the sinks do not match the softmax";
     a->flags |= BERTH_FLAG_POISON;
@@ -186,7 +184,7 @@ struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, i
     return BERTH_OP_WITH(berth_like(ctx, __func__, a), GGML_OP_ROLL, shifts, a);
 }
 
-// sides: elements to add at the left and the right end of each dimension. Negative numbers remove elements.
+// sides: elements to add on the left and right of each dimension. Negative numbers remove elements.
 static struct ggml_tensor *pad_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int32_t sides[2 * GGML_MAX_DIMS], bool circular) {
     BERTH_SOURCES_AS(ctx, func, a);
@@ -231,7 +229,7 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne), GGML_OP_PAD_REFLECT_1D, params, a);
 }
 
-// The low byte of mode is a ggml_scale_mode, the bits above it are values of ggml_scale_flag.
+// The low byte of mode is a ggml_scale_mode. The other bits are ggml_scale_flag.
 static struct ggml_tensor *interpolate_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS], uint32_t mode) {
     BERTH_SOURCES_AS(ctx, func, a);
@@ -301,8 +299,7 @@ static void grad_get_rows_back(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_get_rows(g->ctx, g->grad, g->node->src[1]));
 }
 
-// The sources are the rows, their indices and the target. The rows get the gradient at their indices. The target gets no gradient
-// in the rows that were overwritten.
+// Overwritten rows of the target get no gradient.
 static void grad_set_rows(struct berth_grad *g) {
     struct ggml_tensor *rows = g->node->src[0], *ids = g->node->src[1];
     if (berth_grad_needed(g, 0)) {
@@ -344,9 +341,8 @@ struct ggml_tensor *berth_grad_of_sinks(
     return ggml_reshape(ctx, heads, sinks);
 }
 
-// y = exp(scale x + slope mask) / (sum over the row of exp(scale x + slope mask) + exp(sink)). With a mask, its slopes (ALiBi) and
-// a sink, the gradient with respect to x is the same function of y as for a plain softmax. The weight of a sink is 1 - sum(y) in
-// each row.
+// y = exp(scale x + slope mask) / (sum over the row of exp(scale x + slope mask) + exp(sink)).
+// Mask, slopes and sink do not change the gradient of x as a function of y. The weight of a sink is 1 - sum(y).
 static void grad_soft_max(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *y = g->node, *mask = y->src[1], *sinks = y->src[2];
@@ -373,7 +369,6 @@ static void grad_roll(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_roll(g->ctx, berth_grad_dense(g, g->grad), -s[0], -s[1], -s[2], -s[3]));
 }
 
-// The gradient of the added elements is dropped.
 static void grad_pad(struct berth_grad *g) {
     const struct ggml_tensor *a = g->node->src[0];
     const int32_t *sides = g->node->op_params;
@@ -392,7 +387,7 @@ static void grad_pad(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_cont(g->ctx, inside));
 }
 
-// The gradient of a repeated pixel is the sum over its copies. The sum is computed as average pooling times the number of copies.
+// The sum over the copies of a pixel is average pooling times the number of copies.
 static void grad_upscale(struct berth_grad *g) {
     const struct ggml_tensor *a = g->node->src[0], *y = g->node;
     const bool whole = a->ne[0] > 0 && a->ne[1] > 0 && y->ne[0] % a->ne[0] == 0 && y->ne[1] % a->ne[1] == 0 &&
@@ -408,7 +403,6 @@ static void grad_upscale(struct berth_grad *g) {
 
 // ---- costs ----
 
-// Only the selected rows of the table are read.
 static void cost_get_rows(const struct ggml_tensor *node, struct berth_op_cost *c) {
     const struct ggml_tensor *table = node->src[0];
     c->read_size =

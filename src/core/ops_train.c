@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_train.c: constructors of training ops: the loss, its gradient, and optimiser steps, which update their parameter in place.
-// None has op_params. The optimisers read their hyperparameters from a tensor, so that these can change between runs.
+// ops_train.c: constructors of training ops. Optimiser steps update their parameter in place.
+// Hyperparameters are in a tensor, so that they can change between runs.
 
 #include "core/grad.h"
 #include "core/op.h"
@@ -22,7 +22,7 @@ struct ggml_tensor *ggml_cross_entropy_loss_back(
     return BERTH_OP(berth_like(ctx, __func__, b), GGML_OP_CROSS_ENTROPY_LOSS_BACK, a, b, c);
 }
 
-// Checks the rules that all optimisers share. Returns poison if one is broken, else NULL.
+// Returns NULL if all rules hold.
 static struct ggml_tensor *step_refuse(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a,
     const struct ggml_tensor *grad, const struct ggml_tensor *params, int64_t n_params) {
     BERTH_REQUIRE_AS(ctx, func, (a->flags & GGML_TENSOR_FLAG_PARAM) != 0, "a (%.63s) is not marked as a parameter", a->name);
@@ -58,7 +58,6 @@ struct ggml_tensor *ggml_opt_step_sgd(
 }
 
 // ---- gradients ----
-// Labels are not trainable and get no gradient.
 
 static void grad_cross_entropy_loss(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_cross_entropy_loss_back(g->ctx, g->grad, g->node->src[0], g->node->src[1]));
@@ -66,7 +65,6 @@ static void grad_cross_entropy_loss(struct berth_grad *g) {
 
 // ---- rows of the op table, and the samples that they name ----
 
-// An optimiser step requires a tensor that is marked as a parameter.
 static struct ggml_tensor *sample_parameter(struct ggml_context *c, enum ggml_type type) {
     struct ggml_tensor *t = sample_rows(c, type);
     ggml_set_param(t);

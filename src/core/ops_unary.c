@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ops_unary.c: constructors of activation functions. UNARY applies one formula to each element. GLU (gated linear unit) applies a
-// formula to one half of a row, or to one of two tensors, and multiplies the result with the other half or tensor.
-// op_params: unary [formula], glu [formula, swapped, alpha, limit]; alpha and limit are floats; swiglu_oai sets both, swiglu_clamp
-// sets limit.
+// ops_unary.c: constructors of activation functions. UNARY applies a formula to each element.
+// GLU (gated linear unit) multiplies formula(x) by a gate. Both are halves of a row, or two tensors.
+// op_params: unary [formula], glu [formula, swapped, alpha, limit]. alpha and limit are floats.
+// swiglu_oai sets alpha and limit. swiglu_clamp sets limit.
 
 #include "base/min.h"
 #include "core/grad.h"
@@ -64,7 +64,7 @@ UNARY(ceil, GGML_UNARY_OP_CEIL)
 UNARY(round, GGML_UNARY_OP_ROUND)
 UNARY(trunc, GGML_UNARY_OP_TRUNC)
 
-// The gradient of silu. The shapes are not compared here, as in ggml; kernels compare them.
+// The shapes are compared by kernels, as in ggml.
 struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     return BERTH_OP(berth_like(ctx, __func__, a), GGML_OP_SILU_BACK, a, b);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// optable.h: one row per op with all its properties that do not depend on a backend. The rows are at the end of the files of the
-// constructors, ops_*.c. Backends have their own tables.
+// optable.h: the op table: one row per op with the properties that do not depend on a backend.
+// The rows are at the end of the files of the constructors, ops_*.c.
 #pragma once
 
 #include "berth.h"
 
 struct berth_grad;
 
-// How an op treats sources that are split over the devices of a composite device (src/meta/rule.c).
+// How a composite device splits the sources of an op (src/meta/rule.c).
 enum berth_split_rule {
     BERTH_SPLIT_NONE,
     BERTH_SPLIT_EACH, // elementwise, with broadcasting
@@ -30,14 +30,14 @@ enum berth_split_rule {
     BERTH_SPLIT_RULES,
 };
 
-// Whether an op may be applied to partial sums: tensors of which each device of a composite device has one term, so that the sum
-// over the devices is the value. If the op may, the results of the devices are partial sums too.
+// Whether an op may be applied to partial sums. The result is then a partial sum too.
+// Partial sum: each device of a composite device has one term, and the sum over the devices is the value.
 enum berth_partial_rule {
     BERTH_PARTIAL_NONE,
-    BERTH_PARTIAL_ADD,       // all sources must be partial sums; the op adds or subtracts them
-    BERTH_PARTIAL_MUL_FIRST, // only the first source may be a partial sum; the op multiplies or divides it by the others
-    BERTH_PARTIAL_LINEAR,    // the op has one source and is linear
-    BERTH_PARTIAL_SCALE,     // as BERTH_PARTIAL_LINEAR if op_params[1], the added constant, is 0
+    BERTH_PARTIAL_ADD,       // all sources are partial sums; adds or subtracts
+    BERTH_PARTIAL_MUL_FIRST, // only the first source is a partial sum
+    BERTH_PARTIAL_LINEAR,    // one source; the op is linear
+    BERTH_PARTIAL_SCALE,     // linear if op_params[1], the added constant, is 0
 };
 
 struct berth_op_info {
@@ -49,26 +49,24 @@ struct berth_op_info {
     bool is_view;     // moves no data: the result is a view of its source
     bool is_empty;    // nothing to compute: NONE and the views
     bool may_expand;  // a buffer type may require more than ggml_nbytes() for the result
-    bool writes_src;  // writes into the memory of a source (through a view); ops with this property keep their order
-    int overwrites;   // 1 + index of the source whose memory an in-place result overwrites without reading it; 0: none
-    unsigned updates; // bit i: the op writes source i in addition to the result
+    bool writes_src;  // writes into a source's memory; keeps its order
+    int overwrites;   // 1 + index of the source overwritten unread; 0: none
+    unsigned updates; // bit i: also writes source i
     enum berth_op_family family;
-    // Creates a sample: a small node with this op, for queries to devices and for tests (berth_op_sample). Its sources have types a
-    // and b, or its source has type a and its result type b. sub selects the formula of UNARY or GLU. NULL: no sample
-    // (GGML_OP_NONE).
+    // Sample: a small node with this op, for device queries and tests (berth_op_sample). NULL: no sample (GGML_OP_NONE).
+    // a and b are the types of the sources, or of the source and the result. sub selects the formula of UNARY or GLU.
     struct ggml_tensor *(*sample)(struct ggml_context *ctx, enum ggml_type a, enum ggml_type b, int sub);
-    const char *relation; // text between the types a and b of a sample in reports: "x" in "q4_0 x f32"; NULL: only a is used
-    // Corrects the general cost (berth_op_cost) of a node whose first two sources are not NULL. NULL: the general cost is correct.
+    const char *relation; // "x" in the report "q4_0 x f32"; NULL: b unused
+    // Corrects the general cost (berth_op_cost). The first two sources are not NULL. NULL: the general cost is correct.
     void (*cost)(const struct ggml_tensor *node, struct berth_op_cost *c);
-    // Returns true if the extents of a node and of its sources could come from the op's constructor. All required sources must be
-    // set. Backends check the types. It is used for nodes from other processes (berth_op_shape_holds). NULL: such nodes are
-    // refused.
+    // Checks the extents of nodes from other processes (berth_op_shape_holds). All required sources must be set.
+    // Backends check the types. NULL: nodes from other processes are refused.
     bool (*shape)(const struct ggml_tensor *node);
-    enum berth_split_rule split; // how a composite device splits the op; 0: each device gets complete sources
+    enum berth_split_rule split; // 0: each device gets complete sources
     enum berth_partial_rule partial_rule;
-    bool is_flat;                       // the derivative is 0 wherever it is defined: no gradient passes through the op
+    bool is_flat;                       // derivative 0 wherever defined: passes no gradient
     void (*grad)(struct berth_grad *g); // the gradient rule (grad.h); NULL: a backward pass refuses the op
-    unsigned grad_src_mask;             // bit i: the rule computes a gradient for source i; the other sources get none
+    unsigned grad_src_mask;             // bit i: the rule computes source i's gradient
 };
 
 struct berth_op_entry {
@@ -82,22 +80,20 @@ struct berth_op_entry {
         } \
     }
 
-// A move is a node that spills a value of a graph to another pool of memory (OUT) or reads it back (IN). It is a GGML_OP_DUP with
-// this value as its first parameter. If its source and its result get the same memory, the scheduler's copy between the pools is
-// the only copy.
+// Move: a GGML_OP_DUP that spills a value to another memory pool (OUT) or reads it back (IN). op_params[0] is this value.
+// If source and result share memory, the scheduler's copy between the pools is the only copy.
 enum berth_move { BERTH_MOVE_NONE, BERTH_MOVE_OUT = 0x6d6f7601, BERTH_MOVE_IN = 0x6d6f7602 };
 static inline enum berth_move berth_move_of(const struct ggml_tensor *t) {
     const int32_t kind = t->op == GGML_OP_DUP ? t->op_params[0] : 0;
     return kind == BERTH_MOVE_OUT || kind == BERTH_MOVE_IN ? (enum berth_move) kind : BERTH_MOVE_NONE;
 }
 
-// Returns the bytes of a tensor's elements. These are fewer than its span if its strides leave gaps.
+// Excludes the gaps that strides leave.
 double berth_elements_size(const struct ggml_tensor *t);
-// A `cost` function for ops that only move data and belong to a family whose ops compute.
+// The `cost` of ops that only move data, in a family whose ops compute.
 void berth_cost_move(const struct ggml_tensor *node, struct berth_op_cost *c);
 
-// `shape` functions for rows of the op table. berth_shape_as_source: the result has the shape of the first source.
-// berth_shape_as_many: the result has as many elements as each source.
+// `shape` functions. as_source: the result has the shape of the first source. as_many: as many elements as each source.
 bool berth_shape_as_source(const struct ggml_tensor *r);
 bool berth_shape_as_many(const struct ggml_tensor *r);
 static inline bool berth_shape_is(const struct ggml_tensor *t, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
@@ -107,7 +103,6 @@ static inline bool berth_divides(int64_t a, int64_t b) {
     return a > 0 && b % a == 0;
 }
 
-// Returns true if no gradient passes through the node: is_flat of its op, or for UNARY of its formula.
 bool berth_op_is_flat(const struct ggml_tensor *node);
 // Returns NULL if the number is not an op.
 const struct berth_op_info *berth_op_info(enum ggml_op op);
