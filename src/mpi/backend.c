@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the backend of a device on another rank. Only synchronize waits for the rank, and it reports failures. A graph is sent
-// as bytes. If the rank already has an equal graph, only its number is sent. Graphs are equal if their bytes are equal, including
-// the offsets of tensors in buffers.
+// backend.c: the backend of a device on another rank. Only synchronize waits for the rank and reports failures.
+// A graph is sent as bytes. If the rank has a graph with equal bytes, only its number is sent.
 
 #include "mpi/remote.h"
 
@@ -12,7 +11,6 @@
 
 static ggml_guid mpi_guid = {0xb1, 0x27, 0x3e, 0x5c, 0x90, 0x44, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x03};
 
-// A read that is in progress.
 struct pending {
     uint32_t ticket;
     void *data;
@@ -22,7 +20,7 @@ struct pending {
 
 struct backend {
     struct mpi_device *dev;
-    struct pending *first, **end; // list of reads; not protected: one thread uses the backend
+    struct pending *first, **end; // list of reads; used by one thread only
 };
 
 static struct backend *backend_of(ggml_backend_t backend) {
@@ -83,7 +81,7 @@ static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor
     b->end = &p->next;
 }
 
-// Copies between ranks, or from host memory of the CPU backend, whose results are complete when its compute call returns.
+// Copies between ranks, or from host memory of the CPU backend. The CPU backend computes synchronously.
 static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!mpi_backend_is(to)) {
         return false;
@@ -189,8 +187,7 @@ static void backend_record(ggml_backend_t backend, ggml_backend_event_t event) {
     }
 }
 
-// Makes this rank wait for the recorded work of the other rank. It also waits for work that the other rank received after the event
-// was recorded.
+// Also waits for work that the other rank received after the event was recorded.
 static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct mpi_remote *me = backend_of(backend)->dev->remote;
     if (event->device == NULL || event->device->iface.event_new != mpi_event_new) {

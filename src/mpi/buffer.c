@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: memory of another rank. The addresses of tensors there cannot be dereferenced; they only encode the offset of a tensor
-// in its buffer. No two buffers share an address. A write copies the data and returns without waiting for the rank; a read waits.
+// buffer.c: memory of another rank. Addresses cannot be dereferenced; they encode the offset in the buffer.
+// No two buffers share an address. A write does not wait for the rank; a read waits.
 
 #include "mpi/remote.h"
 
@@ -31,8 +31,8 @@ static bool id_take(struct mpi_remote *r, uint32_t *number) {
     return ok;
 }
 
-// Frees the worker's buffer and its number. When a worker frees a buffer, it forgets all graphs. So the graph cache here is cleared
-// while the lock is held. Otherwise another thread could run a forgotten graph in between.
+// When a worker frees a buffer, the worker forgets all graphs.
+// So the lock is held while the graph cache is cleared: no thread can run a forgotten graph.
 static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
     if (had_memory && !mpi_queue_is_lost(r->queue, r->rank)) {
@@ -47,7 +47,6 @@ static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory)
 
 // ---- data ----
 
-// Returns true if the worker had these bytes in its cache.
 static bool is_in_worker_cache(const struct mpi_place *to, const void *bytes, size_t size) {
     struct mpi_remote *r = to->dev->remote;
     uint8_t hash[16];
@@ -129,8 +128,7 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     mpi_buffer_write(&to, data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
-// buffer_set_2d combines pieces that are adjacent at the destination, up to this number of bytes. Such pieces occur if each rank
-// has a part of every row. Separate pieces would need one message each and would be too short for the cache.
+// buffer_set_2d combines adjacent pieces up to this number of bytes. Separate pieces are too short for the cache.
 #define COMBINED_SIZE ((size_t) 4 << 20)
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
@@ -207,7 +205,7 @@ static const char *buft_name(ggml_backend_buffer_type_t buft) {
     return ((struct mpi_device *) buft->context)->name;
 }
 
-// Allocates the memory at the worker. Returns false with an error.
+// On failure, sets an error.
 static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     const uint32_t ticket = mpi_remote_ticket(d->remote);
     struct mpi_queue_item *item =

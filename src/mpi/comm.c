@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// comm.c: sums of a tensor over devices of several ranks. Each rank receives a command to add its part to the parts of the other
-// ranks (sum.c). One of the devices may belong to this rank, if its memory is host memory; then this rank takes part in the sum.
-// Otherwise no data passes through this rank.
+// comm.c: sums of a tensor over devices of several ranks. Each rank adds its part to the parts of the other ranks (sum.c).
+// One device may belong to this rank, if its memory is host memory. Otherwise no data passes through this rank.
 
 #include "mpi/message_queue.h"
 #include "mpi/remote.h"
@@ -12,8 +11,8 @@ struct comm {
     struct mpi_device *devices[]; // [group.n] NULL: device of this rank
 };
 
-// Group numbers are reused, because a rank's table of groups is as long as the largest number. Messages of a failed sum must not be
-// taken for parts of another group, so parts also carry the group's serial number, which is unique.
+// Group numbers are reused, because a rank's table of groups is as long as the largest number.
+// Parts also carry a unique serial number, so that messages of a failed sum are not taken for another group.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_id_pool numbers;
 static uint32_t n_serials; // 0 is the group of the programs
@@ -60,7 +59,7 @@ static bool is_host(ggml_backend_t backend) {
     return backend != NULL && backend->device != NULL && ggml_backend_buft_is_host(ggml_backend_dev_buffer_type(backend->device));
 }
 
-// Each device must be on a different rank: two devices of one rank cannot wait for each other there.
+// Two devices of one rank cannot wait for each other.
 static bool can_join(ggml_backend_t *backends, size_t n) {
     bool ok = backends != NULL && n > 0 && n <= INT32_MAX, has_other = false;
     for (size_t i = 0; ok && i < n; i++) {
@@ -126,12 +125,12 @@ static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
     return ok;
 }
 
-// Returns true if no device has computed this part; it then counts as 0.
+// A part that no device has computed counts as 0.
 static bool is_zero(const struct ggml_tensor *t) {
     return (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
 }
 
-// Adds this rank's part. If that fails, other ranks may already have replaced their part by the sum, so the caller must not retry.
+// On failure the caller must not retry: other ranks may already have replaced their part by the sum.
 // The stored error makes the next compute or synchronize of each rank fail.
 static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     if (is_zero(t)) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: presents a device of another rank as a ggml device. For the program, the memory of the device is separate and accessed
-// by copies, even if the device is a CPU of the other rank. So the device reports ggml's type GPU, and programs place layers of a
-// model on it. Its description names the actual device.
+// device.c: presents a device of another rank as a ggml device of type GPU, because its memory is accessed by copies.
+// Programs place layers on GPUs. The description names the actual device.
 
 #include "mpi/remote.h"
 
@@ -76,11 +75,10 @@ static struct mpi_op_answer *answer_slot(struct mpi_op_answer *table, size_t n_c
     return &table[at];
 }
 
-// Largest number of entries. A long-running program may query ever new shapes, so a table of this size is cleared when it is half
-// full.
+// A long-running program may query ever new shapes. A table of this size is cleared when it is half full.
 #define N_ANSWERS_CAP_MAX ((size_t) 1 << 17)
 
-// Ensures that the table has space for one more answer. Returns false if out of memory; the query is then sent to the worker.
+// Returns false if out of memory. The query is then sent to the worker.
 static bool answers_grow(struct mpi_device *d) {
     if (2 * (d->n_answers + 1) <= d->n_answers_cap) {
         return true;
@@ -143,7 +141,7 @@ bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *
 
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     size_t size;
-    // berth_op_shape_holds is NULL if the program uses ggml's own base library. Then only the worker checks the shapes.
+    // With ggml's own base library, berth_op_shape_holds is NULL. Then only the worker checks the shapes.
     if (op == NULL || (berth_op_shape_holds != NULL && !berth_op_shape_holds(op))) {
         return false;
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// graph_read.c: reads a graph from bytes that may contain anything. It checks everything that later code relies on: types and ops
-// are known, sources come before their readers, and each tensor is completely inside a buffer of the device and aligned for its
-// type. Each node has the shapes that its op requires (berth_op_shape_holds).
+// graph_read.c: reads a graph from untrusted bytes. It checks everything that later code relies on:
+// types, ops, order of sources, memory of each tensor in a buffer of the device, alignment, shapes (berth_op_shape_holds).
 
 #include "mpi/wire.h"
 
@@ -11,7 +10,7 @@
 
 #define TENSORS_MAX ((size_t) 1 << 20)
 
-// Returns the alignment with which kernels load elements of the type.
+// Kernels load elements with this alignment.
 static size_t alignment_of(enum ggml_type type) {
     const size_t size = ggml_type_size(type);
     if (ggml_blck_size(type) == 1) {
@@ -78,14 +77,14 @@ static bool memory_check(struct reading *r, const struct mpi_wire_tensor *w, str
     return fault <= BERTH_SPAN_EMPTY || reading_reject(r, "its bytes are not inside its buffer", fault);
 }
 
-// Returns the number of elements along dimension i; for i = 0, the number of blocks.
+// For i = 0, the number of blocks.
 static size_t count_of(const struct ggml_tensor *t, int i) {
     return (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
 }
 
-#define SHARED_MAX ((size_t) 1 << 30) // limit of the bytes of all elements of a source whose elements overlap
+#define SHARED_MAX ((size_t) 1 << 30) // limit of bytes of a source with overlapping elements
 
-// Returns true if the span of the tensor is at least the sum of the bytes of its elements, or if this sum is at most `otherwise`.
+// Returns true if the span is at least the sum of the elements' bytes, or if this sum is at most `otherwise`.
 // With overlapping strides, a small span can stand for any number of elements.
 static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise) {
     size_t size = ggml_type_size(t->type);
@@ -100,7 +99,7 @@ static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise)
     return !has_wrapped && (size <= otherwise || size <= berth_span(t));
 }
 
-// Returns the span of the tensor if addresses are counted modulo `ring`: strides that are multiples of `ring` add nothing.
+// Addresses are counted modulo `ring`: strides that are multiples of `ring` add nothing.
 static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     size_t size = ggml_type_size(t->type);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -109,8 +108,8 @@ static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     return size;
 }
 
-// Returns true if a and b are interleaved without overlap, as columns or heads of one matrix are. It compares their addresses
-// modulo each stride of t, which is a or b. Both have elements, and their spans are inside their buffer.
+// Returns true if a and b are interleaved without overlap, like columns of one matrix. t is a or b.
+// Both have elements, and their spans are inside their buffer.
 static bool is_interleaved(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
     bool any = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -133,9 +132,8 @@ static bool is_same_layout(const struct ggml_tensor *a, const struct ggml_tensor
     return is_same || (ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
 }
 
-// Returns true if an element of the node overlaps another element of its source. Kernels assume that node and source share no
-// memory, or that element i of both has the same address. Only addresses in the same buffer are compared, because a device may use
-// the same addresses in several buffers.
+// Kernels assume that node and source share no memory, or that element i of both has the same address.
+// Only addresses in one buffer are compared: a device may use the same addresses in several buffers.
 static bool overlaps_source(const struct ggml_tensor *node, const struct ggml_tensor *src) {
     const struct ggml_tensor *a = (uintptr_t) node->data <= (uintptr_t) src->data ? node : src, *b = a == node ? src : node;
     const size_t size = berth_span(a), b_size = berth_span(b), gap = (uintptr_t) b->data - (uintptr_t) a->data;
@@ -145,8 +143,7 @@ static bool overlaps_source(const struct ggml_tensor *node, const struct ggml_te
     return gap == 0 || !(is_interleaved(a, a, b) || is_interleaved(b, a, b));
 }
 
-// Checks a node: it and its sources must have memory, valid shapes, and no forbidden overlap. Ops without computation are not
-// checked.
+// Ops without computation are not checked.
 static bool node_check(struct reading *r, const struct ggml_tensor *t) {
     if (mpi_op_is_empty(t->op)) {
         return true;

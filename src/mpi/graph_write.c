@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// graph_write.c: writes a graph as an array of tensors, each after its sources. A view is described by its address, not by its
-// source. The cost is O(nodes). Equal graphs give equal bytes.
+// graph_write.c: writes a graph as an array of tensors, each after its sources, in O(nodes) time.
+// A view is described by its address. Equal graphs give equal bytes.
 
 #include "mpi/wire.h"
 
@@ -32,7 +32,7 @@ static bool array_grow(void **p, size_t *n_cap, size_t n_min, size_t n_used, siz
     return true;
 }
 
-// Empties g and reserves a hash table for all nodes and sources, which is at most half full.
+// The hash table is at most half full.
 static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     const size_t n_most = (size_t) n_nodes * (1 + GGML_MAX_SRC);
     size_t n_keys = 64;
@@ -54,8 +54,7 @@ static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     return true;
 }
 
-// Adds a tensor, after its sources, unless it was added before. *index receives its position + 1. struct mpi_wire_tensor has no
-// implicit padding, so equal tensors give equal bytes.
+// *index receives the tensor's position + 1. struct mpi_wire_tensor has no implicit padding: equal tensors give equal bytes.
 static enum ggml_status tensor_add(
     struct mpi_wire_graph *g, const struct ggml_tensor *t, bool is_node, mpi_place_of place, const void *user, uint32_t *index) {
     const size_t slot = slot_of(g, t);

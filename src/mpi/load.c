@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: the two functions by which ggml loads the library at run time. They are only in the shared library: if several backends
-// were linked into one program, each of them would define these functions.
+// load.c: the functions by which ggml loads the library at run time. Only the shared library has them.
+// Several backends linked into one program would define them twice.
 
 #include "mpi/remote.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// message_queue.c: implements message_queue.h. There is one lock. Every waiting thread polls the transport itself unless another
-// thread is polling, so no thread depends on another one for progress.
+// message_queue.c: implements message_queue.h. There is one lock.
+// Every waiting thread polls the transport unless another thread is polling. So no thread depends on another for progress.
 
 #include "mpi/message_queue.h"
 
@@ -13,17 +13,16 @@
 #include <string.h>
 #include <time.h>
 
-#define TIMEOUT_DEFAULT 10            // seconds
-#define STALL_DEFAULT 60              // seconds in one op
-#define UNSENT_MAX ((size_t) 1 << 20) // a sender waits while more bytes to the rank are not sent yet
-#define RECEIVE_AHEAD_MAX \
-    ((size_t) 1 << 20) // messages are received ahead, before a thread requests them, up to this number of bytes
-#define PID_CHECK_EVERY (MPI_SECOND / 20) // interval between checks whether a process exists
-#define SPIN_FOR (MPI_SECOND / 5000)      // time that a waiting thread spins before it sleeps between polls
-#define SLEEP_FIRST 20000                 // nanoseconds; grows up to SLEEP_MAX
+#define TIMEOUT_DEFAULT 10                   // seconds
+#define STALL_DEFAULT 60                     // seconds in one op
+#define UNSENT_MAX ((size_t) 1 << 20)        // a sender waits while more bytes to the rank are not sent yet
+#define RECEIVE_AHEAD_MAX ((size_t) 1 << 20) // limit of bytes received before a thread requests them
+#define PID_CHECK_EVERY (MPI_SECOND / 20)    // interval between checks whether a process exists
+#define SPIN_FOR (MPI_SECOND / 5000)         // a waiting thread spins, then sleeps between polls
+#define SLEEP_FIRST 20000                    // nanoseconds; grows up to SLEEP_MAX
 #define SLEEP_MAX 500000
 #define AWAIT_MAX (MPI_SECOND / 100)     // longest single wait for the thread in the transport
-#define CHECK_STEP_MAX (MPI_SECOND / 10) // more time between two checks does not count: this process may have been stopped
+#define CHECK_STEP_MAX (MPI_SECOND / 10) // a longer gap means that this process was stopped
 
 static int64_t seconds_of(const char *name, int64_t otherwise) {
     const char *text = getenv(name);
@@ -70,7 +69,7 @@ static void peer_lose(struct mpi_queue *m, int rank, const char *fmt, ...) BERTH
 
 // ---- transport: one thread at a time. These functions are called with the lock held ----
 
-// Measures how long a thread has been in the transport. If the time exceeds the timeout, all ranks are lost.
+// If a thread is in the transport for longer than the timeout, all ranks are lost.
 static void transport_check(struct mpi_queue *m) {
     const int64_t now = mpi_now(), passed = now - m->checked;
     const bool is_same = m->is_in_transport && m->n_entered_checked == m->n_entered;
@@ -84,7 +83,7 @@ static void transport_check(struct mpi_queue *m) {
     }
 }
 
-// Waits up to AWAIT_MAX for the thread in the transport to leave. Returns true if no thread is in the transport.
+// Waits up to AWAIT_MAX. Returns true if no thread is in the transport.
 static bool transport_is_free(struct mpi_queue *m) {
     if (m->is_in_transport) {
         const int64_t end = mpi_now() + AWAIT_MAX;
@@ -100,8 +99,8 @@ static bool transport_is_free(struct mpi_queue *m) {
     return !m->is_in_transport;
 }
 
-// Enters the transport: releases the lock and returns true. Returns false, with the lock held, if another thread is in the
-// transport or if the transport is closed.
+// Returns true with the lock released. If another thread is in the transport, or the transport is closed,
+// returns false with the lock held.
 static bool transport_enter(struct mpi_queue *m) {
     if (!transport_is_free(m) || m->is_closed) {
         return false;
@@ -120,7 +119,7 @@ static void transport_leave(struct mpi_queue *m) {
     }
 }
 
-// Waits until no thread is in the transport. Returns false if the thread in it does not return.
+// Returns false if the thread in the transport does not return.
 static bool transport_wait(struct mpi_queue *m) {
     while (!transport_is_free(m) && m->inside_ns <= m->timeout) {
     }
@@ -185,7 +184,7 @@ static void peer_lose(struct mpi_queue *m, int rank, const char *fmt, ...) {
     va_end(args);
 }
 
-// Handles a keep-alive message. If it has the same number of steps as the one before, the rank has done nothing in between.
+// If the number of steps is unchanged, the rank has done nothing since the last keep-alive message.
 static void steps_update(struct mpi_queue *m, struct mpi_peer *p, const struct mpi_head *head) {
     if (head->b != 0 && head->a == p->n_steps && p->steps_changed != 0) {
         p->stuck_since = p->steps_changed;
@@ -196,8 +195,7 @@ static void steps_update(struct mpi_queue *m, struct mpi_peer *p, const struct m
     }
 }
 
-// Handles a message that could not be received. A later message of the rank could be mistaken for it, so all later ones are
-// dropped.
+// A later message of the rank could be mistaken for the lost one, so all later messages are dropped.
 static void message_lose(struct mpi_queue *m, const struct mpi_message *message, const char *why) {
     m->peers[message->from].has_gap = true;
     if (why != NULL) {
@@ -207,7 +205,7 @@ static void message_lose(struct mpi_queue *m, const struct mpi_message *message,
     }
 }
 
-// Appends the message to the queue. Keep-alive messages, MPI_BYE and broken messages are handled here and not kept.
+// Keep-alive messages, MPI_BYE and broken messages are not queued.
 static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     struct mpi_head head = {0};
     if (message->bytes == NULL && message->from >= 0 && message->from < m->transport.size) {
@@ -248,8 +246,7 @@ static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     m->traffic.received_data_size += head.kind == MPI_PART || head.kind == MPI_TENSOR ? message->size - sizeof head : 0;
 }
 
-// Resets all timeouts, because this process did not receive messages for a while: it was stopped or busy, or the queue was full.
-// Keep-alive messages may be waiting in the transport.
+// Called if this process has not received for a while. Keep-alive messages may be waiting in the transport.
 static void timeouts_reset(struct mpi_queue *m) {
     for (int i = 0; i < m->transport.size; i++) {
         m->peers[i].last_heard = m->polled;
@@ -257,8 +254,8 @@ static void timeouts_reset(struct mpi_queue *m) {
     }
 }
 
-// Receives messages until the queue holds RECEIVE_AHEAD_MAX bytes of messages. If a thread waits for a message (is_waited_for), it
-// receives at least one, unless the queue holds MPI_KEPT_MAX bytes. Returns false if another thread is in the transport.
+// Receives until the queue holds RECEIVE_AHEAD_MAX bytes. If is_waited_for, the limit is MPI_KEPT_MAX for the first message.
+// Returns false if another thread is in the transport.
 static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (!transport_is_free(m)) {
         return false;
@@ -290,7 +287,7 @@ static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     return true;
 }
 
-// A zombie process counts as gone: it has ended, but its parent has not waited for it.
+// A zombie process counts as gone.
 bool mpi_pid_is_gone(int pid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -346,7 +343,7 @@ static struct mpi_queue_item *unlink_item(struct mpi_queue *m, struct mpi_queue_
     return item;
 }
 
-// Removes the first message of this rank with this kind and id from the queue. kind MPI_COMMAND stands for any command with any id.
+// kind MPI_COMMAND means any command with any id.
 static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) {
     for (struct mpi_queue_item **at = &m->first; *at != NULL; at = &(*at)->next) {
         const struct mpi_head *head = mpi_head_of(*at);
@@ -362,10 +359,9 @@ static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t 
 
 struct waiting {
     int64_t since, sleep;
-    int64_t full_since; // since when the queue has been full; 0: it has capacity
+    int64_t full_since; // time since the queue is full; 0: not full
 };
 
-// Polls once for a waiting thread, and records since when the queue has been full.
 static void waiting_poll(struct mpi_queue *m, struct waiting *w) {
     if (m->kept_size < MPI_KEPT_MAX) {
         w->full_since = 0;
@@ -375,7 +371,7 @@ static void waiting_poll(struct mpi_queue *m, struct waiting *w) {
     queue_poll(m, true);
 }
 
-// Returns true if waiting for the rank is pointless: it is lost, or the queue has been full of unrequested messages for too long.
+// The rank is lost, or the queue has been full of unrequested messages for too long.
 static bool wait_is_pointless(struct mpi_queue *m, int rank, struct waiting *w) {
     if (!is_lost(m, rank) && w->full_since != 0 && m->polled - w->full_since > m->stall) {
         peer_lose(m, rank, "no message could be received for %.1f s, because %zu bytes of messages are not requested",
@@ -384,7 +380,6 @@ static bool wait_is_pointless(struct mpi_queue *m, int rank, struct waiting *w) 
     return m->peers[rank].is_lost;
 }
 
-// Yields at first, then sleeps for increasing times between polls.
 static void waiting_sleep(struct waiting *w) {
     const int64_t now = mpi_now();
     if (w->since == 0) {
@@ -466,8 +461,8 @@ static enum sent transport_send(
     return SENT;
 }
 
-// Called with the lock held; the lock is released during the call. BUSY: another thread is in the transport. FULL: more than
-// unsent_max bytes to the rank are not sent yet. REFUSED: the transport failed.
+// The lock is held on entry and released during the call. BUSY: another thread is in the transport.
+// FULL: more than unsent_max bytes to the rank are unsent. REFUSED: the transport failed.
 static enum sent try_send(
     struct mpi_queue *m, int to, size_t unsent_max, const struct mpi_head *head, const void *body, size_t size) {
     if (!transport_enter(m)) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// message_queue.h: messages with a header between ranks, detection of lost ranks, and waits that always end. Any thread of a rank
-// may use the queue. A rank is lost if it has been silent for too long, its process has ended, it sent a broken message, or it is
-// stuck. A lost rank stays lost, with a reason, and every thread that waits for it gets an error.
+// message_queue.h: messages between ranks, detection of lost ranks, and waits that always end.
+// Any thread of a rank may use the queue.
+// A rank is lost if it is silent for too long, its process has ended, it sent a broken message, or it is stuck.
+// A lost rank stays lost, with a reason. Threads that wait for a lost rank get an error.
 //
-// The lock is never held while a thread is in the transport, because an MPI call may not return. Only one thread is in the
-// transport at a time. If this thread does not return within the timeout, the other threads treat all ranks as lost. The blocked
-// thread itself ends only with its process (world.c).
+// Only one thread is in the transport at a time, without the lock, because an MPI call may not return.
+// If this thread does not return within the timeout, all ranks are lost. The blocked thread ends with its process (world.c).
 //
-// Keep-alive messages of a worker contain the number of steps that it has done: computed ops, and polls for messages while it
-// waits. If the number does not change for too long, the worker is stuck in one op, and it is lost as well.
+// A worker's keep-alive messages contain its number of steps (computed ops, and polls while waiting).
+// If the number does not change for too long, the worker is stuck and counts as lost.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -21,7 +21,6 @@
 
 #define MPI_SECOND ((int64_t) 1000000000)
 
-// Returns nanoseconds of a monotonic clock.
 static inline int64_t mpi_now(void) {
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -31,7 +30,7 @@ static inline int64_t mpi_now(void) {
 #define MPI_WIRE_VERSION 4
 #define MPI_PIECE ((size_t) 256 << 10)       // largest amount of data in one message, bytes
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // largest message, bytes; a graph may be long
-// Limit of the bytes of received messages that no thread has requested yet, while a thread waits for a message.
+// Limit of the bytes of unrequested messages, while a thread waits for a message.
 #define MPI_KEPT_MAX ((size_t) 256 << 20)
 
 enum mpi_kind {
@@ -50,7 +49,6 @@ struct mpi_head {
     uint64_t a, b, c; // the meaning depends on kind: see above and wire.h
 };
 
-// A received message; bytes begins with the header.
 struct mpi_queue_item {
     struct mpi_queue_item *next;
     struct mpi_message message;
@@ -59,17 +57,17 @@ struct mpi_queue_item {
 struct mpi_peer {
     char host[64];
     int pid;        // 0: not on this machine, or unknown
-    bool has_hello; // its hello message has arrived; from then on it gets keep-alive messages
+    bool has_hello; // hello has arrived; gets keep-alive messages
     bool is_lost;
     bool has_left;         // it has sent MPI_BYE
-    bool has_gap;          // one of its messages could not be received: the rank is lost, and its later messages are dropped
+    bool has_gap;          // a message could not be received: later messages dropped
     char why[192];         // reason why it is lost
     int64_t last_heard;    // time of its last message
     int64_t pid_checked;   // time of the last check whether its process exists
     int64_t alive_sent;    // time of the last keep-alive message to it
     uint64_t n_steps;      // number of steps in its last keep-alive message
-    int64_t steps_changed; // time of the keep-alive message in which n_steps changed last; 0: none yet
-    int64_t stuck_since;   // steps_changed, if the last keep-alive message repeated n_steps; otherwise 0
+    int64_t steps_changed; // time when n_steps last changed; 0: none
+    int64_t stuck_since;   // steps_changed if n_steps was repeated; else 0
 };
 
 struct mpi_queue {
@@ -79,19 +77,19 @@ struct mpi_queue {
     size_t kept_size;       // bytes of the queued messages
     struct mpi_peer *peers; // [transport.size]
     int64_t timeout, stall;
-    atomic_uint_fast64_t n_steps; // number of steps that this rank has done
-    bool counts_steps;            // this rank is a worker: its keep-alive messages report n_steps
-    int64_t polled;               // time of the last poll
-    int64_t drained;      // last time at which no message was unread in the transport; a rank with unread messages is not silent
-    bool has_sent_bye;    // this rank has sent MPI_BYE: it drops all received messages except MPI_BYE
-    bool is_closed;       // the transport is closed, and all other ranks are lost
-    bool is_in_transport; // a thread is in the transport, without the lock
-    int n_waiting;        // threads that wait for the transport
+    atomic_uint_fast64_t n_steps;  // number of steps that this rank has done
+    bool counts_steps;             // worker: keep-alive messages report n_steps
+    int64_t polled;                // time of the last poll
+    int64_t drained;               // last time without unread messages in the transport
+    bool has_sent_bye;             // MPI_BYE sent: drops messages except MPI_BYE
+    bool is_closed;                // the transport is closed, and all other ranks are lost
+    bool is_in_transport;          // a thread is in the transport, without the lock
+    int n_waiting;                 // threads that wait for the transport
     pthread_cond_t transport_left; // signalled when the thread leaves the transport
     uint64_t n_entered;            // how often a thread has entered the transport
     uint64_t n_entered_checked;    // value of n_entered at the last check of the transport
     int64_t checked;               // time of the last check of the transport
-    int64_t inside_ns;             // how long the current thread has been in the transport, measured by the checks
+    int64_t inside_ns;             // time of the current thread in the transport
     struct berth_mpi_traffic traffic;
 };
 
@@ -99,8 +97,8 @@ struct mpi_queue {
 int64_t mpi_queue_timeout(void);
 // Takes ownership of the transport.
 bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) BERTH_MUST_USE;
-// Closes the transport. in_order: all ranks have left and none was lost, so MPI can be finalized. Nothing is sent or received
-// afterwards. Functions that ask whether a rank is lost still work.
+// in_order: all ranks have left and none was lost, so MPI can be finalized.
+// Nothing is sent or received afterwards. Functions that ask whether a rank is lost still work.
 void mpi_queue_close(struct mpi_queue *m, bool in_order);
 void mpi_queue_fini(struct mpi_queue *m, bool in_order); // closes and frees
 
@@ -113,30 +111,28 @@ static inline const void *mpi_body_of(const struct mpi_queue_item *item, size_t 
 }
 void mpi_item_free(struct mpi_queue_item *item);
 
-// Copies the bytes and sends them. It waits while too many bytes to that rank are unsent. Returns FAILED if the rank is lost, or
-// ALLOC_FAILED if out of memory, both with an error.
+// Copies the bytes. Waits while too many bytes to the rank are unsent.
+// Returns FAILED if the rank is lost, ALLOC_FAILED if out of memory, both with an error.
 enum ggml_status mpi_queue_send(
     struct mpi_queue *m, int to, const struct mpi_head *head, const void *body, size_t body_size) BERTH_MUST_USE;
-// Waits for the first message of this rank with this kind and id. Returns NULL with an error if the rank is lost.
+// Waits for a message of this kind and id. If the rank is lost, returns NULL with an error.
 struct mpi_queue_item *mpi_queue_take(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) BERTH_MUST_USE;
-// Waits for the next command of that rank. Returns NULL without an error if the rank is lost or has left.
+// Waits. If the rank is lost or has left, returns NULL without an error.
 struct mpi_queue_item *mpi_queue_command(struct mpi_queue *m, int from) BERTH_MUST_USE;
-// Waits for the first message of that rank. Returns NULL without an error if the rank is lost.
+// Waits. If the rank is lost, returns NULL without an error.
 struct mpi_queue_item *mpi_queue_hello(struct mpi_queue *m, int from) BERTH_MUST_USE;
-// Receives messages and sends keep-alive messages. A separate thread calls it periodically.
+// A separate thread calls this function periodically, for keep-alive messages.
 void mpi_queue_progress(struct mpi_queue *m);
-// Sends MPI_BYE to all ranks that are alive.
 void mpi_queue_bye(struct mpi_queue *m);
 bool mpi_queue_is_lost(struct mpi_queue *m, int rank);
 bool mpi_queue_has_left(struct mpi_queue *m, int rank); // it has sent MPI_BYE
 int64_t mpi_queue_inside_ns(struct mpi_queue *m);       // for how many nanoseconds a thread has been in the transport
 bool mpi_pid_is_gone(int pid);                          // for a process of this machine
-// Marks the rank as lost. The first reason is kept.
+// Only the first reason is kept.
 void mpi_queue_lose(struct mpi_queue *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
-// Sets the last error to the reason why the rank is lost. `what` names the purpose for which it was needed. Returns
-// GGML_STATUS_FAILED.
+// Sets the last error to the reason. `what`: why the rank was needed. Returns GGML_STATUS_FAILED.
 enum ggml_status mpi_queue_report_lost(struct mpi_queue *m, int rank, const char *what);
-// Returns the reason why the rank is lost, or "".
+// why is "" if the rank is not lost.
 void mpi_queue_why(struct mpi_queue *m, int rank, char *why, size_t size);
 void mpi_queue_traffic(struct mpi_queue *m, struct berth_mpi_traffic *out);
 
@@ -152,6 +148,6 @@ struct mpi_group {
 
 bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) BERTH_MUST_USE;
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) BERTH_MUST_USE;
-// For a member that cannot take part in the next call: makes the call of the other members fail instead of waiting.
+// The next call of the other members fails instead of waiting for this member.
 void mpi_group_fail(struct mpi_group *g);
 bool mpi_group_barrier(struct mpi_group *g) BERTH_MUST_USE;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// process.c: the world (set of ranks) of a process that mpirun started. The environment shows whether there is one. The process
-// joins it when devices are first queried and leaves it when the process ends.
+// process.c: the world (set of ranks) of a process that mpirun started.
+// The process joins the world when devices are first queried, and leaves it when the process ends.
 //
-// MPI_Init waits until all ranks have called it, so a separate thread (the joining thread) calls it. Meanwhile the thread that
-// queried devices (the waiting thread) checks the other ranks on this machine and gives up if one of them has ended. A worker waits
-// for its program as long as the launcher exists.
-//
-// The joining thread also exchanges the first messages (hello) with the other ranks. If a rank dies while they connect, an MPI call
-// may never return (Open MPI 4.1 loops in its progress engine). The waiting thread gives up in this case too.
+// MPI_Init waits for all ranks, so a separate thread (the joining thread) calls it and exchanges the hello messages.
+// The thread that queried devices (the waiting thread) checks the ranks on this machine. If a rank has ended, it gives up:
+// an MPI call may then never return (Open MPI 4.1 loops in its progress engine).
+// A worker waits for its program as long as the launcher exists.
 
 #include "mpi/world.h"
 
@@ -24,13 +22,13 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
-static BERTH_LATE_LOCAL bool is_joining; // this thread is joining; a log callback that it calls may query devices
+static BERTH_LATE_LOCAL bool is_joining; // a log callback of this thread may query devices
 
 bool mpi_process_is_joining(void) {
     return is_joining;
 }
 
-// Returns the value of a variable in the environment of a process; `name` ends with '='. -1: not set.
+// `name` ends with '='. Returns -1 if the variable is not set.
 static int environ_number(int pid, const char *name) {
     char path[64], line[256];
     int number = -1;
@@ -52,7 +50,7 @@ static int environ_number(int pid, const char *name) {
     return number;
 }
 
-// Returns the rank of a process, -1: it is not a rank.
+// Returns -1 if the process is not a rank.
 static int rank_of(int pid) {
     const int rank = environ_number(pid, "OMPI_COMM_WORLD_RANK=");
     return rank < 0 ? environ_number(pid, "PMI_RANK=") : rank;
@@ -66,8 +64,8 @@ static bool is_same_program(int pid) {
            mine.st_ino == other.st_ino;
 }
 
-// Returns true if this process was started by the process of a rank and runs the same program. Node, for example, starts itself to
-// test whether a library can be loaded. Such a child inherits the environment of the rank, but only its parent is the rank.
+// A helper is a child of a rank that runs the same program, with the rank's environment.
+// Node, for example, starts itself to test whether a library can be loaded.
 static bool is_helper(void) {
     const int parent = (int) getppid(), rank = rank_of(parent);
     return rank >= 0 && rank == rank_of((int) getpid()) && is_same_program(parent);
@@ -121,7 +119,7 @@ static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     return open(t, why, why_size);
 }
 
-// State that the joining and the waiting thread share. The joining thread may continue after the waiting thread has given up.
+// Shared by both threads. The joining thread may continue after the waiting thread has given up.
 static struct {
     pthread_mutex_t lock;
     int64_t linked; // time when MPI_Init returned; 0: not yet
@@ -175,11 +173,10 @@ static void *join_thread(void *unused) {
 
 #define START_MAX (3 * MPI_SECOND) // time within which a launcher has started all its ranks on this machine
 
-// The processes that our launcher started on this machine. here[i]: rank i exists at this check. seen[i]: it existed at an earlier
-// check.
+// The processes that the launcher started on this machine. here[i]: rank i exists now. seen[i]: rank i existed earlier.
 struct siblings {
     int launcher;
-    int n_started, n_here; // n_started: number of ranks that it starts here, 0: unknown; n_here: number of its child processes
+    int n_started, n_here; // ranks started here, 0: unknown; child processes of the launcher
     bool is_all;           // all ranks run on this machine
     bool seen[SIBLINGS_MAX], here[SIBLINGS_MAX];
 };
@@ -198,7 +195,7 @@ static void siblings_init(struct siblings *s) {
     s->is_all = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
 }
 
-// Checks which ranks exist. Returns a rank that existed at an earlier check and is gone; -1: none.
+// Returns a rank that existed earlier and is gone, or -1.
 static int sibling_gone(struct siblings *s) {
     char path[64];
     int pid, gone = -1;
@@ -225,15 +222,14 @@ static int sibling_gone(struct siblings *s) {
     return gone;
 }
 
-// Returns true if a rank ended before the first check, so that fewer processes exist than the launcher started. This can be known
-// only if the launcher is our parent process: its children include this process, and it is not a rank itself (a script that mpirun
-// started and that started this program would be).
+// Returns true if a rank ended before the first check: fewer processes exist than the launcher started.
+// This is known only if the launcher is our parent process and not a rank itself.
 static bool is_sibling_missing(const struct siblings *s) {
     const int me = rank_of((int) getpid());
     return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started && rank_of(s->launcher) < 0;
 }
 
-// Returns the missing rank, -1: unknown.
+// Returns -1 if unknown.
 static int sibling_missing_rank(const struct siblings *s) {
     int i = 0;
     while (i < s->n_started && i < SIBLINGS_MAX && s->here[i]) {
@@ -242,7 +238,7 @@ static int sibling_missing_rank(const struct siblings *s) {
     return s->is_all && i < s->n_started && i < SIBLINGS_MAX ? i : -1;
 }
 
-// Returns the process of a rank on this machine; 0: unknown.
+// Returns 0 if unknown.
 static int sibling_find(int launcher, int rank) {
     char path[64];
     int pid, found = 0;
@@ -257,9 +253,8 @@ static int sibling_find(int launcher, int rank) {
     return found;
 }
 
-// Thread that ends a worker some time after rank 0 has ended. If a rank dies while the ranks connect, an MPI call in a worker may
-// never return, and no other thread would end the process. This thread calls no MPI function. It works only if rank 0 is on this
-// machine.
+// Ends a worker some time after rank 0 has ended, because an MPI call in the worker may never return.
+// This thread calls no MPI function. It works only if rank 0 is on this machine.
 static void *first_rank_watch(void *unused) {
     const struct timespec pause = {.tv_nsec = 200000000};
     const int launcher = (int) getppid();
@@ -279,7 +274,7 @@ static void *first_rank_watch(void *unused) {
     _exit(1);
 }
 
-// Waits for the joining thread: for MPI_Init while all ranks on this machine exist, then for the hello messages until the timeout.
+// Waits for MPI_Init while all ranks on this machine exist, then for the hello messages until the timeout.
 // Returns false with the reason.
 static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why_size) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
@@ -335,7 +330,7 @@ static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why
 
 static int exit_status;
 
-// Thread that ends the process if MPI_Finalize hangs. MPI_Finalize waits for ranks that may die meanwhile.
+// MPI_Finalize waits for ranks that may die meanwhile. If it hangs, this thread ends the process.
 static void *leave_watch(void *unused) {
     (void) unused;
     const struct timespec pause = {.tv_sec = (time_t) (process_world.queue.timeout / MPI_SECOND) + 1};
@@ -347,8 +342,7 @@ static void world_leave(int status, void *unused) {
     (void) unused;
     pthread_t thread;
     exit_status = status;
-    // leave_watch starts after all other ranks have sent MPI_BYE or are lost, because they may still have long work to do before.
-    // The timeout of message_queue.c ends the wait for lost ranks.
+    // Other ranks may still have long work, so leave_watch starts after all ranks have sent MPI_BYE or are lost.
     if (process_state == JOINED) {
         process_state = NOT_JOINED;
         mpi_world_leave(&process_world);
@@ -361,7 +355,7 @@ static void world_leave(int status, void *unused) {
 
 // ---- join ----
 
-// mpi_process_report reports the result of joining after all locks are released, because a log callback may query devices.
+// Called after all locks are released, because a log callback may query devices.
 static char failure_text[sizeof joining.why]; // under process_lock: reason why this rank is alone
 static atomic_bool has_report;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reg.c: the registry entry "MPI": devices of other ranks, and the functions of berth-mpi.h. Without mpirun, and in a worker, it
-// lists no devices. Without mpirun it also starts no thread.
+// reg.c: the registry entry "MPI": devices of other ranks, and the functions of berth-mpi.h.
+// In a worker or without mpirun, there are no devices. Without mpirun, no thread is started.
 
 #include "mpi/remote.h"
 
@@ -51,7 +51,7 @@ bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, stru
 }
 
 static void devices_make(void) {
-    struct mpi_world *w = world_get(); // joins the world, and waits until all other ranks have joined
+    struct mpi_world *w = world_get(); // joins the world; waits for all ranks
     if (w != NULL) {
         (void) !mpi_devices_list(w, &remotes, &devices, &n_devices);
     }
@@ -60,7 +60,7 @@ static void devices_make(void) {
 static size_t reg_device_count(ggml_backend_reg_t reg) {
     (void) reg;
     if (mpi_process_is_joining()) {
-        return 0; // called by a log callback during the join: joining a second time would deadlock
+        return 0; // log callback during the join: would deadlock
     }
     pthread_once(&devices_once, devices_make);
     mpi_process_report();
