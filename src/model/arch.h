@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// arch.h: a description of each architecture: its norms, positions, attention windows and the selection of experts. The same
-// functions (graph.c, attention.c, ffn.c) build all architectures. They read the description and never the name.
+// arch.h: describes the differences between architectures. graph.c, attention.c and ffn.c build every architecture from its
+// description.
 #pragma once
 
 #include <stddef.h>
@@ -23,11 +23,11 @@ enum arch_has {
     ARCH_SOFT_CAPS = 1 << 13,   // attention scores and logits are soft-capped: 50 and 30 unless keys of the file set other values
     ARCH_LOGIT_CAP = 1 << 14,   // a key of the file may soft-cap the logits
     ARCH_LOCAL_ROPE = 1 << 15,  // layers with a window have their own RoPE base
-    ARCH_NORM_IS_POST = 1 << 16, // the norm of the feed-forward part is named post_attention_norm
+    ARCH_NORM_IS_POST = 1 << 16, // the feed-forward norm is named post_attention_norm
     ARCH_WIDE_QUERIES = 1 << 17, // the model with n_layer_wide layers scales queries by n_embd / n_head instead of the head size
-    ARCH_MLA = 1 << 18,   // multi-head latent attention: keys and values of all heads come from one latent row, which is cached
-    ARCH_STATE = 1 << 20, // state-space layers instead of attention; no feed-forward part
-    ARCH_SOME_DENSE = 1 << 19, // the first layers are dense; the other layers also have experts that process every token
+    ARCH_MLA = 1 << 18,          // multi-head latent attention: one cached latent row for all heads
+    ARCH_STATE = 1 << 20,        // state-space layers instead of attention; no feed-forward part
+    ARCH_SOME_DENSE = 1 << 19,   // the first layers are dense; later layers have shared experts
 };
 
 enum arch_act { ACT_SILU, ACT_GELU, ACT_OAI };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chat.h: formats a conversation as the text that a model expects. A table (chat.c) has one row per family of models: the texts
-// before and after the messages of each role. Model files describe this format by a Jinja template. Berth does not run the
-// template, but recognises the family by strings in it.
+// chat.h: formats a conversation as the text that a model expects. Model files describe this format by a Jinja template. Berth does
+// not run the template. Strings in the template identify its family, which is a row of the table in chat.c.
 #pragma once
 
 #include "model/model.h"
@@ -18,7 +17,7 @@ struct chat_template {
     const char *answer_begin;       // text after the last message: the model generates its answer after it
     const char *before_next_user;   // text before every user message except the first
     unsigned trims;                 // bits 1 << role: white space around messages of this role is removed
-    bool is_system_in_user;         // the system message, with texts[CHAT_SYSTEM] around it, is inside the first user message
+    bool is_system_in_user;         // the first user message contains the formatted system message
 };
 
 struct chat_message {
@@ -32,6 +31,6 @@ extern const struct chat_template chat_templates[]; // ends with a row whose nam
 const struct chat_template *chat_template_find(const char *name);
 // Returns the family of a Jinja template; NULL: unknown.
 const struct chat_template *chat_template_recognise(const char *program);
-// Returns the formatted conversation, which ends with row->answer_begin if is_answer_next is set. The caller frees it with
-// berth_free. NULL: out of memory.
+// Returns the formatted conversation. If is_answer_next is set, the text ends with row->answer_begin. The caller frees the text
+// with berth_free. NULL: out of memory.
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool is_answer_next);

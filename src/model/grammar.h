@@ -3,12 +3,11 @@
 //
 //     text --grammar_new--> rules over bytes --guide_new--> a guide over a vocabulary --guide_mask, guide_accept--> text
 //
-// A character class becomes the UTF-8 byte sequences of its characters. So no later step handles characters, and tokens that hold
-// parts of a character need no special case. Grammars come from untrusted sources: parsing takes time and memory proportional to
-// the size of the grammar, and the memory and the steps of a guide are limited.
+// A character class becomes the UTF-8 byte sequences of its characters, so tokens may hold parts of a character. Grammars are
+// untrusted. Parsing takes time and memory proportional to the size of the grammar. The memory and the steps of a guide are
+// limited.
 //
-// A rule has alternatives, and an alternative is a sequence of elements. An element that refers to a rule (GRAMMAR_RULE, or
-// GRAMMAR_REPEAT for a repetition) is a call of that rule.
+// A rule has alternatives. An alternative is a sequence of elements. GRAMMAR_RULE and GRAMMAR_REPEAT elements call a rule.
 #pragma once
 
 #include "model/vocab.h"
@@ -38,10 +37,10 @@ struct grammar_rule {
     char *name; // NULL: a rule that the parser created
     size_t name_size;
     uint32_t first; // first alternative; GRAMMAR_NONE: none yet
-    // The following fields are set by grammar_check.c.
+    // Set by grammar_check.c:
     bool can_be_empty; // the rule matches the empty text
-    // Number of the rule's strongly connected component in the relation "a rule begins with a call of another rule". A rule has a
-    // greater number than the rules of other components with which it begins.
+    // Number of the rule's strongly connected component in the relation "rule A begins with a call of rule B". A rule of another
+    // component that this rule begins with has a smaller number.
     uint32_t component;
 };
 
@@ -65,11 +64,10 @@ struct grammar {
 #define GRAMMAR_STACK_SIZE ((size_t) 1 << 30)
 #define GRAMMAR_STEPS ((uint64_t) 1 << 31)
 
-// grammar_parse.c: NULL: *error holds the line and the cause. If stop, which may be NULL, returns true, the work ends with an
-// error.
+// grammar_parse.c: NULL: *error holds the line and the cause. If stop returns true, parsing fails. stop may be NULL.
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error);
 void grammar_free(struct grammar *grammar);
-// Polls grammar->stop. Returns false and sets *error if the work must stop.
+// False with an error: grammar->stop requests a stop.
 bool grammar_poll(const struct grammar *grammar, struct model_error *error);
 // grammar_check.c: refuses rules that begin with themselves, and sets can_be_empty and component of every rule.
 bool grammar_check(struct grammar *grammar, struct model_error *error);
@@ -99,8 +97,8 @@ struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab
 void guide_free(struct guide *u);
 bool guide_reset(struct guide *guide, struct model_error *error); // to the beginning of a text
 // Sets the logits of all tokens that may not follow to -infinity. If the text may end, tokens that end a text are allowed. Returns
-// the number of allowed tokens. 0: the text can only end, and the vocabulary has no token that ends it. -1 with an
-// error: out of memory, a limit of the grammar is exceeded, or the work was stopped.
+// the number of allowed tokens. 0: the text must end, and the vocabulary has no token that ends a text. -1 with an error: out of
+// memory, a limit of the grammar is exceeded, or the work was stopped.
 int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error);
-// Advances the guide by a chosen token. False with an error for the same reasons as guide_mask.
+// False with an error: see guide_mask.
 bool guide_accept(struct guide *guide, int32_t token, struct model_error *error);

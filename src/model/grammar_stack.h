@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // grammar_stack.h: the stacks of a guide, stored as one graph without duplicates.
 //
-// A place is a position in the grammar: an element, the number of matches of its repetition so far, and the stack below the rule of
-// the element. A stack is a set of places: when the rule ends, the text may continue at any of them. Each place and each stack is
-// stored once, so equal places have equal numbers, and two stacks share their common lower part. Alternatives that differ only in
-// their continuation are one place on one stack. So after n bytes there are at most n places per call in the grammar, whereas the
-// number of separate stacks could double with each byte.
+// Terms: place: a position in the grammar; stack: a set of places at which the text may continue when a rule ends.
+// Each place and each stack is stored once, so equal places have equal numbers. After n bytes there are at most n places per call
+// in the grammar. Separate stacks could double in number with each byte.
 #pragma once
 
 #include "base/siphash.h"
@@ -23,14 +21,14 @@ struct grammar_place {
 struct grammar_stack {
     size_t at; // index of its first place in members
     uint32_t n;
-    uint32_t born; // number of places that existed when the stack was created, so all places of the stack have lower numbers
+    uint32_t born; // places created before this stack; members have lower numbers
 };
 
 struct grammar_stacks {
     struct grammar_place *places; // [n_places]; PLACE_OVER has no element
-    uint32_t *place_stamps;       // [places_room] the guide's round that visited the place last; 0 for a new place
+    uint32_t *place_stamps;       // [places_room] last round that visited the place; 0: none
     struct grammar_stack *stacks; // [n_stacks]
-    uint32_t *stack_stamps;       // [stacks_room] the guide's round that visited the stack last; 0 for a new stack
+    uint32_t *stack_stamps;       // [stacks_room] last round that visited the stack; 0: none
     uint32_t *members;            // [n_members] places of all stacks, ascending per stack
     size_t n_places, places_room, n_stacks, stacks_room, n_members, members_room;
     uint32_t *place_slots, *stack_slots; // hash tables of number + 1; 0: free
@@ -41,13 +39,12 @@ struct grammar_stacks {
 
 bool stacks_init(struct grammar_stacks *stacks, size_t max_size, struct model_error *error);
 void stacks_fini(struct grammar_stacks *stacks);
-// Returns the bytes that places and stacks use.
 size_t stacks_size(const struct grammar_stacks *stacks);
 // Finds or creates a place. False with an error: out of memory, or max_size is exceeded.
 bool stacks_place(
     struct grammar_stacks *stacks, uint32_t elem, uint32_t count, uint32_t below, uint32_t *place, struct model_error *error);
-// Finds or creates the stack of n places. Sorts the places and removes duplicates.
+// Finds or creates the stack of n places. Sorts `places` and removes duplicates from it.
 bool stacks_stack(struct grammar_stacks *stacks, uint32_t *places, size_t n, uint32_t *stack, struct model_error *error);
-// Removes all places and stacks that are unreachable from the n places in `live`. Renumbers the remaining places, also in `live`.
+// Removes all places and stacks that are unreachable from the n places in `live`. Updates `live` to the new numbers of its places.
 // False: out of memory; nothing has changed.
 bool stacks_collect(struct grammar_stacks *stacks, uint32_t *live, size_t n);

@@ -31,7 +31,7 @@ struct ggml_tensor *builder_product(
 // cap * tanh(x / cap)
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
-// Returns the number of rows of keys that layer i attends to: rows of its cache, or tokens if there is no cache (attention.c).
+// Returns the rows of keys that layer i attends to. Without a cache: the number of tokens.
 int64_t builder_n_visible(const struct graph_builder *b, int64_t i);
 
 // ---- parts of layer b->i ----

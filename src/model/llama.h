@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// llama.h: runs models with llama.cpp itself: finds libllama and loads it into this process, with Berth's libraries as its ggml.
-// Hooks in Berth record the scheduler and the graphs that libllama reserves, and the bytes of weights and cache, so that the other
-// modules handle such a session like a session of Berth's own engine. Only one model may be loaded or reserved at a time.
+// llama.h: runs models with libllama, which it loads into this process with Berth's libraries as ggml. Hooks in Berth record the
+// scheduler, the graphs and the bytes of weights and cache that libllama reserves. Only one model may be loaded or reserved at a
+// time.
 #pragma once
 
 #include "model/llama_abi.h"
 #include "model/model.h"
 
-// The library, loaded at most once per process.
+// Loaded at most once per process.
 struct llama_library {
     const char *release; // release of llama.cpp
     char path[4096];
@@ -18,11 +18,11 @@ struct llama_library {
 
 // llama_find.c: NULL: *error states where libllama was searched and how to install it.
 const struct llama_library *llama_library_get(struct model_error *error);
-// llama_error returns the first error that libllama logged since llama_error_clear, otherwise Berth's last error. The first one is
-// the cause: after it, libllama logs a line for each caller of the failed function.
+// llama_error returns the first error that libllama logged since llama_error_clear. If there is none, it returns Berth's last
+// error. Later log lines only name the callers of the failed function.
 void llama_error_clear(void);
 const char *llama_error(void);
-// Returns the bytes of caches that libllama logged since the last call of this function. The log rounds to 0.01 MiB.
+// Returns the bytes of caches that libllama logged since the last call. The log rounds to 0.01 MiB.
 size_t llama_logged_cache_size(void);
 
 // model->engine_data of engine_llama.

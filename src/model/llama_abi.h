@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // llama_abi.h: the functions of libllama b10361 and v0.5.0 that Berth and its tests call through dlopen. Field names are those of
-// llama.h. The offsets were found by examining the structs that the *_default_params functions return and by observing the effect
-// of a changed field. Fields that nobody sets have placeholder names. If a struct differs between the releases, it has the larger
-// size here: both releases read only the leading bytes that they know.
+// llama.h. The offsets were found by experiment. Unused fields have placeholder names. If the size of a struct differs between the
+// releases, the larger size is declared. Both releases read only the leading bytes that they know.
 #pragma once
 
 #include <assert.h>
@@ -108,7 +107,7 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_model_n_ctx_train, int32_t, (const struct llama_model *) ) \
     X(llama_model_size, uint64_t, (const struct llama_model *) )
 
-// Sets no_alloc: tensors are created without memory. The offset of the field depends on the release.
+// no_alloc: tensors are created without memory. The offset of the field depends on the release.
 static inline void llama_no_alloc(struct llama_model_params *params, const char *release) {
     ((char *) params)[strcmp(release, "b10361") == 0 ? 68 : 76] = true;
 }

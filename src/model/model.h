@@ -3,7 +3,6 @@
 //
 //   file --model_open--> parameters, tensors --model_place--> weights on devices --session_new--> cache, scheduler, graphs
 //
-// Nothing here depends on a command line. Every function that can fail takes a model_error and writes the cause into it.
 #pragma once
 
 #include "model/arch.h"
@@ -22,11 +21,11 @@ struct model_error {
     char text[512]; // "": no error
 };
 
-// Stores the text unless *error already holds one: the first error is kept. Always returns false.
+// Keeps the first error: does nothing if *error already holds a text. Always returns false.
 bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// ---- keys of a file (params.c). False: the key has the wrong type or is out of range. If a key is absent, keys_text sets *out to
-// NULL; the other functions leave *out unchanged ----
+// ---- keys of a file (params.c). False: wrong type or out of range. If a key is absent, keys_text sets *out to NULL and the other
+// functions leave *out unchanged ----
 
 bool keys_int(
     const struct gguf_context *meta, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error);
@@ -78,9 +77,7 @@ struct model_params {
 };
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);
-// Returns whether attention in layer i is limited to a window.
 bool params_has_window(const struct model_params *params, int64_t i);
-// Returns whether layer i has experts.
 bool params_has_experts(const struct model_params *params, int64_t i);
 
 // ---- devices (devices.c) ----
@@ -96,27 +93,26 @@ struct model_devices {
     ggml_backend_dev_t *dev;     // [n]
     ggml_backend_t *backend;     // [n]
     struct model_shares *shares; // split of a composite device; NULL: there is no composite device
-    size_t *limits;            // [n] bytes that layers and their cache may use; 0: the free memory of the device. NULL: 0 for all
-    int64_t n_host;            // the first n_host layers stay on the host
-    int n_threads;             // CPU threads
-    ggml_abort_callback abort; // set by model_devices_set_abort
+    size_t *limits;              // [n] bytes for layers and cache; 0: the free memory. NULL: 0 for all
+    int64_t n_host;              // the first n_host layers stay on the host
+    int n_threads;               // CPU threads
+    ggml_abort_callback abort;   // set by model_devices_set_abort
     void *abort_data;
 };
 
-// Sets *function to the address of the function `name` in the device's library; NULL: the library does not have it.
+// Sets *function to the function `name` of the device's library; NULL: the library has no such function.
 void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function);
-// Sets the number of threads, if the backend has threads.
 void model_device_set_threads(ggml_backend_t backend, int n_threads);
 // Always fails. The message lists the names of the existing devices.
 bool model_device_unknown(const char *name, struct model_error *error);
-// name NULL: all GPUs and the CPU. "CPU" or another device's name: that device, and the CPU for ops that it does not support.
-// n_threads 0: one thread per core.
+// name NULL: all GPUs and the CPU. Otherwise: the named device, and the CPU for ops that the device does not support. n_threads 0:
+// one thread per core.
 bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);
 // Opens one composite device of the named devices (a comma-separated list; NULL: all GPUs), and the CPU.
 bool model_devices_open_split(
     struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
-// model_devices_open_list opens the given devices; the last one must be the host's CPU. model_devices_open_parts opens one
-// composite device of the n given devices, and the host's CPU `host`.
+// The last device of `list` must be the host's CPU. model_devices_open_parts opens one composite device of the n given devices, and
+// the host's CPU `host`.
 bool model_devices_open_list(struct model_devices *devices, ggml_backend_dev_t *list, int n, struct model_error *error);
 bool model_devices_open_parts(struct model_devices *devices, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error);
@@ -136,7 +132,7 @@ struct model_layer {
     struct ggml_tensor *router, *gates, *ups, *downs; // layers with experts; NULL if dense
     struct ggml_tensor *kv_a, *kv_a_norm, *k_b, *v_b; // ARCH_MLA
     struct ggml_tensor *state_in, *conv, *conv_bias, *step_bias, *decay, *skip, *state_norm, *state_out; // ARCH_STATE
-    // Each of the following is NULL if the model does not have it.
+    // NULL if the model does not have the tensor:
     struct ggml_tensor *q_a, *q_a_norm, *q_b; // ARCH_MLA: instead of q
     struct ggml_tensor *router_add, *gate_shared, *up_shared, *down_shared;
     struct ggml_tensor *q_bias, *k_bias, *v_bias, *qkv_bias, *o_bias;
@@ -146,10 +142,9 @@ struct model_layer {
     struct ggml_tensor *freq_factors; // of RoPE; NULL: all 1
 };
 
-// One tensor of the file and the field of struct model that holds it.
 struct model_weight {
     const struct ggml_tensor *file; // the tensor in the file's map
-    struct ggml_tensor **slot;      // in struct model; holds the file's tensor until the weight is placed
+    struct ggml_tensor **slot;      // field of struct model; until placement, the file's tensor
     int64_t layer;                  // -1: input, n_layer: output
     bool is_vector;                 // the graph adds it or multiplies with it element by element
 };
@@ -182,28 +177,28 @@ struct model {
     const struct model_engine *engine;
     void *engine_data; // owned by the engine
 
-    // The following fields are valid after model_place.
+    // Valid after model_place:
     int *layer_device;        // [n_layer + 1]; the last entry is the output's device
     struct model_part *parts; // [n_parts] one per device
     int n_parts;
 };
 
-// Reads the header and finds every tensor. Does not read weights. NULL: *error holds the cause.
+// Reads no weights. NULL: *error holds the cause.
 struct model *model_open(const char *path, struct model_error *error);
-// Like model_open, but reads the file into memory instead of mapping it, so that other programs may change the file afterwards.
+// Like model_open, but copies the file into memory. Other programs may then change the file.
 struct model *model_open_read(const char *path, struct model_error *error);
-// Opens a model of any architecture that libllama supports, to be run by libllama. no_mmap: the weights are read, not mapped.
+// Opens a model for libllama. no_mmap: the weights are read, not mapped.
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
-// files.c: model_files_open opens all files of a model. model_files_check refuses an adapter, which has the architecture key of its
-// model but none of the model's other keys.
+// files.c: model_files_check refuses an adapter. An adapter has the architecture key of its model but none of the model's other
+// keys.
 bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
 bool model_files_check(const struct model *model, const char *path, struct model_error *error);
 void model_files_close(struct model *model);
-// fingerprint.c: returns a number that identifies a model. It depends on the keys that can change a computed value and, with
-// with_weights, on the weights. Models that libllama runs are not supported.
+// fingerprint.c: identifies a model by the keys that can change a computed value and, with with_weights, by the weights. Models
+// that libllama runs are not supported.
 uint64_t model_fingerprint(const struct model *model, bool with_weights);
-// Returns whether Berth's own graphs support the architecture of a file. Also returns true for a file that is not a model:
-// model_open then reports the reason.
+// Returns whether Berth's own graphs support the architecture of a file. Also true for a file that is not a model: model_open then
+// reports the reason.
 bool model_is_native(const char *path);
 void model_free(struct model *model);
 
@@ -211,8 +206,8 @@ void model_free(struct model *model);
 typedef bool (*model_shape_t)(const char *name, const int64_t ne[3], void *user);
 bool model_shapes(const struct model_params *params, bool has_output, model_shape_t each, void *user);
 
-// Places the weights on the devices: the CPU uses the file's mapped pages, other devices get copies. With plan_only nothing is
-// allocated or read: tensors get a device but no data, which is enough to plan graphs. May be called once per model.
+// The CPU uses the file's mapped pages; other devices get copies. With plan_only nothing is allocated or read: tensors get a device
+// but no data. May be called once per model.
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
@@ -234,19 +229,17 @@ struct model_lora {
     int n_parts;
 };
 
-// Reads an adapter in llama.cpp's format for a placed model, copies its tensors to the devices of the weights and appends it to
-// model->loras. The model frees it.
+// Reads an adapter in llama.cpp's format and appends it to model->loras. The model must be placed, and owns the adapter.
 bool model_lora_add(
     struct model *model, const struct model_devices *devices, const char *path, float scale, struct model_error *error);
-// Creates the adapter with which training starts: random A and zero B in f32 for every matrix of the layers, without memory for the
-// tensors. The adapter is not added to model->loras.
+// Creates the adapter with which training starts: f32, random A and zero B for every matrix of the layers. The tensors have no
+// memory. The caller owns the adapter.
 struct model_lora *lora_new(const struct model *model, int64_t rank, float alpha, struct model_error *error);
 void lora_free(struct model_lora *lora);
 // NULL: the adapter does not change this weight.
 const struct lora_pair *lora_find(const struct model_lora *lora, const struct ggml_tensor *weight);
 
-// Opens an adapter for a model that need not be placed. The pairs refer to the tensors of the model's file; their a and b are
-// tensors in the map of the adapter's file.
+// The model need not be placed. The pairs refer to the tensors of the model's file; a and b are tensors of the adapter's file.
 struct model_lora *lora_open(const struct model *model, const char *path, float scale, struct model_error *error);
 
 // Writes the model with the adapter added to its weights. The model must not be placed.
@@ -254,16 +247,16 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
 
 // ---- writing (files.c) ----
 
-// model_header_new returns a header with these keys (NULL: no keys). model_header_check returns the header, or NULL with an error
-// if an addition to the header failed.
+// model_header_new copies `keys`; NULL: no keys. model_header_check returns the header, or NULL with an error if an addition to the
+// header failed.
 struct gguf_context *model_header_new(const struct gguf_context *keys);
 struct gguf_context *model_header_check(struct gguf_context *header, struct model_error *error);
 // Returns the bytes of tensor i of a header, valid until the next call; NULL: *error holds the cause.
 typedef const void *(*model_bytes_t)(int64_t i, void *user, struct model_error *error);
 bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t bytes, void *user, struct model_error *error);
-// Returns whether values of the type can be converted to f32, as the graph requires of weights.
+// Returns whether the type converts to f32.
 bool type_is_real(enum ggml_type type);
-// rows_widen converts n values of a type to f32. rows_narrow converts f32 rows to a type.
+// rows_widen converts n values to f32. rows_narrow converts f32 rows to a type.
 bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error);
 bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error);
 
@@ -275,7 +268,7 @@ struct session_params {
     enum ggml_type cache_k, cache_v; // types of keys and values
     bool no_flash;                   // attention without flash attention, as separate products
     bool plan_only;                  // nothing is allocated
-    bool is_embedding;               // the result is the output of the last norm for every token: n_embd values instead of logits
+    bool is_embedding;               // computes n_embd values per token instead of logits
     bool all_outputs;                // the last layer computes logits for every token, not only for the last one
     size_t compute_limit;            // bytes that the compute buffer may take; ops are recomputed to keep it; 0: no limit
 };
@@ -286,7 +279,7 @@ struct session_memory {
     struct berth_plan_report report; // the plan of the compute buffer
 };
 
-// The schedule with which the graph of the largest batch keeps session_params.compute_limit (native.c).
+// How the graph of the largest batch keeps session_params.compute_limit (native.c).
 struct session_recompute_plan {
     bool fits;            // a schedule within the limit was found; false: the graph is used as it was built
     int64_t n_recomputed; // recomputed nodes
@@ -295,23 +288,21 @@ struct session_recompute_plan {
     double cost_ratio;    // cost of the graph with recomputing, divided by its cost without
 };
 
-// The size and the kind of a graph.
 struct graph_shape {
     int64_t n_tokens;            // per sequence
     int64_t n_seq;               // sequences of the batch; 1 with a cache
-    int64_t n_kv;                // positions that a token may attend to: of the cache, or n_tokens
+    int64_t n_kv;                // positions to attend to: of the cache, or n_tokens
     int64_t n_ctx;               // context of the session
     struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: no cache, a token attends only to its own sequence
     bool has_flash, all_outputs, is_embedding;
 };
 
-// The inputs of a graph, which are written before the graph is computed, and its result.
 struct graph_inputs {
     struct ggml_tensor *tokens;      // i32 [n_tokens * n_seq]
     struct ggml_tensor *pos;         // i32 [n_tokens]; NULL: the architecture uses no positions
     struct ggml_tensor *rows;        // i64 [n_tokens] rows of the cache to write; NULL: no cache, or every layer has a window
     struct ggml_tensor *mask;        // [n_kv, n_tokens] 0 or -inf; NULL: every layer has a window
-    struct ggml_tensor *window_rows; // the same as rows, for layers with a window; NULL: no layer has a window
+    struct ggml_tensor *window_rows; // like rows, for layers with a window; NULL: no windows
     struct ggml_tensor *window;      // [min(n_ring, n_kv), n_tokens] the mask of layers with a window
     struct ggml_tensor *states;      // i32 [1] 0, the index of the state; NULL without ARCH_STATE
     struct ggml_tensor *out;         // i32 [1] index of the token whose logits are computed; NULL with all_outputs
@@ -326,7 +317,7 @@ struct session {
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
-    int64_t n_ring;              // rows of the cache of a layer with a window; position p is in row p % n_ring; n_ctx: no ring
+    int64_t n_ring;              // cache rows of a layer with a window; position p: row p % n_ring
     struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx], or [row, n_ring]
     struct model_part *caches;   // [devices->n]
     ggml_backend_sched_t sched;
@@ -354,16 +345,16 @@ struct session {
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error);
 void session_free(struct session *session);
-// Plans the largest graphs and, unless plan_only, allocates their memory. Stores the sizes in session->memory.
+// Plans the largest graphs. Unless plan_only, allocates their memory. Stores the sizes in session->memory.
 bool session_reserve(struct session *session, struct model_error *error);
 // Computes n tokens at the next positions, in batches. session->logits then holds the logits of the last token.
 bool session_decode(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
 void session_reset(struct session *session); // to position 0
 // With all_outputs: the logits of token i of the last batch.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
-// prompt_cache.c: session_save writes the state of the session, which has processed these tokens, to a file. session_load restores
-// it into a session at position 0 and sets n_past to the number of leading tokens that the file covers. A file of another model
-// is an error. *is_old: another version of Berth wrote the file.
+// prompt_cache.c: session_save writes the state of a session that has processed these tokens. session_load restores the state into
+// a session at position 0. It sets n_past to the number of leading tokens that the file covers. A file of another model is an
+// error. *is_old: another version of Berth wrote the file.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);
 bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, bool *is_old, struct model_error *error);
 // Builds session->graph for n_tokens that attend to n_kv positions. Does not compute it.
@@ -371,9 +362,9 @@ bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, stru
 
 // ---- engines: implementations that compute a model ----
 
-// Each function implements the function of model.h with the same name; engine.c checks the arguments first. When place is called,
-// model->parts is allocated. When session_init is called, the parameters are complete and session->memory is allocated.
-// session_fini frees the memory of session_init, also after session_init failed.
+// Each function implements the function of model.h with the same name. engine.c checks the arguments first. Before place,
+// model->parts is allocated. Before session_init, the parameters are complete and session->memory is allocated. session_fini is
+// called even if session_init failed.
 struct model_engine {
     const char *name; // as printed in messages
     bool can_split;   // composite devices are supported
@@ -390,9 +381,9 @@ struct model_engine {
     void (*session_fini)(struct session *session);
     bool (*session_reserve)(struct session *session, struct model_error *error);
     bool (*session_graph)(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
-    // Runs before the loop over batches. Sets *is_done if it processed all tokens. NULL: not needed.
+    // Called before the first batch. *is_done: all tokens are processed. NULL: not needed.
     bool (*session_begin)(struct session *session, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error);
-    // Computes one batch of at most n_batch tokens and adds n to session->n_past.
+    // Computes at most n_batch tokens and adds n to session->n_past.
     bool (*batch_decode)(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
     bool (*session_row)(const struct session *session, int64_t i, float *out, struct model_error *error);
     void (*session_reset)(struct session *session);
@@ -401,13 +392,12 @@ struct model_engine {
 extern const struct model_engine engine_native; // native.c: Berth's own graphs
 extern const struct model_engine engine_llama;  // llama.c: libllama, which loads the weights itself
 
-// place.c: the place function of engine_native.
+// place of engine_native.
 bool weights_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
 // ---- speed (speed.c) ----
 
-// Measured speed of a device.
 struct device_speed {
     double bytes[GGML_TYPE_COUNT]; // bytes of weights per second in products with one column; 0: not measured for this type
     double node;                   // seconds per small op
@@ -418,17 +408,16 @@ struct model_speed {
 };
 bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);
 void model_speed_fini(struct model_speed *speed);
-// Predicts tokens per second of decode at half of the context, for the plan of session_reserve; 0: unknown.
+// Predicts tokens per second of decode at half of the context. Requires session_reserve. 0: unknown.
 double model_speed_predict(const struct model_speed *speed, const struct session *session);
 // Measures this speed by generating tokens. The session must be at position 0 and not plan_only. Returns 0 after an error.
 double model_speed_trial(struct session *session, struct model_error *error);
 
-// cache.c: cache_ring returns the rows of a layer with a window, cache_make allocates the cache, cache_choose checks whether the
-// devices support the cache and flash attention.
+// cache_ring returns the cache rows of a layer with a window. cache_choose checks whether the devices support the cache and flash
+// attention.
 int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
-// graph.c: builds a complete graph with its inputs.
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);
 size_t graph_max_nodes(const struct model *model);
@@ -440,8 +429,8 @@ struct sample_bias {
     float bias; // added to the logit; -INFINITY: the token is never chosen
 };
 
-// The settings may be changed between calls. Order of application: biases, penalties, then either mirostat or top_k, typical, top_p
-// and min_p; last the temperature.
+// Settings may change between calls. Order: biases, penalties, then mirostat or (top_k, typical, top_p, min_p), last the
+// temperature.
 struct sampler {
     float temperature;                 // 0: always the most probable token
     int64_t top_k;                     // 0: no limit
@@ -462,7 +451,6 @@ struct sampler {
 };
 
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
-// Restarts the random numbers from a seed.
 void sampler_seed(struct sampler *sampler, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
 // Adds a chosen or prefilled token to the history that penalties use. False: out of memory.
