@@ -10,24 +10,24 @@
 
 #define SPEED_TEST_PIECES 64
 
-// Graphs ("pieces") that are computed in turn, so that the weights of a piece have left the caches when it runs the next time.
+// Pieces are graphs that are computed in turn. When a piece runs again, its weights have left the caches.
 struct speed_test {
     struct ggml_context *ctx; // all tensors; freed by the caller
     struct ggml_cgraph *pieces[SPEED_TEST_PIECES];
     int64_t best[SPEED_TEST_PIECES]; // microseconds, shortest time of each piece
     int n_pieces;
-    struct ggml_cgraph *sweep; // NULL, or a graph that runs after all pieces, untimed, to evict their weights from the caches
+    struct ggml_cgraph *sweep; // untimed graph that evicts weights after all pieces; or NULL
 };
 
 // Prepares a test of at most n_nodes nodes with at most three sources each. False: out of memory.
 bool speed_test_init(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_piece(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_sweep(struct speed_test *test, size_t n_nodes);
-// Returns the seconds of all pieces with zeros in their tensors: the sum of their shortest times, each minus `start`, the time to
-// start any graph. 0: the device does not support an op.
+// Fills the tensors with zeros. Returns the seconds of all pieces: the sum of each piece's shortest time minus `start`. `start` is
+// the time to start any graph. 0: the device does not support an op.
 double speed_test_run(struct speed_test *test, ggml_backend_t backend, double start);
-// Returns the mean seconds of all pieces, measured for some tenths of a second. The mean includes interference by other processes,
-// as a longer run does. The pieces should take much longer than `start`.
+// Returns the mean seconds of one run of all pieces. Unlike the shortest time, the mean includes interference by other processes.
+// The pieces should take much longer than `start`.
 double speed_test_mean(struct speed_test *test, ggml_backend_t backend, double start);
-// Returns the seconds of a chain of n small ops on a vector, as one graph; see speed_test_run.
+// Returns the seconds of a graph that is a chain of n small ops on a vector; see speed_test_run.
 double speed_test_chain(ggml_backend_t backend, int n, int64_t width);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// unicode_table.h: the characters of the general categories L, N and P as ascending runs {first, n}. They are those of the Unicode
-// Character Database, version 15.1.0, which the reference uses.
+// unicode_table.h: the characters of the general categories L, N and P as ascending runs {first, n}. Source: Unicode Character
+// Database 15.1.0, the version of the reference.
 #pragma once
 
 #include <stdint.h>

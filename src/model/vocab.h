@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vocab.h: the tokenizer of a model file, which converts text to tokens and tokens to text. There are two kinds: SentencePiece BPE
-// (merges by score, byte tokens for unknown characters) and GPT-2 BPE (merges by rank, after a split into words). Files come from
-// untrusted sources, so every length and id is checked when it is read.
+// vocab.h: the tokenizer of a model file. It is SentencePiece BPE (merges by score, byte tokens for unknown characters) or GPT-2
+// BPE (merges by rank, after a split into words). Files are untrusted: every length and id is checked.
 #pragma once
 
 #include "base/siphash.h"
@@ -18,7 +17,7 @@ enum token_type { // values of tokenizer.ggml.token_type
     TOKEN_BYTE = 6,
 };
 
-// A list of texts of a file with a hash table (open addressing) to find a text.
+// A list of texts of a file, with a hash table (open addressing).
 struct text_table {
     const char **texts; // [n] borrowed from the file
     uint32_t *sizes;    // [n] bytes
@@ -26,7 +25,7 @@ struct text_table {
     size_t longest;               // bytes of the longest text
     int32_t *slots;               // indices of texts; -1: free
     size_t n_slots;               // a power of two
-    struct berth_siphash_key key; // random hash key, so that a file cannot choose texts that collide
+    struct berth_siphash_key key; // random, so that a file cannot choose collisions
 };
 
 struct special_trie;
@@ -70,18 +69,17 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
 struct vocab *vocab_of_model(const struct model *model, struct model_error *error);
 void vocab_free(struct vocab *vocab);
 
-// Flags of vocab_encode. ENCODE_ADD: adds the tokens that begin and end a text. ENCODE_PARSE: recognises control tokens that are
-// spelled out in the text.
+// ENCODE_ADD: adds the tokens that begin and end a text. ENCODE_PARSE: recognises control tokens that are spelled out in the text.
 enum { ENCODE_PLAIN = 0, ENCODE_ADD = 1, ENCODE_PARSE = 2 };
 // Appends the tokens of a text. O(n log n).
 bool vocab_encode(
     const struct vocab *vocab, const char *text, size_t size, unsigned how, struct token_list *out, struct model_error *error);
 void token_list_fini(struct token_list *list);
-// Writes the bytes of a token to out, at most cap bytes, and returns their full number. A token may hold part of a character.
+// Writes at most cap bytes of a token to out. Returns the token's full number of bytes. A token may hold part of a character.
 // Control tokens and the unknown token have no bytes.
 size_t vocab_piece(const struct vocab *vocab, int32_t token, char *out, size_t cap);
-// Returns whether this token ends a text. The keys of the file decide, or the name of the token: files often lack the key or give
-// the token a wrong type. O(1).
+// Returns whether this token ends a text, by the keys of the file or by the token's name. Files often lack the key or give the
+// token a wrong type. O(1).
 bool vocab_is_end(const struct vocab *vocab, int32_t token);
 
 // ---- within this folder ----
@@ -90,7 +88,7 @@ struct text_part {
     const char *text;
     size_t size;
 };
-// Fills the hash table. If texts are equal, the last one is found if last_wins, otherwise the first. False: out of memory.
+// If texts are equal, last_wins says whether the last or the first is found. False: out of memory.
 bool text_table_fill(struct text_table *table, bool last_wins);
 // Returns the index of the concatenation of the parts; -1: not in the table.
 int32_t text_table_find(const struct text_table *table, const struct text_part *parts, int n_parts);
@@ -106,14 +104,13 @@ int byte_of_char(uint32_t c); // -1: not in the alphabet
 bool specials_init(struct vocab *vocab);
 void specials_free(struct special_trie *trie);
 enum { SPECIAL_NONE = -1, SPECIAL_INSIDE = -2 };
-// Returns an array of `size` entries: for each byte of the text the special token that begins at this byte, SPECIAL_INSIDE (inside
-// a special token) or SPECIAL_NONE. The caller frees the array. NULL: out of memory.
+// Returns an array of `size` entries, one per byte of the text: the special token that begins at this byte, SPECIAL_INSIDE or
+// SPECIAL_NONE. The caller frees the array. NULL: out of memory.
 int32_t *specials_find(const struct vocab *vocab, const char *text, size_t size, bool with_control);
 
 // ---- characters (unicode.c) ----
 
-// Decodes the first character of a text of `size` bytes and returns the character's number of bytes. A byte that is not valid UTF-8
-// counts as one character, U+FFFD.
+// Decodes the first character of a text and returns its number of bytes. An invalid byte counts as one character, U+FFFD.
 size_t utf8_next(const char *text, size_t size, uint32_t *c);
 size_t utf8_put(uint32_t c, char out[4]);
 
@@ -135,8 +132,7 @@ bool char_is_space(uint32_t c);       // White_Space
 // ---- split into words (pretokenize.c) ----
 
 struct split_rule;
-// Returns the rule for the value of tokenizer.ggml.pre; NULL: unknown. adds_bos: texts begin with the BOS token unless the file
-// says otherwise.
+// Returns the rule for the value of tokenizer.ggml.pre; NULL: unknown. *adds_bos: by default, texts begin with the BOS token.
 const struct split_rule *split_find(const char *name, bool *is_word_first, bool *adds_bos);
 // Splits n characters into words: is_cut[i] is set if a word begins at character i. is_cut has n + 1 entries.
 void split_words(const struct split_rule *rule, const uint32_t *chars, size_t n, bool *is_cut);

@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 
-// Options that select a model, its devices and its session. Zero is the default of each.
+// Zero is the default of each option.
 struct model_options {
     const char *path;   // NULL: the model that comes with Berth
     const char *device; // NULL: all devices
@@ -15,19 +15,19 @@ struct model_options {
     bool plan_only;
     bool no_mmap;                   // read the file instead of mapping it
     bool by_tensor;                 // each device gets a share of every layer
-    bool by_best;                   // --split auto: the caller sets by_tensor to the result of cluster_choose
+    bool by_best;                   // --split auto: cluster_choose sets by_tensor
     bool by_llama;                  // libllama runs the model, whatever its architecture
     bool may_llama;                 // libllama runs the model if Berth does not support its architecture
     bool all_outputs, is_embedding; // as in session_params
     size_t compute_limit;           // as in session_params
     int64_t n_host;                 // the first n_host layers stay on the host
-    // Calls model_devices_set_limit for the devices that have a limit. False: out of memory. NULL: no device has one.
+    // Calls model_devices_set_limit for each limited device. False: out of memory. NULL: no limits.
     bool (*set_limits)(struct model_devices *devices, const void *user);
     const void *set_limits_user;
     berth_gguf_progress_t progress; // reports the progress of loading; may return false to stop; NULL: none
 };
 
-// Callbacks of long operations; each may be NULL.
+// Each may be NULL.
 struct work_watch {
     void (*progress)(const char *what, uint64_t done, uint64_t all, const char *text, void *user);
     ggml_abort_callback is_stopped; // true: stop now
@@ -48,7 +48,7 @@ struct workbench {
 
 // Sets path to options->path, or to the model that comes with Berth. Fails if the file is not readable.
 bool workbench_path(const struct model_options *options, char path[4096], struct model_error *error);
-// Opens the model of a file with Berth or libllama, as the options state; NULL on failure.
+// NULL on failure.
 struct model *workbench_model(const char *path, const struct model_options *options, struct model_error *error);
 // Opens and places the model. On failure nothing stays open.
 bool workbench_open(struct workbench *w, const struct model_options *options, struct model_error *error);
@@ -57,8 +57,6 @@ bool workbench_lora_add(struct workbench *w, const char *text, struct model_erro
 // Splits "FILE" or "FILE:SCALE" and checks that the file is readable.
 bool lora_parse(const char *text, char path[4096], float *scale, struct model_error *error);
 bool workbench_vocab_open(struct workbench *w, struct model_error *error);
-// Returns the session parameters that these options state.
 struct session_params workbench_session_params(const struct model_options *options);
-// Creates the session with its cache and the memory of its largest graphs.
 bool workbench_session_open(struct workbench *w, const struct model_options *options, struct model_error *error);
 void workbench_close(struct workbench *w);
