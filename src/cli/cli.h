@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cli.h: functions that the commands of the program `berth` share: exit codes, messages, sizes with units, colour, output files.
+// cli.h: functions that the commands of the program `berth` share.
 #pragma once
 
 #include "base/base.h"
@@ -19,24 +19,24 @@ enum cli_exit {
 
 // ---- text.c ----
 
-// Prints "berth: ..." to standard error, with control characters replaced as by cli_text. Returns the code.
+// Prints "berth: ..." to standard error. Control characters become '?'. Returns the code.
 int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// Like cli_fail, for a wrong option of a command: adds a hint to the command's --help and returns CLI_USAGE.
+// Like cli_fail, but adds a hint to the command's --help and returns CLI_USAGE.
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// --quiet: standard error gets errors only: no warnings, no progress, no statistics.
+// --quiet: standard error gets errors only.
 void cli_quiet_set(void);
 bool cli_is_quiet(void);
 // Prints "berth: warning: ..." to standard error.
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-// Parses a size as integer bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B; kB, MB,
-// GB and TB are powers of 1000. Fractions of a byte are dropped. Returns false if the text is not a size or exceeds 2^62.
+// Parses a size as integer bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B. kB, MB,
+// GB and TB are powers of 1000. Fractions of a byte are dropped. False: not a size, or more than 2^62.
 bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
 // Parses milliseconds, which may have a fraction, as microseconds.
 bool cli_parse_ms(const char *text, int64_t *us);
-// Writes a text of a file, padded to `width`. Files are untrusted, so control characters for the terminal become '?'.
+// Writes a text, padded to `width`. Control characters become '?', because files are untrusted.
 void cli_text(FILE *file, int width, const char *text);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
@@ -44,19 +44,19 @@ const char *cli_bytes(uint64_t size, char text[64]);
 const char *cli_short_bytes(uint64_t size, char text[32]);
 
 enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, CLI_RESET = CLI_PLAIN };
-// Returns the escape sequence, or "" if the stream is not a terminal or NO_COLOR is set.
+// "": the stream is not a terminal, or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
 
-// Shows the progress of long work: a bar with `done` of `all` and a text, on standard error if that is a terminal. It may be called
-// at any rate. A different `what` starts a new bar.
+// Shows a progress bar with `done` of `all` and a text, if standard error is a terminal. May be called at any rate. A different
+// `what` starts a new bar.
 void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-// Clears the bar. Call it before anything else is printed.
+// Clears the bar. Call before anything else is printed.
 void cli_progress_end(void);
 
 // ---- input.c ----
 
-// Reads a whole file, "-" for standard input, and appends a NUL. The caller frees the text. On failure prints a message and returns
-// NULL.
+// Reads a whole file, "-" for standard input, and appends a NUL. The caller frees the text. NULL: failed, and a message was
+// printed.
 char *cli_read_text(const char *path, size_t *size);
 // Returns whether standard input is a pipe or a non-empty file.
 bool cli_has_stdin(void);
@@ -67,44 +67,43 @@ enum cli_use {
     CLI_READ,   // no output may be this file
     CLI_UPDATE, // only cli_open_update may write to this file: a prompt cache, a checkpoint
 };
-// Registers a file that the command reads, by device and inode. For a folder it registers its files, for a model in several files
-// all of them, for an adapter "FILE:SCALE" the file. Missing files and files that are not regular are ignored.
+// Registers a file that the command reads, by device and inode. A folder stands for its files, a part of a model for all parts,
+// "FILE:SCALE" for the file. Missing files and files that are not regular are ignored.
 void cli_input_add(const char *path, enum cli_use use);
-// Returns the reason why an output with this use must not replace the file; NULL: it may.
+// Returns why an output with this use must not replace the file; NULL: it may.
 const char *cli_input_refuses(const char *path, enum cli_use use);
 
 // ---- output.c ----
 
-// Call at the start of main. Replaces each closed standard stream by one on which every access fails, so that no file that is
-// opened later gets its descriptor number.
+// Call at the start of main. Replaces each closed standard stream by one on which every access fails. Otherwise a file that is
+// opened later would get its descriptor number.
 void cli_streams_init(void);
-// Returns whether path is "-" or another name of the file or pipe of standard output, such as /dev/stdout.
+// Returns whether path is "-" or names the file or pipe of standard output, such as /dev/stdout.
 bool cli_is_stdout(const char *path);
-// Call before long work. Returns CLI_OK if `path` is NULL, or if it can be written and is not a file that the command reads.
-// Otherwise prints a message and returns the exit code. Changes no file.
+// Call before long work. CLI_OK: `path` is NULL, or it can be written and the command does not read it. Otherwise prints a message
+// and returns the exit code. Changes no file.
 int cli_output_check(const char *path);
 // Like cli_output_check, for a file that cli_open_update will open.
 int cli_update_check(const char *path);
-// Opens a file for writing, "-" for standard output. On failure, or if the command reads the file, prints a message and returns
-// NULL. A regular file keeps its old content until cli_close replaces it by the complete new content.
+// Opens a file for writing, "-" for standard output. A regular file keeps its old content until cli_close. NULL: failed, or the
+// command reads the file; a message was printed.
 FILE *cli_open(const char *path);
 // Like cli_open, for a file that may be registered as CLI_UPDATE.
 FILE *cli_open_update(const char *path);
-// Flushes and closes the file and detects write errors, such as a full disk. On failure the old file stays. `ok`: false if the
-// writer failed.
+// Closes the file and detects write errors, such as a full disk. On failure the old file stays. ok false: the writer failed.
 int cli_close(FILE *file, const char *path, bool ok);
-// Like cli_close. `why`: the writer's error message, if ok is false.
+// Like cli_close. If ok is false, `why` is the writer's error message.
 int cli_close_why(FILE *file, const char *path, bool ok, const char *why);
 // Closes the file and discards its content, without a message.
 void cli_drop(FILE *file);
 // A signal handler: removes unfinished files, then ends the process by the signal.
 void cli_output_stop(int number);
-// Removes unfinished files. It may be called in a signal handler.
+// Removes unfinished files. Safe in a signal handler.
 void cli_output_forget(void);
 
 // ---- guard.c ----
 
-// From now on, a file that is truncated while it is mapped causes a failure with a message instead of SIGBUS.
+// From now on, truncating a mapped file causes a failure with a message instead of SIGBUS.
 void cli_guard_init(void);
-// Call at the end of main. Returns `code`, or reports a failure if standard output could not be written completely.
+// Call at the end of main. Returns `code`, or reports a failure to write standard output.
 int cli_finish(int code);
