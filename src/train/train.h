@@ -3,9 +3,9 @@
 //
 //   texts --data.c--> windows --trainer.c--> gradients --clip--> optimiser step --state.c, save.c--> checkpoint, model or adapter
 //
-// A step consists of two graphs: the forward and backward pass, whose loss and gradients are checked, then the optimiser. So values
-// that are not finite never reach a weight: after a failed step all weights are unchanged.
-// The same data, seed and number of threads give the same numbers: a resumed run equals an uninterrupted one bit by bit.
+// A step computes two graphs: first the forward and backward pass, then the optimiser. The loss and the gradients are checked in
+// between. After a failed step all weights are unchanged.
+// The same data, seed and number of threads give the same numbers. A resumed run equals an uninterrupted run bit by bit.
 #pragma once
 
 #include "berth-mpi.h"
@@ -27,10 +27,10 @@ static inline double train_random_uniform(uint64_t *state) {
 
 // ---- texts (data.c) ----
 
-enum train_split { TRAIN_SPLIT_FILE, TRAIN_SPLIT_LINE, TRAIN_SPLIT_BLANK }; // the unit of a file that is one text
+enum train_split { TRAIN_SPLIT_FILE, TRAIN_SPLIT_LINE, TRAIN_SPLIT_BLANK }; // what counts as one text
 
-// Concatenated texts, each with the tokens that begin and end a text. Windows of n_ctx tokens follow each other without a gap; the
-// token after a window is its last label. A remainder shorter than a window is not used.
+// Concatenated texts, each with the tokens that begin and end a text. Windows of n_ctx tokens have no gaps between them. The token
+// after a window is its last label. A remainder shorter than a window is not used.
 struct train_data {
     struct token_list tokens;
     int64_t n_texts;
@@ -40,19 +40,17 @@ struct train_data {
     int64_t epoch;            // epoch of order; -1: none
 };
 
-// Appends the texts of one file.
 bool train_data_add(struct train_data *data, const struct vocab *vocab, const char *text, size_t size, enum train_split split,
     struct model_error *error);
 bool train_data_cut(struct train_data *data, int64_t n_ctx, struct model_error *error);
-// Returns the n_ctx + 1 tokens of window i of a run. Each epoch uses all windows once. The seed and the epoch determine their
-// order.
+// Returns the n_ctx + 1 tokens of window i of a run. Each epoch uses all windows once. The seed and the epoch determine the order.
 const int32_t *train_data_window(struct train_data *data, uint64_t seed, int64_t i);
 const int32_t *train_data_plain(const struct train_data *data, int64_t i); // window i in the order of the text
 void train_data_fini(struct train_data *data);
 
 // ---- trainer (trainer.c, train_graph.c) ----
 
-enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT }; // learning rate after the warm-up: down to 0, or constant
+enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT }; // learning rate after the warm-up
 
 struct train_params {
     int64_t n_ctx;    // tokens per sequence
@@ -71,16 +69,15 @@ struct train_params {
     const struct berth_mpi_world *world; // ranks that share each batch; NULL: a single process
 };
 
-// One trained tensor.
 struct train_tensor {
     struct ggml_tensor *w;          // f32, marked as a parameter
     struct ggml_tensor *grad;       // gradient of the current step
-    struct ggml_tensor *m, *v;      // moments: running means of the gradient and its square; NULL with SGD
+    struct ggml_tensor *m, *v;      // means of the gradient and its square; NULL: SGD
     const struct ggml_tensor *file; // the weight in the file; NULL: a matrix of an adapter
     int device;
 };
 
-// A graph with the scheduler that owns its memory.
+// The scheduler owns the memory of the graph.
 struct train_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
@@ -98,18 +95,18 @@ struct trainer {
     struct model_lora *lora; // in model->loras; NULL: all weights are trained
     struct train_tensor *tensors;
     size_t n_tensors;
-    struct model_part *values, *grads;        // [devices->n] memory of the trained tensors and of their gradients
+    struct model_part *values, *grads;        // [devices->n] trained tensors; their gradients
     struct ggml_tensor *loss_grad;            // f32 [1] gradient of the loss with respect to itself
     struct ggml_tensor **rates;               // [devices->n] parameters of the optimiser: f32 [7] (AdamW) or [2] (SGD)
     struct ggml_tensor **shrink;              // [devices->n] f32 [1] factor that clips gradients
-    struct train_graph learn, evaluate, step; // forward and backward pass; forward pass alone, built on first use; optimiser
+    struct train_graph learn, evaluate, step; // forward and backward; forward, built on first use; optimiser
     float *row;                               // [row_size] temporary array
     size_t row_size;                          // elements
     float *sums;                              // temporary array for sums over ranks; NULL: a single process
 
     int64_t n_done;           // steps done
     float *losses;            // [n_steps] loss of each step
-    struct train_evaluation { // the mean loss on the validation texts after a step
+    struct train_evaluation { // mean validation loss after a step
         int64_t step;
         float loss;
     } * evaluations;
@@ -126,29 +123,27 @@ struct trainer {
 // cause.
 struct trainer *trainer_new(
     struct model *model, const struct model_devices *devices, const struct train_params *params, struct model_error *error);
-void trainer_free(struct trainer *trainer); // must be called before model_free; the model cannot be used in between
-// Trains one step on the next windows of the data and stores its loss in trainer->losses. False: the step failed, and the weights
-// are unchanged.
+void trainer_free(struct trainer *trainer); // call before model_free; the model is unusable in between
+// Stores the loss in trainer->losses. False: the step failed, and the weights are unchanged.
 bool trainer_step(struct trainer *trainer, struct train_data *data, struct model_error *error);
-// Computes the mean loss over all windows and appends it to trainer->evaluations. stop is polled between windows; it may be NULL.
+// Appends the mean loss over all windows to trainer->evaluations. stop is polled between windows and may be NULL.
 bool trainer_evaluate(struct trainer *trainer, const struct train_data *data, bool (*stop)(void *), struct model_error *error);
-// train_n_local returns the number of sequences per step that this rank processes, train_first_local the index of the first one.
+// Each rank processes train_n_local sequences per step, from index train_first_local on.
 static inline int64_t train_n_local(const struct train_params *p) {
     return p->world != NULL ? p->n_seq / p->world->n_ranks : p->n_seq;
 }
 static inline int64_t train_first_local(const struct train_params *p) {
     return p->world != NULL ? p->world->rank * train_n_local(p) : 0;
 }
-// Returns the learning rate of a step, counted from 0.
+// `step` counts from 0.
 float train_rate(const struct train_params *params, int64_t step);
 
-// train_graph.c: builds the graphs of struct trainer.
+// train_graph.c:
 bool train_graph_learn(struct trainer *trainer, struct model_error *error);
 bool train_graph_evaluate(struct trainer *trainer, struct model_error *error);
 bool train_graph_step(struct trainer *trainer, struct model_error *error);
 void train_graph_fini(struct train_graph *graph);
-// tensors.c: train_tensor_get frees *bytes, sets it to a copy of the bytes of a tensor and returns it; NULL with an error.
-// train_tensors_make creates the trained tensors with their initial values.
+// tensors.c: train_tensor_get replaces *bytes by a copy of the tensor's bytes and returns *bytes. NULL: *error holds the cause.
 void *train_tensor_get(const struct ggml_tensor *tensor, void **bytes, struct model_error *error);
 bool train_tensors_make(struct trainer *trainer, struct model_error *error);
 void train_tensors_free(struct trainer *trainer);
@@ -169,11 +164,11 @@ bool train_ranks_sum(struct trainer *trainer, struct model_error *error);
 
 // Writes everything that a run needs to resume: tensors, moments, progress and parameters.
 bool train_state_write(const struct trainer *trainer, const struct train_data *data, FILE *file, struct model_error *error);
-// Reads the parameters of a run, so that a trainer can be created with them. Also reads *n_done, unless n_done is NULL.
+// Reads the parameters for trainer_new. n_done may be NULL.
 bool train_state_params(const char *path, struct train_params *params, int64_t *n_done, struct model_error *error);
-// Restores the state into a trainer that was created with these parameters.
+// The trainer must have been created with the parameters of train_state_params.
 bool train_state_read(struct trainer *trainer, const struct train_data *data, const char *path, struct model_error *error);
-// Writes the model with the types of its file, or the adapter.
+// Writes the adapter, or the model with the types of its file.
 bool train_save(const struct trainer *trainer, FILE *file, struct model_error *error);
-// Creates a model with random weights from a description (docs/user/training.md), with the tokenizer of another model.
+// Writes a model with random weights and another model's tokenizer. config: docs/user/training.md.
 bool train_new(const char *config, const struct gguf_context *tokenizer, uint64_t seed, FILE *file, struct model_error *error);
