@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT
-// context.h: the struct gguf_context. It has two tables of blocks. A block is the memory of one key with its value, or the
-// description of one tensor.
+// context.h: struct gguf_context: two tables of blocks. A block holds one key with its value, or describes one tensor.
 //
-// The blocks are packed, because a file may contain millions of small keys, and a context must stay below twice the size of the
-// file's header:
+// A file may contain millions of small keys, so blocks are packed. A context must stay below twice the size of the file's header:
 //
 //     key     | value (aligned to its size) | type, flags | key text, NUL |
 //     tensor  | origin (owned only) | ne[4] (unless all are 1) | offset, type, flags | name, NUL |
 //
-// An item of a table points into the middle of its block, to the part that every block has: struct gguf_kv or struct gguf_info.
-// Its flags say which fields precede it.
-//   1. Blocks that were read from a file are in the arena and are freed with the context. Blocks that the caller set are owned:
-//   each is a separate allocation.
+// An item of a table points to the part that every block has: struct gguf_kv or struct gguf_info. Its flags say which fields
+// precede it.
+//   1. Blocks read from a file are in the arena, which is freed with the context. Blocks that the caller set are owned: each has
+//      its own allocation.
 //   2. Names in a table are unique. The length of a name is its strlen.
-//   3. The offsets of tensors leave no holes: offset[i + 1] = pad(offset[i] + size[i], alignment). data_size is the padded end of
-//   the last tensor.
+//   3. The offsets have no holes: offset[i + 1] = pad(offset[i] + size[i], alignment). data_size is the last tensor's padded end.
 //   4. alignment is the value of the key general.alignment, or 32. It is a power of two.
 #pragma once
 
@@ -35,10 +32,9 @@ struct gguf_arena {
     size_t total;              // bytes that the arena has obtained from berth_malloc
 };
 
-// Returns size bytes, or NULL if out of memory. align: a power of two up to 16. Small blocks share chunks, large blocks have their
-// own chunk.
+// align: a power of two up to 16. Large blocks get their own chunk. NULL: out of memory.
 void *berth_gguf_arena_take(struct gguf_arena *arena, size_t size, size_t align) BERTH_MUST_USE;
-// Takes over a block from berth_malloc and shrinks it to fit. The size bytes after the first GGUF_CHUNK_HEAD bytes are the content.
+// Takes over a block from berth_malloc and shrinks it. The content is `size` bytes after the first GGUF_CHUNK_HEAD bytes.
 void *berth_gguf_arena_adopt(struct gguf_arena *arena, void *block, size_t size) BERTH_MUST_USE;
 void berth_gguf_arena_free(struct gguf_arena *arena);
 
@@ -73,7 +69,7 @@ struct gguf_kv {
     char key[];
 };
 
-// The number types: suffix of the functions gguf_get_val_* and gguf_set_val_*, C type, type in a file.
+// X(suffix of gguf_get_val_* and gguf_set_val_*, C type, type in a file).
 // clang-format off
 #define GGUF_NUMBERS(X) \
     X(u8, uint8_t, GGUF_TYPE_UINT8) X(i8, int8_t, GGUF_TYPE_INT8) X(u16, uint16_t, GGUF_TYPE_UINT16) X(i16, int16_t, GGUF_TYPE_INT16) \
@@ -81,15 +77,14 @@ struct gguf_kv {
     X(i64, int64_t, GGUF_TYPE_INT64) X(f64, double, GGUF_TYPE_FLOAT64) X(bool, bool, GGUF_TYPE_BOOL)
 // clang-format on
 
-// The value of a string or an array.
 struct gguf_list {
     size_t n;           // elements; for a string its bytes without NUL
     const void *data;   // numbers, or text with a NUL after each string
     const size_t *ends; // arrays of strings only: offset in data after the NUL of each string
 };
 
-// Returns the size of the value, which precedes the kv in its block: a number, or a gguf_list for a string or an array. Only an
-// array of strings has the last field of gguf_list, `ends`.
+// Returns the size of the value, which precedes the kv in its block: a number or a gguf_list. Only an array of strings has the
+// field `ends`.
 static inline size_t berth_gguf_kv_before(const struct gguf_kv *kv) {
     if (kv->flags & GGUF_FLAG_ARRAY) {
         return kv->type == GGUF_TYPE_STRING ? sizeof(struct gguf_list) : offsetof(struct gguf_list, ends);
@@ -109,7 +104,7 @@ struct gguf_info {
     char name[];
 };
 
-// The place from which a tensor's data is written to a file.
+// Where the data of a tensor is read from when a file is written.
 struct gguf_origin {
     const void *data;
     struct ggml_backend_buffer *buffer; // NULL: data is in host memory
@@ -125,8 +120,8 @@ static inline struct gguf_origin *berth_gguf_info_origin(const struct gguf_info 
     return info->flags & GGUF_FLAG_OWNED ? (struct gguf_origin *) ((char *) info - GGML_MAX_DIMS * sizeof(int64_t)) - 1 : NULL;
 }
 
-// Computes the bytes of a tensor. Returns false if the type does not exist, an extent is negative, the row is not a multiple of the
-// block size, or a number exceeds 63 bits. A tensor with an extent of 0 has 0 bytes, but its other extents are checked, too.
+// Computes the bytes of a tensor. False: the type does not exist, an extent is negative, the row is not a multiple of the block
+// size, or a number exceeds 63 bits. An extent of 0 gives 0 bytes, but all extents are checked.
 bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], size_t *size) BERTH_MUST_USE;
 
 // ---- the context ----
@@ -142,12 +137,12 @@ struct gguf_context {
     struct gguf_arena arena;
 };
 
-// Returns the bytes that the context obtained from the allocator, without blocks that the caller set.
+// Returns the allocated bytes, without blocks that the caller set.
 size_t berth_gguf_memory(const struct gguf_context *ctx);
 
-// Both functions return the item with this id. If the id is invalid, they call berth_fail with the name `caller` and return NULL.
+// If the id is invalid, both functions call berth_fail with the name `caller` and return NULL.
 const struct gguf_kv *berth_gguf_kv_at(const struct gguf_context *ctx, int64_t id, const char *caller);
 const struct gguf_info *berth_gguf_info_at(const struct gguf_context *ctx, int64_t id, const char *caller);
 
-// Recomputes the offsets of the tensors from i_first on. Returns false, with the error set, if the sum exceeds 63 bits.
+// Recomputes the offsets of the tensors from i_first on. False, with the error set: the sum exceeds 63 bits.
 bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_first) BERTH_MUST_USE;
