@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// cluster.h: a simulated cluster: the memory and the speeds of each device, and the latency and bandwidth of links. The numbers
-// are measured (measure.c) or read from a file (file.c). device.c makes simulated devices from them. predict.c runs a model on
-// simulated devices, which advance a clock instead of computing results. docs/user/scale.md states the formulas.
+// cluster.h: a simulated cluster: memory and speeds of devices, latency and bandwidth of links. measure.c measures these numbers,
+// or file.c reads them. predict.c runs a model on simulated devices (device.c), which advance a clock instead of computing.
+// docs/user/scale.md states the formulas.
 #pragma once
 
 #include "model/workbench.h"
@@ -16,8 +16,8 @@ struct cluster_device {
     uint64_t memory;    // bytes available to a model
     uint64_t alignment; // of its buffers, a power of two
     int64_t threads;
-    double bandwidth, flops;         // bytes per second from memory; floating-point operations per second in f32 matrix products
-    double start, op;                // seconds: per graph in addition to its ops; per op that is not a matrix product
+    double bandwidth, flops;         // memory bytes per second; f32 operations per second in products
+    double start, op;                // seconds per graph; seconds per op except products
     double read[GGML_TYPE_COUNT];    // [type] bytes of weights per second in products with one token; 0: bandwidth
     double product[GGML_TYPE_COUNT]; // [type] operations per second in products with many tokens; 0: flops
     // In attention: bytes of keys and values per second (0: bandwidth); operations per second (0: flops).
@@ -26,12 +26,12 @@ struct cluster_device {
 
 struct cluster_host {
     char name[64];
-    double together; // speed of a device while all devices of the host compute, divided by its speed while it computes alone
+    double together; // speed of a device beside all others / alone
 };
 
 // A link between devices of two hosts, or of one host.
 struct cluster_link {
-    int a, b;                  // indices of hosts; both -1: this link connects any two hosts that have no link of their own
+    int a, b;                  // indices of hosts; both -1: the default link
     double latency, bandwidth; // seconds, bytes per second
 };
 
@@ -44,16 +44,16 @@ struct cluster {
 };
 
 void cluster_fini(struct cluster *c);
-// Each of these functions adds one zeroed entry; NULL: out of memory, or more than CLUSTER_MAX.
+// Adds a zeroed entry. NULL: out of memory, or more than CLUSTER_MAX.
 struct cluster_host *cluster_host_add(struct cluster *c);
 struct cluster_device *cluster_device_add(struct cluster *c);
 struct cluster_link *cluster_link_add(struct cluster *c);
-// Returns the link between devices i and k. Two devices of one host without a link get DEFAULT_LATENCY and half of the smaller
-// memory bandwidth (file.c).
+// Returns the link between devices i and k. If one host has both and no link is given, the latency is DEFAULT_LATENCY (file.c), and
+// the bandwidth is half of the smaller memory bandwidth.
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k);
 bool cluster_is_cpu(const struct cluster_device *d);
-// Finds the devices over which a model is split by tensors: all GPUs, or all CPUs if there is no GPU. Returns their number and
-// writes the first GGML_BACKEND_META_MAX_DEVICES of them to `devices`.
+// Finds the devices for a split by tensors: all GPUs, or all CPUs if there is no GPU. Returns their number. Writes at most
+// GGML_BACKEND_META_MAX_DEVICES of them to `devices`.
 int cluster_parts(const struct cluster *c, int *devices);
 
 // ---- file.c ----
@@ -66,32 +66,32 @@ void cluster_write(const struct cluster *c, FILE *file);
 
 struct cluster_measure_params {
     bool measures_type[GGML_TYPE_COUNT]; // types of weights to measure
-    uint64_t size;     // bytes of weights that one token reads; 0: unknown, assumed to be too large for a processor cache
-    int64_t n_threads; // 0: number of cores
-    double seconds;    // time limit: a round that would end later is not started, except the first
+    uint64_t size;                       // bytes of weights per token; 0: unknown, larger than processor caches
+    int64_t n_threads;                   // 0: number of cores
+    double seconds;                      // time limit; at least one round is measured
     struct work_watch watch;
 };
 
 // Measures the devices of this process, including those of other ranks.
 bool cluster_measure(struct cluster *c, const struct cluster_measure_params *params, struct model_error *error);
-// Sets the types and the total size of the model's weights that are multiplied.
+// Sets the types and the total size of the weights that are multiplied.
 void cluster_measure_params_set_model(struct cluster_measure_params *params, const struct model *model);
 
 // ---- rounds.c ----
 
-// Returns the median of the known numbers, or 0 if none is known. A time is known if it is at least 0, a speed if it is more than
-// 0. If two numbers are in the middle, returns the faster one: the shorter time or the higher speed. Changes the array.
+// Returns the median of the known numbers; 0: none is known. Known: a time of at least 0, a speed above 0. Of two middle numbers,
+// returns the faster one. Changes the array.
 double cluster_median(double *numbers, int n, bool is_time);
-// Sets the numbers of out to the medians of n rounds. All rounds have the same devices, hosts and links. `together` was measured
-// with weights of `type`.
+// Sets the numbers of out to the medians of n rounds with the same devices, hosts and links. `together` was measured with weights
+// of `type`.
 void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, int n, enum ggml_type type);
 
 // ---- sums.c ----
 
-// Measures sums over devices. Raises the latencies of links to those of a sum. Sets `together` of the hosts: the speed of the
-// devices while they decode by tensors, with `size` bytes of weights of `type` per token, divided by the slowest device's speed
-// alone. It exceeds 1 if the speed alone was measured while other programs used the machine. Returns false if `together` is
-// unknown, because the devices' registry has no function for sums or a sum failed.
+// Measures sums over devices. Raises the latencies of links to the latency of a sum. Sets `together` of each host: speed during
+// decode by tensors, divided by the speed of the slowest device alone. `size`: bytes of weights of `type` per token. `together`
+// exceeds 1 if other programs slowed the measurement of a device alone. False: `together` is unknown, because the registry has no
+// function for sums or a sum failed.
 bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size);
 
 // ---- device.c: simulated devices ----
@@ -102,7 +102,7 @@ struct simulation *simulation_new(const struct cluster *c);
 void simulation_free(struct simulation *sim);
 ggml_backend_dev_t simulation_device(struct simulation *sim, int i);
 uint64_t simulation_bytes(const struct simulation *sim, int i); // bytes of all buffers of device i that exist now
-// true: from now on all devices of a host compute at the same time, so they run at the speed `together`; false: one at a time.
+// true: all devices of a host compute at the same time, at the speed `together`. false: one device at a time.
 void simulation_set_together(struct simulation *sim, bool is_together);
 void simulation_clock_start(struct simulation *sim);       // sets the clock to 0 and every device to idle
 double simulation_clock_now(const struct simulation *sim); // seconds since simulation_clock_start
@@ -118,28 +118,28 @@ struct prediction {
     bool fits;     // no device needs more than its memory
     char why[512];
     int64_t n_ctx, n_batch;
-    double prefill, decode; // tokens per second: prefill in batches of n_batch tokens; decode while the context is half full
-    int full;               // the first device whose memory is exceeded, if !fits
+    double prefill, decode;            // tokens per second: batches of n_batch; at half of the context
+    int full;                          // the first device whose memory is exceeded, if !fits
     struct prediction_device *devices; // [cluster.n_devices]
 };
 
-// Predicts a model on the cluster, split by layers or by tensors. Returns true with !out->is_known if the model cannot be split in
-// this way, false if it cannot be opened. The caller calls prediction_fini in both cases.
+// Predicts a model that is split by layers or by tensors. True with !out->is_known: the model cannot be split in this way. False:
+// the model cannot be opened. The caller always calls prediction_fini.
 bool cluster_predict(
     const struct cluster *c, const char *path, const struct model_options *o, struct prediction *out, struct model_error *error);
 void prediction_fini(struct prediction *p);
-// Predicts both ways to split a model: by layers and by tensors. Returns false if the model cannot be opened. The caller calls
-// prediction_fini on both predictions in any case.
+// Predicts both ways to split a model. False: the model cannot be opened. The caller always calls prediction_fini on both
+// predictions.
 enum { CLUSTER_LAYER, CLUSTER_TENSOR, CLUSTER_N_WAYS };
 bool cluster_predict_ways(const struct cluster *c, const char *path, const struct model_options *o,
     struct prediction ways[CLUSTER_N_WAYS], struct model_error *error);
-// Returns the way with the faster decode among those that are known and fit; -1: there is none.
+// Returns the way with the fastest decode that is known and fits; -1: none.
 int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]);
 static inline uint64_t prediction_bytes(const struct prediction_device *d) {
     return d->weights + d->cache + d->compute + d->work;
 }
 
-// Implements --split auto: measures the devices of this and the other ranks, and sets o->by_tensor to the way that is predicted to
-// be faster. text receives a line with the prediction; it is empty if there is nothing to choose.
+// --split auto: measures the devices of all ranks and sets o->by_tensor to the way with the faster prediction. text receives a line
+// with the prediction. text is empty if there is nothing to choose.
 bool cluster_choose(
     const char *path, struct model_options *o, const struct work_watch *watch, char text[128], struct model_error *error);
