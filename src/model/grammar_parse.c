@@ -28,7 +28,6 @@ struct parser {
     struct model_error *error;
 };
 
-// The elements of a sequence while it is parsed.
 struct items {
     struct grammar_elem *elems;
     size_t n, room;
@@ -73,7 +72,6 @@ static bool rule_new(struct parser *p, uint32_t *out) {
     return true;
 }
 
-// Adds an alternative of n elements to a rule.
 static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *elems, size_t n) {
     struct grammar *g = p->g;
     if (!berth_grow((void **) &g->alts, &g->alts_room, g->n_alts + 1, sizeof *g->alts)) {
@@ -105,7 +103,6 @@ static size_t name_slot(const struct parser *p, const char *name, size_t size) {
     return i;
 }
 
-// Keeps the table at most half full.
 static bool names_grow(struct parser *p) {
     struct names *n = &p->names;
     if (2 * n->n + 2 <= n->n_slots) {
@@ -127,7 +124,7 @@ static bool names_grow(struct parser *p) {
     return true;
 }
 
-// Returns the rule with this name. Creates it if it does not exist, because a rule may be used before it is defined.
+// Creates a missing rule, because a rule may be used before its definition.
 static bool rule_find_or_add(struct parser *p, const char *name, size_t size, uint32_t *out) {
     if (!names_grow(p)) {
         return false;
@@ -181,7 +178,6 @@ static size_t name_size(const struct parser *p) {
     return n;
 }
 
-// Returns whether the next text is "NAME ::=".
 static bool is_rule_here(const struct parser *p) {
     struct parser q = *p;
     const size_t n = name_size(&q);
@@ -205,7 +201,6 @@ static bool hex_read(struct parser *p, int n, uint32_t *c) {
     return *c <= MAX_CHAR || parser_fail(p, "the character is above U+10FFFF");
 }
 
-// Parses one character of a literal or a class.
 static bool char_read(struct parser *p, uint32_t *c) {
     if (p->at >= p->size) {
         return parser_fail(p, "the grammar ends within a literal or a class");
@@ -283,7 +278,6 @@ static int by_low(const void *a, const void *b) {
     return (x->low > y->low) - (x->low < y->low);
 }
 
-// Sorts ranges and joins overlapping and adjacent ones.
 static void ranges_join(struct range *ranges, size_t *n) {
     size_t n_joined = 0;
     if (*n > 1) {
@@ -323,7 +317,6 @@ static bool class_push(struct parser *p, struct items *s, struct range *ranges, 
     return items_push(p, s, rule_call(rule));
 }
 
-// Parses a character, or two with '-' between them.
 static bool range_read(struct parser *p, struct range *r) {
     if (!char_read(p, &r->low)) {
         return false;
@@ -339,8 +332,8 @@ static bool range_read(struct parser *p, struct range *r) {
 // Parses a class after its '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
-    // When the list has join_at ranges, overlapping and adjacent ranges are joined. This limits the memory of a very long class:
-    // joined ranges do not touch, so there are at most half as many as characters of Unicode.
+    // At join_at ranges, overlapping and adjacent ranges are joined. This limits the memory of a very long class: joined ranges are
+    // at most half as many as the characters of Unicode.
     size_t n = 0, room = 0, join_at = 4096;
     const bool is_negated = parser_peek(p) == '^';
     bool ok = false;
@@ -398,7 +391,7 @@ static bool literal_read(struct parser *p, struct items *s) {
 
 // ---- repetitions ----
 
-// Replaces the elements from index `from` on by one repetition of these elements, least to most times; most < 0: unlimited.
+// Replaces the elements from index `from` on by one repetition of them. most < 0: unlimited.
 static bool items_repeat(struct parser *p, struct items *s, size_t from, int64_t least, int64_t most) {
     struct grammar *g = p->g;
     uint32_t rule;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-// guide.c: computes which tokens may follow a text. The position of the text in the grammar is a set of places (grammar_stack.h),
-// each of them at an element that matches a byte.
+// guide.c: computes which tokens may follow a text. The state is a set of places (grammar_stack.h), each at an element that matches
+// a byte.
 //
-// places_step computes the set after one more byte, in two passes. The first pass moves each place that matches the byte to the
-// next element. At the end of a rule it continues at the places of the stack below. The second pass enters the rules that these
-// elements call. Callers are entered before callees, so all callers of a rule are known when the stack below the rule is built. A
-// call at the end of an alternative pushes nothing, so repetitions do not grow the stack.
+// places_step computes the set after one byte. The first pass moves each matching place to its next element and leaves rules that
+// end. The second pass enters called rules, callers before callees, so that the stack below a rule is complete. A call at the end
+// of an alternative pushes nothing, so repetitions do not grow the stack.
 //
-// Tokens are tested in the order of their bytes: a common prefix is processed once, and all tokens with a prefix that the grammar
-// does not allow are skipped. A mask holds the tokens that may follow one set. The last masks are cached, because within a string
-// or a word the set often stays the same.
+// Tokens are tested in the order of their bytes, so a common prefix is processed once. A mask holds the tokens that may follow one
+// set. The last masks are cached, because the set often repeats within a string.
 
 #include "base/min.h"
 #include "model/grammar_stack.h"
@@ -35,7 +33,6 @@ struct piece {
     int32_t token;
 };
 
-// The tokens that may follow when the position of the text is `set`.
 struct mask {
     struct place_set set;
     uint8_t *bits; // [n_tokens / 8 + 1]
@@ -48,8 +45,8 @@ struct place_list {
     size_t n, room;
 };
 
-// One call of a rule of a component. It adds the place after the call to the stack below the component. A call at the end of an
-// alternative adds all places of the stack below the caller.
+// One call of a rule of a component. The source adds the place after the call to the stack below the component. A call at the end
+// of an alternative adds the stack below the caller.
 struct source {
     uint32_t id;   // number of the place or stack
     uint32_t next; // next source of the same component; GRAMMAR_NONE: none
@@ -87,7 +84,7 @@ static bool out_of_memory(struct guide *u) {
     return model_fail(u->error, "out of memory for the places of the grammar");
 }
 
-// Counts a step. False: the limit is exceeded, or the work must stop.
+// False: the limit is exceeded, or the work must stop.
 static bool step_count(struct guide *u) {
     if (++u->n_steps > u->g->max_steps) {
         return model_fail(
@@ -123,7 +120,6 @@ static bool list_add(struct guide *u, struct place_list *list, struct grammar_pl
     return true;
 }
 
-// At the end of a rule: visits all places of the stack below it.
 static bool stack_pop(struct guide *u, uint32_t stack, bool *is_over) {
     const struct grammar_stack k = u->stacks.stacks[stack];
     if (u->stacks.stack_stamps[stack] == u->stamp) {
@@ -194,7 +190,7 @@ static int by_place(const void *a, const void *b) {
     return (x->below > y->below) - (x->below < y->below);
 }
 
-// Joins places that differ only in their stacks into one place on the union of these stacks.
+// Joins places that differ only in their stacks into one place on the union of the stacks.
 static bool list_join(struct guide *u, struct place_list *list) {
     size_t n = 0;
     if (list->n > 1) {
@@ -258,8 +254,7 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
     return true;
 }
 
-// Adds the call at element `elem`, whose rule was matched `count` times before. from: component of the calling rule, or
-// GRAMMAR_NONE.
+// count: matches of the rule so far. from: component of the calling rule, or GRAMMAR_NONE.
 static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
     const struct grammar_elem *e = &u->g->elems[elem];
     const uint32_t component = u->g->rules[grammar_callee(u->g, e)].component;
@@ -284,7 +279,6 @@ static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t be
            source_add(u, component, place, false);
 }
 
-// Builds the stack below a component from all its callers.
 static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
     const uint32_t first = u->first_source[component];
     bool is_single_stack = u->sources[first].is_stack;
@@ -319,7 +313,6 @@ static bool set_add_place(struct guide *u, struct place_set *set, uint32_t elem,
     return stacks_place(&u->stacks, elem, 0, below, &place, u->error) && set_add(u, set, place);
 }
 
-// Adds the places with which a rule can begin.
 static bool rule_enter(struct guide *u, uint32_t rule, uint32_t below, struct place_set *set) {
     const struct grammar *g = u->g;
     for (uint32_t a = g->rules[rule].first; a != GRAMMAR_NONE; a = g->alts[a].next) {
@@ -430,7 +423,6 @@ static int by_bytes(const void *a, const void *b) {
     return x->token < y->token ? -1 : 1;
 }
 
-// Lists the tokens that have bytes, sorted by their bytes.
 static bool pieces_make(struct guide *u) {
     const struct vocab *v = u->vocab;
     size_t size = 0;
@@ -509,7 +501,6 @@ void guide_free(struct guide *u) {
 
 // ---- tokens ----
 
-// Returns the length of the common prefix of two tokens.
 static size_t common_prefix(const struct piece *a, const struct piece *b) {
     const size_t most = min_size(a->n, b->n);
     size_t n = 0;
@@ -563,7 +554,7 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Removes unreachable stacks if they may use much memory. If memory for the removal is unavailable, they stay.
+// Removes unreachable stacks if they may use much memory. Out of memory: the stacks stay.
 static void stacks_trim(struct guide *u) {
     if (stacks_size(&u->stacks) < u->collect_at || !stacks_collect(&u->stacks, u->sets[0].ids, u->sets[0].n)) {
         return;

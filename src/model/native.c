@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // native.c: the engine that runs Berth's own graphs. A session has one scheduler, the cache of cache.c, and the graph of the last
-// batch. If the next batch has another number of tokens or of cache positions, its graph is built anew. Positions 0 ... n_past - 1
-// are in the cache. A token attends to itself and to earlier positions; in a layer with a window, only to those within the window.
-// The cache of a layer with a window holds the last n_ring positions.
+// batch. The graph is reused while the number of tokens and of cache positions stays the same. Positions 0 ... n_past - 1 are in
+// the cache. The cache of a layer with a window holds the last n_ring positions.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -14,7 +13,6 @@
 
 // ---- creation and destruction ----
 
-// Returns the number of values per token in the result.
 static int64_t result_width(const struct session *s) {
     return s->params.is_embedding ? s->model->params.n_embd : s->model->params.n_vocab;
 }
@@ -57,7 +55,7 @@ static bool native_session_init(struct session *s, struct model_error *error) {
     if (s->sched == NULL) {
         return model_fail(error, "%s", berth_last_error());
     }
-    s->params.compute_limit = 0; // cache_choose builds a graph only to check its ops; the limit does not apply to that graph
+    s->params.compute_limit = 0; // the graph of cache_choose only checks ops
     if (!cache_choose(s, min_i64(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
         return false;
     }
@@ -82,15 +80,12 @@ static void native_session_fini(struct session *s) {
     berth_free(s->pos);
 }
 
-// ---- graphs within the memory limit session_params.compute_limit. A value may be recomputed instead of kept from one use to the
-// next (berth-budget-graph.h). The recomputed value has the same bits. Nodes that write the cache, and nodes that read it
-// afterwards, run once.
+// ---- graphs within session_params.compute_limit. A value may be recomputed instead of kept (berth-budget-graph.h). A recomputed
+// value has the same bits. Nodes that write the cache are never recomputed, nor are nodes that read the cache afterwards.
 //
-// session_reserve searches a schedule once, for the largest batch. Graphs with fewer tokens or positions use the same schedule and
-// therefore fit into the same memory. The graph of a single token needs less memory and is not changed. Only one device is
-// supported: several devices would need one limit each. ----
+// session_reserve searches a schedule once, for the largest batch. Smaller graphs use the same schedule, so they fit. The graph of
+// a single token is not changed. Only one device is supported: several devices would need one limit each. ----
 
-// Stores the schedule for later graphs.
 static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     const size_t size = r->n_steps * sizeof *s->steps;
     s->steps = berth_malloc(size > 0 ? size : 1);
@@ -101,8 +96,8 @@ static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     return s->steps != NULL;
 }
 
-// The first call, for the largest batch, searches a schedule and stores it. Later calls apply the stored schedule. It fits, because
-// no tensor of a later graph is larger. GGML_STATUS_SUCCESS with *out NULL: no schedule within the limit was found.
+// The first call searches a schedule for the largest batch. Later calls apply the stored schedule. No tensor of a later graph is
+// larger, so the schedule fits. GGML_STATUS_SUCCESS with *out NULL: no schedule within the limit was found.
 static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
     const struct berth_graph_budget_params params = {.memory_limit = s->steps == NULL ? s->params.compute_limit : UINT64_MAX,
         .buft = ggml_backend_get_default_buffer_type(s->devices->backend[0]),
@@ -138,7 +133,7 @@ static bool session_recompute(struct session *s, int64_t n_tokens, struct model_
     const bool is_first = s->steps == NULL;
     const enum ggml_status status = schedule_find(s, &graph, error);
     if (status != GGML_STATUS_SUCCESS) {
-        // FAILED: the stored schedule does not match the ops of this graph. The graph then runs as it was built.
+        // FAILED: the stored schedule does not match this graph. The graph runs as it was built.
         return !is_first && status == GGML_STATUS_FAILED;
     }
     if (graph != NULL) {
@@ -153,7 +148,7 @@ static size_t graph_ctx_size(const struct session *s) {
     return s->max_nodes * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(s->max_nodes, false);
 }
 
-// Applies the limit to s->graph. Fails if no schedule fits. With plan_only that is not an error: s->recompute_plan.fits is false.
+// Applies the limit to s->graph. Fails if no schedule fits. With plan_only, s->recompute_plan.fits is false instead.
 static bool limit_apply(struct session *s, int64_t n_tokens, struct model_error *error) {
     if (!session_recompute(s, n_tokens, error)) {
         return false;
@@ -238,7 +233,7 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
     return true;
 }
 
-// Returns the host memory of the session itself: the current graph, its inputs and its result.
+// Counts the current graph, its inputs and its result.
 static size_t host_size(const struct session *s) {
     const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
     return graph_ctx_size(s) + n_ctx * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +
@@ -252,7 +247,6 @@ static bool native_session_reserve(struct session *s, struct model_error *error)
     size_t recompute_size = 0;
     const bool ok = shape_reserve(s, 1, &recompute_size, error) && shape_reserve(s, s->params.n_batch, &recompute_size, error);
     s->memory[s->devices->n - 1].work += host_size(s) + recompute_size;
-    // Report the allocated sizes instead of the planned ones.
     for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) {
         s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
     }
@@ -261,9 +255,9 @@ static bool native_session_reserve(struct session *s, struct model_error *error)
 
 // ---- computation ----
 
-// Fills a mask; a NULL mask is skipped. Row i belongs to token i at position n_past + i, which attends to itself and to earlier
-// positions within the window. Column c belongs to row c of the cache. Position p is in row p; in a ring of n rows, in row p % n.
-// The mask is written row by row, because a complete copy may be as large as all other values together.
+// mask may be NULL. Row i is the token at position n_past + i. Column c is row c of the cache. Position p is in cache row p; in a
+// ring of n rows, in cache row p % n. The mask is written row by row, because a complete copy may need as much memory as all other
+// values.
 static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n) {
     const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n_rows = mask != NULL ? mask->ne[0] : 0;
@@ -285,7 +279,7 @@ static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window
     }
 }
 
-// Sets the input `rows`: the rows of a cache of n_rows rows to which the batch is written. rows may be NULL.
+// Sets the cache rows to which the batch is written. n_rows: rows of the cache. rows may be NULL.
 static void rows_set(struct session *s, struct ggml_tensor *rows, int64_t n_rows, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         s->rows[i] = (s->n_past + i) % n_rows;

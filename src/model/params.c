@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// params.c: reads keys of a file and the hyper-parameters of a model. Files come from untrusted sources, so the type and the range
-// of every key are checked. The ranges ensure that no product of hyper-parameters overflows. load.c compares the hyper-parameters
-// with the shapes of the tensors.
+// params.c: reads keys of a file and the hyper-parameters of a model. Files are untrusted, so the type and the range of every key
+// are checked. The ranges ensure that no product of hyper-parameters overflows. load.c checks the shapes of the tensors.
 
 #include "model/model.h"
 
@@ -17,7 +16,7 @@
 
 // ---- keys ----
 
-// Reads any integer type as i64. False: another type, or the value does not fit.
+// False: not an integer, or the value does not fit.
 static bool value_as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     switch (gguf_get_kv_type(meta, id)) {
         case GGUF_TYPE_UINT8: *out = gguf_get_val_u8(meta, id); return true;
@@ -36,7 +35,7 @@ static bool value_as_int(const struct gguf_context *meta, int64_t id, int64_t *o
     }
 }
 
-// Reads an array of integers, because some keys may hold one value per layer. The values must be equal.
+// Some keys hold one value per layer. The values must be equal.
 static bool array_as_int(const struct gguf_context *meta, int64_t id, int64_t *out) {
     const size_t n = gguf_get_arr_n(meta, id);
     const void *data = NULL;
@@ -161,7 +160,6 @@ static bool count_require(const struct gguf_context *meta, const struct model_pa
     return *out > 0 || model_fail(error, "key '%s' is missing", key_format(p, suffix, key));
 }
 
-// Reads the sizes of state-space layers.
 static bool state_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     if (!count_require(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
         !count_require(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
@@ -170,7 +168,7 @@ static bool state_read(const struct gguf_context *meta, struct model_params *p, 
         !count_require(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
         return false;
     }
-    // These are not used: the layers have no attention and no feed-forward part.
+    // Not used: state-space layers have no attention and no feed-forward part.
     p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1;
     if (p->n_inner % p->n_state_head != 0 || p->n_state_head % p->n_group_state != 0 || p->n_conv < 2) {
         return model_fail(error,
@@ -222,7 +220,6 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
     return (p->desc->has & ARCH_STATE) != 0 ? state_read(meta, p, error) : heads_read(meta, p, error);
 }
 
-// Sets how experts are selected and weighted; with SHARE_KEYS, reads it from keys of the file.
 static bool experts_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t func = 0;
@@ -255,7 +252,7 @@ static bool experts_read(const struct gguf_context *meta, struct model_params *p
     return true;
 }
 
-// Reads the sizes of multi-head latent attention. head_size is the size of the cached row, head_size_v the size of its latent part.
+// head_size is the size of the cached row. head_size_v is the size of its latent part.
 static bool mla_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     int64_t n_latent;
     if ((p->desc->has & ARCH_MLA) == 0) {
@@ -276,7 +273,6 @@ static bool mla_read(const struct gguf_context *meta, struct model_params *p, st
     return true;
 }
 
-// Reads how RoPE is scaled for positions beyond the original context.
 static bool scaling_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     const char *type;
@@ -310,7 +306,6 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     return true;
 }
 
-// Reads the size of the attention window and which layers have one.
 static bool window_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     int64_t every = p->desc->window_every;
@@ -321,7 +316,6 @@ static bool window_read(const struct gguf_context *meta, struct model_params *p,
     return every == 0 || keys_int(meta, key_format(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error);
 }
 
-// Reads scales and soft caps.
 static bool scales_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     const unsigned has = p->desc->has;
@@ -348,7 +342,7 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
             return false;
         }
     }
-    if ((has & ARCH_MLA) != 0) { // apply the magnitude scale of YaRN to all elements, not only to the rotated ones
+    if ((has & ARCH_MLA) != 0) { // YaRN's magnitude scale applies to all elements
         float log_multiplier = 0;
         if (!keys_real(meta, key_format(p, "rope.scaling.yarn_log_multiplier", key), &log_multiplier, error)) {
             return false;
