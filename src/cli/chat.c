@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chat.c: `berth chat [MODEL]`: holds a conversation with a model. The conversation stays in the model's cache, so that each turn
-// processes only the new tokens. When the context is full, the oldest turns are dropped.
+// chat.c: `berth chat [MODEL]`. The conversation stays in the model's cache, so each turn processes only new tokens. When the
+// context is full, the oldest turns are dropped.
 
 #include "model/chat.h"
 #include "base/base.h"
@@ -72,7 +72,7 @@ struct chat_history {
 
 static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
 
-// Returns false if out of memory.
+// False: out of memory.
 static bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
     char *copy = berth_malloc(size + 1);
     if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
@@ -99,7 +99,7 @@ static void chat_history_fini(struct chat_history *h) {
     *h = (struct chat_history){0};
 }
 
-// If chat_history_save or chat_history_load fails, it prints an error and leaves the history unchanged.
+// On failure chat_history_save and chat_history_load print an error and leave the history unchanged.
 static bool chat_history_save(const struct chat_history *h, const char *path) {
     FILE *file = cli_open(path);
     if (file == NULL) {
@@ -116,7 +116,7 @@ static bool chat_history_save(const struct chat_history *h, const char *path) {
     return cli_close(file, path, !ferror(file)) == CLI_OK;
 }
 
-// Reads one {"role": ..., "content": ...}, in any order.
+// The keys may be in any order.
 static bool message_read(struct berth_json *r, struct chat_history *h) {
     struct berth_json_text key, text;
     int role = -1;
@@ -197,8 +197,7 @@ static bool chat_history_load(struct chat_history *h, const char *path) {
 
 // ---- input lines ----
 
-// Input lines can be edited and recalled if libedit or readline is installed. The library is loaded by dlopen instead of being
-// linked, because only this command needs it. libedit is tried first.
+// libedit or readline edits and recalls input lines. The library is loaded by dlopen, because only this command needs it.
 
 #define END_HINT "\n(press Ctrl-D or type /quit to end)\n"
 
@@ -235,7 +234,7 @@ static bool line_append(struct chat_line *l, const char *text, size_t n) {
     return true;
 }
 
-// Reads a line of standard input, including its end. Returns false at the end of the input.
+// Keeps the end of the line. False: end of the input.
 static bool line_read_plain(struct chat_line *l) {
     int c;
     bool has_any = false;
@@ -289,8 +288,8 @@ static bool line_read(struct chat_line *l, const char *prompt) {
     return ok;
 }
 
-// Returns the next line without its end; lines that end with a backslash are joined. NULL: end of the input, or out of memory.
-// Valid until the next call.
+// Returns the next line without its end. Lines that end with a backslash are joined. Valid until the next call. NULL: end of the
+// input, or out of memory.
 static const char *chat_line_next(struct chat_line *l) {
     l->n = 0;
     bool is_first = true;
@@ -365,7 +364,7 @@ static size_t answer_end(const struct chat *c, size_t n) {
     return size - n_tail;
 }
 
-// Appends the tokens of the conversation that the model has not processed yet. Resets the session if the cache is not usable.
+// Appends the tokens that the model has not processed yet. Resets the session if the cache is not usable.
 static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
     char *text = chat_format(c->row, c->history.messages, c->history.n, true);
     size_t from = 0;
@@ -402,8 +401,7 @@ static bool tokens_decode(struct chat *c, const struct token_list *tokens, struc
     return true;
 }
 
-// Processes the new tokens. If the context has not enough free positions, drops the oldest turns and processes the remaining
-// conversation from position 0.
+// If the context has too few free positions, drops the oldest turns and processes the remaining conversation from position 0.
 static bool tokens_process(struct chat *c, struct model_error *error) {
     struct session *s = c->m->session;
     for (;;) {
@@ -432,8 +430,7 @@ static bool tokens_process(struct chat *c, struct model_error *error) {
     }
 }
 
-// Generates the answer to the last message, prints it token by token, and appends it to the history. On failure prints a message
-// and returns false.
+// Prints the answer token by token and appends it to the history. False: failed, and a message was printed.
 static bool answer_make(struct chat *c) {
     struct model_error error = {""};
     struct berth_stream copy = {0};
@@ -506,7 +503,7 @@ static const char *command_argument(const char *line, const char *name) {
     return line + n + strspn(line + n, " ");
 }
 
-// Runs a command. Returns false if it ends the conversation.
+// False: the command ends the conversation.
 static bool command_run(struct chat *c, const char *line) {
     const char *value;
     if (command_argument(line, "/quit") != NULL || command_argument(line, "/exit") != NULL) {
@@ -534,7 +531,6 @@ static bool command_run(struct chat *c, const char *line) {
     return true;
 }
 
-// Appends a message of the user and generates the answer.
 static int turn_take(struct chat *c, const char *text) {
     if (!c->is_script) {
         cli_interrupt_clear(); // ignores a Ctrl-C before the message
@@ -550,7 +546,7 @@ static int chat_run(struct chat *c) {
     chat_line_open(&line);
     c->is_script = !line.is_terminal;
     int code = c->options->prompt != NULL ? turn_take(c, c->options->prompt) : CLI_OK;
-    // The loop also ends if standard output fails. For a script, it ends after any failure.
+    // A script also ends after any failure.
     for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
                            !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
         if (text[0] == '/' && !command_run(c, text)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// client.c: `berth client FOLDER`: checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. It
-// reads the libraries of the folder. Each function that they import must be exported by one of Berth's libraries, or by a library
-// of the folder that Berth does not replace. Berth's libraries are the files next to the libggml that this program uses.
+// client.c: `berth client FOLDER`: checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. Each
+// function that the libraries of the folder import must be exported by Berth or by a library that Berth does not replace. Berth's
+// libraries are next to the libggml that this program uses.
 
 #include "base/json.h"
 
@@ -109,7 +109,7 @@ static bool names_have(const struct client_names *names, const char *name) {
     return i < names->n && strcmp(names->items[i], name) == 0;
 }
 
-// Returns false if out of memory or if there are more than IMPORTS_MAX names.
+// False: out of memory, or more than IMPORTS_MAX names.
 static bool names_add(struct client_names *names, const char *name) {
     const size_t i = names_find(names, name), size = strlen(name) + 1;
     if (i < names->n && strcmp(names->items[i], name) == 0) {
@@ -131,7 +131,7 @@ static bool names_add(struct client_names *names, const char *name) {
 
 // ---- one library ----
 
-// The result of a walk over the symbols of a library. imports and exports may be NULL.
+// imports and exports may be NULL.
 struct walk {
     struct client_names *imports, *exports;
     size_t n_defined; // exported functions of ggml
@@ -156,7 +156,6 @@ static bool starts_with(const char *text, const char *start) {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-// Returns the role of a library by its file name.
 static enum client_role role_of(const char *name) {
     if (starts_with(name, "libggml-cpu")) {
         return CLIENT_CPU;
@@ -164,7 +163,6 @@ static enum client_role role_of(const char *name) {
     return starts_with(name, "libggml-base.") || starts_with(name, "libggml.") ? CLIENT_BASE : CLIENT_CALLER;
 }
 
-// Reads the libraries on which a library depends, and the release in their names.
 static bool needs_read(struct client_folder *folder, struct client_library *library, const struct berth_elf *elf) {
     const char *name;
     for (size_t i = 0; (name = berth_elf_name(elf, DT_NEEDED, i)) != NULL; i++) {
@@ -188,7 +186,7 @@ static void library_fini(struct client_library *library) {
     names_fini(&library->absent);
 }
 
-// Adds the library if it uses ggml. kept_exports: the exports of libraries that Berth does not replace. Returns false if out of
+// Does nothing if the library does not use ggml. kept_exports: exports of libraries that Berth does not replace. False: out of
 // memory.
 static bool library_add(
     struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *kept_exports) {
@@ -284,7 +282,7 @@ static bool berth_folder_find(char out[PATH_MAX]) {
     return slash != NULL;
 }
 
-// Reads the exports of Berth's libraries; with has_cpu also those of the CPU library.
+// has_cpu: includes the CPU library.
 static bool berth_exports_read(const char *berth_path, bool has_cpu, struct client_names *berth_exports) {
     static const char *const files[] = {"libggml-base.so", "libggml.so", "libggml-cpu.so"};
     for (size_t i = 0; i < (has_cpu ? 3 : 2); i++) {
@@ -309,7 +307,7 @@ static bool is_file(const char *folder, const char *name) {
     return access(path, R_OK) == 0;
 }
 
-// Sets folder->place, and collects in folder->nameless the required names that it does not have.
+// Sets folder->place and folder->nameless.
 static bool names_check(struct client_folder *folder, const char *berth_path) {
     const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", berth_path);
     if (n < 0 || (size_t) n >= sizeof folder->place || !is_file(folder->place, "libggml-base.so")) {
@@ -363,7 +361,7 @@ static bool imports_check(
     return true;
 }
 
-// On failure (out of memory, unreadable folder) prints a message and returns false.
+// False: out of memory or unreadable folder; a message was printed.
 static bool client_folder_read(struct client_folder *folder, const char *path) {
     struct client_names kept_exports = {0}, berth_exports = {0};
     char berth_path[PATH_MAX];
@@ -401,7 +399,6 @@ static void client_folder_fini(struct client_folder *folder) {
     names_fini(&folder->nameless);
 }
 
-// Returns whether the client runs on this Berth.
 static bool client_folder_works(const struct client_folder *folder) {
     return folder->n_missing == 0 && folder->nameless.n == 0 && !folder->has_rpath;
 }
@@ -416,7 +413,7 @@ static const struct release {
     {"v0.5.0", "0.25.1"},
 };
 
-// Returns NULL if the release is not tested.
+// NULL: the release is not tested.
 static const struct release *release_find(const char *name) {
     for (size_t i = 0; i < sizeof tested / sizeof tested[0]; i++) {
         if (strcmp(tested[i].name, name) == 0) {
@@ -532,7 +529,7 @@ static void json_names(struct berth_json_writer *w, const char *key, const struc
     berth_json_end(w);
 }
 
-// Returns NULL, which JSON writes as null, for an empty text.
+// JSON writes NULL as null.
 static const char *text_or_null(const char *text) {
     return text != NULL && text[0] != '\0' ? text : NULL;
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train.c: `berth train [MODEL] --data TEXT -o OUT`: opens the model and the texts, runs the training steps, and writes checkpoints
-// and results. A checkpoint replaces the previous one only when it is complete (output.c), so a failure while it is written leaves
-// the previous one.
+// train.c: `berth train [MODEL] --data TEXT -o OUT`. A checkpoint replaces the previous one only when it is complete (output.c).
 
 #include "train/train.h"
 #include "base/json.h"
@@ -29,7 +27,7 @@ struct options {
     const struct berth_mpi_world *world; // NULL: no other ranks
 };
 
-// An option that is not given is -1, because a checkpoint may contain its value.
+// -1: the option is not given, so the value of a checkpoint is used.
 #define COUNT(least, field) .kind = CLI_INT, .min = least, .max = (double) ((int64_t) 1 << 40), CLI_TO(struct options, field)
 #define RATE(field) .kind = CLI_REAL, CLI_TO(struct options, field)
 #define WORD(field) .kind = CLI_WORD, CLI_TO(struct options, field)
@@ -169,7 +167,7 @@ static struct train_params params_default(const struct options *o, const struct 
         .seed = 1};
 }
 
-// Sets *x to the value of an option; a negative value means that the option was not given.
+// A negative value means that the option was not given.
 static void given_int(int64_t *x, int64_t value) {
     if (value >= 0) {
         *x = value;
@@ -215,7 +213,6 @@ static int params_get(const struct options *o, const struct model *m, struct tra
     return code;
 }
 
-// Sets the number of steps, once the text is known.
 static int length_set(const struct options *o, const struct train_data *data, struct train_params *p) {
     const int64_t n_epochs = o->n_epochs > 0 ? o->n_epochs : 1;
     int64_t n_windows;
@@ -233,7 +230,7 @@ static int length_set(const struct options *o, const struct train_data *data, st
 
 // ---- other ranks ----
 
-// Returns the ranks that mpirun started; all of them run the same command. NULL: there is only one rank.
+// All ranks run the same command. NULL: there is only one rank.
 static const struct berth_mpi_world *world_find(void) {
     ggml_backend_load_all();
     const ggml_backend_reg_t mpi = ggml_backend_reg_by_name("MPI");
@@ -251,13 +248,11 @@ static bool is_first(const struct options *o) {
     return o->world == NULL || o->world->rank == 0;
 }
 
-// Returns OUT.checkpoint.
 static const char *checkpoint_name(const struct options *o, char path[4096]) {
     snprintf(path, 4096, "%s.checkpoint", o->out);
     return path;
 }
 
-// Checks the output files before long work.
 static int outputs_check(const struct options *o) {
     char checkpoint[4096];
     if (cli_output_check(o->out) != CLI_OK || cli_output_check(o->plot) != CLI_OK) {
@@ -300,8 +295,7 @@ struct reading {
     char first_binary[4096]; // path of the first file that is not text
 };
 
-// Returns whether the bytes are text: they have no NUL, and at most a tenth of them is not valid UTF-8. A text in an older encoding
-// has some bytes that are not valid UTF-8.
+// Text has no NUL, and at most a tenth of its bytes is invalid UTF-8. Text in older encodings has some invalid bytes.
 static bool is_text(const char *text, size_t size) {
     size_t n_bad = 0;
     uint32_t c;
@@ -350,8 +344,7 @@ static int text_folder_read(struct reading *r, const char *path) {
     return code;
 }
 
-// Reads the texts of a file or a folder. Returns CLI_OK, or prints a message and returns the exit code. Warns of files that are not
-// text.
+// On failure prints a message and returns the exit code. Warns of files that are not text.
 static int texts_read(const struct options *o, const char *path, const struct vocab *vocab, struct train_data *data) {
     struct reading r = {.split = o->split, .vocab = vocab, .data = data};
     struct stat st;
@@ -444,8 +437,7 @@ static const char *duration_text(double seconds, char text[32]) {
     return text;
 }
 
-// Returns whether it is time to print a line of a log: at most one line per LOG_PERIOD_US, and none if standard error is a
-// terminal, which shows a progress bar instead.
+// At most one line per LOG_PERIOD_US. A terminal gets no lines, because it shows a progress bar.
 static bool is_log_time(struct run *r) {
     const int64_t now_us = ggml_time_us();
     if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->printed_us + LOG_PERIOD_US) {
@@ -477,7 +469,7 @@ static bool has_validation_at(const struct trainer *t, int64_t step) {
     return t->n_evaluations > 0 && t->evaluations[t->n_evaluations - 1].step == step;
 }
 
-// Computes the validation loss, unless this run already has it for this step.
+// Does nothing if this run already has the validation loss of this step.
 static int validation_run(struct run *r) {
     struct trainer *t = r->t;
     struct model_error error = {""};
@@ -587,12 +579,11 @@ static int steps_run(struct run *r) {
     return code == CLI_OK ? validation_run(r) : code;
 }
 
-// Runs all steps with their output, and writes the files.
 static int train_run(const struct options *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.printed_us = r.start_us;
     r.first_validation = t->n_evaluations;
-    if (val != NULL && has_validation_at(t, t->n_done)) { // its text may differ from --val, so it is computed again
+    if (val != NULL && has_validation_at(t, t->n_done)) { // the checkpoint's text may differ from --val
         r.first_validation = --t->n_evaluations;
     }
     if (o->out != NULL) {
@@ -628,7 +619,7 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
 
 // ---- the command ----
 
-// Reads a text as sequences; path NULL: there is none.
+// path NULL: there is no text.
 static int windows_read(
     const struct options *o, const char *path, const struct vocab *vocab, int64_t n_ctx, struct train_data *data) {
     struct model_error error = {""};
