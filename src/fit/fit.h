@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fit.h: finds the best setting of a model within memory limits, for `berth fit` and `berth run --memory`, and settings that would
-// lower the memory of a plan. A setting is a context, a batch, a cache type, a placement of layers and a memory limit for graphs.
-// Every setting is judged by planning its graphs as a session would; nothing is loaded.
+// fit.h: finds the best setting of a model within memory limits, and settings that need less memory. A setting is a context, a
+// batch, a cache type, a placement of layers and a memory limit for graphs. A setting is judged by planning its graphs; nothing is
+// loaded.
 #pragma once
 
 #include "model/workbench.h"
@@ -25,19 +25,19 @@ struct fit_limits {
     size_t n;
 };
 
-// Adds a limit. text begins with the device name and must outlive the limits. GGML_STATUS_FAILED: the device already has a limit.
+// text begins with the device name and must outlive the limits. GGML_STATUS_FAILED: the device already has a limit.
 // GGML_STATUS_ALLOC_FAILED: out of memory.
 enum ggml_status fit_limits_add(
     struct fit_limits *limits, const char *text, size_t name_length, uint64_t bytes, struct model_error *error);
-// Finds the devices that the limits name. Adds a limit for each GPU that has none: its free memory.
+// Finds the devices that the limits name. A GPU without a limit is limited to its free memory.
 bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *devices, struct model_error *error);
 // Returns the device that a limit names, FIT_ALL, or FIT_NONE if no device has this name.
 int fit_limit_device(const struct fit_limit *limit, const struct model_devices *devices);
-// Returns the limit of a device or of all devices; NULL: none.
+// NULL: no limit.
 struct fit_limit *fit_limits_get(const struct fit_limits *limits, int device);
-// Returns the first limit that the session exceeds: a device or FIT_ALL. FIT_NONE: no limit is exceeded.
+// Returns the device of the first limit that the session exceeds, or FIT_ALL. FIT_NONE: no limit is exceeded.
 int fit_limits_exceeded(const struct fit_limits *limits, const struct workbench *m);
-// Returns the planned bytes of the session on a device, or with FIT_ALL on all devices.
+// Returns the planned bytes of the session on a device. FIT_ALL: on all devices.
 uint64_t fit_bytes(const struct workbench *m, int device);
 
 // ---- search.c ----
@@ -48,7 +48,7 @@ enum { FIT_CACHE_TYPE = 1, FIT_BATCH = 2, FIT_SPILL = 4, FIT_RECOMPUTE = 8 };
 struct fit_question {
     struct model_options model; // n_ctx 0, n_batch 0: to be found
     struct fit_limits limits;
-    unsigned allow;  // bits of the compromises; 0: find the largest context, then the largest batch
+    unsigned allow;  // compromises; 0: find the largest context, then the largest batch
     int64_t max_ctx; // 0: the context of the model
     struct work_watch watch;
 };
@@ -62,7 +62,7 @@ enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_POSITIONS, FIT_MAX_C
 struct fit_answer {
     bool fits;
     int64_t n_ctx, n_batch;           // positions; tokens
-    int64_t n_host;                   // number of first layers that stay on the host although there is a GPU
+    int64_t n_host;                   // first layers that stay on the host despite a GPU
     int64_t ctx_wanted, batch_wanted; // values without memory limits, if allow is not 0
     enum ggml_type cache;             // type of keys; also of values if the search chose it
     size_t compute;                   // model_options.compute_limit; 0: no op is recomputed
@@ -77,7 +77,7 @@ struct fit_answer {
 
 // Parses "cache-type,batch,spill,recompute" into the bits.
 bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *error);
-// Opens the model and resolves the limits. On success the caller closes m.
+// On success the caller closes m.
 bool fit_open(struct fit_question *q, struct workbench *m, struct model_error *error);
 bool fit_solve(const struct fit_question *q, struct workbench *m, struct fit_answer *a, struct model_error *error);
 // Describes the compromises of the answer in words. False: there are none.
@@ -89,7 +89,6 @@ void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct 
 
 #define FIT_N_NEXT 4 // the effect of 1 to FIT_N_NEXT more GiB is computed
 
-// The effect of more memory.
 struct fit_next {
     uint64_t bytes; // the exceeded limit plus the additional GiB
     int device;     // device of that limit
@@ -105,7 +104,7 @@ struct fit_found {
     int n_next;
 };
 
-// Calls fit_solve, then predicts or measures the speed of the answer and the effect of up to FIT_N_NEXT more GiB. m must be opened
+// Calls fit_solve. Then predicts or measures the speed of the answer and the effect of up to FIT_N_NEXT more GiB. m must be opened
 // by fit_open.
 bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out, struct model_error *error);
 
@@ -113,15 +112,14 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
 
 #define FIT_MAX_WAYS 2
 
-// An option that needs less memory, or that could not be planned.
+// An option that saves memory or could not be planned.
 struct fit_way {
     char option[64];
     uint64_t less;   // bytes saved on all devices
     char error[256]; // why the setting could not be planned; empty: it could
 };
 
-// Plans a model with other options; each plan takes as long as the given one. Returns the number of ways: options that save memory
-// or could not be planned.
+// Plans a model with other options. Each plan takes as long as the given one. Returns the number of ways.
 int fit_ways_find(
     const char *path, const struct model_options *options, const struct view_plan *plan, struct fit_way ways[FIT_MAX_WAYS]);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // search.c: finds the best setting of a model within memory limits.
-// If no compromise is allowed, it finds the largest context by bisection, then the largest batch.
-// Otherwise it keeps the requested context and makes the smallest compromise that fits, in this order: a smaller batch; recomputing
-// (these two slow only prefill); fewer bits in the cache; layers on the host instead of GPUs, which costs the most speed. If all
-// compromises together do not suffice, it makes all of them and finds the largest context.
+// If no compromise is allowed, bisection finds the largest context, then the largest batch.
+// Otherwise the context is kept and the smallest compromise is made, in this order: a smaller batch, recomputing, fewer bits in the
+// cache, layers on the host. The first two slow only prefill; the last costs the most speed. If all compromises do not suffice, the
+// context is reduced.
 
 #include "fit/fit.h"
 
@@ -54,7 +54,6 @@ bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *erro
 
 // ---- one setting ----
 
-// Limits the bytes that layers use on each GPU to the memory limit of the GPU.
 static bool limits_set(struct model_devices *devices, const void *user) {
     const struct fit_question *q = user;
     for (size_t i = 0; i < q->limits.n; i++) {
@@ -104,8 +103,8 @@ static size_t compute_size(const struct workbench *m) {
     return bytes;
 }
 
-// Plans the setting with a limit for the compute buffer: the size of the last plan minus the missing bytes. If no schedule keeps
-// such a limit, plans the session without one. *full: the exceeded limit, on return FIT_NONE if the setting fits.
+// Plans with a limit for the compute buffer: the size of the last plan minus the missing bytes. If no schedule keeps this limit,
+// plans without a limit. *full: the exceeded limit; on return FIT_NONE if the setting fits.
 static bool recompute_try(struct search *s, struct model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     for (int i = 0; i < RECOMPUTE_TRIES && *full != FIT_NONE; i++) {
@@ -133,7 +132,7 @@ static bool recompute_try(struct search *s, struct model_options *o, int *full) 
     return *full == FIT_NONE || session_plan(s, o);
 }
 
-// Plans one setting. *fits: it stays within all limits.
+// *fits: the setting stays within all limits.
 static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
     struct fit_answer *a = s->a;
     *fits = false;
@@ -167,7 +166,7 @@ static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *
     return true;
 }
 
-// Takes a setting that is known to fit as the answer: plans the session for it once more.
+// Plans the session again for a setting that is known to fit.
 static bool setting_accept(struct search *s, int64_t n_ctx, int64_t n_batch) {
     s->is_last = true;
     const bool ok = setting_try(s, n_ctx, n_batch, &s->a->fits);
@@ -189,8 +188,7 @@ static void progress_report(const struct search *s, const char *what, uint64_t n
     work_progress(&s->q->watch, what, n_tried, n_tried + n_left, "between %" PRId64 " and %" PRId64, low, high);
 }
 
-// Finds the largest n in [low, high] that fits, where low is known to fit. n is the batch for a context of n_ctx, or the context if
-// n_ctx is 0.
+// Finds the largest n in [low, high] that fits. low must fit. n is the context if n_ctx is 0, otherwise the batch for n_ctx.
 static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_ctx, int64_t *out) {
     int64_t n = high;
     for (uint64_t n_tried = 0; low < high; n_tried++) {
@@ -210,14 +208,14 @@ static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_
     return true;
 }
 
-// Returns the largest context to try. A model with learned position embeddings has no more positions than these.
+// Learned position embeddings limit the context.
 static int64_t ctx_largest(const struct search *s) {
     const int64_t most = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
     const struct ggml_tensor *learned = s->m->model->position_embd;
     return learned != NULL ? min_i64(learned->ne[1], most) : most;
 }
 
-// Returns the reason why a context that memory does not limit is not larger.
+// Requires that memory does not limit the context.
 static enum fit_limit_kind ctx_reason(const struct search *s, int64_t n_ctx) {
     const struct ggml_tensor *learned = s->m->model->position_embd;
     if (n_ctx == s->q->max_ctx) {
@@ -226,7 +224,7 @@ static enum fit_limit_kind ctx_reason(const struct search *s, int64_t n_ctx) {
     return learned != NULL && n_ctx == learned->ne[1] ? FIT_POSITIONS : FIT_MODEL;
 }
 
-// Sets a->fits to whether any setting fits. If so, the answer holds the largest setting, and the session is planned for it.
+// Sets a->fits. If a setting fits, the session is planned for the largest one.
 static bool largest_solve(struct search *s) {
     const struct model_options *given = &s->q->model;
     struct fit_answer *a = s->a;
@@ -269,7 +267,7 @@ static int64_t batch_smallest(const struct search *s, int64_t n_ctx) {
     return is_allowed ? min_i64(most, BATCH_MIN) : most;
 }
 
-// Finds the largest batch that fits for a context, with the current cache type and placement.
+// Keeps the cache type and the placement.
 static bool batch_sizes_try(struct search *s, int64_t n_ctx) {
     const int64_t most = batch_default(s, n_ctx), least = batch_smallest(s, n_ctx);
     int64_t n = most;
@@ -285,7 +283,6 @@ static bool batch_sizes_try(struct search *s, int64_t n_ctx) {
     return !s->a->fits || (largest_find(s, least, most - 1, n_ctx, &n) && setting_accept(s, n_ctx, n));
 }
 
-// Tries without recomputing, then with recomputing.
 static bool recomputes_try(struct search *s, int64_t n_ctx) {
     s->may_recompute = false;
     if (!batch_sizes_try(s, n_ctx)) {
@@ -326,8 +323,7 @@ static bool place_try(struct search *s, int64_t n_host, int64_t n_ctx) {
     return model_open_placed(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
 }
 
-// Finds the smallest number of layers on the host that fits. Bisection is possible, because with more layers on the host the GPUs
-// need less memory.
+// Finds the smallest number of layers on the host that fits, by bisection. With more layers on the host, GPUs need less memory.
 static bool places_try(struct search *s, int64_t n_ctx) {
     if (!caches_try(s, n_ctx)) {
         return false;
