@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// generate.h: generates the next tokens of a text (generate.c), restricted to a grammar (schema.c) and with their probabilities
-// (logprobs.c), or processes a long text context by context for a measurement (generate.c).
-//
-// Nothing here depends on a command line. A function that can fail returns false or NULL and writes the cause into a model_error.
-// Long operations poll a callback of the caller that can stop them.
+// generate.h: generates the next tokens of a text (generate.c), restricted to a grammar (schema.c), with their probabilities
+// (logprobs.c). generate.c also processes a long text context by context. A function that fails returns false or NULL and writes
+// the cause into a model_error.
 #pragma once
 
 #include "base/json.h"
@@ -11,19 +9,17 @@
 
 // ---- grammars ----
 
-// A grammar and its guide for a vocabulary.
 struct text_guide {
     struct grammar *grammar;
     struct guide *guide; // NULL: every text is allowed
 };
 
-// The text of a grammar file.
 struct guide_source {
     const char *text;
     size_t size;
     const char *name;         // of the file, for error messages
     bool is_schema;           // a JSON schema; false: GBNF
-    ggml_abort_callback stop; // once it returns true, opening and every use of the grammar fail; NULL: never
+    ggml_abort_callback stop; // true: opening and every use of the grammar fail; NULL: never
     void *stop_data;
 };
 
@@ -31,29 +27,29 @@ bool text_guide_open(
     struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error);
 void text_guide_close(struct text_guide *guide);
 
-// schema.c: converts a JSON schema to a grammar in GBNF, which the caller frees with berth_free. Time and memory are proportional
-// to the size of the schema.
+// schema.c: converts a JSON schema to GBNF. The caller frees the text with berth_free. Time and memory are proportional to the size
+// of the schema.
 char *schema_to_grammar(const struct guide_source *source, struct model_error *error);
 
 // ---- log probabilities of the chosen tokens (logprobs.c) ----
 
 struct logprob {
     int32_t token;
-    float log; // natural logarithm of the probability before a grammar, penalties or sampling change it
+    float log; // natural logarithm of the unmodified probability
 };
 
 struct logprobs {
     int64_t n_top; // number of most probable tokens kept per choice
-    // [n * (n_top + 1)] per choice the chosen token, then the most probable ones; token -1: the vocabulary has no more.
+    // [n * (n_top + 1)] per choice: the chosen token, then the most probable tokens. token -1: the vocabulary has no more.
     struct logprob *items;
     size_t n, room; // number of choices; capacity
 };
 
-// Computes the log probabilities of a choice. False: out of memory.
+// False: out of memory.
 bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n);
 // Stores the token that was chosen after logprobs_compute.
 void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
-// Removes the entry of the last logprobs_compute, because no token was chosen. l may be NULL.
+// Removes the entry of the last logprobs_compute if no token was chosen. l may be NULL.
 void logprobs_drop(struct logprobs *l);
 // Writes a JSON array.
 void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab);
@@ -81,7 +77,7 @@ struct text_writer {
 bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const char *const *stops, int n_stops, FILE *file);
 // False: writing failed.
 bool text_writer_put(struct text_writer *w, int32_t token);
-// Writes the held bytes, which did not become a stop word.
+// Writes the held bytes.
 bool text_writer_end(struct text_writer *w);
 void text_writer_fini(struct text_writer *w);
 
@@ -98,14 +94,14 @@ struct generator {
 
 struct generate_result {
     int64_t n_made;    // generated tokens, without the token that ends the text
-    int64_t n_decoded; // generated tokens that the model then processed to choose the next one
+    int64_t n_decoded; // generated tokens that the model processed afterwards
     int64_t made_us;   // time of all generated tokens
     int32_t last;      // the last chosen token
     bool is_last_read; // the last token is in the cache
 };
 
-// Generates tokens after the tokens that the session has processed, until the model ends the text, n_max tokens are generated (-1:
-// no limit), the context is full, a stop word occurs, the grammar allows no token, or stop returns true. Adds to *result.
+// Continues the text in the session. Stops at the end of the text, after n_max tokens (-1: no limit), if the context is full, at a
+// stop word, if the grammar allows no token, or if stop returns true. Adds to *result.
 bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *result, struct model_error *error);
 
 // ---- long texts, context by context (generate.c) ----
@@ -117,14 +113,14 @@ struct context_reader {
     size_t size;
     const char *name; // of the text, for error messages
     int64_t n_max;    // largest number of contexts; 0: all
-    // Called after context i of n was processed, with its tokens. If it returns false, contexts_read stops and does not count this
-    // context; if it also set *error, contexts_read fails.
+    // Called with the tokens of context i of n after it was processed. False: contexts_read stops and does not count this context.
+    // False with *error set: contexts_read fails.
     bool (*each)(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error);
     void *user;
     ggml_abort_callback stop; // polled before each context; NULL: never
     void *stop_data;
 };
 
-// Processes the complete contexts of the text. If the vocabulary adds a BOS token, it replaces the first token of each context.
-// *n_read: number of processed contexts. Succeeds if all contexts or, after a stop, at least one context was processed.
+// Processes the complete contexts of the text. A BOS token, if the vocabulary adds one, replaces the first token of each context.
+// *n_read: number of processed contexts. After a stop, succeeds if at least one context was processed.
 bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error);

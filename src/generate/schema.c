@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// schema.c: converts a JSON schema to a grammar (generate.h). The file is read into a tree; a hash table finds the members of its
-// objects. Every schema in the file becomes exactly one rule, however many $ref name it, so a schema may refer to itself.
-// Properties keep the order of the file. A key that a grammar cannot express causes an error with its name. It is never ignored,
-// because an almost valid text is useless.
+// schema.c: converts a JSON schema to a grammar (generate.h). Each schema of the file becomes one rule, so a schema may refer to
+// itself. Properties keep the order of the file. A key that a grammar cannot express is an error, because an almost valid text is
+// useless.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -18,7 +17,6 @@ struct slice {
     size_t size;
 };
 
-// A value of the file.
 struct node {
     struct slice text;                // as in the file, without surrounding blanks
     size_t key, key_size;             // offset and size in converter.keys, of a member of an object
@@ -68,7 +66,7 @@ static bool schema_fail(struct converter *c, const char *fmt, ...) {
     return model_fail(c->error, "%s: %s", c->source->name, why);
 }
 
-// Returns whether the caller requests a stop, and then sets the error.
+// Sets the error if the caller requests a stop.
 static bool is_stopped(struct converter *c) {
     return c->source->stop != NULL && c->source->stop(c->source->stop_data) &&
            !schema_fail(c, "interrupted while the schema was read");
@@ -104,8 +102,7 @@ static struct node *node_new(struct converter *c, struct node *parent) {
     return node;
 }
 
-// Reads the next value of the file. The recursion depth is limited by BERTH_JSON_DEPTH_MAX. False: an error of the JSON reader or
-// of schema_fail.
+// BERTH_JSON_DEPTH_MAX limits the recursion. False: an error of the JSON reader or of schema_fail.
 static bool value_read(struct converter *c, struct node *node) {
     struct berth_json *r = &c->json;
     const char kind = berth_json_peek(r);
@@ -217,7 +214,7 @@ static bool has_kind(struct converter *c, const struct node *node, char kind) {
                                            text_width(node->text), node->text.at);
 }
 
-// Calls `use` with the text of a string without escapes.
+// Calls `use` with the unescaped string.
 static bool string_use(struct converter *c, const struct node *node,
     bool (*use)(struct converter *c, struct berth_json_text text, void *user), void *user) {
     struct berth_json_text text;
@@ -251,7 +248,6 @@ static bool count_read(struct converter *c, const struct node *object, const cha
 
 // ---- literals ----
 
-// Writes a GBNF literal of these bytes.
 static void literal_write(FILE *to, const char *bytes, size_t n) {
     fputc('"', to);
     for (size_t i = 0; i < n; i++) {
@@ -267,7 +263,7 @@ static void literal_write(FILE *to, const char *bytes, size_t n) {
     fputc('"', to);
 }
 
-// Writes a GBNF literal of this text as a JSON string.
+// Writes a GBNF literal that matches this text as a JSON string.
 static bool text_literal(struct converter *c, struct berth_json_text text, void *user) {
     FILE *to = user;
     struct berth_stream s;
@@ -283,7 +279,7 @@ static bool text_literal(struct converter *c, struct berth_json_text text, void 
     return ok || schema_fail(c, "out of memory");
 }
 
-// Writes a value of enum or const. Strings are escaped anew; other values are copied from the file.
+// Strings are escaped anew. Other values are copied from the file.
 static bool value_literal(struct converter *c, FILE *to, const struct node *value) {
     if (first_char(value) == '"') {
         return string_use(c, value, text_literal, to);
@@ -294,8 +290,7 @@ static bool value_literal(struct converter *c, FILE *to, const struct node *valu
 
 // ---- schemas ----
 
-// Returns the number of the rule of a schema. The rule itself is written later, so that a long chain of references causes no deep
-// recursion.
+// Returns the number of a schema's rule. The rule is written later, so that a chain of references causes no deep recursion.
 static bool rule_get(struct converter *c, struct node *node, int *rule) {
     if (is_stopped(c)) {
         return false;
@@ -350,8 +345,8 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
     return true;
 }
 
-// ---- objects: rule rN-I-0 matches property I of schema N and all later properties, if the text has no earlier property of the
-// object. Rule rN-I-1 matches the same after an earlier property, so it begins with a comma ----
+// ---- objects: rule rN-I-0 matches property I of schema N and all later properties, if no earlier property is present. After an
+// earlier property, rule rN-I-1 matches the same with a comma before it ----
 
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;
@@ -370,7 +365,7 @@ static bool property_write(struct converter *c, struct node *property, int id, i
     return true;
 }
 
-// Writes the rules rN-I-0 and rN-I-1 for I = n, after the n named properties: additional properties, or nothing.
+// Writes the rules after the last of n named properties: additional properties, or nothing.
 static bool others_write(struct converter *c, const struct node *s, int id, int n) {
     struct node *additional = field_get(c, s, "additionalProperties");
     const bool allows_any = n == 0 && additional == NULL;
@@ -428,7 +423,6 @@ static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
     return others_write(c, s, id, n);
 }
 
-// Writes a schema of one type.
 static bool type_body(struct converter *c, struct node *s, const struct node *type, int id, FILE *to) {
     static const char *const plain[] = {"integer", "number", "boolean", "null"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
@@ -446,7 +440,7 @@ static bool type_body(struct converter *c, struct node *s, const struct node *ty
                                    : schema_fail(c, "unknown type %.*s", text_width(type->text), type->text.at);
 }
 
-// Writes the rule that a path from the top of the file names, such as "#/$defs/name".
+// path: from the top of the file, such as "#/$defs/name".
 static bool reference_write(struct converter *c, struct berth_json_text path, void *user) {
     struct node *s = c->nodes[0];
     const struct slice ref = {path.text, path.len};
@@ -468,7 +462,7 @@ static bool reference_write(struct converter *c, struct berth_json_text path, vo
     return rule_get(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
 }
 
-// Fails if a schema has a key that Berth does not support. The list also has keys that do not change which values are valid.
+// Fails at an unsupported key. The list includes keys that do not change which values are valid.
 static bool keys_check(struct converter *c, const struct node *s) {
     static const char *const keys[] = {"type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
         "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions", "title", "description",
@@ -487,7 +481,6 @@ static bool keys_check(struct converter *c, const struct node *s) {
     return true;
 }
 
-// The kind of values in a list of alternatives.
 enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
 
 static bool choice_write(struct converter *c, struct node *s, struct node *value, enum choice kind, int id, FILE *to) {
