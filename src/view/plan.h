@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan.h: struct view_plan, which `berth plan` and `berth map` use for any input file: the items to place, their buffers, and the
-// results of planning each buffer.
+// plan.h: struct view_plan: the items of any input file, their buffers, and the plan of each buffer. `berth plan` and `berth map`
+// use it.
 #pragma once
 
 #include "berth-alloc.h"
@@ -11,7 +11,7 @@
 #define VIEW_BUDGET_US 1000000 // time limit of the search that decides what to recompute and spill
 #define VIEW_BUDGET_N_ALIVE 8
 
-// A memory limit. bytes: the limit, 0: none. spill: bytes of a second pool to which values may be spilled, 0: no spilling.
+// bytes: the memory limit; 0: none. spill: bytes of a second pool for spilled values; 0: no spilling.
 struct view_budget {
     uint64_t bytes, spill;
 };
@@ -31,14 +31,13 @@ struct view_buffer {
     struct berth_plan_report report; // result of planning this buffer; plan.c measures time_us itself
 };
 
-// The memory of a model on one device, in bytes. The plan is about `compute` only.
+// Bytes of a model on one device. Only `compute` is planned.
 struct view_home {
     char device[64];
     uint64_t weights, cache, compute;
     bool is_mapped; // the weights are in the pages of the mapped file
 };
 
-// Progress of a search.
 struct view_progress {
     int64_t us, limit_us; // time since the start of the search; its time limit
     uint64_t peak, bound; // sums over the buffers that are finished and the current one
@@ -52,9 +51,8 @@ struct view_plan {
     size_t n_buffers;
     size_t *order; // the indices of all items, buffer by buffer
     struct view_budget budget;
-    struct berth_budget_result *budgeted; // result of the solver for the memory limit; NULL: no limit
-    struct view_value
-        alive[VIEW_BUDGET_N_ALIVE]; // the first values of budgeted->alive, largest first; budgeted->n_alive may be larger
+    struct berth_budget_result *budgeted;         // result of the solver for the memory limit; NULL: no limit
+    struct view_value alive[VIEW_BUDGET_N_ALIVE]; // largest first; at most the first of budgeted->n_alive
     // Explanation of the cost of spilling, for the user; NULL: no memory limit
     const char *spill_price;
     bool can_budget;                                                 // the input is a graph, so a memory limit is possible
@@ -63,51 +61,48 @@ struct view_plan {
     void *watch_user;
 };
 
-// Reads the items of a file: CSV, JSON, a captured graph (compressed or not), or a model. The items of a model are those of the
-// graph that a session with the options' batch, context and cache runs. A memory limit is allowed for captured graphs and for CSV
-// with costs. On failure plan is empty.
+// Reads the items of CSV, JSON, a captured graph (compressed or not), or a model. A model is planned with the batch, context and
+// cache of the options. A memory limit is allowed for captured graphs and for CSV with costs. On failure plan is empty.
 struct model_options;
 enum ggml_status view_plan_read(
     const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan);
-// Reads the items of a captured graph and the tensors of each item. The offsets are those of the captured program. has_offsets is
-// false nevertheless, so that the planner does not start from them. With a memory limit, the items are those of a changed graph
-// that stays below the limit. If there is no such graph (plan->budgeted->fits is false), they are those of the original graph.
+// Reads the items of a captured graph, with the captured offsets. has_offsets is false, so that the planner does not start from the
+// offsets. With a memory limit, the graph is changed to stay below the limit. If no such graph is found, plan->budgeted->fits is
+// false and the items are those of the original graph.
 enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan);
-// For a CSV with the columns cost and reads: replaces the items by those of a schedule that stays below the plan's memory limit
-// (costs.c). If there is none, the items stay unchanged and plan->budgeted->fits is false.
+// For a CSV with the columns cost and reads: replaces the items by a schedule below the plan's memory limit (costs.c). If there is
+// none, plan->budgeted->fits is false and the items are unchanged.
 enum ggml_status view_plan_budget_set(const char *path, struct view_plan *plan);
 // Reads the items of a model's graph, and the model's memory per device.
 enum ggml_status view_plan_read_model(const char *path, const struct model_options *options, struct view_plan *plan);
 
 // ---- plan.c ----
 
-// Makes a set of items from the JSON that `write` writes. Sets has_offsets to false, so that planning does not start from them.
+// Makes a set of items from the JSON that `write` writes. has_offsets is false, so that the planner does not start from the
+// offsets.
 enum ggml_status view_set_make(
     enum ggml_status (*write)(FILE *file, void *user), void *user, const char *path, struct berth_plan_set **set);
-// Sets plan->buffers from plan->set: one buffer per pool of the items, with the file's description of this pool.
+// Sets plan->buffers: one buffer per pool of plan->set, with the file's description of the pool.
 enum ggml_status view_plan_buffers(struct view_plan *plan);
 void view_plan_free(struct view_plan *plan);
-// Stores value i of budgeted->alive in plan->alive, if there is space.
+// Does nothing if plan->alive is full. i: index in budgeted->alive.
 void view_plan_alive_add(struct view_plan *plan, size_t i, const char *name, uint64_t size);
-// view_pools_sort sorts the file's descriptions of pools by pool number. After that, view_pools_find returns the description of a
-// pool; NULL: none. If a pool has several descriptions, one of them is returned.
+// view_pools_find requires view_pools_sort. Returns one of the file's descriptions of a pool; NULL: none.
 void view_pools_sort(struct berth_plan_set *set);
 const struct berth_plan_pool *view_pools_find(const struct berth_plan_set *set, int32_t pool);
 
-// Plans every buffer, checks the plan, and fills the reports: one per buffer, and their sum. params->start: offsets of all items
-// from which to start, or NULL. params->max_chunk is ignored; each buffer has its own. plan->watch is called during a search. If
-// it ends the search, *is_stopped is true.
+// Plans and checks every buffer and fills the reports. params->start: offsets of all items from which to start, or NULL.
+// params->max_chunk is ignored; each buffer has its own. *is_stopped: plan->watch ended the search.
 enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
-// An item, and the tensor that occupies it at a step.
 struct view_alive {
     uint64_t size;
     const char *name, *op; // op: "" if the file has none
 };
-// Returns the items of a buffer at the step with the most live bytes, largest first; the caller frees the array. *bytes: the sum of
-// their sizes. NULL: out of memory.
+// Returns the items of a buffer at the step with the most live bytes, largest first. The caller frees the array. *bytes: sum of the
+// sizes. NULL: out of memory.
 struct view_alive *view_alive_at_bound(
     const struct view_plan *plan, const struct view_buffer *buffer, size_t *n, uint64_t *bytes);
-// Returns the buffer with the highest peak; NULL: there is none.
+// NULL: there is no buffer.
 const struct view_buffer *view_plan_largest(const struct view_plan *plan);
