@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// opt.h: the shared declarations of src/opt, which implements ggml-opt.h: the random order of data, data sets, results, and the
-// optimisation context.
+// opt.h: shared declarations of src/opt, which implements ggml-opt.h.
 //
-// A context has up to three graphs. `forward` computes outputs, loss and the number of correct predictions. `grad` also computes
-// gradients. `step` also updates the parameters. A period is opt_period backward passes, whose gradients are added up; only the
-// last one uses `step`. Static graphs are built once, from the outputs that the caller passes to ggml_opt_init. Dynamic graphs are
-// built for every ggml_opt_alloc, from the graph that the caller passed to ggml_opt_prepare_alloc. Gradient sums and moments
-// outlive a dynamic graph. They are stored per parameter and found by the parameter's address.
+// A context has up to three graphs. `forward` computes outputs, loss and correct predictions. `grad` also computes gradients.
+// `step` also updates the parameters. A period is opt_period backward passes, whose gradients are added up. The last pass of a
+// period uses `step`. Static graphs are built once, by ggml_opt_init. Dynamic graphs are built by every ggml_opt_alloc. Gradient
+// sums and moments outlive a dynamic graph, and are found by the address of the parameter.
 //
 //     init --(static)--> built --alloc--> ready --eval--> built --alloc--> ...
 //     init --(dynamic)--> empty --prepare--> prepared --alloc--> ready --eval--> empty --prepare--> ...
@@ -25,7 +23,7 @@ struct opt_rng {
 
 void opt_rng_init(struct opt_rng *rng);
 uint32_t opt_rng_next(struct opt_rng *rng);
-// Shuffles the first n entries of order in the same way as the reference: std::shuffle of libstdc++.
+// Shuffles the first n entries as the reference does, with std::shuffle of libstdc++.
 void opt_shuffle(struct opt_rng *rng, int64_t *order, int64_t n);
 
 // ---- dataset.c ----
@@ -53,7 +51,6 @@ struct ggml_opt_result {
     bool is_mean;     // true: losses are means over the data; false: sums
 };
 
-// The result of one evaluation.
 struct opt_outcome {
     float loss;
     bool is_mean;
@@ -77,11 +74,11 @@ struct opt_state {
 };
 
 struct ggml_opt_context {
-    struct ggml_opt_params params; // parameters of ggml_opt_init, but inputs and outputs are those of the current graph
+    struct ggml_opt_params params; // of ggml_opt_init; inputs and outputs of the current graph
     bool is_static;
     struct opt_rng rng;
 
-    // Tensors that exist as long as the context.
+    // Valid as long as the context:
     struct ggml_context *ctx_own;
     struct ggml_backend_buffer *buffer_own;
     struct ggml_tensor *one;     // gradient of the loss with respect to itself
@@ -89,13 +86,13 @@ struct ggml_opt_context {
     struct opt_state *states;    // [n_states], one per parameter
     size_t n_states, states_cap;
 
-    // The current graphs and their tensors.
+    // Of the current graphs:
     struct ggml_context *ctx_results; // holds loss, labels and counts
     struct ggml_context *ctx_compute; // the caller's context
     struct ggml_cgraph *forward, *grad, *step;
     struct ggml_tensor *labels, *loss, *pred, *ncorrect;
     bool loss_is_mean;
-    // Factor from the computed loss to the loss of one evaluation: opt_period if the graph divides the loss by it, else 1.
+    // The loss of an evaluation is loss_scale times the computed loss: opt_period if the graph divides by opt_period, else 1.
     float loss_scale;
 
     struct ggml_cgraph *ready; // the graph to which ggml_opt_alloc gave memory; NULL after its evaluation
@@ -104,7 +101,7 @@ struct ggml_opt_context {
     enum ggml_status status;   // result of the last alloc or eval
 };
 
-// Returns the state of a parameter and creates it if it does not exist. NULL: out of memory.
+// Creates a missing state. NULL: out of memory.
 struct opt_state *opt_state_of(struct ggml_opt_context *o, const struct ggml_tensor *param);
 bool opt_needs_acc(const struct ggml_opt_context *o);
 void opt_states_zero(struct ggml_opt_context *o, bool moments); // zeroes the gradient sums; with `moments` also the moments
