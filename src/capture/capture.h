@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// capture.h: writes the graphs of a running program to files. alloc/capture.c collects the data of a graph and calls these
-// functions. The reader is in read/. It is separate because it uses zlib, and because only the program `berth` and tests read
-// captured graphs.
+// capture.h: writes the graphs of a running program to files. alloc/capture.c calls these functions. The reader is in read/. It is
+// separate because it requires zlib.
 //
 // The format is text. Fields are separated by blanks. In the lines below, words in capitals stand for values:
 //   ggraph 1
@@ -10,11 +9,10 @@
 //   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES     one line per buffer id; same_as: the first one of its type
 //   leaforder ID:BUF,...                                           only if a tensor is listed twice
 //   columns ...                                                    then one line per tensor, with the fields named here
-// The last two columns describe the memory of the plan. An item is a piece of memory that one or several tensors use one after
-// another. The column `item` is the number of the tensor's item, -1: none. The column `life` of the first tensor in an item is
-// FIRST,LAST,BYTES,BUFFER: the nodes from which and up to which the item is used, its size, its buffer id. For other tensors
-// `life` is "-". Old files do not have these two columns. For these files the graph allocator computes the items, with the
-// in-place rules of the ggml version in the file.
+// An item is a piece of memory that tensors use one after another. `item`: number of the tensor's item; -1: none. `life`:
+// FIRST,LAST,BYTES,BUFFER for the first tensor of an item; "-" for other tensors. FIRST and LAST are the first and the last node
+// that use the item. Old files lack both columns. For old files the graph allocator computes the items, with the in-place rules of
+// the file's ggml version.
 #pragma once
 
 #include "base/base.h"
@@ -41,7 +39,7 @@ struct capture_tensor {
     size_t alloc_size;  // bytes that the tensor needs in that buffer
     int64_t chunk, off; // -1: not in the plan's memory
     int32_t item;       // number of the tensor's item, -1: none
-    // The lifetime of the item if this is its first tensor, else NULL.
+    // Lifetime of the item; NULL unless this is the item's first tensor.
     const struct berth_plan_item *life;
     int32_t life_buf; // buffer id of the item
 };
@@ -54,6 +52,6 @@ void berth_capture_write_tensor(FILE *f, const struct capture_tensor *c, const i
 
 // Returns the value of BERTH_CAPTURE; NULL: nothing is captured.
 const char *berth_capture_dir(void);
-// Writes the text to a file whose name is a hash of the text. The file is written completely or not at all. If a file with this
-// name exists, it has the same text and is kept. On failure returns false with errno.
+// Writes the text to a file named by a hash of the text. The file is written completely or not at all. An existing file of this
+// name has the same text and is kept. False: failed, with errno.
 bool berth_capture_write_file(const char *dir, const char *text, size_t size) BERTH_MUST_USE;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read.c: reads captured graphs (format: capture/capture.h). It creates all tensors first and resolves references afterwards,
-// because a line may refer to later tensors. Memory grows with the lines that are read, so a false count in the header cannot make
-// the reader allocate much.
+// read.c: reads captured graphs (format: capture/capture.h). All tensors are created before references are resolved, because a line
+// may refer to later tensors. Memory grows with the lines read, so a false count in the header cannot force a large allocation.
 
 #include "capture/ggraph.h"
 
@@ -175,10 +174,9 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
 
 // ---- items ----
 
-// The items of the captured plan, if the file has them. Each line has the number of the tensor's item. The line of the first
-// tensor in an item also has the item's lifetime. The reader checks that each item has exactly one lifetime. O(tensors).
+// Each line has the number of the tensor's item. The first line of an item also has the item's lifetime. Each item must have
+// exactly one lifetime. O(tensors).
 
-// Reads the columns item and life of the current line.
 static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) {
     struct ggraph_place *place = &r->g->places[id];
     int64_t x[4];
@@ -200,7 +198,7 @@ static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const cha
     return GGML_STATUS_SUCCESS;
 }
 
-// Writes g->items, sorted by item number. Called after the last line.
+// Requires that all lines are read.
 static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
     struct ggraph *g = r->g;
     const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
@@ -232,12 +230,11 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
 
 // ---- edges ----
 
-// A link is a reference of a tensor to another one: to the viewed tensor or to a source. Nodes run in the order of their ids, so
-// the sources of a node are earlier nodes, leafs or other tensors. There are two exceptions in real programs: a copy may have its
-// own result as source, and a node of op NONE, which a scheduler adds, may have a later node as source. The reader also checks
-// that no chain of views is a cycle. O(tensors + sources).
+// A link refers to a viewed tensor or to a source. Nodes run in the order of their ids, so the sources of a node have no later
+// node. Real programs have two exceptions: a copy may be its own source, and a node of op NONE from a scheduler may have a later
+// source. A chain of views must not be a cycle. O(tensors + sources).
 
-// Stores the links of the current line's tensor as ids, because they may refer to tensors that do not exist yet.
+// Stores links as ids, because the tensors may not exist yet.
 static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src, const char *srcs) {
     const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
     int64_t v;
@@ -285,15 +282,15 @@ static enum ggml_status src_check(const struct ggraph_reader *r, int64_t id, int
     return GGML_STATUS_SUCCESS;
 }
 
-// Checks that every chain of views ends. Each walk marks the tensors that it visits with its number. It stops at a tensor that an
-// earlier walk marked, because that walk ended. A tensor with the walk's own number closes a cycle.
+// Checks that every chain of views ends. Each walk marks tensors with its number. A tensor with the walk's own number closes a
+// cycle.
 static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int64_t first_line) {
     int32_t *marks = berth_calloc((size_t) n_all + 1, sizeof marks[0]);
     if (marks == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the marks of %lld tensors", (long long) n_all);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    int32_t *views = r->links; // links_set has overwritten the first n_all entries with the view_src of each tensor
+    int32_t *views = r->links; // links_set stored view_src of each tensor here
     for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
         int32_t at = (int32_t) i;
         while (at >= 0 && marks[at] == 0) {
@@ -310,8 +307,7 @@ static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int6
     return status;
 }
 
-// Sets view_src and src of all tensors. Called after the last line. Refuses links that no program can have. Overwrites r->links[i]
-// with the view_src of tensor i for views_check.
+// Requires that all lines are read. Refuses links that no program can have. Overwrites r->links[i] with the view_src of tensor i.
 static enum ggml_status links_set(struct ggraph_reader *r, int64_t n_all) {
     const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
     size_t at = 0;
@@ -345,7 +341,7 @@ static int32_t flags_of(const char *text) {
     return flags;
 }
 
-// Adds a context; NULL: out of memory.
+// NULL: out of memory.
 static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
     struct ggraph *g = r->g;
     if (!berth_grow((void **) &g->ctxs, &r->ctxs_cap, g->n_ctxs + 1, sizeof g->ctxs[0])) {
@@ -358,7 +354,7 @@ static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
     return ctx;
 }
 
-// Creates the tensor with this id. Ids are consecutive, so the arrays that are indexed by id grow by one. NULL: out of memory.
+// The id must be the next one. NULL: out of memory.
 static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum ggml_type type) {
     const size_t n = (size_t) id + 1;
     if (!berth_grow((void **) &r->tensors, &r->tensors_cap, n, sizeof r->tensors[0]) ||
@@ -429,8 +425,8 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     return item_read(r, id, f[17], f[18]);
 }
 
-// Sets graph->leafs from the line leaforder, whose text is "id:buf,id:buf,...". A file has this line if a tensor is both a node
-// and a leaf: such a tensor has only one line, as a node.
+// The line leaforder is "id:buf,id:buf,...". A file has this line if a tensor is both a node and a leaf, because the tensor has
+// only one line, as a node.
 static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     struct ggml_cgraph *graph = r->g->graph;
     int n = 0;
@@ -456,7 +452,6 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Creates the graph of the tensors.
 static enum ggml_status graph_make(struct ggraph_reader *r) {
     struct ggraph *g = r->g;
     const size_t n_order = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
