@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device.c: simulated devices. Their buffers have addresses but no memory, and computing a graph only advances a clock. The same
-// code as for real devices places, plans and runs a model on them. Afterwards the buffers show the bytes that each device would
-// hold, and the clock shows the time that a token would take. Each device runs its commands in order. The program continues while
-// a device computes, and waits where it would wait for a real device. Device 0 is the CPU on which the program itself runs, so the
-// program waits for every computation of device 0.
+// device.c: simulated devices. Buffers have addresses but no memory. Computing a graph only advances a clock. The code for real
+// devices places, plans and runs a model on simulated devices. Each device runs its commands in order. The program waits only where
+// it would wait for a real device. Device 0 is the CPU of the program, so the program waits for every computation of device 0.
 
 #include "simulate/cluster.h"
 
@@ -15,7 +13,7 @@
 
 #define FIRST_ADDRESS ((uintptr_t) 0x2000000000000000u) // never an address of the process
 #define ADDRESS_STEP ((uintptr_t) 1 << 20)
-#define N_REQUESTED_MAX 8 // largest number of sums that are requested but not complete; src/meta/run.c requests fewer
+#define N_REQUESTED_MAX 8 // largest number of incomplete sums; src/meta/run.c requests fewer
 #define SHORT_SUM 32768   // bytes; up to this size src/mpi/sum.c sends complete vectors, above it parts
 
 struct sim_device {
@@ -68,7 +66,6 @@ static double op_seconds(const struct cluster_device *d, const struct ggml_tenso
 
 // ---- the clock ----
 
-// Returns the seconds to move `size` bytes from one device to another.
 static double link_seconds(const struct sim_device *a, const struct sim_device *b, double size) {
     const struct cluster_link link = cluster_link_of(a->sim->cluster, a->i, b->i);
     return a == b ? 0 : link.latency + size / link.bandwidth;
@@ -78,7 +75,7 @@ static double program_seconds(const struct sim_device *d, double size) {
     return link_seconds(&d->sim->devices[0], d, size);
 }
 
-// Device 0 runs the program, so the clock of the program advances with the work of device 0.
+// Device 0 runs the program, so both clocks advance together.
 static void device_set_busy(struct sim_device *d, double until) {
     d->busy = max_f64(d->busy, until);
     if (d->i == 0) {
@@ -141,7 +138,7 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
     device_send(device_of_buffer(buffer), size);
 }
 
-// Zeroes the program's memory. `data` may be an address of simulated device 0, which must not be written.
+// `data` may be an address of simulated device 0, which must not be written.
 static void host_zero(void *data, size_t size) {
     if ((uintptr_t) data < FIRST_ADDRESS) {
         memset(data, 0, size);
@@ -192,7 +189,7 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .clear = buffer_clear,
 };
 
-// Returns the simulated device that holds a tensor; NULL: the tensor is in other memory.
+// NULL: the tensor is in other memory.
 static struct sim_device *tensor_device(const struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     return buffer != NULL && buffer->iface.free_buffer == buffer_free ? device_of_buffer(buffer) : NULL;
@@ -328,7 +325,7 @@ static double sum_seconds(const struct sim_comm *c, double size) {
     return most;
 }
 
-// Requests a sum. The devices of other processes start the sum when the request arrives.
+// The devices of other processes start the sum when the request arrives.
 static bool comm_request(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     (void) tensors;
@@ -346,8 +343,8 @@ static bool comm_request(void *comm, struct ggml_tensor **tensors) {
     return true;
 }
 
-// Completes the oldest requested sum at the time at which all devices have finished the work before it. The devices then continue
-// with the work that was queued after this sum.
+// Completes the oldest requested sum when all devices have finished the work before it. The devices then continue with the work
+// queued after the sum.
 static bool comm_join(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     double begin = 0;
@@ -408,13 +405,13 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// Makes a buffer over the pages of the mapped model file. It counts 0 bytes, because predict.c adds these pages.
+// The buffer counts 0 bytes, because predict.c adds the pages of the mapped file.
 static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, size_t size, size_t max) {
     (void) max;
     return buffer_new(device_of(dev), base, size, 0);
 }
 
-// Asks the real CPU, with copies of the tensors that have no buffers, because it refuses tensors in buffers of other devices.
+// Asks the real CPU with copies of the tensors, because the CPU refuses buffers of other devices.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
     node.buffer = NULL;
@@ -445,7 +442,7 @@ static const struct ggml_backend_device_i dev_iface = {
 
 // ---- functions of the registry ----
 
-// The work memory of a simulated CPU is that of this machine's CPU with the same number of threads.
+// The work memory equals that of this machine's CPU with the same number of threads.
 static size_t reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct sim_device *d = device_of(backend->device);
     return d->cpu != NULL ? berth_backend_reserve_size(d->cpu, graph) : 0;

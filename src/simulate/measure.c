@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// measure.c: measures the devices of this process and of other ranks: products by type, small ops, attention, memory, and messages
-// between devices. It also measures how much slower the devices of one host compute at the same time than alone (`together`), if
-// sums.c cannot.
+// measure.c: measures the devices of all ranks: products by type, small ops, attention, memory, and messages. If sums.c cannot
+// measure `together`, it is measured here.
 
 #include "simulate/cluster.h"
 
@@ -16,7 +15,7 @@
 
 #define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
 #define N_TOKENS 256   // tokens of the measured prompt
-// Bytes of a matrix that is multiplied with one token. A product is so short that waiting threads do not sleep.
+// A product of one token is so short that waiting threads do not sleep.
 #define MATRIX_SIZE ((size_t) 1 << 20)
 #define N_MATRICES 64 // timed matrices
 #define N_SWEEP 960   // largest number of matrices that are only read to evict the timed ones from the caches (the sweep)
@@ -36,9 +35,8 @@ struct measuring {
 
 // ---- one device ----
 
-// Creates n_matrices timed products of a matrix with n tokens. Each product is one piece of the test, a graph that is timed
-// separately. Also creates the sweep: one graph with products of n_sweep other matrices, which evicts the timed ones from the
-// caches.
+// Creates n_matrices timed products of a matrix with n tokens, one piece each. The sweep is one untimed graph of n_sweep other
+// products, which evicts the timed matrices from the caches.
 static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
     if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
         return false;
@@ -61,8 +59,8 @@ static int64_t rows_of(enum ggml_type type) {
     return (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
 }
 
-// Returns the number of matrices of the sweep for device i: as many as the weights have in addition to the timed ones. All devices
-// of a host together use at most an eighth of its free memory.
+// Returns the number of matrices in the sweep. The sweep and the timed matrices together are at most as large as the weights. All
+// devices of a host together use at most an eighth of its free memory.
 static int n_sweep_of(const struct measuring *m, int i) {
     uint64_t n_same = 0;
     for (int k = 0; k < m->c->n_devices; k++) {
@@ -72,7 +70,7 @@ static int n_sweep_of(const struct measuring *m, int i) {
     return n <= N_MATRICES ? 0 : (int) min_u64(n - N_MATRICES, N_SWEEP);
 }
 
-// Measures the products of one token with all weights. They are one graph, so that a remote device gets only one request.
+// All products are one graph, so that a remote device gets only one request.
 static double read_speed(const struct measuring *m, int i, enum ggml_type type, double start) {
     const int n = N_MATRICES + n_sweep_of(m, i);
     struct speed_test test;
@@ -135,7 +133,7 @@ static void attention_speed(ggml_backend_t backend, int64_t n, double start, dou
     }
 }
 
-// Reports progress before a type is measured. Returns false if the caller stops the measurement.
+// False: the caller stops the measurement.
 static bool type_begin(const struct measuring *m, int i, int type) {
     const int n = m->c->n_devices;
     work_progress(&m->params->watch, "measuring", (uint64_t) ((m->round * n + i) * GGML_TYPE_COUNT + type),
@@ -194,8 +192,8 @@ static void message_fini(struct message *l) {
     ggml_free(l->ctx);
 }
 
-// Returns the duration of the fastest message from device i to device k (0: to the program), in seconds. The time ends when the
-// program knows that the message has arrived.
+// Returns the seconds of the fastest message from device i to device k. k 0: to the program. The time ends when the program knows
+// that the message has arrived.
 static double message_seconds(
     struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *host_bytes) {
     double best = 0;
@@ -215,8 +213,8 @@ static double message_seconds(
     return best;
 }
 
-// Measures the link between the hosts of two devices. If k is 0, the measured time contains a request of the program to device i
-// and the answer, so the latency is half of it. Otherwise it contains the requests of the program, the copy, and the answer.
+// Measures the link between two hosts. k 0: the time contains a request and its answer, so the latency is half of the time.
+// Otherwise the time contains the requests of the program, the copy, and the answer.
 static bool link_measure(struct measuring *m, int i, int k) {
     const double program_latency = cluster_link_of(m->c, 0, k).latency; // read before the link between i and k exists
     struct message from, to = {0};
@@ -263,7 +261,7 @@ static bool links_measure(struct measuring *m) {
 
 // ---- together ----
 
-// Runs one piece (piece < 0: the sweep) on all devices i with is_in[i] at the same time. Returns the seconds, negative on failure.
+// Runs one piece on all devices i with is_in[i] at the same time. piece < 0: the sweep. Returns seconds; negative: failed.
 static double all_run(struct measuring *m, const struct speed_test *tests, const bool *is_in, int piece) {
     const int64_t start = ggml_time_us();
     for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own device last, because the program waits for it
@@ -280,7 +278,7 @@ static double all_run(struct measuring *m, const struct speed_test *tests, const
     return (double) (ggml_time_us() - start) / 1e6;
 }
 
-// Returns the fastest time of each piece, summed over all pieces, on all devices i with is_in[i].
+// Returns the sum of the fastest time of each piece, on all devices i with is_in[i].
 static double tests_seconds(struct measuring *m, const struct speed_test *tests, const bool *is_in) {
     double best[N_MATRICES] = {0}, sum = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -353,8 +351,7 @@ void cluster_measure_params_set_model(struct cluster_measure_params *params, con
     }
 }
 
-// Sets d->host. The description of another rank's device ends with " of HOST"; all other devices are on this host. Returns false
-// if out of memory.
+// The description of another rank's device ends with " of HOST". All other devices are on this host. False: out of memory.
 static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_device *d) {
     char own_name[64] = "here";
     gethostname(own_name, sizeof own_name - 1);
@@ -413,7 +410,7 @@ static bool devices_find(struct measuring *m) {
     return true;
 }
 
-// Copies the devices and hosts of c, which are not measured yet, for one round. Returns false if out of memory.
+// c must not be measured yet. False: out of memory.
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
@@ -428,7 +425,6 @@ static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     return true;
 }
 
-// Measures all devices, links and hosts of m->c once.
 static bool round_measure(struct measuring *m) {
     struct cluster *c = m->c;
     for (int i = 0; i < c->n_devices; i++) {
@@ -451,7 +447,7 @@ static bool round_measure(struct measuring *m) {
     return true;
 }
 
-// Sets all numbers to the medians of the rounds. All rounds have the same links, so these are copied from the first.
+// All rounds have the same links.
 static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
     struct cluster *c = m->c;
     const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];
@@ -467,7 +463,6 @@ static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int
     return true;
 }
 
-// Measures rounds until the time limit and stores their medians in m->c.
 static bool rounds_measure(struct measuring *m) {
     struct cluster *c = m->c;
     struct cluster rounds[CLUSTER_ROUNDS] = {{0}};
