@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attention.c: builds the attention of a layer: the products that compute queries, keys and values, their norms, RoPE, the writes
-// to the cache, and attention with a mask.
+// attention.c: builds the attention of a layer.
 
 #include "base/min.h"
 #include "model/graph.h"
@@ -13,7 +12,7 @@ static struct ggml_tensor *heads_view(struct graph_builder *b, struct ggml_tenso
     return ggml_reshape_4d(b->ctx, flat, size, n, b->s->n_tokens, b->s->n_seq);
 }
 
-// Returns a view of n elements of each of n_heads heads of head_size elements, starting at element `at` of each row of flat.
+// Returns n elements of each head, from element `at` of each row of flat on.
 static struct ggml_tensor *heads_part(
     struct graph_builder *b, struct ggml_tensor *flat, int64_t at, int64_t n, int64_t head_size, int64_t n_heads) {
     const size_t element_size = ggml_element_size(flat);
@@ -63,7 +62,6 @@ int64_t builder_n_visible(const struct graph_builder *b, int64_t i) {
     return min_i64(n, b->s->n_kv);
 }
 
-// Writes the rows of x to the cache of the current layer.
 static void cache_write(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
     struct ggml_tensor *rows =
         ggml_is_contiguous(x) ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
@@ -80,8 +78,7 @@ static struct ggml_tensor *cache_view(struct graph_builder *b, struct ggml_tenso
 
 // ---- attention ----
 
-// q is [head_size, n_tokens, n_head, n_seq]; k and v have the same order of axes. The result is [head_size_v, n_head, n_tokens,
-// n_seq].
+// q, k and v are [size, n_tokens, heads, n_seq]. The result is [head_size_v, n_head, n_tokens, n_seq].
 static struct ggml_tensor *heads_attend(
     struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
     const struct model_params *p = b->p;
@@ -106,13 +103,12 @@ static struct ggml_tensor *heads_attend(
     return ggml_permute(b->ctx, y, 0, 2, 1, 3);
 }
 
-// Returns the result of heads_attend as one row per token.
+// Returns one row per token.
 static struct ggml_tensor *heads_join(struct graph_builder *b, struct ggml_tensor *y) {
     const int64_t width = y->ne[0] * y->ne[1], n_rows = b->s->n_tokens * b->s->n_seq;
     return ggml_is_contiguous(y) ? ggml_reshape_2d(b->ctx, y, width, n_rows) : ggml_cont_2d(b->ctx, y, width, n_rows);
 }
 
-// Applies the norms of the heads, if the architecture has them, and RoPE.
 static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *l, struct qkv a) {
     const int every = b->p->desc->no_rope_every;
     const bool has_head_norms = !builder_has(b, ARCH_QK_WIDE);
@@ -130,8 +126,8 @@ static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *
 }
 
 // ---- ARCH_MLA: multi-head latent attention (DeepSeek). Keys and values of all heads derive from one latent row per token. The
-// matrix that would expand the row to keys is applied to the queries instead, and the matrix that would expand it to values is
-// applied to the result. So the cache holds only the latent row and the rotated elements of the key: [latent | rotated] ----
+// matrix that expands the row to keys is applied to the queries instead. The matrix that expands the row to values is applied to
+// the result instead. So a cache row is only [latent | rotated elements of the key] ----
 
 static struct ggml_tensor *mla_queries(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// cache.c: allocates the cache of a session: for each layer, on the layer's device, one row of keys and one of values per position.
-// A type is accepted if the devices can write its rows and attend to them; otherwise session_new fails.
+// cache.c: allocates the cache of a session: per layer, one row of keys and one row of values per position, on the layer's device.
+// If the devices cannot write or read rows of a type, session_new fails.
 //
-// The cache of a layer with a window is a ring of n_ring rows: position p is in row p % n_ring. The graph writes the rows of the
-// complete batch before any token attends to them. So the rows of the last tokens must not overwrite positions that the first token
-// attends to: n_ring >= n_window + n_batch - 1.
+// The cache of a layer with a window is a ring: position p is in row p % n_ring. A graph writes the rows of its batch before any
+// token attends to them. These rows must not overwrite the window of the first token: n_ring >= n_window + n_batch - 1.
 
 #include "model/model.h"
 
@@ -28,13 +27,12 @@ static bool type_check(enum ggml_type type, const char *what, int64_t head_size,
                                          what, ggml_type_name(type), head_size, block);
 }
 
-// Cache tensors per layer: keys and values, or with ARCH_MLA one tensor for both.
+// With ARCH_MLA, keys and values are one tensor.
 static int64_t tensors_per_layer(const struct session *s) {
     return (s->model->params.desc->has & ARCH_MLA) != 0 ? 1 : 2;
 }
 
-// Checks that the devices support the SET_ROWS ops that write the cache. The graph contains them in the order of layers, keys
-// before values.
+// Checks that the devices support the SET_ROWS ops of the cache. The graph contains these ops by layer, keys before values.
 static bool rows_check(const struct session *s, struct model_error *error) {
     const int64_t n_all = s->model->params.n_layer * tensors_per_layer(s);
     int64_t n_rows = 0;
@@ -55,8 +53,8 @@ static bool rows_check(const struct session *s, struct model_error *error) {
     return true;
 }
 
-// Uses flash attention if every device with layers supports it. Without flash attention values are transposed, which is impossible
-// for block formats.
+// Uses flash attention if every device with layers supports it. Otherwise values are transposed, which is impossible for block
+// formats.
 static bool flash_choose(struct session *s, struct model_error *error) {
     int64_t layer = 0;
     for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++) {
@@ -80,7 +78,7 @@ bool cache_choose(struct session *s, int64_t n_kv, struct model_error *error) {
 
 // ---- memory ----
 
-// Creates the tensors that hold the state of a layer with ARCH_STATE: the inputs of the convolution and the state of the scan.
+// Creates the inputs of the convolution and the state of the scan.
 static void states_make(struct session *s, int64_t i, struct ggml_context *ctx) {
     const struct model_params *p = &s->model->params;
     s->k[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, p->n_conv - 1, p->n_inner + 2 * p->n_group_state * p->n_state);
@@ -94,7 +92,6 @@ int64_t cache_ring(const struct session *s) {
     return s->model->params.n_window > 0 && rounded < s->params.n_ctx ? rounded : s->params.n_ctx;
 }
 
-// Creates the cache tensors of the layers of one device.
 static bool tensors_make(struct session *s, int d, struct model_error *error) {
     const struct model_params *p = &s->model->params;
     size_t n = 0;
@@ -134,7 +131,7 @@ static bool device_cache_make(struct session *s, int d, struct model_error *erro
     s->caches[d].size = ggml_backend_alloc_ctx_tensors_from_buft_size(s->caches[d].ctx, buft);
     if (!s->params.plan_only) {
         s->caches[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->caches[d].ctx, buft);
-        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // masked positions are read, so they must hold finite numbers
+        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // masked positions are read: must be finite
     } else {
         s->caches[d].buffer = ggml_backend_buft_alloc_buffer(buft, 0);
         for (struct ggml_tensor *t = ggml_get_first_tensor(s->caches[d].ctx); t != NULL;

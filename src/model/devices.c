@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// devices.c: opens the devices of a model by name, or combines devices into a composite device. The host's CPU is always the last
-// device, as the scheduler requires.
+// devices.c: opens the devices of a model. The scheduler requires that the host's CPU is the last device.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ISO C has no conversion from object pointers to function pointers. POSIX guarantees that their representation is the same.
+// ISO C has no conversion from object pointers to function pointers. POSIX guarantees equal representations.
 void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function) {
     void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
     memcpy(function, &p, sizeof p);
@@ -106,7 +105,7 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
     return true;
 }
 
-// Divides the host's threads among the devices of a composite device that have threads.
+// Devices without threads are skipped.
 static void parts_threads_set(ggml_backend_t meta, int n_threads) {
     int n = 0;
     if (n_threads <= 0) {
@@ -136,14 +135,14 @@ bool model_devices_open_list(struct model_devices *d, ggml_backend_dev_t *list, 
     return true;
 }
 
-// ---- a composite device for a model. Attention heads and feed-forward rows are divided among the devices; every device has the
-// complete residual stream. A tensor without a rule is mirrored, which is always correct. Shares consist of complete heads and
-// complete blocks, so that no product is divided within a block ----
+// ---- a composite device for a model. Attention heads and feed-forward rows are divided among the devices. Every device has the
+// complete residual stream. A tensor without a rule is mirrored, which is always correct. A share has complete heads and complete
+// quantisation blocks ----
 
-// Data of the split callback of a composite device; lives as long as the device is used.
+// Data of the split callback. It lives as long as the device is used.
 struct model_shares {
     int n;                        // devices
-    int64_t head, head_v, gqa;    // elements per query or key head, elements per value head, query heads per key head
+    int64_t head, head_v, gqa;    // elements per key head; per value head; query heads per key head
     int64_t attn_block, ff_block; // largest block sizes of attn_output and of ffn_down
 };
 
@@ -185,8 +184,8 @@ static bool name_matches(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (is_end && tensor[n - m - 1] == '.');
 }
 
-// Returns the smallest number of key heads whose query heads together fill complete blocks of the rows of attn_output. Such a group
-// of heads must be on one device.
+// Returns the smallest number of key heads whose query heads fill complete blocks of attn_output's rows. One device must have all
+// heads of this group.
 static int64_t heads_per_unit(const struct model_shares *s) {
     const int64_t width = s->head_v * s->gqa;
     return s->attn_block / gcd_i64(width, s->attn_block);
@@ -227,7 +226,6 @@ static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tenso
     return state;
 }
 
-// Returns the largest block size of the weights with this name.
 static int64_t largest_block(const struct model *m, const char *name) {
     int64_t block = 1;
     for (size_t i = 0; i < m->n_weights; i++) {
@@ -238,7 +236,7 @@ static int64_t largest_block(const struct model *m, const char *name) {
     return block;
 }
 
-// Creates a composite device of n devices. NULL: an error. The caller frees *shares after the last use of the device.
+// The caller frees *shares after the last use of the device. NULL: failed.
 static ggml_backend_dev_t composite_device_new(
     struct model_shares **shares, const struct model *m, ggml_backend_dev_t *parts, int n, struct model_error *error) {
     struct model_shares *s = berth_calloc(1, sizeof *s);
@@ -276,7 +274,7 @@ bool model_devices_open_parts(struct model_devices *d, const struct model *model
     return true;
 }
 
-// Lists all GPUs. The CPU of another rank also has the type GPU. If the list has only such CPUs, the CPU of this rank is added as
+// Lists all GPUs. The CPU of another MPI rank has the type GPU. If all listed devices are CPUs, the CPU of this rank is added as
 // the first device.
 static int parts_list_gpus(ggml_backend_dev_t *parts) {
     int n = 0, n_cpus = 0;
@@ -296,8 +294,8 @@ static int parts_list_gpus(ggml_backend_dev_t *parts) {
     return n;
 }
 
-// Finds devices by a comma-separated list of names; NULL: all GPUs. A name may occur twice. Returns the number of devices, at most
-// GGML_BACKEND_META_MAX_DEVICES; 0 after an error.
+// names: comma-separated, a name may occur twice; NULL: all GPUs. Returns the number of devices, at most
+// GGML_BACKEND_META_MAX_DEVICES; 0: failed.
 static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
     int n = names == NULL ? parts_list_gpus(parts) : 0;
     for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // grammar_check.c: refuses rules that begin with themselves, because the guide's stack would grow without limit before a byte is
-// read. A rule may end with a call of itself, even if all elements before that call may be empty: a call at the end of an
-// alternative pushes nothing. Time is linear in the size of the grammar.
+// read. A rule may end with a call of itself, because a call at the end of an alternative pushes nothing. Time is linear in the
+// size of the grammar.
 
 #include "base/min.h"
 #include "model/grammar.h"
@@ -12,8 +12,7 @@ bool grammar_poll(const struct grammar *g, struct model_error *error) {
     return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "interrupted while the grammar was processed");
 }
 
-// An iterator over the calls with which a rule may begin. A rule may begin with a call if all elements before it are calls that may
-// match the empty text.
+// Iterates over the calls with which a rule may begin: all elements before such a call may match the empty text.
 struct walk {
     uint32_t alt;                    // GRAMMAR_NONE: all alternatives are done
     const struct grammar_elem *elem; // last call that was returned; NULL: none in this alternative yet
@@ -23,7 +22,7 @@ static bool is_call(const struct grammar_elem *e) {
     return e->kind == GRAMMAR_RULE || e->kind == GRAMMAR_REPEAT;
 }
 
-// Returns the next call; NULL: there are no more.
+// NULL: no more calls.
 static const struct grammar_elem *walk_next(const struct grammar *g, struct walk *w) {
     while (w->alt != GRAMMAR_NONE) {
         const struct grammar_elem *e = w->elem == NULL ? g->elems + g->alts[w->alt].at : w->elem + 1;
@@ -50,7 +49,7 @@ struct empty_search {
     struct grammar *g;
     struct waiting *alts; // [n_alts]
     uint32_t *first;      // [n_rules] first alternative that waits for the rule
-    uint32_t *found; // [n_rules] stack of rules that match the empty text and whose waiting alternatives must still be visited
+    uint32_t *found;      // [n_rules] stack of empty rules, to be visited
     size_t n_found;
 };
 
@@ -71,7 +70,7 @@ static void alt_visit(struct empty_search *s, uint32_t alt) {
     }
 }
 
-// A repetition of a rule that matches the empty text also matches the empty text, so its minimum count becomes 0.
+// If the rule of a repetition matches the empty text, the minimum count becomes 0.
 static void repeats_loosen(struct grammar *g) {
     for (size_t i = 0; i < g->n_repeats; i++) {
         if (g->rules[g->repeats[i].rule].can_be_empty) {
@@ -109,7 +108,7 @@ static bool empties_find(struct empty_search *s, struct model_error *error) {
 
 // ---- components ----
 
-// State of each rule in Tarjan's search for strongly connected components.
+// Tarjan's search for strongly connected components.
 struct visit {
     struct walk walk;
     uint32_t index, low; // index 0: not visited
@@ -131,7 +130,6 @@ static void search_enter(struct search *s, uint32_t rule) {
     s->path[s->n_path++] = s->open[s->n_open++] = rule;
 }
 
-// Visits the next rule with which the last rule of the path begins, or removes that last rule from the path.
 static void search_step(struct search *s) {
     const uint32_t rule = s->path[s->n_path - 1];
     struct visit *v = &s->visits[rule];
@@ -176,7 +174,6 @@ static bool frames_check(const struct search *s, struct model_error *error) {
     return true;
 }
 
-// Numbers the components from 0 on and lists the rules of each.
 static void members_list(struct grammar *g, const struct search *s) {
     g->n_components = s->n_components;
     for (size_t r = 0; r < g->n_rules; r++) {
@@ -186,7 +183,7 @@ static void members_list(struct grammar *g, const struct search *s) {
     for (size_t c = 0; c < g->n_components; c++) {
         g->first_member[c + 1] += g->first_member[c];
     }
-    // first_member[c + 1] is the end of component c. It moves down to the start of c while the members of c are filled in.
+    // first_member[c + 1] moves from the end of component c down to its start.
     for (size_t r = g->n_rules; r-- > 0;) {
         g->members[--g->first_member[g->rules[r].component + 1]] = (uint32_t) r;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// grammar_stack.c: stores the places and stacks of a guide without duplicates, and removes unused ones (see grammar_stack.h).
+// grammar_stack.c: stores the places and stacks of a guide without duplicates.
 
 #include "model/grammar_stack.h"
 
@@ -49,7 +49,6 @@ static bool is_full(const struct grammar_stacks *s, size_t n_more, struct model_
     return false;
 }
 
-// Grows a list and its array of stamps together.
 static bool stamped_grow(void **list, size_t n, size_t *room, size_t size, uint32_t **stamps) {
     size_t new_room = *room;
     if (!berth_grow(list, &new_room, n + 1, size)) {
@@ -103,7 +102,7 @@ static void stacks_enter(struct grammar_stacks *s) {
     }
 }
 
-// Keeps a hash table at most half full. False: out of memory.
+// The table is at most half full. False: out of memory.
 static bool slots_grow(
     struct grammar_stacks *s, uint32_t **slots, size_t *n_slots, size_t n, void (*enter)(struct grammar_stacks *)) {
     if (2 * n + 2 <= *n_slots) {
@@ -184,8 +183,8 @@ bool stacks_stack(struct grammar_stacks *s, uint32_t *places, size_t n, uint32_t
 
 // ---- removal of unused places and stacks ----
 
-// Sets new_place and new_stack to 0 for reachable places and stacks; the entries of unreachable ones stay REMOVED. A place or stack
-// refers only to older ones. So in a pass from the newest to the oldest, everything reachable is marked before it is visited.
+// Sets new_place and new_stack to 0 for reachable places and stacks. Other entries stay REMOVED. A place or stack refers only to
+// older ones, so one pass from the newest to the oldest suffices.
 static void live_mark(const struct grammar_stacks *s, const uint32_t *live, size_t n, uint32_t *new_place, uint32_t *new_stack) {
     new_place[PLACE_OVER] = 0;
     for (size_t i = 0; i < n; i++) {
@@ -206,7 +205,7 @@ static void live_mark(const struct grammar_stacks *s, const uint32_t *live, size
     }
 }
 
-// Moves reachable places and stacks to the front, oldest first. So everything that they refer to already has its new number.
+// Oldest first: everything that a place or stack refers to already has its new number.
 static void live_move(struct grammar_stacks *s, uint32_t *new_place, uint32_t *new_stack) {
     size_t n_stacks = 0, n_places = 1, n_members = 0;
     for (size_t k = 0, p = 1; k < s->n_stacks || p < s->n_places;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// llama.c: the engine that implements the models, sessions and tokenizers of model.h with libllama. A libllama context reserves its
-// graphs when it is created. Hooks record its calls to Berth's scheduler and set the scheduler, graph and memory of the session.
+// llama.c: implements the models, sessions and tokenizers of model.h with libllama. A libllama context reserves its graphs when it
+// is created. Hooks in Berth's scheduler record the scheduler, graph and memory of the session.
 
 #include "model/llama.h"
 #include "base/min.h"
@@ -12,7 +12,7 @@
 
 // ---- hooks ----
 
-// Returns the device of a buffer type. Host memory counts as the CPU, the last device.
+// Host memory counts as the CPU, the last device.
 static int buft_device(const struct model_devices *devices, ggml_backend_buffer_type_t buft) {
     ggml_backend_dev_t dev = ggml_backend_buft_get_device(buft);
     for (int d = 0; d < devices->n - 1 && !ggml_backend_buft_is_host(buft); d++) {
@@ -23,7 +23,7 @@ static int buft_device(const struct model_devices *devices, ggml_backend_buffer_
     return devices->n - 1;
 }
 
-// The hook's data while weights are placed. Weights in the file's mapped pages are not reported to the hook.
+// Weights in the file's mapped pages are not reported to the hook.
 struct place_watch {
     struct model *model;
     const struct model_devices *devices;
@@ -61,8 +61,8 @@ static void on_plan(ggml_backend_sched_t sched, struct ggml_cgraph *graph, const
     }
 }
 
-// With plan_only, most tensors of the cache have empty buffers, so the hook sees no sizes. The cache tensors are then found in the
-// graph that writes to them.
+// With plan_only, most tensors of the cache have empty buffers, so the hook sees no sizes. The tensors are then found in the graph
+// that writes the cache.
 struct cache_list {
     const struct ggml_tensor **items;
     size_t n, cap;
@@ -91,8 +91,8 @@ static bool cache_add(struct session *s, struct cache_list *list, const struct g
     return true;
 }
 
-// Adds up the bytes of the cache with plan_only. If no graph writes to a cache (an encoder), takes the size that libllama logged.
-// False: out of memory.
+// Counts the cache with plan_only. If no graph writes a cache (an encoder), takes the size that libllama logged. False: out of
+// memory.
 static bool cache_count(struct session *s) {
     struct cache_list list = {0};
     bool ok = true;
@@ -151,7 +151,7 @@ static void params_read(struct model *m) {
     m->params.n_ctx_train = lib->llama_model_n_ctx_train(data->model);
 }
 
-// Counts all weights that are on no other device as weights of the CPU, mapped or read.
+// Weights that are on no other device count as the CPU's.
 static void weights_count(struct model *m, int n_devices) {
     const struct model_llama *data = m->engine_data;
     size_t all = (size_t) data->lib->llama_model_size(data->model);
@@ -368,7 +368,6 @@ static bool status_check(int32_t status, struct model_error *error) {
     return status == 0 || model_fail(error, "%s", status == 2 ? "computation was interrupted" : llama_error());
 }
 
-// Adds the vector of each token to s->sums.
 static bool embeddings_read(struct session *s, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     const struct session_llama *data = s->engine_data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: opens a model: finds every tensor that the graph needs and compares its shape with the hyper-parameters. It reads no
-// weights, so sparse files open as fast as others.
+// load.c: opens a model: finds every tensor that the graph needs and compares its shape with the hyper-parameters. No weights are
+// read.
 
 #include "model/model.h"
 
@@ -11,7 +11,7 @@
 
 // ---- tensors of a layer ----
 
-// The extents of tensors; extent_of computes them from the hyper-parameters.
+// extent_of computes these from the hyper-parameters.
 enum extent {
     ONE,
     EMBD,
@@ -44,7 +44,7 @@ enum extent {
     GROUPS
 };
 
-// Properties of one layer in addition to the properties of its architecture. The bits do not overlap with arch_has.
+// Properties of one layer. The bits do not overlap with arch_has.
 enum layer_is {
     LAYER_EXPERT = 1 << 28, // the layer has experts
     LAYER_FUSED = 1 << 29,  // the file has one matrix for queries, keys and values
@@ -58,8 +58,8 @@ static const struct layer_row {
     size_t at;        // offset in struct model_layer
     enum extent ne[3];
     enum when when;
-    unsigned required; // bits of arch_has and layer_is that a layer with this tensor has
-    unsigned excluded; // bits of arch_has and layer_is that a layer with this tensor does not have
+    unsigned required; // bits that the layer must have
+    unsigned excluded; // bits that the layer must not have
 } layer_rows[] = {
 #define ROW(name, field, a, b, c, when, required, excluded) \
     { name, offsetof(struct model_layer, field), {a, b, c}, when, required, excluded }
@@ -164,14 +164,14 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
     }
 }
 
-// Returns whether a layer with these bits has the tensor of a row. State-space layers have only the rows with ARCH_STATE.
+// State-space layers have only the rows with ARCH_STATE.
 static bool layer_has_row(const struct layer_row *row, unsigned bits) {
     return (row->required & ~bits) == 0 && (row->excluded & bits) == 0 && (row->required & ARCH_STATE) == (bits & ARCH_STATE);
 }
 
 // ---- search ----
 
-// Vectors must be f32, because they are added to f32 values or multiplied with them. Matrices may have other types.
+// Vectors must be f32, because f32 values are added to or multiplied with them.
 static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model_error *error) {
     if (is_vector && t->type != GGML_TYPE_F32) {
         return model_fail(error, "tensor '%s' has type %s, but must be f32", t->name, ggml_type_name(t->type));
@@ -180,7 +180,7 @@ static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model
            model_fail(error, "tensor '%s' has type %s, which cannot be converted to f32", t->name, ggml_type_name(t->type));
 }
 
-// Fills m->by_id, so that tensor_find need not search in a ggml_context, which would visit all tensors.
+// m->by_id spares a search over all tensors of a ggml_context.
 static bool ids_make(struct model *m, struct model_error *error) {
     int64_t n = 0, i = 0;
     for (int64_t f = 0; f < m->n_files; f++) {
@@ -212,7 +212,6 @@ static struct ggml_tensor *tensor_find(const struct model *m, const char *name) 
     return NULL;
 }
 
-// A tensor that a model must or may have.
 struct weight_spec {
     const char *name;
     int64_t ne[3];
@@ -326,8 +325,8 @@ static bool tensors_find(struct model *m, struct model_error *error) {
 
 // ---- shapes of a model without a file ----
 
-// Returns whether a model without a file has the tensor of a row. It has optional tensors only if its architecture uses them: qwen2
-// has biases, qwen3 and gemma3 have norms of queries and keys.
+// A model without a file has an optional tensor only if its architecture uses the tensor: qwen2 has biases, qwen3 and gemma3 have
+// norms of queries and keys.
 static bool is_expected(const struct model_params *p, const struct layer_row *row) {
     const char *arch = p->arch;
     return row->when == ALWAYS ||

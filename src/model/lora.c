@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lora.c: reads adapters, creates the adapter with which training starts, and merges an adapter into a model. An adapter is a small
-// file in llama.cpp's format with pairs of low-rank matrices, one pair per adapted weight. A pair is on the device of its weight. A
-// pair without a weight in the model or with the wrong shape is an error; the message has the name of the tensor or the shapes.
+// lora.c: reads, creates and merges adapters. An adapter is a file in llama.cpp's format with a pair of low-rank matrices per
+// adapted weight. A pair is on the device of its weight. A pair without a weight or with the wrong shape is an error.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -47,7 +46,7 @@ const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_
     return NULL;
 }
 
-// A matrix of a layer, or the output, can be adapted. The embeddings cannot: their rows are looked up, not multiplied.
+// Embeddings cannot be adapted: their rows are looked up, not multiplied.
 static bool can_adapt(const struct model_weight *w) {
     return w->layer >= 0 && !w->is_vector && w->file->ne[1] > 1 && w->file->ne[2] == 1;
 }
@@ -105,7 +104,6 @@ static bool pair_check(const struct lora_pair *p, const struct model_weight *w, 
     return matrix_check(p->a, error) && matrix_check(p->b, error);
 }
 
-// Returns the name of the first tensor of the file that belongs to no pair.
 static const char *unmatched_find(const struct model_lora *l) {
     struct ggml_context *ctx = berth_gguf_map_tensors(l->file);
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -160,8 +158,7 @@ struct model_lora *lora_open(const struct model *m, const char *path, float scal
 
 // ---- placement ----
 
-// Creates the tensors of each pair, without memory, on the device of its weight. `rank` is the rank of pairs that do not come from
-// a file.
+// The tensors have no memory yet. `rank`: rank of pairs that do not come from a file.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
     l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
     if (l->parts == NULL) {
@@ -247,10 +244,9 @@ struct model_lora *lora_new(const struct model *m, int64_t rank, float alpha, st
     return l;
 }
 
-// ---- merging: writes a model with the adapter added to its weights: W + scale B A, row by row in f32, converted back to the type
-// of W. The weights are read from the file, so the model must not be placed. ----
+// ---- merging: W + scale B A, row by row in f32, converted back to the type of W. The weights are read from the file, so the model
+// must not be placed ----
 
-// State of merging: both matrices of the current pair in f32, one row of the weight, and the bytes of the result.
 struct merging {
     const struct model *model;
     const struct model_lora *lora;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// place.c: places the weights of a model on its devices. A device that can use host memory uses the file's mapped pages without a
-// copy, if the file aligns its tensors; other devices get copies. Layers are assigned to GPUs from the last layer to the first, in
-// proportion to the memory of each GPU, or as many as fit.
+// place.c: places the weights of a model on its devices. A device that can use host memory uses the file's mapped pages if the file
+// aligns its tensors. Other devices get copies.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -26,7 +25,7 @@ struct placing {
 
 // ---- assignment of layers to devices ----
 
-// Returns the bytes of the weights of each layer; the last entry is the output. NULL: out of memory.
+// [n_layer + 1] bytes; the last entry is the output. NULL: out of memory.
 static size_t *layer_sizes(const struct model *m) {
     size_t *sizes = berth_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
     for (size_t i = 0; sizes != NULL && i < m->n_weights; i++) {
@@ -40,7 +39,7 @@ static size_t *layer_sizes(const struct model *m) {
     return sizes;
 }
 
-// Returns the bytes of device d that weights may use. A tenth of its free memory is kept for the cache and the compute buffer.
+// A tenth of the free memory is kept for the cache and the compute buffer.
 static size_t device_capacity(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
     ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
@@ -51,12 +50,12 @@ static size_t device_capacity(const struct model_devices *devices, int d) {
     return n_total == 0 && limit == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
-// Assigns consecutive layers, the last layers to the last GPU. If the GPUs can hold all layers, each GPU takes a share in
-// proportion to its memory, so that each has memory left for its cache. Otherwise each GPU takes as many layers as fit.
+// Assigns consecutive layers, the last layers to the last GPU. If all layers fit, each GPU takes a share in proportion to its
+// memory, so that memory for its cache remains. Otherwise each GPU takes as many layers as fit.
 struct assignment {
     int d;        // device that takes layers now; -1: no GPU is left
     size_t left;  // bytes left on device d
-    double share; // bytes that device d should still take; the remainder, which may be negative, passes to the next device
+    double share; // bytes that d should take; the remainder passes on
     bool has_share;
 };
 
@@ -67,7 +66,7 @@ static void assignment_next(struct assignment *assign, const struct placing *p, 
     assign->has_share = assign->d > 0 && part > 0; // the first GPU takes all remaining layers
 }
 
-// Returns the fraction of each GPU's memory that all layers need; 0: they do not fit, or the memory is unknown.
+// Returns the fraction of each GPU's memory that all layers need. 0: the layers do not fit, or the memory is unknown.
 static double capacity_fraction(const struct placing *p, const size_t *sizes) {
     double total = 0, capacity = 0;
     for (int64_t i = 0; i <= p->model->params.n_layer; i++) {
@@ -117,7 +116,6 @@ static bool progress_add(struct placing *p, size_t size) {
     return p->progress == NULL || p->progress(p->done, p->total, p->user_data) || model_fail(p->error, "loading was interrupted");
 }
 
-// Creates the tensors of a device without memory.
 static bool tensors_make(struct placing *p, int d) {
     struct model *m = p->model;
     size_t n = 0;
@@ -138,7 +136,7 @@ static bool tensors_make(struct placing *p, int d) {
     return true;
 }
 
-// Kernels need aligned numbers. If the file does not align its tensors, its weights are copied to other memory.
+// Kernels need aligned numbers. Weights of an unaligned file are copied.
 static bool can_map(const struct model *m, ggml_backend_dev_t dev) {
     struct ggml_backend_dev_props props;
     ggml_backend_dev_get_props(dev, &props);
@@ -158,7 +156,7 @@ static size_t device_bytes(const struct placing *p, int d, size_t *largest) {
     return sum;
 }
 
-// Reads one byte per page, so that the disk is read now and in order. Reports progress.
+// Reads one byte per page, so that the disk is read in order.
 static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
     const size_t size = ggml_nbytes(t);
     for (size_t at = 0; at < size && p->progress != NULL;) {
@@ -174,7 +172,6 @@ static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
     return true;
 }
 
-// Returns the buffer of the mapped file that contains a weight.
 static ggml_backend_buffer_t weight_buffer(
     const struct model *m, const ggml_backend_buffer_t *buffers, const struct ggml_tensor *t) {
     for (int64_t f = 0; f < m->n_files; f++) {
@@ -186,8 +183,7 @@ static ggml_backend_buffer_t weight_buffer(
     return buffers[0];
 }
 
-// Creates one buffer per mapped file, and combines several buffers into one. Returns false on failure; the buffers that were not
-// created are then NULL.
+// Combines the buffers of several files into one. False: failed; buffers that were not created are NULL.
 static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_buffer_t *buffers) {
     struct model *m = p->model;
     for (int64_t f = 0; f < m->n_files; f++) {
@@ -226,15 +222,14 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
     return ok;
 }
 
-// Removes the pages of these bytes from the process's memory.
 static void pages_drop(const struct model *m, const void *bytes, size_t size) {
     for (int64_t f = 0; f < m->n_files; f++) {
         berth_gguf_map_drop(m->files[f], bytes, size); // no effect on bytes of other files
     }
 }
 
-// Drops the remaining pages of weights that were uploaded to a device: pages that belong to two steps or two weights, and pages
-// that the kernel read ahead. Pages of weights for other devices stay, so that each page is read only once.
+// Drops the remaining pages of uploaded weights: pages shared by two steps or two weights, and pages that the kernel read ahead.
+// Pages for other devices stay, so that each page is read only once.
 static void device_drop(const struct placing *p, int d) {
     const struct model *m = p->model;
     const uintptr_t page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
@@ -252,7 +247,6 @@ static void device_drop(const struct placing *p, int d) {
     }
 }
 
-// Drops the pages of the headers, which are no longer needed.
 static void headers_drop(const struct model *m) {
     for (int64_t f = 0; f < m->n_files; f++) {
         const char *data = berth_gguf_map_base(m->files[f]);
@@ -289,7 +283,7 @@ static bool weights_upload(struct placing *p, int d) {
     return true;
 }
 
-// With plan_only: sets a buffer of the right type without memory and an address that is never dereferenced.
+// With plan_only, a buffer has no memory. The address is never dereferenced.
 static bool weights_plan(struct placing *p, int d) {
     struct model *m = p->model;
     m->parts[d].buffer = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);
@@ -331,7 +325,7 @@ bool weights_place(struct model *m, const struct model_devices *devices, bool pl
     if (!layers_assign(&p)) {
         return false;
     }
-    // A tied output on another device than the embedding needs a copy of the embedding.
+    // A tied output on another device needs a copy of the embedding.
     const bool is_copied = m->is_tied && m->layer_device[m->params.n_layer] != devices->n - 1;
     if (is_copied) {
         m->weights[m->n_weights++] = (struct model_weight){.file = m->token_embd, .slot = &m->output, .layer = m->params.n_layer};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // pretokenize.c: splits a text into words before byte-pair encoding, by the patterns with which models were trained. A rule is a
-// list of passes. Each pass splits the words of the previous pass. A pass is a function that returns how many characters its
-// pattern matches at a position.
+// list of passes. Each pass splits the words of the previous pass.
 
 #include "base/min.h"
 #include "model/vocab.h"
@@ -10,7 +9,7 @@
 
 #define MAX_PASSES 4
 
-// Returns the number of characters that the pattern matches at i; 0: no match. The text ends at n.
+// Returns the number of characters that the pattern matches at i; 0: no match. n: end of the text.
 typedef size_t (*match_t)(const uint32_t *c, size_t i, size_t n);
 
 struct split_rule {
@@ -54,20 +53,20 @@ static size_t contraction_size(const uint32_t *c, size_t i, size_t n, bool any_c
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// Matches an optional space, then one or more characters of a kind.
+// An optional space, then one or more characters of a kind.
 static size_t spaced_size(const uint32_t *c, size_t i, size_t n, kind_t kind) {
     const size_t skip = c[i] == ' ' ? 1 : 0;
     const size_t size = run_size(c, i + skip, n, kind);
     return size > 0 ? skip + size : 0;
 }
 
-// Matches spaces. If a word follows, the last of several spaces is not matched, because it belongs to the word.
+// If a word follows, the last of several spaces belongs to the word.
 static size_t spaces_size(const uint32_t *c, size_t i, size_t n) {
     const size_t size = run_size(c, i, n, char_is_space);
     return size > 1 && i + size < n ? size - 1 : size;
 }
 
-// Matches spaces up to their last line end; 0: there is no line end.
+// Spaces up to their last line end; 0: no line end.
 static size_t lines_size(const uint32_t *c, size_t i, size_t n) {
     size_t size = run_size(c, i, n, char_is_space);
     while (size > 0 && !is_line_end(c[i + size - 1])) {
@@ -130,16 +129,16 @@ static bool is_line_end_or_slash(uint32_t c) {
     return is_line_end(c) || c == '/';
 }
 
-// The first alternative is [^\r\n\p{L}\p{N}]?, upper-case letters and at least one lower-case letter. The second one is
-// [^\r\n\p{L}\p{N}]?, at least one upper-case letter, and lower-case letters. The third one is \p{N}. The others are as in
-// match_modern, but with [\r\n/]* instead of [\r\n]*. Letters outside ASCII count as both cases, so the greedy match of upper-case
-// letters may have to give back its last letters.
+// Alternatives: 1. [^\r\n\p{L}\p{N}]?, upper-case letters, at least one lower-case letter.
+// 2. [^\r\n\p{L}\p{N}]?, at least one upper-case letter, lower-case letters. 3. \p{N}.
+// The others are as in match_modern, but with [\r\n/]* instead of [\r\n]*.
+// Letters outside ASCII count as both cases, so the greedy match of upper-case letters may give back its last letters.
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;
     const size_t n_upper = run_size(c, start, n, is_upper), n_lower = run_size(c, start + n_upper, n, is_lower);
     if (n_upper + n_lower > 0) {
-        size_t n_kept = n_upper; // letters that match the first alternative, whose last letter must also count as lower-case
+        size_t n_kept = n_upper; // letters of alternative 1, which ends with a lower-case letter
         while (n_lower == 0 && n_kept > 0 && !is_lower(c[start + n_kept - 1])) {
             n_kept--;
         }

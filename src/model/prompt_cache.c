@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// prompt_cache.c: saves the cache of a session to a file, so that a later run of the program need not process the prompt. The file:
+// prompt_cache.c: saves the cache of a session to a file, so that a later run need not process the prompt. The file, in the
+// machine's byte order:
 //
-//   "BERTHPC3", then u64: hash of the session, number of tokens, first position of layers with a window; the tokens, i32; then
-//   for each layer the rows of keys and of values of these tokens, in order, or the complete state of a state-space layer.
-//   Everything is in the machine's byte order.
+//   "BERTHPC3"; u64: hash of the session, number of tokens, first position of layers with a window; i32: the tokens;
+//   per layer: the rows of keys, then of values, of these tokens, or the complete state of a state-space layer.
 //
-// The hash covers the model's parameters and weights (fingerprint.c), its adapters, the types of the cache and everything else that
-// changes a row. A file with another hash is refused. A text that shares its beginning with the saved tokens continues after the
-// shared part. A state cannot be reversed, so the text of a state-space model must begin with all saved tokens. For layers with a
-// window, the saved rows must contain all positions in the window of the next token.
+// The hash covers everything that changes a row, such as the weights (fingerprint.c), the adapters and the types of the cache. A
+// file with another hash is refused. The saved tokens are used as far as the new text begins with them. A state cannot be reversed,
+// so the text of a state-space model must begin with all saved tokens. For layers with a window, the saved rows must contain the
+// window of the next token.
 
 #include "base/min.h"
 #include "base/siphash.h"
@@ -23,7 +23,7 @@
 
 // ---- hash ----
 
-// Hashes everything that changes a row of the cache. The fingerprint covers the parameters and the weights of the model.
+// The fingerprint covers the parameters and the weights of the model.
 static uint64_t session_hash(const struct session *s) {
     static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // constant, so that runs agree
     const struct model *m = s->model;
@@ -48,14 +48,13 @@ static bool is_state(const struct session *s) {
     return (s->model->params.desc->has & ARCH_STATE) != 0;
 }
 
-// The direction and the buffer of a transfer.
 struct transfer {
     bool is_write; // to the file; false: from the file
     char *buffer;  // [STEP_SIZE]
     FILE *file;
 };
 
-// Transfers bytes at ... end of a tensor. t NULL: skips the bytes in the file.
+// t NULL: skips the bytes in the file.
 static bool bytes_transfer(const struct transfer *m, struct ggml_tensor *t, size_t at, size_t end) {
     for (size_t n; at < end; at += n) {
         n = min_size(end - at, STEP_SIZE);
@@ -72,7 +71,7 @@ static bool bytes_transfer(const struct transfer *m, struct ggml_tensor *t, size
     return true;
 }
 
-// Transfers the rows of positions from ... to, which may wrap around the end of a ring.
+// The positions from ... to may wrap around the end of a ring.
 static bool rows_transfer(const struct transfer *m, struct ggml_tensor *t, int64_t from, int64_t to) {
     for (int64_t n; from < to; from += n) {
         const int64_t row = from % t->ne[1];
@@ -84,14 +83,13 @@ static bool rows_transfer(const struct transfer *m, struct ggml_tensor *t, int64
     return true;
 }
 
-// The positions that a file holds, and how many of them to use.
 struct span {
     int64_t first;  // first position of layers with a window; other layers have all positions from 0 on
     int64_t n;      // number of positions in the file
     int64_t n_kept; // the first n_kept positions are used; all when a file is written
 };
 
-// Transfers the rows to use and skips the other rows of the file.
+// Skips the rows of the file that are not used.
 static bool tensor_transfer(
     const struct transfer *m, const struct session *s, int64_t layer, struct ggml_tensor *t, const struct span *x) {
     if (t == NULL) {
@@ -135,8 +133,8 @@ bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FIL
     return ok ? layers_transfer(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
 }
 
-// Sets x->n_kept to the number of leading tokens of the file that equal the tokens of the text and can be used. At least one token
-// of the text is not covered, so that the model processes it and computes logits.
+// Sets x->n_kept to the number of leading tokens that the text and the file share and that can be used. At least one token of the
+// text is not covered, because the model must compute logits.
 static bool prefix_find(
     const struct session *s, FILE *file, struct span *x, const int32_t *tokens, int64_t n, struct model_error *error) {
     bool is_prefix = true;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// sample.c: chooses the next token: the most probable one, or a random one of the probable ones. Candidates are popped from a heap,
-// so that of n tokens only the k candidates are sorted: O(n + k log n).
+// sample.c: chooses the next token. A heap sorts only the k candidates of n tokens: O(n + k log n).
 
 #include "base/min.h"
 #include "model/model.h"
@@ -77,8 +76,7 @@ static void heap_sift(struct sample_entry *heap, int64_t n, int64_t i) {
     heap[i] = moved;
 }
 
-// Removes the best entry from the heap and stores it directly after the remaining heap. So the popped entries follow the heap in
-// ascending order.
+// Stores the best entry directly after the remaining heap. Popped entries follow the heap in ascending order.
 static void heap_pop(struct sample_entry *heap, int64_t *n) {
     const struct sample_entry best = heap[0];
     heap[0] = heap[--*n];
@@ -106,7 +104,7 @@ static struct sample_entry *candidate_at(const struct candidate_list *t, int64_t
     return t->best - i;
 }
 
-// Returns the probability relative to that of the best entry.
+// Relative to the probability of the best entry.
 static double candidate_weight(const struct candidate_list *t, int64_t i) {
     return exp((double) candidate_at(t, i)->logit - (double) t->best->logit);
 }
@@ -131,8 +129,8 @@ static void share_keep(struct candidate_list *t, double share) {
     }
 }
 
-// Keeps the entries whose surprise is nearest to the mean surprise, as many as together have this share of the probability. spare:
-// temporary memory of t->n entries.
+// Keeps the entries whose surprise is nearest to the mean, until they have this share of the probability. spare: temporary memory
+// of t->n entries.
 static void typical_keep(struct candidate_list *t, double share, struct sample_entry *spare) {
     const double all = weight_sum(t);
     double mean = 0, sum = 0;
@@ -152,7 +150,7 @@ static void typical_keep(struct candidate_list *t, double share, struct sample_e
         sum += candidate_weight(t, spare[left].token);
         candidate_at(t, spare[left].token)->token = ~candidate_at(t, spare[left].token)->token; // marks the entry as kept
     }
-    // The best entry may be dropped, so the kept entries move to the front, in order.
+    // The best entry may be dropped.
     int64_t n = 0;
     for (int64_t i = 0; i < t->n; i++) {
         if (candidate_at(t, i)->token < 0) {
@@ -164,7 +162,7 @@ static void typical_keep(struct candidate_list *t, double share, struct sample_e
     t->n = n;
 }
 
-// Pops the candidates that top_k, typical, top_p and min_p allow. Pops as few entries as possible.
+// Pops as few entries as possible.
 static struct candidate_list candidates_take(const struct sampler *s, struct sample_entry *heap, int64_t n) {
     struct candidate_list t = {.best = heap + n - 1};
     const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;
@@ -191,7 +189,6 @@ static struct candidate_list candidates_take(const struct sampler *s, struct sam
     return t;
 }
 
-// Draws a random candidate, with probabilities adjusted by the temperature.
 static int64_t candidate_draw(struct sampler *s, const struct candidate_list *t) {
     double sum = 0;
     for (int64_t i = 0; i < t->n; i++) {
@@ -236,7 +233,6 @@ static int32_t mirostat_pick(struct sampler *s, struct sample_entry *heap, int64
     return candidate_at(&t, i)->token;
 }
 
-// Reserves memory for n candidates and for n temporary entries.
 static bool heap_reserve(struct sampler *s, int64_t n) {
     if (s->n_heap < n) {
         berth_free(s->heap);
@@ -246,9 +242,8 @@ static bool heap_reserve(struct sampler *s, int64_t n) {
     return s->heap != NULL;
 }
 
-// ---- logits before the choice: the caller's biases, and penalties for the last tokens as in llama.cpp. A positive logit is
-// divided by `repeat`, a negative one is multiplied with it. Then `frequency` times the number of occurrences and `presence` once
-// are subtracted. ----
+// ---- logits before the choice: biases, then penalties as in llama.cpp. A positive logit is divided by `repeat`, a negative logit
+// is multiplied. Then `frequency` times the number of occurrences is subtracted, and `presence` once ----
 
 static bool has_penalties(const struct sampler *s) {
     return s->last_n > 0 && (s->repeat != 1 || s->frequency != 0 || s->presence != 0);

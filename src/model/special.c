@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT
-// special.c: finds the special tokens that are spelled out in a text. Of two overlapping tokens, the longer one takes precedence;
-// of the same size, the one with the lower id.
+// special.c: finds the special tokens that are spelled out in a text. Of overlapping tokens, the longest is taken; of equal sizes,
+// the lowest id.
 //
-// The special tokens, reversed, form a trie with suffix links (Aho and Corasick). One pass over the text from its end finds, for
-// every byte, the longest special token that begins at this byte; suffix links lead to the shorter tokens that begin at the same
-// byte. The longest tokens are candidates in a heap. The best candidate is accepted if no accepted token overlaps it; otherwise the
-// next shorter token at the same byte replaces it. So the time depends on the text and on the number of overlaps, not on the number
-// of special tokens.
+// Method: Aho and Corasick's trie of the reversed tokens, and one pass over the text from its end. The pass finds the longest token
+// that begins at each byte. These tokens are candidates in a heap. If a candidate overlaps an accepted token, the next shorter
+// token at the same byte replaces the candidate. The time does not depend on the number of special tokens.
 
 #include "model/vocab.h"
 
 #include <string.h>
 
-// Sets of special tokens: all, or only those of type TOKEN_USER.
+// FOR_USER: only tokens of type TOKEN_USER.
 enum { FOR_ALL, FOR_USER, N_KINDS };
 
 struct special_node {
     uint32_t parent;
     uint32_t link;          // node of its longest proper suffix
-    uint32_t best[N_KINDS]; // node of the longest token that is a suffix of this node, or the node itself; 0: none
+    uint32_t best[N_KINDS]; // longest token that is a suffix, or this node; 0: none
     int32_t token;          // token that ends at this node; -1: none
     uint8_t byte;           // byte on the edge from the parent
 };
@@ -36,7 +34,7 @@ static bool is_special(const struct vocab *v, int32_t id, bool with_control) {
     return v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN));
 }
 
-// Of several tokens with the same text, only the one that vocab_find returns is used.
+// Of several tokens with the same text, vocab_find's is used.
 static bool is_indexed(const struct vocab *v, int32_t id) {
     return is_special(v, id, true) && v->tokens.sizes[id] > 0 && vocab_find(v, v->tokens.texts[id], v->tokens.sizes[id]) == id;
 }
@@ -69,7 +67,7 @@ static void token_add(struct special_trie *t, const char *text, uint32_t size, i
     t->nodes[at].token = id;
 }
 
-// Returns the node that a byte leads to, from this node or from its longest suffix that has an edge for the byte.
+// Follows suffix links until a node has an edge for the byte.
 static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t byte) {
     for (;; node = t->nodes[node].link) {
         const uint32_t next = t->slots[edge_slot(t, node, byte)];
@@ -79,7 +77,7 @@ static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t b
     }
 }
 
-// Sorts the nodes by depth, so that the parent and the suffixes of a node precede it. depths and order have n_nodes + 1 entries.
+// Sorts by depth: the parent and the suffixes of a node precede the node. depths and order have n_nodes + 1 entries.
 static void nodes_order(const struct special_trie *t, uint32_t *depths, uint32_t *order, uint32_t *starts, uint32_t max_depth) {
     memset(starts, 0, ((size_t) max_depth + 2) * sizeof *starts);
     depths[0] = 0;
@@ -193,13 +191,13 @@ static void heap_sink(struct candidates *c, size_t i) {
     c->heap[i] = moved;
 }
 
-// Returns whether no accepted token overlaps the n bytes from i on. Accepted tokens have at least n bytes, so it is enough to check
-// the first and the last byte.
+// Returns whether no accepted token overlaps the n bytes from i on. Accepted tokens have at least n bytes, so the first and the
+// last byte suffice.
 static bool is_free(const int32_t *at, size_t i, size_t n) {
     return at[i] == SPECIAL_NONE && at[i + n - 1] == SPECIAL_NONE;
 }
 
-// Accepts the best candidate, or replaces it by the next shorter token at the same byte, and updates the heap.
+// Accepts the best candidate, or replaces it by the next shorter token at the same byte.
 static void best_resolve(struct candidates *c, int kind, int32_t *at) {
     const struct candidate best = c->heap[0];
     const struct special_node *nodes = c->v->specials->nodes;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 // speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per token, which
-// takes most of the time. So each device is measured with matrix-vector products in the shapes of the model, one test per type of
-// weights, with all weights of the model or enough to exceed the processor's caches. The other ops are small: each is assumed to
-// take as long as a sum or a norm of a vector.
-// This is inaccurate for a model of a few MiB: its weights stay in the caches, and a third of the time per token is spent between
-// the products, around the graph and in the scheduler. For such a model the speed is measured by generating tokens
-// (model_speed_trial).
-// A GPU takes longer to start a graph than to read some MiB, and its caches are large. So the test of a GPU is one graph with many
-// times as many bytes as the test of a CPU.
+// takes most of the time. Each type of weights is measured with matrix-vector products in the shapes of the model. The measured
+// weights exceed the processor's caches, unless the model is smaller. Every other op is assumed to take as long as a sum or a norm
+// of a vector.
+// The prediction is inaccurate for a model of a few MiB, where a third of the time is spent outside the products. model_speed_trial
+// measures such a model by generating tokens.
+// A GPU has large caches and starts a graph slowly, so its test is one graph with many times the bytes of a CPU's test.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -24,7 +22,7 @@
 
 // ---- weights read per token ----
 
-// Returns the number of rows of a weight that decode multiplies with per token, over all selected experts.
+// Counts the rows of all selected experts.
 static int64_t rows_per_token(const struct model *m, const struct model_weight *w) {
     const bool is_multiplied = w->layer >= 0 || (m->is_tied && w->slot == &m->token_embd);
     if (w->is_vector || !is_multiplied || w->slot == &m->position_embd || w->file->ne[1] < 2) {
@@ -36,11 +34,11 @@ static int64_t rows_per_token(const struct model *m, const struct model_weight *
 
 // ---- tests ----
 
-// Sizes of a test in bytes.
+// In bytes.
 struct sizes {
     size_t all;      // all weights, or all keys and values
     size_t matrix;   // largest matrix
-    size_t piece;    // weights that are timed together; few, so that other processes rarely interfere in that time
+    size_t piece;    // weights timed together; few, to avoid interference
     int n_attention; // attention ops per test
 };
 
@@ -55,7 +53,7 @@ static struct sizes test_sizes(ggml_backend_t backend) {
     return (struct sizes){.all = all, .matrix = all / 8 + 1, .piece = most, .n_attention = N_ATTENTION};
 }
 
-// Returns bytes of weights of a type per second; 0: unknown.
+// Returns bytes per second; 0: unknown.
 static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
     const struct sizes sizes = test_sizes(backend);
     struct speed_test test;
@@ -109,7 +107,7 @@ void model_speed_fini(struct model_speed *speed) {
 
 // ---- prediction ----
 
-// Returns the number of ops per layer that compute something and are not products.
+// Counts ops that compute something and are not products.
 static double small_ops_per_layer(const struct session *s) {
     int64_t n = 0;
     for (int i = 0; s->graph != NULL && i < ggml_graph_n_nodes(s->graph); i++) {
@@ -127,8 +125,7 @@ static double small_ops_per_layer(const struct session *s) {
     return (double) n / (double) (s->model->params.n_layer + 1);
 }
 
-// Returns the seconds of one token's attention in one layer, with half of the context filled; 0: unknown. *n: number of attention
-// ops in the graph.
+// Returns seconds per layer and token with half of the context filled; 0: unknown. *n: attention ops in the graph.
 static double attention_seconds(const struct session *s, ggml_backend_t backend, int *n) {
     const struct ggml_tensor *node = NULL;
     struct speed_test test;
@@ -188,7 +185,7 @@ double model_speed_predict(const struct model_speed *speed, const struct session
                            (i < m->params.n_layer ? attention * n_attention / (double) m->params.n_layer : 0);
             }
         }
-        // If attention could not be measured, the cache counts like weights; half of it is filled.
+        // If attention was not measured, the filled half of the cache counts like weights.
         const double cache = attention > 0 ? 0 : (double) s->memory[d].cache / 2;
         seconds += bytes > 0 ? reading * (1 + cache / bytes) : 0;
     }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// tokenize.c: converts text to tokens. Special tokens are found first (special.c). The text between them is encoded by
-// SentencePiece BPE or by GPT-2 BPE.
+// tokenize.c: converts text to tokens. The text between special tokens (special.c) is encoded by SentencePiece BPE or by GPT-2 BPE.
 
 #include "model/vocab.h"
 
 #include <string.h>
 
-// ---- merging: adjacent pieces are merged, the cheapest pair first. Pairs wait in a heap. A pair whose pieces have changed is
-// dropped when it is popped. Each merge adds at most two pairs: O(n log n) ----
+// ---- merging: the cheapest pair of adjacent pieces is merged first. Pairs wait in a heap. An outdated pair is dropped when it is
+// popped. Each merge adds at most two pairs: O(n log n) ----
 
-// Computes the cost of merging two adjacent pieces; false: they cannot be merged.
+// False: the pieces cannot be merged.
 typedef bool (*merge_cost_t)(const void *user, const char *left, size_t n_left, size_t n_right, double *cost);
 struct merge_piece {
     uint32_t at, size;
@@ -25,7 +24,7 @@ struct pair {
 struct merger {
     const char *text;
     struct merge_piece *pieces;
-    struct pair *heap; // capacity 3 * n_pieces: one pair per piece at the start, two per merge
+    struct pair *heap; // capacity 3 * n_pieces: one per piece, two per merge
     size_t n_heap;
     merge_cost_t cost;
     const void *user;
@@ -84,8 +83,9 @@ static size_t pieces_start(struct merger *m, size_t size) {
     return n;
 }
 
-// Starts with one piece per character of a text and merges the cheapest pair, the leftmost of equally cheap ones, until no pair can
-// be merged. Returns all *n pieces in order; a piece that was merged into its left neighbour has size 0. NULL: out of memory.
+// Starts with one piece per character and merges the cheapest pair until no pair can be merged. Of equally cheap pairs, the
+// leftmost is merged. Returns all *n pieces in order. A piece that was merged into its left neighbour has size 0. NULL: out of
+// memory.
 static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost, const void *user, size_t *n) {
     struct merger m = {.text = text, .cost = cost, .user = user};
     *n = 0;
@@ -122,8 +122,8 @@ static struct merge_piece *merge_text(const char *text, size_t size, merge_cost_
     return m.pieces;
 }
 
-// ---- SentencePiece BPE: a space is written as U+2581, pieces are merged by score, and a character without a token becomes its
-// bytes ----
+// ---- SentencePiece BPE: a space is written as U+2581. Pieces are merged by score. A character without a token becomes its bytes
+// ----
 
 #define SPACE "\xE2\x96\x81"
 
@@ -178,8 +178,8 @@ static bool spm_encode(const struct vocab *v, const char *text, size_t size, str
     return ok;
 }
 
-// ---- GPT-2 BPE: a text is split into words, the bytes of a word are written in an alphabet of printable characters, and pieces
-// are merged in the order of the file's merges ----
+// ---- GPT-2 BPE: a text is split into words. The bytes of a word are written in an alphabet of printable characters. Pieces are
+// merged in the order of the file's merges ----
 
 // The file writes a merge as "left right".
 static bool bpe_cost(const void *user, const char *left, size_t n_left, size_t n_right, double *cost) {
@@ -190,7 +190,7 @@ static bool bpe_cost(const void *user, const char *left, size_t n_left, size_t n
     return rank >= 0;
 }
 
-// A piece without a token, which merges of an inconsistent file can produce, is encoded character by character.
+// Merges of an inconsistent file can produce a piece without a token. The piece is then encoded character by character.
 static bool bpe_push(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     int32_t token = vocab_find(v, text, size);
     if (token >= 0) {
@@ -224,7 +224,6 @@ static bool word_push(const struct vocab *v, const char *text, size_t size, stru
     return ok;
 }
 
-// A text as characters, to be split into words, and in the alphabet of GPT-2, to be merged.
 struct gpt2_text {
     uint32_t *chars; // [n]
     size_t *ends;    // [n] end of each character in `text`
@@ -281,7 +280,7 @@ static bool bpe_encode(const struct vocab *v, const char *text, size_t size, str
 
 // ---- complete texts ----
 
-// Encodes a part of a text that contains no special token, at the start of the text or after a special token.
+// The part contains no special token.
 static bool plain_encode(
     const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     if (size == 0) {
