@@ -5,8 +5,7 @@
 
 #include <inttypes.h>
 
-// Returns the type that a tensor gets. It keeps its type if it does not hold numbers, or if the new type requires an importance
-// matrix that does not contain the tensor.
+// A tensor keeps its type if it does not hold numbers, or if the importance matrix that the new type requires lacks the tensor.
 static enum ggml_type target_type(const struct quantize_job *job, const struct ggml_tensor *t) {
     const enum ggml_type type = recipe_type(job->recipe, t);
     bool has_wrong_size;
@@ -25,7 +24,6 @@ static struct ggml_tensor *tensor_next(const struct berth_gguf_map *map, struct 
     return ggml_get_next_tensor(berth_gguf_map_tensors(map), t);
 }
 
-// Checks that every tensor in the importance matrix has the size that the model requires.
 static bool imatrix_check(const struct quantize_job *job, struct model_error *error) {
     for (struct ggml_tensor *t = tensor_first(job->map); t != NULL; t = tensor_next(job->map, t)) {
         bool has_wrong_size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// imatrix.c: reads importance matrices, collects them while a model computes, and writes them. Files come from untrusted sources: a
-// count is not used before the file is known to hold that many bytes.
+// imatrix.c: reads importance matrices, collects them while a model computes, and writes them. Files are untrusted: a count is used
+// only if the file holds that many bytes.
 
 #include "quantize/quantize.h"
 
@@ -31,7 +31,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct entry *) a)->name, ((const struct entry *) b)->name);
 }
 
-// Adds an entry with memory for n values. NULL: out of memory.
+// NULL: out of memory.
 static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_size, size_t n) {
     if (!berth_grow((void **) &m->entries, &m->cap, m->n + 1, sizeof *m->entries)) {
         return NULL;
@@ -49,7 +49,7 @@ static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_
     return e;
 }
 
-// Returns the mean. A column without data counts as average: 1.
+// A column without data counts as average: 1.
 static float mean_compute(float sum, float count) {
     const float mean = sum / count;
     return count > 0 && isfinite(mean) && mean >= 0 ? mean : 1;
@@ -59,7 +59,7 @@ static float mean_compute(float sum, float count) {
 
 static const char *gguf_read(struct imatrix *m, const struct berth_gguf_map *map) {
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
-    // meta finds a tensor by name with a hash table. A walk over all tensors for each lookup would take quadratic time.
+    // A hash table finds tensors by name. A search over all tensors would take quadratic time.
     const struct gguf_context *meta = berth_gguf_map_meta(map);
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         const size_t length = strlen(t->name), size = length - strlen(SUMS);
@@ -103,8 +103,8 @@ static bool i32_read(struct bytes *b, int32_t *out) {
     return true;
 }
 
-// Format: i32 number of entries; per entry i32 size and text of the name, i32 number of calls, i32 number and f32 values. Bytes
-// after the entries are ignored.
+// Format: i32 number of entries. Per entry: i32 size and text of the name, i32 number of calls, i32 number and f32 values. Later
+// bytes are ignored.
 static const char *dat_read(struct imatrix *m, struct bytes b) {
     int32_t n, name_size, n_calls, n_values;
     if (!i32_read(&b, &n) || n <= 0) {
@@ -203,11 +203,10 @@ const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, 
 
 // ---- collection ----
 
-// Sums over the inputs with which one weight was multiplied.
 struct imatrix_sums {
     const struct ggml_tensor *weight; // the tensor in the graph
     double *sums;                     // [ne[0], matrices] sums of squares
-    double *counts;                   // [matrices] number of rows; double, because a float cannot count beyond 2^24
+    double *counts;                   // [matrices] rows; a float cannot count beyond 2^24
 };
 
 static int by_weight(const void *a, const void *b) {
@@ -271,8 +270,7 @@ static void row_add(struct imatrix_sums *s, int64_t mat, const float *row) {
     s->counts[mat]++;
 }
 
-// Adds the inputs of a product. With MUL_MAT all rows belong to matrix 0; with MUL_MAT_ID each row belongs to the matrices of the
-// experts that are selected for its token.
+// MUL_MAT: all rows belong to matrix 0. MUL_MAT_ID: a row belongs to the matrices of its token's experts.
 static bool product_add(struct imatrix_collector *c, struct imatrix_sums *s, const struct ggml_tensor *t) {
     const struct ggml_tensor *x = t->src[1], *ids = t->src[2];
     const int64_t n_rows = x->ne[1] * x->ne[2] * x->ne[3];

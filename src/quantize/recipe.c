@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// recipe.c: decides the type of each tensor. A mix gives more bits to the tensors that lose most by quantisation: attn_v, ffn_down
-// and the output. There is one row per mix. tests/unit/quantize/test_quantize_recipe_oracle.c compares the mixes with llama.cpp's
-// own quantiser.
+// recipe.c: decides the type of each tensor. A mix gives more bits to the tensors that lose most by quantisation.
+// tests/unit/quantize/test_quantize_recipe_oracle.c compares the mixes with llama.cpp's own quantiser.
 
 #include "quantize/quantize.h"
 
@@ -16,8 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The layers in which a tensor gets the better type. EDGES: the first and the last eighth. EDGES_AND_THIRDS: these, and every third
-// layer in between.
+// The layers in which a tensor gets the better type. EDGES: the first and the last eighth. EDGES_AND_THIRDS: EDGES and every third
+// layer between them.
 enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, EDGES_AND_THIRDS };
 
 struct better {
@@ -28,14 +27,14 @@ struct better {
 struct recipe_mix {
     const char *name;
     int file_type;
-    enum ggml_type base, query;       // type of most tensors; of attn_q and attn_k
-    enum ggml_type embedding, output; // type of the embedding of a model with an output; of the output
-    enum ggml_type wide;              // attn_v if four or more query heads share a value head; NO_TYPE: no special case
+    enum ggml_type base, query;       // of most tensors; of attn_q and attn_k
+    enum ggml_type embedding, output; // of an untied embedding; of the output
+    enum ggml_type wide;              // attn_v with 4 or more query heads per value head; NO_TYPE: none
     struct better value, fused, down; // attn_v, attn_qkv, ffn_down
     struct better up;                 // ffn_up, ffn_gate
-    enum ggml_type out, out_of_8;     // attn_output; the same in a model with 8 experts
-    enum ggml_type kv_of_8;           // attn_k and attn_v in a model with 8 experts
-    bool ignores_rules;               // with an importance matrix, value, fused and down are not used: these tensors get base
+    enum ggml_type out, out_of_8;     // attn_output; attn_output with 8 experts
+    enum ggml_type kv_of_8;           // attn_k and attn_v with 8 experts
+    bool ignores_rules;               // with an imatrix, value, fused and down get base
 };
 
 #define NO_TYPE GGML_TYPE_COUNT
@@ -58,12 +57,10 @@ struct recipe_mix {
     { type, type, NOWHERE }
 // Queries, keys, the embedding and ffn_up get the type of most tensors.
 #define BASE(type) .base = type, .query = type, .embedding = type, .output = Q6, .up = ALL(type), .kv_of_8 = Q8
-// Mixes of two bits and fewer: the embedding, attn_v, and ffn_down in the first layers get the type `rest`, attn_output the type
-// `to`.
+// Mixes of two bits and fewer. The embedding, attn_v and the first ffn_down get the type `rest`. attn_output gets the type `to`.
 #define LOW(type, rest, to) \
     .base = type, .query = type, .embedding = rest, .output = Q5, .wide = Q4, .value = ALL(rest), .fused = ALL(rest), \
     .down = {rest, type, FIRST_8TH}, .up = ALL(type), .out = to, .out_of_8 = Q5, .kv_of_8 = Q4
-// The same rule for attn_v and attn_qkv.
 #define BOTH(...) .value = {__VA_ARGS__}, .fused = {__VA_ARGS__}
 static const struct recipe_mix mixes[] = {
     {"iq1_s", 24, LOW(I1S, Q2, I2XXS)},
@@ -161,7 +158,7 @@ bool recipe_check(const struct recipe *r, bool has_imatrix, struct model_error *
 
 // ---- properties of the model ----
 
-// Returns the value of an integer key, or the largest value of a list with one value per layer; 0: absent.
+// Returns the value of a key; the largest value of a list; 0: absent.
 static int64_t model_integer(const struct gguf_context *meta, const char *rest) {
     const int64_t arch = gguf_find_key(meta, "general.architecture");
     char key[160];
@@ -199,7 +196,7 @@ void recipe_set_model(struct recipe *r, const struct gguf_context *meta, bool ha
 
 // ---- types of tensors ----
 
-// Position tables, routers, short filters and biases keep their types: they are small, and the results depend strongly on them.
+// Position tables, routers, short filters and biases are small, and the results depend strongly on them.
 static bool is_kept(const char *name) {
     const size_t n = strlen(name);
     static const char *const parts[] = {"position_embd", "token_types", "ffn_gate_inp", "ssm_conv1d", "shortconv.conv", "_norm.",
@@ -228,12 +225,12 @@ static enum ggml_type better_type(const struct better *b, int64_t i, int64_t n) 
     return is_good ? b->good : b->else_type;
 }
 
-// Returns whether this is a mix of two bits and fewer (LOW), for which some rules differ.
+// A mix of two bits and fewer (LOW).
 static bool is_low(const struct recipe_mix *m) {
     return m->kv_of_8 == Q4;
 }
 
-// Returns the layer of a tensor, and in *rest its name after the layer; -1: not in a layer.
+// Sets *rest to the name after the layer. -1: not in a layer.
 static long layer_parse(const char *name, const char **rest) {
     char *end = NULL;
     const long layer = strncmp(name, "blk.", 4) == 0 ? strtol(name + 4, &end, 10) : -1;
@@ -241,7 +238,6 @@ static long layer_parse(const char *name, const char **rest) {
     return *rest == name ? -1 : layer;
 }
 
-// The role of a matrix in a layer.
 enum part { PART_OTHER, PART_QUERY, PART_KEY, PART_VALUE, PART_FUSED, PART_OUT, PART_DOWN, PART_UP, PART_GATE };
 
 static enum part part_parse(const char *rest) {
@@ -259,8 +255,8 @@ static enum part part_parse(const char *rest) {
     return PART_OTHER;
 }
 
-// Returns the index of a tensor among the tensors with the same role, ordered by layer and name; *n is the number of these tensors.
-// A layer may have none or several. Fused tensors count as values.
+// Returns the index of a tensor among the tensors with the same role, by layer and name. *n: number of these tensors. A layer may
+// have none or several. Fused tensors count as values.
 static int64_t part_index(const struct recipe *r, const char *name, enum part part, int64_t *n) {
     const char *rest;
     const long layer = layer_parse(name, &rest);
@@ -282,7 +278,7 @@ static bool has_base_only(const struct recipe *r) {
     return r->mix->ignores_rules && r->has_imatrix;
 }
 
-// Returns the type of attn_v or attn_qkv. The error of a value matters more, the more query heads share it.
+// The error of a value matters more, the more query heads share the value.
 static enum ggml_type value_type(const struct recipe *r, const char *name, enum part part) {
     const struct recipe_mix *m = r->mix;
     const bool is_wide = m->wide != NO_TYPE && (r->n_share >= 4 || (is_low(m) && r->n_expert >= 4));
@@ -296,7 +292,7 @@ static enum ggml_type value_type(const struct recipe *r, const char *name, enum 
     return r->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
 
-// Returns the type of a feed-forward tensor. In a model with experts its layer decides, otherwise its index (part_index).
+// With experts the layer decides the type; without experts, part_index.
 static enum ggml_type ffn_type(const struct recipe *r, const char *name, long layer, enum part part) {
     const struct recipe_mix *m = r->mix;
     struct better b = part == PART_DOWN ? m->down : m->up;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rewrite.c: rewrites model files without changing their tensors: with other keys, split into several files, or joined to one file.
-// The first of several files has the keys of the model. Each file states its number and the number of files, as in llama.cpp's
-// gguf-split.
+// rewrite.c: changes keys of model files, splits and joins model files. The first of several files has the keys of the model. Each
+// file states its number and the number of files, as in llama.cpp's gguf-split.
 
 #include "quantize/quantize.h"
 
@@ -13,7 +12,7 @@
 
 // ---- keys ----
 
-// Sets an integer of the key's type. False: not an integer, or out of range.
+// False: not an integer, or out of range.
 static bool integer_set(struct gguf_context *g, const char *key, enum gguf_type type, const char *text) {
     char *end;
     errno = 0;
@@ -92,7 +91,7 @@ bool rewrite_part_path(char path[4096], const char *out, int64_t no, int64_t n, 
            model_fail(error, "the file name '%.64s...' is too long", out);
 }
 
-// Returns the end of the file that begins with tensor `first`: the index of the tensor after its last one.
+// Returns the index after the last tensor of the file that begins with tensor `first`.
 static int64_t part_end(const struct rewrite_split *s, int64_t first) {
     uint64_t size = 0;
     int64_t i = first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rows.c: converts a tensor to another type with several threads. Rows are grouped into bands; a thread that has finished a band
-// takes the next one. Squared errors are stored per band and summed at the end, in the order of rows.
+// rows.c: converts a tensor to another type with several threads. A thread takes one band of rows at a time. Squared errors are
+// summed in the order of bands, so the sum does not depend on the threads.
 
 #include "quantize/quantize.h"
 
@@ -23,7 +23,7 @@ struct work {
     pthread_t caller;
 };
 
-// Converts one band. real, back: temporary memory for its values before and after the conversion.
+// real, back: temporary memory for the values before and after the conversion.
 static bool band_convert(const struct work *w, int64_t band, float *real, float *back) {
     const struct ggml_tensor *t = w->params->tensor;
     const enum ggml_type type = w->params->type;
@@ -71,7 +71,7 @@ static void *bands_convert(void *data) {
     return NULL;
 }
 
-// Converts all bands with n new threads and the caller's thread. If a thread does not start, the others process its share.
+// If a thread does not start, the other threads process its share.
 static void threads_run(struct work *w, pthread_t *threads, int n) {
     int n_started = 0;
     while (n_started < n && pthread_create(&threads[n_started], NULL, bands_convert, w) == 0) {
