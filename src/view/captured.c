@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// captured.c: turns captured graphs into items to plan. If the file has items (the columns `item` and `life`), they are used.
-// Otherwise Berth's graph allocator makes the items, with the in-place rules of the ggml version in the file.
+// captured.c: turns captured graphs into items to plan. If the file has no items, Berth's graph allocator makes them, with the
+// in-place rules of the file's ggml version.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -16,11 +16,10 @@
 
 // ---- items from the graph allocator ----
 
-// An index of the places of tensors that are not nodes, sorted by name. Several tensors may have the same name. They follow each
-// other in file order, and place_of returns them one after another.
+// Places of tensors that are not nodes, sorted by name. Equal names are in file order.
 struct named {
     const struct ggraph_place *place;
-    size_t n_taken; // number of entries with this name that were returned; valid only in the first of them
+    size_t n_taken; // returned entries of this name; in the first entry only
 };
 
 static int by_name(const void *a, const void *b) {
@@ -43,8 +42,7 @@ static struct named *names_of(const struct ggraph *g, size_t *n) {
     return names;
 }
 
-// Returns the place of a tensor; NULL: none. Nodes are found by number, other tensors by name. If several tensors have the same
-// name, each call returns the next one.
+// Nodes are found by number, other tensors by name. If tensors have the same name, each call returns the next tensor. NULL: none.
 static const struct ggraph_place *place_of(
     const struct ggraph *g, struct named *names, size_t n_names, const struct berth_plan_tensor *tensor) {
     if (tensor->node >= 0) {
@@ -67,7 +65,7 @@ static const struct ggraph_place *place_of(
     return names[at].place;
 }
 
-// Returns the place as an offset of a plan: chunk * max_chunk + offset in the chunk.
+// The offset is chunk * max_chunk + offset in the chunk.
 static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggraph_place *place) {
     uint64_t base = 0;
     if (place == NULL || place->offset < 0 || place->chunk < 0 ||
@@ -78,7 +76,7 @@ static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggrap
     return base;
 }
 
-// Sets the offset of each item to the offset that the captured program gave to the item's first tensor, if there is one.
+// An item gets the captured offset of its first tensor.
 static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_set *set) {
     size_t n_names;
     int64_t t = 0;
@@ -99,7 +97,6 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
     return GGML_STATUS_SUCCESS;
 }
 
-// The input of an allocator that plans a graph.
 struct galloc_input {
     struct ggraph *g;
     ggml_gallocr_t galloc;
@@ -113,7 +110,7 @@ static enum ggml_status galloc_input_write(FILE *file, void *user) {
     return status == GGML_STATUS_SUCCESS ? berth_gallocr_save(a->galloc, a->g->graph, file) : status;
 }
 
-// Makes the items of n buffers and frees the allocator. is_captured: the graph is unchanged, so the offsets in the file apply.
+// Frees the allocator. is_captured: the graph is unchanged, so the offsets in the file apply.
 static enum ggml_status items_of(struct galloc_input a, int n, bool is_captured, const char *path, struct berth_plan_set **set) {
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     a.sizes = berth_calloc((size_t) n + 1, sizeof *a.sizes);
@@ -143,8 +140,8 @@ static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, in
     berth_json_end(w);
 }
 
-// Writes one pool per buffer type. Its number is the id of the first buffer of the type. Computes the chunk size of each pool: the
-// recorded one, or the size of its largest item if that is larger.
+// Writes one pool per buffer type. The pool's number is the id of the first buffer of the type. chunks: the recorded chunk size, or
+// the size of the largest item if larger.
 static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uint64_t *chunks) {
     for (int i = 0; i < g->n_bufs; i++) {
         chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
@@ -165,8 +162,8 @@ static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uin
     berth_json_end(w);
 }
 
-// Makes a list of the tensors of each item, in the order in which they used it. The list starts with the item's owner; next[id] is
-// the tensor after tensor id, -1: end.
+// Lists the tensors of each item in the order of their use. The list starts with the item's owner. next[id]: the tensor after
+// tensor id; -1: end.
 static void tensors_chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
     for (int64_t i = 0; i < g->n_items; i++) {
         tails[i] = g->items[i].owner;
@@ -232,12 +229,12 @@ static void alive_report(int64_t i, const struct ggml_tensor *tensor, uint64_t s
     view_plan_alive_add(user_data, (size_t) i, tensor->name, size);
 }
 
-#define SPILL_FLOPS 4 // cost of a byte that is spilled or read back; the CPU reads it and writes it
+#define SPILL_FLOPS 4 // cost per spilled byte: the CPU reads and writes it
 static const char spill_price[] =
     "4 per byte moved one way; an op costs its arithmetic plus 2 per byte that it reads or writes; 4096 more per op or move";
 
-// Replaces g->graph by a graph that stays below the memory limit; *ctx owns the new graph. It has other nodes, so the items of the
-// file do not apply to it. If there is no such graph, g and *ctx stay unchanged.
+// Replaces g->graph by a graph below the memory limit. *ctx owns the new graph. The items of the file do not apply to the new
+// graph. If there is no such graph, g and *ctx are unchanged.
 static enum ggml_status graph_budget(
     struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct view_plan *plan) {
     struct ggml_cgraph *graph = NULL;
@@ -262,7 +259,7 @@ static enum ggml_status graph_budget(
     return status;
 }
 
-// Makes the items of a graph that graph_budget has made. Spilled values are in a second pool.
+// Spilled values are in a second pool.
 static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
@@ -277,7 +274,6 @@ static enum ggml_status items_budgeted(
     return status;
 }
 
-// Makes the items of the original graph, with the in-place rules of the captured program.
 static enum ggml_status items_plain(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, g->n_bufs);

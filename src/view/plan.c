@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan.c: the buffers of a plan, their offsets, and the values alive at the peak. The time is O(n log n) in the number of items,
-// also if every item has its own pool.
+// plan.c: the buffers of a plan, their offsets, and the values alive at the peak. O(n log n) in the number of items.
 
 #include "view/plan.h"
 
@@ -59,7 +58,7 @@ static int by_member(const void *a, const void *b) {
     return (x->item > y->item) - (x->item < y->item);
 }
 
-// Returns the items sorted by pool, then by index, and the number of pools.
+// Sorted by pool, then by index.
 static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
     struct member *members = berth_malloc((set->n_items + 1) * sizeof *members);
     *n_pools = 0;
@@ -125,7 +124,6 @@ void view_plan_free(struct view_plan *plan) {
 
 // ---- planning ----
 
-// A search in progress.
 struct search {
     const struct view_plan *plan;
     int64_t start_us, time_limit_us; // start and time limit of the search over all buffers
@@ -141,7 +139,7 @@ static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     return !s->is_stopped;
 }
 
-// Arrays for the items of the buffer that is being planned; reused for every buffer.
+// Items of the current buffer; reused for every buffer.
 struct buffer_arrays {
     struct berth_plan_item *items;
     uint64_t *offsets, *start;
@@ -163,7 +161,7 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
     const int64_t start_us = ggml_time_us();
     enum ggml_status status =
         berth_plan_solve_watched(arrays->items, n, &own, search_watch, search, arrays->offsets, &buffer->report);
-    // The planner reports no time for very short plans, because reading the clock would take longer. So the time is measured here.
+    // The planner reports no time for very short plans.
     buffer->report.time_us = ggml_time_us() - start_us + 1;
     search->done_peak += buffer->report.peak;
     search->done_bound += buffer->report.bound;
@@ -221,7 +219,7 @@ enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan
         status = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &arrays, offsets);
     }
     *is_stopped = search.is_stopped;
-    // solve_buffer checks each buffer. Only a check of all items can detect items with one alias in different buffers.
+    // Only a check of all items detects items with one alias in different buffers.
     if (!has_chunks && plan->n_buffers > 1 && status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(plan->set->items, plan->set->n_items, NULL, offsets, NULL);
     }
@@ -244,7 +242,7 @@ static int by_size(const void *a, const void *b) {
     return (x->name > y->name) - (x->name < y->name);
 }
 
-// Returns the index of the first tensor of an item by binary search; tensors are sorted by item.
+// Tensors are sorted by item.
 static int64_t first_tensor(const struct berth_plan_set *set, int64_t item) {
     int64_t low = 0;
     for (int64_t high = set->n_tensors; low < high;) {
@@ -258,8 +256,7 @@ static int64_t first_tensor(const struct berth_plan_set *set, int64_t item) {
     return low;
 }
 
-// Returns the tensor that occupies the item at a step. The tensors of an item use it one after another, so it is the last one that
-// was computed up to this step.
+// The tensors of an item use it one after another, so the last tensor computed up to this step occupies the item.
 static struct view_alive alive_of(const struct berth_plan_set *set, int64_t item, int64_t step) {
     struct view_alive alive = {set->items[item].size, set->ids[item], ""};
     for (int64_t t = first_tensor(set, item); t < set->n_tensors && set->tensors[t].item == item; t++) {
