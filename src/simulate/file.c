@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// file.c: reads and writes a cluster as a JSON file (docs/user/scale.md). A device requires "memory", "bandwidth" and "flops". The
-// other speeds default to "bandwidth" or "flops".
+// file.c: reads and writes a cluster as JSON (docs/user/scale.md). A device requires "memory", "bandwidth" and "flops". Other
+// speeds default to "bandwidth" or "flops".
 
 #include "simulate/cluster.h"
 
@@ -314,9 +314,9 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
     return r->status == GGML_STATUS_SUCCESS;
 }
 
-// Finds two hosts without a link between them; false: there are none.
+// False: every two hosts have a link.
 static bool unlinked_hosts_find(const struct cluster *c, int *a, int *b) {
-    bool has_any_link = false; // the file has a link without "between", which connects any two hosts
+    bool has_any_link = false; // the file has a link without "between"
     for (int l = 0; l < c->n_links; l++) {
         has_any_link |= c->links[l].a < 0;
     }

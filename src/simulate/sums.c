@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sums.c: measures sums over devices: the duration of one sum, and the speed of decode by tensors, in which each of about fifty
-// short steps per token ends with a sum. In every step, all devices wait for the slowest one. If other programs use the machine,
-// the slowest device is a different one from step to step, so decode is slower than each device alone. On an idle machine the
-// devices still share the memory bandwidth.
+// sums.c: measures sums over devices: the duration of one sum, and the speed of decode by tensors. Each token has about fifty short
+// steps, and each step ends with a sum. In every step all devices wait for the slowest one. Other programs slow a different device
+// in each step, so decode is slower than each device alone. On an idle machine the devices share the memory bandwidth.
 
 #include "simulate/cluster.h"
 
@@ -20,21 +19,21 @@
 #define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one matrix
 #define N_STEPS 48                     // per token
 #define N_MATRICES 960                 // per token at most
-#define N_TOKENS 12 // timed tokens; their average counts, because a shared machine rarely reaches its best speed
+#define N_TOKENS 12                    // timed tokens; averaged: shared machines rarely reach their best speed
 
-// The parts of a composite device, as in a split by tensors.
+// The parts of a composite device.
 struct adders {
     int n;
     int devices[GGML_BACKEND_META_MAX_DEVICES]; // indices in the cluster
     ggml_backend_t backends[GGML_BACKEND_META_MAX_DEVICES];
-    bool is_own[GGML_BACKEND_META_MAX_DEVICES]; // [i]: backend i is the program's CPU, for which the program waits
+    bool is_own[GGML_BACKEND_META_MAX_DEVICES]; // backend i is the program's CPU
     struct ggml_context *ctx;
     struct ggml_tensor *shares[GGML_BACKEND_META_MAX_DEVICES];
     ggml_backend_buffer_t buffers[GGML_BACKEND_META_MAX_DEVICES];
     void *comm;
     void (*end)(void *comm);
     bool (*sum)(void *comm, struct ggml_tensor **shares);
-    bool (*ask)(void *comm, struct ggml_tensor **shares);  // requests a sum; NULL: sums cannot be requested in advance
+    bool (*ask)(void *comm, struct ggml_tensor **shares);  // requests a sum; NULL: not supported
     bool (*join)(void *comm, struct ggml_tensor **shares); // completes a requested sum
 };
 
@@ -60,7 +59,7 @@ static bool comm_open(struct adders *a) {
     return a->comm != NULL;
 }
 
-// Returns false if there are too few or too many devices, or if their registry has no sums for them.
+// False: too few or too many devices, or the registry has no sums for them.
 static bool adders_init(struct adders *a, const struct cluster *c, ggml_backend_t *backends) {
     *a = (struct adders){.n = 0};
     const int n = cluster_parts(c, a->devices);
@@ -125,7 +124,7 @@ struct decode_test {
     int n_steps;
 };
 
-// Creates a device's share of the matrices that a token reads, divided into steps. Returns false if out of memory or unsupported.
+// Creates a device's share of the matrices of a token. False: out of memory or unsupported.
 static bool steps_make(struct decode_test *r, int j, enum ggml_type type, int n_each) {
     const int64_t n_rows = (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
     struct speed_test *test = &r->tests[j];
@@ -147,7 +146,7 @@ static bool steps_make(struct decode_test *r, int j, enum ggml_type type, int n_
     return r->weights[j] != NULL;
 }
 
-// Sends the nodes of step s to the program's CPU (is_own), or to all other devices.
+// is_own: on the program's CPU; otherwise on all other devices.
 static bool step_compute(struct decode_test *r, int s, bool is_own) {
     bool ok = true;
     for (int j = 0; j < r->a->n; j++) { // continues after a failure, because the devices wait for each other
@@ -163,8 +162,8 @@ static bool step_send(struct decode_test *r, int s) {
     return step_compute(r, s, false) && r->a->ask(r->a->comm, r->a->shares);
 }
 
-// Runs one token as src/meta/run.c does: the other devices get the next step before the current step ends. Every requested sum is
-// completed, also after a failure.
+// Runs one token as src/meta/run.c does: other devices get the next step before the current step ends. Every requested sum is
+// completed, even after a failure.
 static bool token_run(struct decode_test *r) {
     const bool can_request = r->a->ask != NULL && r->a->join != NULL;
     bool ok = !can_request || step_send(r, 0);
@@ -192,7 +191,7 @@ static double token_seconds(struct decode_test *r) {
     return ok ? seconds_since(start) / N_TOKENS : 0;
 }
 
-// Returns the number of matrices per device. All devices of a host together use at most an eighth of its free memory.
+// All devices of a host together use at most an eighth of its free memory.
 static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t size) {
     uint64_t n = size / MATRIX_SIZE / (uint64_t) a->n;
     n = min_u64(n, N_MATRICES);
@@ -206,8 +205,7 @@ static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t
     return (int) n;
 }
 
-// Returns the speed of the devices in decode by tensors, without the time of the sums, divided by the slowest device's speed
-// alone. 0: unknown.
+// Returns the speed in decode by tensors, without the time of the sums, divided by the slowest device's speed alone. 0: unknown.
 static double decode_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
     struct decode_test r = {.a = a};
     const int n_matrices = matrices_of(c, a, size), n_each = max_int(n_matrices / N_STEPS, 1);
@@ -233,7 +231,7 @@ bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml
     double factor = 0;
     if (adders_init(&a, c, backends)) {
         const double seconds = sum_seconds(&a);
-        // In decode by tensors, most messages belong to sums. So the latency of each link is raised to that of a sum.
+        // Most messages of decode by tensors belong to sums.
         for (int l = 0; l < c->n_links; l++) {
             struct cluster_link *link = &c->links[l];
             link->latency = max_f64(seconds - (a.n - 1) * SUM_SIZE / link->bandwidth, link->latency);
