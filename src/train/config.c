@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// config.c: creates a model with random weights from a description: lines "name = value" with the names of the architecture's keys;
-// '#' starts a comment. The tokenizer is copied from another model. Matrices get normally distributed values with a standard
-// deviation of 0.02, norms 1, biases 0. Each tensor depends only on the seed and its number.
+// config.c: creates a model with random weights from a description (docs/user/training.md). Matrices are normally distributed with
+// a standard deviation of 0.02. Norms are 1, biases 0. Each tensor depends only on the seed and its number.
 
 #include "train/train.h"
 
@@ -72,7 +71,7 @@ static bool line_read(struct config *c, char *line, int pass, struct model_error
     return true;
 }
 
-// Pass 0 reads the architecture; pass 1 reads the numbers, whose keys contain the architecture.
+// Pass 0 reads the architecture. Pass 1 reads the numbers, because their keys contain the architecture.
 static bool config_read(struct config *c, const char *text, int pass, struct model_error *error) {
     int number = 1;
     for (const char *p = text; *p != '\0'; number++) {
@@ -90,7 +89,7 @@ static bool config_read(struct config *c, const char *text, int pass, struct mod
 
 // ---- keys ----
 
-// Sets the defaults of some keys; the description may set other values.
+// The description may set other values.
 static void defaults_put(struct config *c) {
     static const struct {
         const char *name;
@@ -106,7 +105,6 @@ static void defaults_put(struct config *c) {
     gguf_set_val_u32(c->meta, key, 512);
 }
 
-// Copies the tokenizer keys of another model.
 static void tokenizer_take(struct config *c, const struct gguf_context *from) {
     gguf_set_kv(c->meta, from);
     for (int64_t i = gguf_get_n_kv(c->meta) - 1; i >= 0; i--) {
@@ -143,7 +141,7 @@ static bool tensor_count(const char *name, const int64_t ne[3], void *user) {
     return true;
 }
 
-// Fills values with normally distributed numbers. Two of them are computed from two uniform numbers (Box and Muller).
+// Normal distribution by Box and Muller.
 static void normal_fill(float *values, int64_t n, uint64_t state) {
     for (int64_t i = 0; i < n; i += 2) {
         const double u = (double) ((train_random(&state) >> 11) + 1) * 0x1p-53,

@@ -15,7 +15,7 @@ static bool text_add(struct train_data *d, const struct vocab *vocab, const char
            (vocab->eos < 0 || token_push(&d->tokens, vocab->eos, error));
 }
 
-// Returns the size of the first text in bytes; *n_between is the size of the separator after it.
+// Returns the bytes of the first text. *n_between: bytes of the separator after the text.
 static size_t text_size(const char *text, size_t size, enum train_split split, size_t *n_between) {
     size_t n = 0;
     *n_between = 0;
@@ -102,7 +102,7 @@ const int32_t *train_data_plain(const struct train_data *d, int64_t i) {
     return d->tokens.ids + i * d->n_ctx;
 }
 
-// Shuffles the windows (Fisher and Yates).
+// Fisher and Yates.
 static void order_make(struct train_data *d, uint64_t seed, int64_t epoch) {
     uint64_t state = seed ^ (uint64_t) epoch * 0xD1342543DE82EF95u;
     for (int64_t i = 0; i < d->n_windows; i++) {

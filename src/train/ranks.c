@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ranks.c: trains one model on several ranks (berth-mpi.h). Every rank has all weights and processes its share of every batch.
-// Gradients and losses are summed over all ranks, and every rank gets the same bits. Clipping and optimiser steps depend only on
-// these sums, so the weights stay equal on all ranks without being sent. The conditions that end a run (Ctrl-C, a failure) are
-// summed, too.
+// Gradients and losses are summed over all ranks, with the same bits on every rank. So the weights stay equal without being sent.
+// Ctrl-C and failures are summed, too.
 //   1. All ranks call every function here, in the same order.
 //   2. The gradient of the loss with respect to itself is 1 / ranks (tensors.c), so sums of gradients are means over the batch.
 
@@ -19,7 +18,6 @@ static bool ranks_lost(struct model_error *error) {
     return model_fail(error, "%s", berth_last_error());
 }
 
-// Counts the ranks for which `mine` is true.
 static bool ranks_count(const struct berth_mpi_world *w, bool mine, int *n, struct model_error *error) {
     float sum = mine ? 1 : 0;
     if (!w->sum_f32(&sum, 1)) {
@@ -88,7 +86,7 @@ static void numbers_add(struct berth_siphash *s, const struct trainer *t, const 
     berth_siphash_add(s, reals, sizeof reals);
 }
 
-// Hashes all trained tensors and the beginning of each tensor of the file.
+// Hashes all trained tensors, and the beginning of each tensor of the file.
 static void weights_add(struct berth_siphash *s, struct trainer *t) {
     for (size_t i = 0; i < t->n_tensors; i++) {
         const int64_t n = ggml_nelements(t->tensors[i].w);

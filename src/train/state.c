@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// state.c: writes and reads checkpoints, from which a run resumes. A checkpoint is a GGUF file with the trained tensors in f32, the
-// moments of the optimiser, and keys for the parameters, the progress and the losses of the run. Everything else is computed from
-// these; for example, the seed and the step determine the order of windows. A checkpoint of another text or another model is
-// refused: the parameters of the model must be the same and, if an adapter is trained, also the weights of the model.
+// state.c: writes and reads checkpoints. A checkpoint is a GGUF file with the trained tensors in f32, the moments of the optimiser,
+// and keys for parameters, progress and losses. A checkpoint of another text or another model is refused. The parameters of the
+// model must be the same. If an adapter is trained, the weights of the model must be the same.
 //
-// The GGUF file is followed by 8 bytes: a hash of all bytes before the hash. A file that is damaged anywhere is refused.
+// A hash of all bytes follows the GGUF file (8 bytes). A damaged file is refused.
 
 #include "train/train.h"
 
@@ -74,7 +73,7 @@ static struct berth_siphash sum_begin(void) {
     return berth_siphash_begin(&key);
 }
 
-// A stream that writes to a file and hashes the bytes.
+// Hashes the bytes that are written to the file.
 struct summed {
     FILE *to;
     struct berth_siphash sum;
@@ -94,8 +93,7 @@ static bool summed_end(struct summed *s) {
     return fwrite(&sum, sizeof sum, 1, s->to) == 1;
 }
 
-// Sets *sum to the hash of the first `size` bytes of the file, and *stored to the hash in the file after them. False: reading
-// failed.
+// *sum: hash of the first `size` bytes. *stored: the hash in the file after these bytes. False: reading failed.
 static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *sum, uint64_t *stored) {
     struct berth_siphash hash = sum_begin();
     for (uint64_t left = size; left > 0;) {
@@ -135,7 +133,7 @@ static bool sum_check(const char *path, struct model_error *error) {
 
 // ---- writing ----
 
-// Returns tensor i of the file: first the weights, then the moments m, then the moments v.
+// Order in the file: weights, moments m, moments v.
 static const struct ggml_tensor *tensor_at(const struct trainer *t, int64_t i) {
     const size_t kind = (size_t) i / t->n_tensors;
     const struct train_tensor *x = &t->tensors[(size_t) i % t->n_tensors];
@@ -279,7 +277,7 @@ static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, st
     return true;
 }
 
-// Returns the data of an array of n numbers; NULL: the key is absent or has another type or length.
+// NULL: the key is absent or has another type or length.
 static const void *array_get(const struct gguf_context *g, const char *key, enum gguf_type type, size_t n) {
     const int64_t id = gguf_find_key(g, key);
     return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY && gguf_get_arr_type(g, id) == type && gguf_get_arr_n(g, id) == n

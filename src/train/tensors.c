@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tensors.c: creates the trained tensors: all weights of a model as f32, or the pairs of an adapter for weights of any type. The
-// gradient and the moments of a trained tensor are on the device of its weight.
+// tensors.c: creates the trained tensors: all weights as f32, or the pairs of an adapter. Gradients and moments are on the device
+// of their weight.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -23,8 +23,7 @@ void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_e
 
 // ---- selection ----
 
-// Returns whether a weight is trained. RoPE factors define positions and are not trained. A tied output is trained as the
-// embedding.
+// RoPE factors define positions and are not trained. A tied output is trained as the embedding.
 static bool is_trained(const struct model *m, const struct model_weight *w) {
     return strstr(w->file->name, "rope_") == NULL && !(m->is_tied && w->slot == &m->output);
 }
@@ -131,7 +130,7 @@ static bool weight_fill(struct trainer *t, struct train_tensor *x, struct model_
     return true;
 }
 
-// Fills A with uniform values in +-1 / sqrt(columns). B stays 0, so the new adapter changes nothing.
+// A is uniform in +-1 / sqrt(columns). B stays 0, so the new adapter changes nothing.
 static void lora_a_fill(struct trainer *t, struct train_tensor *x, uint64_t *state) {
     const double range = 1 / sqrt((double) x->w->ne[0]);
     const int64_t n = ggml_nelements(x->w);
@@ -160,7 +159,7 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
     return true;
 }
 
-// Sets the fields of the model to the trained tensors, so that the graph uses these instead of the weights.
+// The graph then uses the trained tensors instead of the weights.
 static void slots_set(struct trainer *t) {
     struct model *m = t->model;
     for (size_t i = 0, k = 0; i < m->n_weights && t->lora == NULL; i++) {

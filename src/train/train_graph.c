@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train_graph.c: builds the three graphs of training: forward and backward pass, forward pass alone, and optimiser step. Each has
-// its own scheduler, so each is planned once.
+// train_graph.c: builds the three graphs of training. Each graph has its own scheduler, so each graph is planned once.
 
 #include "train/train.h"
 
@@ -29,7 +28,6 @@ static bool graph_new(struct trainer *t, struct train_graph *g, size_t n_nodes, 
     return g->sched != NULL || model_fail(error, "%s", berth_last_error());
 }
 
-// Checks the graph and allocates its memory.
 static bool graph_alloc(struct trainer *t, struct train_graph *g, const char *what, struct model_error *error) {
     if (berth_graph_check(g->graph) != GGML_STATUS_SUCCESS) {
         return model_fail(error, "cannot build %s: %s", what, berth_last_error());
@@ -43,7 +41,6 @@ static bool graph_alloc(struct trainer *t, struct train_graph *g, const char *wh
     return true;
 }
 
-// Builds the forward pass from tokens to the loss.
 static void forward_build(struct trainer *t, struct train_graph *g) {
     const struct train_params *p = &t->params;
     const struct graph_shape shape = {
@@ -59,8 +56,8 @@ static void forward_build(struct trainer *t, struct train_graph *g) {
     ggml_build_forward_expand(g->graph, g->loss);
 }
 
-// Returns an array with the tensor that accumulates the gradient of each node: the gradient tensor of a trained tensor,
-// t->loss_grad for the loss, NULL for other nodes. NULL: out of memory.
+// Returns an array by node: the gradient tensor of a trained tensor, t->loss_grad for the loss, NULL for other nodes. NULL: out of
+// memory.
 static struct ggml_tensor **accumulators_new(const struct trainer *t, const struct train_graph *g) {
     const int n = ggml_graph_n_nodes(g->graph);
     struct ggml_tensor **accumulators = berth_calloc((size_t) n + 1, sizeof *accumulators);
@@ -76,7 +73,7 @@ static struct ggml_tensor **accumulators_new(const struct trainer *t, const stru
     return accumulators;
 }
 
-// Replaces the graph by one that recomputes some nodes and so fits into the remaining memory.
+// Recomputes some nodes, so that the graph fits into the remaining memory.
 static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
     const uint64_t most = t->params.memory, taken = t->size + t->compute;
     const struct berth_graph_budget_params params = {.memory_limit = most > taken ? most - taken : 0,

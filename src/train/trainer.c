@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trainer.c: computes training steps. A step runs the forward and backward pass on the next windows, computes the norm of the
-// gradient, and runs the optimiser. Masks, positions and labels are written for every step, because a plan may reuse their memory
-// after they are read.
+// trainer.c: computes training steps. Masks, positions and labels are written for every step, because a plan may reuse their
+// memory.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -78,7 +77,7 @@ void trainer_free(struct trainer *t) {
 
 // ---- inputs ----
 
-// Fills a mask: a token attends to itself and to earlier tokens within the window. A NULL mask is skipped.
+// A token attends to itself and to earlier tokens within the window. mask may be NULL.
 static void mask_set(struct trainer *t, struct ggml_tensor *mask, int64_t window) {
     const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n = mask != NULL ? t->params.n_ctx : 0;
@@ -104,8 +103,7 @@ static void positions_set(struct trainer *t, struct ggml_tensor *pos) {
     ggml_backend_tensor_set(pos, row, 0, (size_t) t->params.n_ctx * sizeof *row);
 }
 
-// Sets sequence s of a batch: its tokens, and for each token the next one as label. counts false: all labels are 0, so the sequence
-// adds nothing to the loss.
+// The label of a token is the next token. counts false: all labels are 0, so the sequence adds nothing to the loss.
 static void window_set(struct trainer *t, struct train_graph *g, int64_t s, const int32_t *tokens, bool counts) {
     const int64_t n = t->params.n_ctx, n_vocab = t->model->params.n_vocab;
     const size_t size = (size_t) n_vocab * sizeof *t->row;
@@ -144,7 +142,7 @@ float train_rate(const struct train_params *p, int64_t step) {
     }
 }
 
-// Returns the norm of all gradients as one vector. The sum has a fixed order, so that every run gets the same value.
+// The sum has a fixed order, so that every run gets the same value.
 static double gradient_norm(struct trainer *t) {
     double sum = 0;
     for (size_t i = 0; i < t->n_tensors; i++) {
@@ -195,14 +193,13 @@ static bool train_learn(struct trainer *t, struct train_data *data, struct model
 
 // ---- search for the first value that is not finite ----
 
-// The weights are checked first, because nodes read them. Then the failed step is computed a second time, node by node, until the
-// result of a node has a value that is not finite.
+// The weights are checked first. Then the failed step is computed again until a node has a value that is not finite.
 struct fault_search {
     struct trainer *t;
     const struct ggml_tensor *found;
 };
 
-// Returns true for a tensor that is not contiguous or not f32: the graph only reads tensors of other types.
+// True for a tensor that is not contiguous or not f32: the graph only reads tensors of other types.
 static bool is_all_finite(struct trainer *t, const struct ggml_tensor *x) {
     const int64_t n = ggml_nelements(x), row = (int64_t) t->row_size;
     if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) {
@@ -220,7 +217,7 @@ static bool is_all_finite(struct trainer *t, const struct ggml_tensor *x) {
     return true;
 }
 
-// The scheduler calls this before a node (ask) and after it; false stops the graph.
+// Called before a node (ask) and after it. False stops the graph.
 static bool on_node(struct ggml_tensor *node, bool ask, void *user) {
     struct fault_search *fault_search = user;
     if (ask) {
@@ -289,7 +286,7 @@ static bool evaluation_add(struct trainer *t, float loss, struct model_error *er
     return true;
 }
 
-// Adds the losses of at most train_n_local windows, from window `at` on, to *sum.
+// Evaluates at most train_n_local windows, from window `at` on. Adds their losses to *sum.
 static bool windows_evaluate(
     struct trainer *t, const struct train_data *data, int64_t at, double *sum, struct model_error *error) {
     const int64_t n_local = train_n_local(&t->params);
@@ -302,8 +299,7 @@ static bool windows_evaluate(
     if (!graph_compute(&t->evaluate, error)) {
         return false;
     }
-    *sum +=
-        (double) loss_get(&t->evaluate) * (double) n_local; // the loss is a mean over all rows, including rows that do not count
+    *sum += (double) loss_get(&t->evaluate) * (double) n_local; // the mean includes rows that do not count
     return true;
 }
 
