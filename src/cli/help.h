@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// help.h: the table that describes a command. Option parsing, --help, the man page and the completion are derived from it.
+// help.h: the table that describes a command. Option parsing, --help, the man page and completion use it.
 #pragma once
 
 #include "cli/cli.h"
@@ -9,7 +9,6 @@
 struct cli_command;
 struct cli_option;
 
-// The type of an option's value. The message about a wrong value states the allowed values.
 enum cli_kind {
     CLI_TEXT,  // const char *; of an option without a value: a bool, which is set to true
     CLI_INT,   // an integer from min to max
@@ -21,14 +20,14 @@ enum cli_kind {
     CLI_TEXTS, // a struct cli_texts: every use of the option appends a text
 };
 
-// The target of an option is the field that stores its value. It is in the command's own struct (CLI_IN_OPTIONS), or in a nested
-// struct that several commands share; cli_help.bases has the offset of the nested struct.
+// The target of an option is the field that stores its value. The field is in the command's own struct (CLI_IN_OPTIONS) or in a
+// nested struct. cli_help.bases has the offset of the nested struct.
 enum cli_base { CLI_IN_OPTIONS, CLI_IN_MODEL, CLI_IN_SAMPLING, CLI_IN_CONTEXTS, CLI_N_BASES };
 
-// Parses a value that has none of the kinds above. Returns CLI_OK, or prints a message and returns the exit code.
+// For values of no kind above. On failure prints a message and returns the exit code.
 typedef int (*cli_option_parse)(const struct cli_option *option, const char *command, const char *value, void *target);
 
-// One option. A letter means the same in every command (docs/man/berth.1.in, OPTIONS).
+// A letter means the same in every command (docs/man/berth.1.in, OPTIONS).
 struct cli_option {
     char letter;            // 0: none
     const char *name;       // the long name
@@ -41,21 +40,21 @@ struct cli_option {
     double min, max;        // max 0: no limit
     const char *preset;     // default value, shown in help; NULL: the target keeps its initial value
     enum cli_base base;     // CLI_TO sets base, at and size
-    size_t at, size;        // offset and bytes of the target; an integer may be a bool, an int, an enum or 64 bits wide
+    size_t at, size;        // offset; bytes of a bool, int, enum or 64-bit integer
     cli_option_parse parse; // NULL: parsed by its kind
-    bool is_list;           // the target starts with a pointer that parsing allocates with berth_realloc
-    bool is_operand;        // a text that may also be given as an operand; operands are assigned in the order of the rows
+    bool is_list;           // the target starts with a pointer from berth_realloc
+    bool is_operand;        // also an operand; operands follow the order of rows
     bool is_required;       // a text that must be given
 };
 #define CLI_TO(type, field) .at = offsetof(type, field), .size = sizeof(((type *) NULL)->field)
 #define CLI_TO_MODEL(field) .base = CLI_IN_MODEL, CLI_TO(struct model_options, field)
-// For a custom parse function that gets the whole struct as its target.
+// The parse function gets the whole struct as its target.
 #define CLI_TO_ALL(function) .size = 1, .parse = function
-// For a command whose only option is a bool, which is its whole struct of options.
+// The only option is a bool, which is the whole struct.
 #define CLI_TO_BOOL .size = sizeof(bool)
 #define CLI_TO_LIST(kind_of, type, field) .kind = kind_of, .is_list = true, CLI_TO(type, field)
 
-// Lists grow during parsing and are freed after the command.
+// Freed after the command.
 struct cli_ints {
     int64_t *items;
     size_t n, cap;
@@ -69,11 +68,10 @@ struct cli_help {
     const char *command;  // "gguf info"
     const char *what;     // one line in the list of commands
     const char *operands; // text after "berth command [OPTION]...", "" if there are none
-    const char *about;    // paragraphs, one per line; lines that start with a blank are printed verbatim
-    const char *takes;    // values that completion offers for operands, those of the first before '|'; NULL: none
+    const char *about;    // paragraphs, one per line; leading blank: verbatim
+    const char *takes;    // completion of operands, the first before '|'; NULL: none
     struct {
-        // Smallest and largest number of operands, including those that options replace. The first `read` operands are files
-        // that the command reads; INT_MAX: all.
+        // Number of operands, including those that options replace. The first `read` operands are input files; INT_MAX: all.
         int least, most, read;
     } n_operands;
     const struct cli_command *parts;  // subcommands; a command with subcommands has no options; NULL: none
@@ -93,7 +91,7 @@ struct cli_help {
 #define CLI_REAL_IN(least, most) .kind = CLI_REAL, .min = least, .max = most
 #define CLI_RANGE(least, most) .kind = CLI_INT, .min = least, .max = most
 
-// Rows that several commands share. Rows of models are parsed into the struct model_options at bases[CLI_IN_MODEL].
+// Rows that several commands share. Rows of models set the struct model_options at bases[CLI_IN_MODEL].
 #define CLI_OPT_MODEL \
     CLI_OPTION('m', "model", "FILE", "the model file; may also be given as an argument", .takes = ".gguf", .use = CLI_READ, \
         CLI_TO_MODEL(path), .is_operand = true)
@@ -132,7 +130,6 @@ struct cli_help {
         "BERTH_LLAMA=DIR, library folders and npm's folders", \
         CLI_TO_MODEL(by_llama))
 #define CLI_INT_OF_MODEL(field, most) CLI_RANGE(1, most), CLI_TO_MODEL(field)
-// Rows for a session, and for the devices on which it runs.
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE
 #define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS
 #define CLI_OPT_LORA(target, more) \
@@ -140,7 +137,6 @@ struct cli_help {
         .use = CLI_READ, target)
 #define CLI_OPT_JSON(target, fields) CLI_OPTION(0, "json", NULL, fields, target)
 
-// Rows for the search of a plan.
 #define CLI_OPT_SEARCH_TIME(type, field) \
     CLI_OPTION(0, "time", "MS", \
         "search for a better plan for MS milliseconds, which may have a fraction, in addition to the fast passes. Ctrl-C ends " \
@@ -150,29 +146,28 @@ struct cli_help {
 #define CLI_OPT_SEARCH_THREADS(type, field) \
     CLI_OPTION('t', "threads", "N", "search threads, 1 to 256", CLI_RANGE(1, 256), .preset = "1", CLI_TO(type, field))
 
-// Parses the command line, whose argv[0] is the command's name, and runs the command. With --help prints the help instead. Returns
-// the exit code.
+// Parses the command line and runs the command, or prints the help with --help. argv[0] is the command's name. Returns the exit
+// code.
 int cli_command_run(const struct cli_command *command, int argc, char **argv);
-// Parses an integer in the option's range, for custom functions. Returns CLI_OK, or prints a message and returns the exit code.
+// Parses an integer in the option's range. On failure prints a message and returns the exit code.
 int cli_option_int(const struct cli_option *option, const char *command, const char *value, int64_t *out);
-// Appends a text to a list. Returns CLI_OK, or prints a message and returns the exit code.
+// On failure prints a message and returns the exit code.
 int cli_option_text(const struct cli_option *option, const char *value, struct cli_texts *list);
-// Stores the index of a word in `takes`. Returns CLI_OK, or prints a message and returns the exit code.
+// Stores the index of a word in `takes`. On failure prints a message and returns the exit code.
 int cli_option_word(const struct cli_option *option, const char *command, const char *value, int64_t *out);
 void cli_help_print(const struct cli_help *help, FILE *file);
 void cli_help_man(const struct cli_help *help, FILE *file); // its part of the man page, in mdoc
 
-// Finds a command by name; NULL: there is none.
+// NULL: unknown command.
 const struct cli_command *cli_find(const struct cli_command *list, const char *name);
-// Prints one line per command or subcommand.
 void cli_list_print(const struct cli_command *list, FILE *file);
 // Returns the last word of the name: "info" for "gguf info".
 const char *cli_name(const struct cli_command *command);
 // `berth help --complete`: the answers for bash completion (tools/completion/berth.bash).
 int cli_complete(const struct cli_command *commands, int argc, char **argv);
 
-// ---- The commands, in the order of their list. A command's file defines cli_NAME, which gets the options and the remaining
-// operands and returns an exit code, and the table cli_NAME_help. Only this list contains all commands. ----
+// ---- The commands, in the order of their list. A command's file defines the function cli_NAME and the table cli_NAME_help.
+// cli_NAME returns an exit code. Only this list contains all commands. ----
 
 #define CLI_COMMANDS(X) \
     X(bench) \
@@ -197,7 +192,6 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
 #define CLI_GGUF_PARTS(X) \
     X(gguf_info) X(gguf_check) X(gguf_diff) X(gguf_quantize) X(gguf_merge) X(gguf_split) X(gguf_join) X(gguf_set) X(gguf_hash)
 
-// The arguments of a command.
 struct cli_args {
     void *options;   // the struct of help.size bytes; NULL for a command with subcommands
     char **operands; // [n] operands that do not belong to an option

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plans.h: functions that the commands on plans share: they read and solve a plan, print the values alive at its peak, and suggest
-// options that lower the peak.
+// plans.h: functions that the commands on plans share.
 #pragma once
 
 #include "base/json.h"
@@ -9,36 +8,33 @@
 
 #define CLI_ALIVE_SHOWN 8
 
-// Reads a file, and warns if a context is longer than that of training. Returns CLI_OK, or prints a message and returns the exit
-// code.
+// Warns if the context is longer than that of training. On failure prints a message and returns the exit code.
 int cli_plan_open(
     const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan);
-// Calls view_plan_solve with a progress bar; Ctrl-C ends a search. Returns CLI_OK, or prints a message and returns the exit code.
+// Calls view_plan_solve with a progress bar. Ctrl-C ends a search. On failure prints a message and returns the exit code.
 int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
-// cli_alive_print prints the largest values alive at the peak of the largest buffer, one per line. cli_alive_json writes those of
-// the given buffer as a member "alive" of a JSON object. Both print nothing if there is no buffer. False: out of memory; nothing is
-// printed.
+// cli_alive_print prints the largest values alive at the peak of the largest buffer. cli_alive_json writes the values of the given
+// buffer as the member "alive". Without a buffer, nothing is printed. False: out of memory; nothing is printed.
 bool cli_alive_print(FILE *file, const struct view_plan *plan);
 bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer);
 
-// Prints the line "lower ..." of `berth plan`, or writes the member "lower" of its JSON: options of a model that lower the peak.
-// Each option is planned, which takes as long as the plan itself. searched_us is the time limit of the search that made the plan;
-// if it is short, the line also suggests a longer search.
+// Prints the line "lower ..." of `berth plan`, or writes the JSON member "lower": options of a model that lower the peak. Planning
+// each option takes as long as the plan itself. searched_us: time limit of the search that made the plan. If searched_us is short,
+// a longer search is suggested.
 void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us);
 void cli_lower_json(
     struct berth_json_writer *w, const char *path, const struct model_options *options, const struct view_plan *plan);
-// For commands other than plan: prints the values alive at the peak of a model's graph and the line "lower". If the graph cannot be
-// planned, prints the reason. In JSON: the members "alive" and "lower", or only an "alive" with an "error".
+// Prints the values alive at the peak of a model's graph and the line "lower". If the graph cannot be planned, prints the reason.
+// JSON: the members "alive" and "lower", or only "alive" with an "error".
 void cli_peak_print(FILE *file, const char *path, const struct model_options *options);
 void cli_peak_json(struct berth_json_writer *w, const char *path, const struct model_options *options);
 
 // ---- map.c ----
 
-// Returns whether the name is that of a map: .svg or .html.
+// The name ends with .svg or .html.
 bool cli_map_is_name(const char *path);
-// Writes the map of a plan that an allocator or a scheduler saved as JSON. Returns CLI_OK, or prints a message and returns the exit
-// code.
+// Writes the map of a plan that an allocator or a scheduler saved as JSON. On failure prints a message and returns the exit code.
 int cli_map_saved(const char *text, size_t size, const char *title, const char *path);
