@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate.c: generates tokens, writes their text, opens a grammar that restricts the text, and processes long texts context by
-// context (generate.h).
+// generate.c: generates tokens and their text, opens grammars, and processes long texts (generate.h).
 
 #include "generate/generate.h"
 
@@ -29,8 +28,7 @@ void text_writer_fini(struct text_writer *w) {
     berth_free(w->held);
 }
 
-// Model files come from untrusted sources: control characters, which could send commands to a terminal, are replaced by '?'. The
-// bytes must be complete characters.
+// Control characters could send commands to a terminal, and model files are untrusted. The bytes must be complete characters.
 static void controls_replace(char *chars, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char) chars[i];
@@ -55,8 +53,8 @@ static bool bytes_write(struct text_writer *w, char *chars, size_t n) {
     return fwrite(chars, 1, n, w->file) == n && fflush(w->file) == 0;
 }
 
-// Returns how many of the held bytes can be written: all bytes before a stop word, or before a suffix that may begin one. Sets
-// is_over if the held bytes contain a complete stop word.
+// Returns how many held bytes can be written: the bytes before a stop word, or before a suffix that may begin a stop word. Sets
+// is_over if a complete stop word is held.
 static size_t held_count(struct text_writer *w) {
     size_t n = w->n_held;
     for (int i = 0; i < w->n_stops; i++) {
@@ -72,7 +70,7 @@ static size_t held_count(struct text_writer *w) {
     return n;
 }
 
-// Writes the first m bytes of w->chars, except for the end that may be the beginning of a stop word.
+// Holds back the end that may be the beginning of a stop word.
 static bool chars_put(struct text_writer *w, size_t m) {
     if (w->max_stop == 0) {
         return bytes_write(w, w->chars, m);
@@ -102,7 +100,7 @@ bool text_writer_end(struct text_writer *w) {
 
 enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
 
-// Returns the next token. TOKEN_FAILED: *error holds the cause. TOKEN_NONE: the grammar allows no token.
+// TOKEN_FAILED: *error holds the cause. TOKEN_NONE: the grammar allows no token.
 static int32_t token_choose(const struct generator *g, struct model_error *error) {
     struct session *s = g->session;
     const int64_t n = s->model->params.n_vocab;

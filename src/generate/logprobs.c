@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// logprobs.c: log probabilities of the chosen tokens (generate.h). Insertion sort keeps the most probable tokens of a choice.
+// logprobs.c: log probabilities of the chosen tokens (generate.h).
 
 #include "base/json.h"
 #include "base/min.h"
@@ -11,7 +11,7 @@ static struct logprob *logprobs_last(const struct logprobs *l) {
     return l->items + (l->n - 1) * (size_t) (l->n_top + 1);
 }
 
-// Inserts a token into the list of the most probable tokens, best first. token -1 marks a free place.
+// top is sorted, best first. token -1 marks a free entry.
 static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float logit) {
     int64_t i = n_top;
     while (i > 0 && (top[i - 1].token < 0 || top[i - 1].log < logit)) {
