@@ -38,7 +38,6 @@ size_t berth_gguf_memory(const struct gguf_context *ctx) {
     return sizeof *ctx + ctx->arena.total + berth_gguf_table_size(&ctx->kv) + berth_gguf_table_size(&ctx->info);
 }
 
-// One row per type: its name and its bytes in a file.
 static const struct type_row {
     const char *name;
     size_t size;
@@ -66,7 +65,7 @@ size_t gguf_type_size(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? types[type].size : 0;
 }
 
-// ggml's header declares gguf_type_size outside of extern "C". So C++ programs that include it need the function's C++ name.
+// ggml's header declares gguf_type_size outside of extern "C". C++ programs therefore link to the C++ name.
 GGML_API size_t gguf_type_size_cxx(enum gguf_type type) __asm__("_Z14gguf_type_size9gguf_type")
     __attribute__((alias("gguf_type_size")));
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// keys.c: reads the values of keys by id. Reading a value as a wrong type is an error and returns 0 or NULL. An array of one
-// element can be read as a value, and a value as an array of one element, because programs rely on both.
+// keys.c: reads the values of keys by id. A wrong type is an error and returns 0 or NULL. A value and an array of one element can
+// be read as each other, because programs rely on it.
 
 #include "gguf/context.h"
 
@@ -35,13 +35,13 @@ static size_t kv_n(const struct gguf_kv *kv) {
     return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) berth_gguf_kv_value(kv))->n : 1;
 }
 
-// Returns the number or the elements of an array. Not for strings.
+// Not for strings.
 static const void *kv_numbers(const struct gguf_kv *kv) {
     const void *value = berth_gguf_kv_value(kv);
     return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) value)->data : value;
 }
 
-// Copies a number to *out if the key has exactly one number of this type. After an error, *out is unchanged.
+// The key must have exactly one number of this type. After an error, *out is unchanged.
 static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_type type, void *out, const char *caller) {
     const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
     if (kv == NULL) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// make.c: creates a ggml_context with the tensors of a file. If the data is read, the first tensor holds all of it as bytes, and
-// the other tensors point into it.
+// make.c: creates a ggml_context with the tensors of a file. If data is read, the first tensor holds all bytes, and the other
+// tensors point into it.
 
 #include "gguf/read.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-// Checks that the file contains all tensor data that its header describes.
 static bool data_check(const struct gguf_context *ctx, struct gguf_source *s) {
     const uint64_t end = (uint64_t) ctx->data_offset + ctx->data_size;
     unsigned char last;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map.c: maps a GGUF file into memory. The header is parsed from the mapping like from any buffer. Tensors point into the mapping,
-// so that loading copies nothing and processes share the pages.
+// map.c: maps a GGUF file into memory. Tensors point into the mapping, so loading copies nothing and processes share the pages.
 
 #include "base/min.h"
 #include "berth-gguf.h"
@@ -22,7 +21,7 @@ struct berth_gguf_map {
     size_t data_size; // bytes from data_offset to the end of the last tensor
 };
 
-// Reads all bytes of a file into new memory. Returns NULL and sets *why after an error, or if the file became shorter.
+// NULL, with *why set: reading failed, or the file became shorter.
 static unsigned char *copy_make(int fd, size_t size, const char **why) {
     unsigned char *bytes = berth_aligned_alloc((size_t) sysconf(_SC_PAGESIZE), size);
     *why = bytes == NULL ? "out of memory for a copy" : NULL;
@@ -43,7 +42,7 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
     return bytes;
 }
 
-// Maps the file, or reads it into memory if `read` is true.
+// `read`: reads the file into memory instead.
 static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     uint64_t size;
     const char *why = "the name is NULL";
@@ -70,8 +69,7 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     return true;
 }
 
-// Checks that the bytes of every tensor are in the file and sets the tensors' data. The padding after the last tensor may be
-// missing.
+// The bytes of every tensor must be in the file. The padding after the last tensor may be missing.
 static bool tensors_place(struct berth_gguf_map *map, const char *path) {
     const size_t data_offset = gguf_get_data_offset(map->meta);
     struct ggml_tensor *t = ggml_get_first_tensor(map->tensors);
@@ -96,7 +94,7 @@ static bool progress_report(const struct berth_gguf_map_params *params, size_t d
         GGML_STATUS_ABORTED, "gguf: %s: loading was stopped by the caller at %zu of %zu bytes", path, done, all);
 }
 
-// With params->prefetch, reads one byte of every page, so that the system reads the file now and in order. Reports progress.
+// With params->prefetch, reads one byte per page, so that the disk is read in order.
 static bool pages_touch(const struct berth_gguf_map *map, const struct berth_gguf_map_params *params, const char *path) {
     const size_t all = map->data_size;
     const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);

@@ -5,9 +5,9 @@
 //     kv      key | type u32 | value;   an array is  type u32 | n u64 | elements;   a string is  n u64 | bytes
 //     tensor  name | n_dims u32 | ne i64 ... | type u32 | offset u64
 //
-// A false count in a file must not make the reader allocate much memory. So a count is compared with the number of remaining bytes
-// before memory is allocated for it. If that number is unknown (a pipe), memory grows with the bytes that were read. Every error
-// states its reason and its offset. The time is linear in the size of the header.
+// A false count must not force a large allocation. A count is compared with the number of remaining bytes first. If that number is
+// unknown (a pipe), memory grows with the bytes read. Every error states its reason and its offset. Time is linear in the size of
+// the header.
 
 #include "gguf/read.h"
 #include "core/type.h"
@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// The smallest sizes in a file, in bytes.
+// Smallest sizes in a file, in bytes.
 #define KV_SIZE_MIN 14     // length, one character, type, one byte
 #define TENSOR_SIZE_MIN 24 // length, no name, n_dims, no extent, type, offset
 
@@ -38,7 +38,6 @@ static bool alignment_find(struct gguf_reader *r) {
     return true;
 }
 
-// Reads the extents, type and offset of a tensor, in file order.
 static bool layout_read(
     struct gguf_reader *r, const char *name, int64_t ne[GGML_MAX_DIMS], struct gguf_info *info, size_t *size) {
     uint64_t at = r->s->at;
@@ -167,7 +166,7 @@ static bool counts_read(struct gguf_reader *r) {
     return true;
 }
 
-// Computes the start of the data section. It is aligned if there are tensors. It must not be after the end of the file.
+// The data section is aligned if there are tensors. It must not start after the end of the file.
 static bool data_find(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
     size_t end;

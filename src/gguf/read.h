@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// read.h: the shared declarations of the reader: the source of the bytes (source.c), the header and its tensors (read.c), keys
-// (read_key.c), and the creation of tensors for the caller (make.c).
+// read.h: shared declarations of the reader (source.c, read.c, read_key.c, make.c).
 #pragma once
 
 #include "gguf/context.h"
 
-// Bytes from a file, a buffer or a callback, read once from start to end. The position is kept for messages.
+// Bytes of a file, a buffer or a callback, read once from start to end.
 struct gguf_source {
     const char *name;                // for messages
     const unsigned char *bytes;      // exactly one of bytes, file and callback is set
@@ -28,19 +27,19 @@ void berth_gguf_source_callback(
 static inline uint64_t berth_gguf_source_left(const struct gguf_source *s) {
     return s->size - s->at;
 }
-// Whether n elements of at least elem_size bytes fit into the remaining bytes. If not, sets an error that starts with `what`.
+// Returns whether n elements of at least elem_size bytes fit into the remaining bytes. If not, sets an error that starts with
+// `what`.
 bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t elem_size, const char *what) BERTH_MUST_USE;
-// Reads `size` bytes. Returns false and sets an error that contains `what` if there are fewer.
+// If fewer than `size` bytes remain, returns false and sets an error that contains `what`.
 bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const char *what) BERTH_MUST_USE;
-// Moves to another position.
 bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) BERTH_MUST_USE;
-// Calls berth_fail with the source's name before the text and the given offset after it. Returns false.
+// Calls berth_fail with the source's name, the text, and the offset `at`. Returns false.
 bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
 struct gguf_reader {
     struct gguf_source *s;
     struct gguf_context *ctx;
-    // Memory for data whose final size is not known yet. It starts with GGUF_CHUNK_HEAD free bytes, so that the arena can adopt it.
+    // Memory for data of unknown size. It starts with GGUF_CHUNK_HEAD free bytes, so that the arena can adopt it.
     unsigned char *scratch;
     size_t scratch_cap;
 };
@@ -51,20 +50,19 @@ static inline unsigned char *berth_gguf_scratch(const struct gguf_reader *r) {
 
 #define GGUF_READ(r, out, what) berth_gguf_source_read((r)->s, out, sizeof *(out), what)
 
-// Reports that memory is missing for `what`. Returns false.
+// Returns false.
 bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char *what);
-// Reads the length and the bytes of a name into the scratch. A name that contains NUL is refused, because it could never be found.
+// Reads a name into the scratch. A name that contains NUL is refused, because it could never be found.
 bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what) BERTH_MUST_USE;
-// Reads one key and its value into the context.
 bool berth_gguf_kv_read(struct gguf_reader *r) BERTH_MUST_USE;
 
 // ---- make.c, read.c ----
 
-// Returns NULL after an error.
+// NULL: failed.
 struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_params params) BERTH_MUST_USE;
 
-// Creates *params.ctx with one tensor for each tensor of the file, and reads their data unless params.no_alloc is set. After an
-// error, returns false and sets *params.ctx to NULL.
+// Creates *params.ctx with the tensors of the file. Reads their data unless params.no_alloc is set. False: failed, and *params.ctx
+// is NULL.
 bool berth_gguf_tensors_make(struct gguf_context *ctx, struct gguf_source *s, struct gguf_init_params params) BERTH_MUST_USE;
-// Returns a new ggml_context with the tensors, without data, or NULL after an error.
+// Returns a new ggml_context with the tensors, without data. NULL: failed.
 struct ggml_context *berth_gguf_tensors_plain(const struct gguf_context *ctx) BERTH_MUST_USE;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read_key.c: parses the keys of a file and their values: numbers, strings, arrays. Numbers are read directly into the context if
-// the size of the source is known. Names, strings, and large arrays from a source of unknown size are first read into scratch
-// memory.
+// read_key.c: parses the keys of a file and their values. If the size of the source is known, numbers are read directly into the
+// context. Other data is first read into scratch memory.
 
 #include "gguf/read.h"
 
@@ -18,7 +17,7 @@ bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char
         "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64, r->s->name, size, what, r->s->at);
 }
 
-// Reads size bytes into the scratch memory after the n_have bytes that it contains already, and appends one NUL.
+// Appends `size` bytes and one NUL after the n_have bytes of the scratch.
 static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, const char *what) {
     if (!berth_gguf_source_holds(r->s, size, 1, what)) {
         return false;
@@ -44,8 +43,8 @@ static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, co
     }
 }
 
-// Moves the first size bytes of the scratch to the context. Small data is copied. For large data, the context takes over the
-// scratch itself.
+// Moves the first `size` bytes of the scratch to the context. Small data is copied. For large data, the context takes over the
+// scratch.
 static void *scratch_keep(struct gguf_reader *r, size_t size, size_t align, const char *what) {
     if (size >= STEP_SIZE) {
         void *block = r->scratch;
@@ -75,7 +74,6 @@ bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what)
     return true;
 }
 
-// Reads n numbers into memory of the context.
 static void *numbers_read(struct gguf_reader *r, enum gguf_type type, uint64_t n, const char *what) {
     const size_t elem_size = gguf_type_size(type);
     if (!berth_gguf_source_holds(r->s, n, elem_size, what)) {
@@ -109,7 +107,7 @@ static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
     return list->data != NULL;
 }
 
-// Reads the strings one after the other into the scratch memory, then moves them to the context. Sets list->ends.
+// Sets list->ends.
 static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     size_t *ends = NULL, n_cap = 0, end = 0;
     bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");
@@ -161,7 +159,6 @@ static bool array_read(struct gguf_reader *r, enum gguf_type type, struct gguf_l
     return n == 0 || list->data != NULL;
 }
 
-// Reads the type of a key, and for an array the type of its elements.
 static bool kv_type_read(struct gguf_reader *r, struct gguf_kv *parsed, const char *key) {
     for (;;) {
         const uint64_t at = r->s->at;

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT
-// set.c: sets and removes keys. A key that is set becomes the last one, even if it existed before. The new block is allocated
-// before the old one is freed, so that a failed allocation leaves the context unchanged.
+// set.c: sets and removes keys. A key that is set becomes the last one. A failed allocation leaves the context unchanged.
 
 #include "gguf/context.h"
 
 #include <string.h>
 
-// The value to set: one number, an array of numbers, one string or an array of strings.
 struct value {
     enum gguf_type type;
     bool is_array;
     size_t n;
     const void *data;           // numbers, or the text of all strings; NULL if `strings` is set
     const char *const *strings; // [n] separate strings; NULL if `data` is set
-    const size_t *ends;         // with `data` of an array of strings: end of each string, as in struct gguf_list
+    const size_t *ends;         // end of each string in `data`, as in gguf_list
     size_t text_size;           // bytes of all strings with their NULs
 };
 
@@ -21,8 +19,7 @@ static size_t text_end(const struct value *v, size_t i) {
     return v->ends != NULL ? v->ends[i] : 0;
 }
 
-// Copies the elements of v to `at` and makes the list point to them. `at` is 8-aligned. For an array of strings, the ends precede
-// the text.
+// Copies the elements of v to `at`, which is 8-aligned. For an array of strings, the ends precede the text.
 static void list_fill(struct gguf_list *list, const struct value *v, char *at, bool has_ends) {
     list->n = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
     size_t *ends = (size_t *) (void *) at;
@@ -60,7 +57,7 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
     }
 }
 
-// Creates a separate block for a key. Returns NULL, with the error set, if out of memory.
+// NULL, with the error set: out of memory.
 static struct gguf_kv *kv_new(const char *key, const struct value *v, const char *caller) {
     const struct gguf_kv shape = {.type = (uint8_t) v->type, .flags = GGUF_FLAG_OWNED | (v->is_array ? GGUF_FLAG_ARRAY : 0)};
     const bool has_list = v->is_array || v->type == GGUF_TYPE_STRING;
@@ -101,7 +98,7 @@ static bool is_alignment(const char *key) {
     return strcmp(key, GGUF_KEY_GENERAL_ALIGNMENT) == 0;
 }
 
-// Returns the value to which v would set general.alignment, or 0 after an error.
+// The value of general.alignment; 0: failed.
 static size_t alignment_of(const struct value *v, const char *caller) {
     uint32_t alignment = 0;
     if (v->type != GGUF_TYPE_UINT32 || v->is_array) {

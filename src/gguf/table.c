@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// table.c: a list of items in their order of insertion, with a hash table that finds them by name. The hash has a secret key
-// (base/siphash.h), so no choice of names can make the search slow. At most three quarters of the slots are used. If the final
-// number of items is known, the list ends with exactly that capacity; then a large file costs about 14 bytes per item.
+// table.c: items in their order of insertion, with a hash table by name. The hash has a secret key (base/siphash.h), so no choice
+// of names makes the search slow. At most three quarters of the slots are used. If the number of items is known in advance, a large
+// file costs about 14 bytes per item.
 
 #include "gguf/context.h"
 
@@ -11,7 +11,7 @@ static const char *name_of(const struct gguf_table *table, size_t i) {
     return (const char *) table->items[i] + table->name_at;
 }
 
-// Returns the first slot to probe: the upper 32 bits of the hash scaled to the number of slots, which need not be a power of two.
+// Scales the upper 32 bits of the hash, because the number of slots need not be a power of two.
 static size_t slot_of(const struct gguf_table *table, const char *name) {
     return (size_t) ((berth_siphash_of(&table->key, name, strlen(name)) >> 32) * (uint64_t) table->n_slots >> 32);
 }
@@ -30,7 +30,6 @@ static void slots_fill(struct gguf_table *table) {
     }
 }
 
-// Returns the next capacity: twice n and at least 8, but not more than the expected number of items.
 static size_t grown_capacity(const struct gguf_table *table, size_t n) {
     const size_t twice = n < 8 ? 8 : 2 * n;
     return table->n_expected > n && table->n_expected < twice ? table->n_expected : twice;

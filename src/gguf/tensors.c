@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tensors.c: queries, adds and changes the tensors of a context. Their data is not copied.
+// tensors.c: queries, adds and changes the tensors of a context. Data is not copied.
 
 #include "base/min.h"
 #include "core/span.h"
@@ -15,7 +15,7 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // A tensor with an extent of 0 is empty. Its other extents are still checked: with 1 for each 0, the size must fit 63 bits.
+    // An extent of 0 counts as 1 here, so that the other extents are checked.
     const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
     int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // number of elements
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);
@@ -81,7 +81,7 @@ size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id) {
     return info == NULL ? 0 : info_size(info);
 }
 
-// Creates a separate block with an origin. The caller sets the offset. Returns NULL, with the error set, if out of memory.
+// The caller sets the offset. NULL, with the error set: out of memory.
 static struct gguf_info *info_new(const char *name, enum ggml_type type, const int64_t *ne, const char *caller) {
     const size_t before = sizeof(struct gguf_origin) + GGML_MAX_DIMS * sizeof *ne;
     const size_t name_size = strnlen(name, GGML_MAX_NAME - 1) + 1;
@@ -138,7 +138,7 @@ void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor)
     ctx->data_size = end;
 }
 
-// Returns the index of the tensor with this name, or -1 after an error.
+// -1: failed.
 static int64_t find_or_fail(const struct gguf_context *ctx, const char *name, const char *caller) {
     const int64_t id = ctx == NULL || name == NULL ? -1 : berth_gguf_table_find(&ctx->info, name);
     if (id < 0) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// write.c: writes a context as a GGUF file. The same functions count bytes, write to memory and write to a file; only the sink
-// differs. The file has the version of the context, its tensors in order, and zeros as padding. An existing file of the same name
-// is replaced only after the new one is complete (base/file.c).
+// write.c: writes a context as a GGUF file, with the version of the context and zeros as padding. A sink counts bytes, or writes to
+// memory or a file. An existing file is replaced only when the new file is complete (base/file.c).
 
 #include "base/min.h"
 #include "ggml-backend-impl.h"
@@ -14,7 +13,7 @@
 
 struct sink {
     FILE *file;          // destination; NULL: not a file
-    unsigned char *data; // destination; NULL: not memory. If both pointers are NULL, bytes are only counted
+    unsigned char *data; // destination; NULL: not memory; both NULL: only count
     size_t size;         // bytes written so far
     bool failed;         // writing to the file failed
 };
@@ -47,7 +46,6 @@ static void put_text(struct sink *s, const char *text, size_t size) {
     sink_put(s, text, size);
 }
 
-// Writes zeros up to the next multiple of the alignment.
 static void put_padding(struct sink *s, size_t alignment) {
     static const unsigned char zeros[256];
     if (s->file == NULL && s->data == NULL) {
@@ -114,7 +112,6 @@ static void put_meta(struct sink *s, const struct gguf_context *ctx) {
     put_padding(s, ctx->alignment);
 }
 
-// Writes the data of a tensor that is in a backend's buffer, COPY_SIZE bytes at a time.
 static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t size) {
     const struct gguf_origin *origin = berth_gguf_info_origin(info);
     struct ggml_tensor t = {.type = (enum ggml_type) info->type, .buffer = origin->buffer, .data = (void *) origin->data};
@@ -143,7 +140,6 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
     return !s->failed;
 }
 
-// Checks that every tensor has data to write.
 static bool data_check(const struct gguf_context *ctx) {
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
