@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// build.c: builds the graphs of an optimisation: outputs and loss, the backward pass, and the optimiser steps. Tensor names are the
-// same as in the reference. The loss, labels and counts are in the optimisation's own ggml_context. The backward pass and the
-// steps are in the caller's ggml_context. They have as many tensors as in the reference, because the caller chose the size of this
-// context for the reference.
+// build.c: builds the graphs of an optimisation. Tensor names are the same as in the reference. The loss, labels and counts are in
+// the optimisation's own ggml_context. The backward pass and the steps are in the caller's ggml_context, whose size the caller
+// chose for the reference. So they have as many tensors as in the reference.
 
 #include "core/graph.h"
 
@@ -142,8 +141,8 @@ static struct ggml_tensor *step_of(struct ggml_opt_context *o, struct ggml_tenso
                          : ggml_opt_step_adamw(o->ctx_compute, param, grad, state->moments[0], state->moments[1], o->numbers);
 }
 
-// For each node t, finds the last node that reads t or a view of t, or t itself if there is none. Stores its index in last[s],
-// where s is the slot of t in the graph's hash set.
+// Stores in last[s] the index of the last node that reads t or a view of t; without a reader, the index of t. s: slot of t in the
+// graph's hash set.
 static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     for (int i = 0; i < n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
@@ -159,14 +158,14 @@ static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     }
 }
 
-// An optimiser step at the end of the graph would keep its gradient alive until then. So this function moves each step to the
-// first position after which no other node reads its gradient or its parameter. n_before: number of nodes before the steps.
+// A step at the end of the graph would keep its gradient alive. Each step moves to the first position after the last reader of its
+// gradient and its parameter. n_before: number of nodes before the steps.
 static enum ggml_status steps_move_early(struct ggml_cgraph *graph, int n_before) {
     const int n_steps = graph->n_nodes - n_before;
     const size_t n_slots = graph->visited_hash_set.size;
     int *last = berth_calloc(n_slots, sizeof last[0]);
     int *first = berth_calloc((size_t) n_before + 1,
-        sizeof first[0]); // [node] number of the first step to insert after the node, counted from 1; 0: none
+        sizeof first[0]); // [node] first step after the node, from 1; 0: none
     int *next = berth_calloc((size_t) n_steps + 1, sizeof next[0]);
     struct ggml_tensor **list = berth_malloc((size_t) graph->n_nodes * sizeof list[0]);
     const bool ok = last != NULL && first != NULL && next != NULL && list != NULL;

@@ -27,7 +27,6 @@ static enum ggml_status params_check(const struct ggml_opt_params *p) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Creates the two tensors of ctx_own: the optimiser's hyperparameters, and the gradient of the loss with respect to itself (1).
 static bool own_init(struct ggml_opt_context *o) {
     const bool sgd = o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD;
     o->ctx_own = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
@@ -77,7 +76,7 @@ void ggml_opt_free(ggml_opt_context_t opt_ctx) {
     berth_free(opt_ctx);
 }
 
-// Sets the gradient sums to 0 and starts a new period. If `optimizer`, also sets the moments to 0 and restarts at step 1.
+// Starts a new period. `optimizer`: also sets the moments to 0 and restarts at step 1.
 void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer) {
     if (opt_ctx == NULL) {
         return;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dataset.c: data sets in host memory, and batches in the order of their shards. A shard is a group of ndata_shard data that stay
-// together when the order is shuffled.
+// dataset.c: data sets in host memory. A shard is a group of ndata_shard data that stay together when the order is shuffled.
 
 #include "core/op.h"
 #include "ggml-alloc.h"
@@ -66,7 +65,7 @@ struct ggml_tensor *ggml_opt_dataset_labels(ggml_opt_dataset_t dataset) {
     return dataset != NULL ? dataset->labels : NULL;
 }
 
-// Shuffles the first idata data, or all of them if idata is negative.
+// idata negative: all data.
 void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, int64_t idata) {
     if (opt_ctx == NULL || dataset == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", __func__, opt_ctx == NULL ? "context" : "data set");
@@ -82,7 +81,7 @@ void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dat
 
 // ---- batches ----
 
-// Returns the number of shards in a batch of `size` bytes. Returns 0 and sets an error if there is no batch ibatch of this size.
+// 0, with the error set: there is no batch ibatch of `size` bytes.
 static int64_t shards_of(const char *func, const struct ggml_opt_dataset *d, size_t size, bool has_labels, int64_t ibatch) {
     if (d == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the data set is NULL", func);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// epoch.c: one pass over a data set: batches for training, then batches for validation. ggml_opt_fit runs several epochs and prints
-// its progress. The text on stderr is the same as the reference's, byte for byte.
+// epoch.c: one pass over a data set: training batches, then validation batches. The text on stderr equals the reference's, byte for
+// byte.
 
 #include "core/op.h"
 
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-// Runs batches first to end - 1. Returns false if an evaluation failed.
+// Runs batches first to end - 1. False: an evaluation failed.
 static bool batches_run(ggml_opt_context_t o, ggml_opt_dataset_t dataset, ggml_opt_result_t result,
     ggml_opt_epoch_callback callback, bool train, int64_t first, int64_t end) {
     const int64_t start_us = ggml_time_us();
@@ -61,7 +61,7 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, ggml
 
 #define CELLS 8
 
-// Draws a bar of CELLS characters. A character is full or has one of eight widths. The last one is never completely full.
+// The last character is never completely full.
 static void print_bar(double part) {
     static const char *const widths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     for (int i = 0; i < CELLS; i++) {

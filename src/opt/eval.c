@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// eval.c: allocates a graph (ggml_opt_alloc) and, after the caller has set its inputs, computes it (ggml_opt_eval).
-// If the loss is not finite, the computation stops before the backward pass, so that the parameters keep their values. A second
-// forward pass then searches for the first tensor that is not finite. Both use the eval callback of the scheduler. The program's
-// own eval callback is still called in the first pass.
+// eval.c: allocates and computes a graph. If the loss is not finite, the computation stops before the backward pass, so that the
+// parameters keep their values. A second forward pass then searches for the first tensor that is not finite. The program's own eval
+// callback is called in the first pass only.
 
 #include "core/graph.h"
 #include "core/op.h"
@@ -31,8 +30,7 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx
     opt_ctx->status = GGML_STATUS_SUCCESS;
 }
 
-// Returns the graph to use: forward without a backward pass, step at the end of a period, else grad. The context's build_type
-// limits it.
+// Without a backward pass: forward. At the end of a period: step. Otherwise: grad. The context's build_type is the upper limit.
 static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool backward) {
     const bool completes_period = (o->i_period + 1) % o->params.opt_period == 0;
     const enum ggml_opt_build_type all = completes_period ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
@@ -125,7 +123,7 @@ struct watch {
     struct ggml_tensor *bad; // result of the second pass; NULL: not found
 };
 
-// Whether t contains NaN or +infinity. -infinity is accepted, because attention masks contain it.
+// -infinity is accepted, because attention masks contain it.
 static bool is_bad(const struct ggml_tensor *t) {
     const ggml_to_float_t widen = t->type == GGML_TYPE_F32 ? NULL : ggml_get_type_traits(t->type)->to_float;
     const size_t row_size = ggml_row_size(t->type, t->ne[0]);
@@ -183,7 +181,7 @@ static enum ggml_status ready_compute(struct ggml_opt_context *o, struct watch *
     return status;
 }
 
-// Returns the first input, parameter or node up to the loss that contains NaN or +infinity.
+// Checks inputs, parameters and the nodes up to the loss.
 static const struct ggml_tensor *find_bad(struct ggml_opt_context *o) {
     for (int i = 0; i < o->ready->n_leafs; i++) {
         if ((o->ready->leafs[i]->flags & GGML_TENSOR_FLAG_INPUT) != 0 && is_bad(o->ready->leafs[i])) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the random order of data. It is the same as the reference's, so that a training run gives the same losses step by step.
-// A test compares both. The method is that of libstdc++: the Mersenne twister; Lemire's multiplication for a random number below a
-// bound (arXiv 1805.10941); and a Fisher-Yates shuffle. If n * n fits 32 bits, one random number below the product of two bounds
-// gives two exchanges.
+// order.c: the random order of data, the same as the reference's, so that training gives the same losses. The method is that of
+// libstdc++: Mersenne twister, Lemire's multiplication (arXiv 1805.10941), Fisher-Yates shuffle. If n * n fits 32 bits, one random
+// number gives two exchanges.
 
 #include "opt/opt.h"
 
@@ -38,7 +37,7 @@ uint32_t opt_rng_next(struct opt_rng *rng) {
     return y ^ (y >> 18);
 }
 
-// Returns a random number in 0 .. n - 1, for 1 <= n < 2^32.
+// Returns a number in 0 .. n - 1, for 1 <= n < 2^32.
 static uint64_t rng_below(struct opt_rng *rng, uint64_t n) {
     uint64_t product = opt_rng_next(rng) * n;
     if ((uint32_t) product < n) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// state.c: the training state of a parameter: the sum of its gradients over a period, and the moments of AdamW. The state is in the
-// same kind of memory as the parameter, so that a step copies nothing between devices.
+// state.c: the training state of a parameter, in the same kind of memory as the parameter. So a step copies nothing between
+// devices.
 
 #include "core/op.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-// An accumulator sums the gradients of a period. It is not needed if a period is one backward pass, because the step then reads
-// the gradients directly. Dynamic graphs always have accumulators, as in the reference, because programs read them
-// (ggml_opt_grad_acc).
+// If a period is one backward pass, the step reads the gradients directly. Dynamic graphs always have accumulators, as in the
+// reference, because programs read them (ggml_opt_grad_acc).
 bool opt_needs_acc(const struct ggml_opt_context *o) {
     return !(o->is_static && o->params.build_type == GGML_OPT_BUILD_TYPE_OPT && o->params.opt_period == 1);
 }
