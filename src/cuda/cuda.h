@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuda.h: the interface of op drivers (op/*.c): the row that a driver registers, the run in which it launches kernels, and the
-// memory that it may use. Op drivers are C code that receives tensors and launches kernels by name. Kernels (kernel/*.cu) receive
-// only pointers, counts and strides. "The driver" without "op" is NVIDIA's driver.
+// cuda.h: the interface of op drivers (op/*.c). Op drivers are C code that receives tensors and launches kernels by name.
+// Kernels (kernel/*.cu) receive only pointers, counts and strides. "The driver" without "op" is NVIDIA's driver.
 //
 // A family of ops is one file, op/<family>.c, that ends in
 //
@@ -10,10 +9,9 @@
 //         CUDA_OPS_END,
 //     };
 //
-// and has one line in optable.c. An op without a row is not supported. run() of a row is called only for ops for which supports()
-// returned true and whose result has elements. run() enqueues all of its work in order on the stream of the run. The stream may
-// be in capture into a CUDA graph, so run() makes no driver calls except launches and asynchronous copies and sets on that
-// stream. run() uses no memory except the tensors and the bytes that extra_size and work_size requested.
+// and has one line in optable.c. An op without a row is not supported. run() is called only if supports() returned true and the
+// result has elements. run() enqueues its work on the stream of the run. The stream may be in capture into a CUDA graph, so run()
+// makes no other driver calls. run() uses only the tensors and the memory that extra_size and work_size requested.
 #pragma once
 
 #include "base/min.h"
@@ -35,7 +33,7 @@ struct cuda_traits {
     size_t shared_max;    // bytes; the most shared memory that one block can use
     size_t l2_size;       // bytes
     bool integrated;      // the device uses the host's memory
-    bool can_overlap;     // supports programmatic dependent launch: a kernel may start before the previous one ends
+    bool can_overlap;     // a kernel may start before the previous kernel ends
     bool has_kernels_90a; // can run the kernels that are compiled for sm_90a
 };
 const struct cuda_traits *cuda_traits(const struct cuda_device *dev);
@@ -51,15 +49,15 @@ struct cuda_run {
     const struct cuda_op_row *row; // row of the node that runs; NULL for a fusion
     void *work;                    // the arena of the backend, aligned to 256; shared by all ops of the graph
     size_t work_size;              // bytes of the arena; at least the largest work_size() of the graph's nodes
-    // An op may leave data in the arena for a later op of this run, such as the converted columns of a product. It then sets
-    // `kept` to the tensor from which the data was made, and kept_kind to a number of its choice. cuda_work() sets `kept` to NULL.
+    // An op may leave data in the arena for a later op of this run. The op sets `kept` to the tensor that the data was made from.
+    // The op chooses kept_kind. cuda_work() sets `kept` to NULL.
     const struct ggml_tensor *kept;
     int kept_kind;
     uint64_t n_launches;
-    bool has_gap; // the last work on the stream was not a kernel, so the next kernel must not start early
+    bool has_gap; // the last work was not a kernel; forbids overlap
 };
 
-// Returns the work memory of an op. NULL: `size` exceeds the arena, because work_size() of the op's row returned too little.
+// Returns the work memory of an op. Returns NULL if `size` exceeds the arena, that is, if work_size() was too small.
 void *cuda_work(struct cuda_run *r, size_t size);
 // Returns the address of the bytes after the result that extra_size requested, aligned to 256.
 void *cuda_extra(const struct ggml_tensor *op);
@@ -69,25 +67,22 @@ struct cuda_dims {
     unsigned block[3];
     unsigned shared_size; // dynamic shared memory in bytes; above 48 KiB, cuda_launch raises the kernel's limit
     unsigned cluster;     // blocks along x that form a cluster; 0: none
-    bool overlap;         // the kernel may start before the previous one ends; it must call dep_wait() (kernel/common.cuh) first
+    bool overlap;         // may start before the previous kernel ends; requires dep_wait()
 };
 // Launches a kernel by its name. args: a pointer to each argument.
 enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda_dims dims, void **args) BERTH_MUST_USE;
-// Launches a kernel that has one argument, a struct.
 enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct cuda_dims dims, const void *arg) BERTH_MUST_USE;
-// Copies bytes on the run's stream.
 enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from, size_t size) BERTH_MUST_USE;
 
 // ---- op rows ----
 
-// First parameter of a row's functions, for the many that do not use the device.
 #define CUDA_DEV const struct cuda_device *dev __attribute__((unused))
 
 struct cuda_op_row {
     bool (*supports)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: always
     // Bytes after the result, planned by the allocator. Only for ops with ggml_op_alloc_size_may_expand().
     size_t (*extra_size)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: none
-    // Bytes of the backend's arena. Other ops use the same bytes before and after this op.
+    // Bytes of the backend's arena, which all ops share.
     size_t (*work_size)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: none
     enum ggml_status (*run)(struct cuda_run *r, struct ggml_tensor *op);              // NULL: the op computes nothing (views)
     const char *kernel; // kernel that cuda_elementwise_run (op/op.h) launches
@@ -109,12 +104,11 @@ bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *o
 
 struct cuda_fusion {
     const char *name; // "rms_norm+mul"
-    // Returns how many nodes from node i on the fusion computes; 0: it does not apply. View nodes in this range are counted
-    // but not run.
+    // Returns the number of nodes in the fusion that starts at node i, including views. 0: no fusion starts there.
     int (*match)(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i);
     enum ggml_status (*run)(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n);
 };
-// Returns all fusions, listed in optable.c and ended by NULL. A fusion of more nodes comes before a fusion of fewer nodes.
+// Returns all fusions, ended by NULL. Longer fusions come first.
 const struct cuda_fusion *const *cuda_fusions(void);
 // Returns how many nodes read the result of `node`; -1: unknown, or the result is read outside the graph.
 int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
@@ -122,18 +116,17 @@ int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node)
 bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
 // Returns whether `node` writes into the memory of `t`.
 bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t);
-// Returns whether no node of the graph writes `t`. A kernel may read such a tensor before the previous kernel ends.
+// Returns whether no node of the graph writes `t`. If so, a kernel may read `t` before the previous kernel ends.
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t);
-// Moves products that read the same column next to each other, so that they can be fused. graph_optimize calls this function.
+// Moves products that read the same column next to each other, so that they can be fused.
 void cuda_mv_gather(struct ggml_cgraph *graph);
-// Returns whether the bytes of the two tensors overlap.
 bool cuda_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b);
-// Returns whether a kernel may read `read` and write `result`, if each thread reads an element just before it writes the element
-// of the same index. True if the tensors do not overlap, or if they are the same bytes in the same order.
+// For kernels in which each thread reads element i of `read` just before it writes element i of `result`. Returns whether the
+// tensors are disjoint or have identical addresses and layouts.
 bool cuda_may_write_over(const struct ggml_tensor *result, const struct ggml_tensor *read);
 
 // ---- errors ----
 
-// Sets the last error to the formatted text followed by the driver's text for `error`. If the error makes the context of the
-// device unusable, marks the device as lost. Never returns GGML_STATUS_SUCCESS.
+// Sets the last error to the formatted text and the driver's text for `error`. If the error makes the context unusable, marks
+// the device as lost. Never returns GGML_STATUS_SUCCESS.
 enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *fmt, ...) BERTH_PRINTF(3, 4);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.h: one GPU: its context, its kernels, its errors, and the ggml objects that represent it. Devices are created once, when
-// the registry is first used, and exist until the process ends. A device's context is created when memory or a backend is first
-// requested.
+// device.h: one GPU and the ggml objects that represent it. Devices exist from the first use of the registry until the process
+// ends. The context of a device is created when memory or a backend is first requested.
 #pragma once
 
 #include "cuda/cuda.h"
@@ -24,7 +23,7 @@ extern const struct cuda_image cuda_images[]; // the last entry has a NULL name
 struct cuda_kernel {
     const char *name; // NULL: the slot is free
     CUfunction function;
-    size_t shared_size; // current limit of the kernel's dynamic shared memory, in bytes; launches raise it as needed
+    size_t shared_size; // bytes; current limit of dynamic shared memory
 };
 
 struct cuda_device {
@@ -37,8 +36,8 @@ struct cuda_device {
     struct ggml_backend_device ggml;
     struct ggml_backend_buffer_type buft;
 
-    atomic_bool is_lost;
-    atomic_bool has_failed; // a set or get has failed, and no compute has reported it yet
+    atomic_bool is_lost;    // the context is unusable; never reset
+    atomic_bool has_failed; // a set or get failed; compute must report it
     atomic_size_t n_allocs; // calls of cuMemAlloc; tests count them
 
     pthread_mutex_t lock; // protects all fields below
@@ -49,7 +48,7 @@ struct cuda_device {
     bool has_kernels;     // all kernels are loaded (cuda_kernels_load)
     unsigned peers;       // bit i: kernels and copies can access the memory of device i
     char lost_text[256];  // why the device is lost
-    char arena_text[256]; // why the arena could not be allocated in graph_optimize; buft_alloc reports it; "": no failure
+    char arena_text[256]; // why graph_optimize could not allocate an arena; "": no failure
     struct cuda_kernel kernels[CUDA_KERNEL_SLOTS];
 };
 
@@ -63,14 +62,14 @@ void cuda_devices_reset(void);
 
 // Makes the device's context current for the calling thread; creates it if necessary. Fails if the device is lost.
 enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
-// Makes the context current, so that the caller can free resources. Returns false only if the device is lost: the resources of a
-// lost device no longer exist. After other errors the caller frees anyway.
+// Makes the context current, so that the caller can free resources. Returns false only if the device is lost. The resources of a
+// lost device no longer exist.
 bool cuda_device_enter_to_free(struct cuda_device *dev);
 // Records that a call without a return value has failed. The next compute reports the failure.
 static inline void cuda_device_defer_error(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);
 }
-// cuda_device_enter() for calls without a return value: the next compute reports a failure.
+// If the device cannot be entered, the next compute reports the failure.
 static inline bool cuda_device_enter_or_defer(struct cuda_device *dev) {
     if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
         return true;
@@ -83,13 +82,12 @@ void cuda_device_close(struct cuda_device *dev);
 
 // Loads all kernels onto the device, once, so that later launches allocate no memory for them.
 enum ggml_status cuda_kernels_load(struct cuda_device *dev) BERTH_MUST_USE;
-// Returns the kernel of that name. Returns NULL if no module has it or the driver cannot load it; the last error says which.
+// Returns NULL and sets the last error if no module has the kernel or the driver cannot load it.
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) BERTH_MUST_USE;
 
 // ---- memory (buffer.c, host_buffer.c) ----
 
-// Allocates device memory and counts the call. The device's context must be current. If it returns NULL, the last error contains
-// the device, the requested bytes and the free bytes.
+// Allocates device memory. The device's context must be current. If the result is NULL, the last error is set.
 void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) BERTH_MUST_USE;
 void cuda_memory_give_back(struct cuda_device *dev, void *p);
 static inline CUdeviceptr cuda_ptr(const void *p) {
@@ -99,10 +97,10 @@ static inline CUdeviceptr cuda_ptr(const void *p) {
 // A copy of n pieces of `size` bytes each, between device memory at `at` and host memory.
 struct cuda_pieces {
     CUdeviceptr at;
-    const void *from; // host memory that is copied to the device; NULL: the copy goes to the host
-    void *to;         // host memory to which the device's bytes are copied; NULL: the copy goes to the device
+    const void *from; // source in host memory; NULL: copy to the host
+    void *to;         // destination in host memory; NULL: copy to the device
     size_t size, n;
-    size_t device_step, host_step; // bytes from one piece to the next, in device memory and in host memory
+    size_t device_step, host_step; // bytes from one piece to the next
 };
 CUresult cuda_pieces_copy(struct cuda_device *dev, CUstream stream, const struct cuda_pieces *p);
 

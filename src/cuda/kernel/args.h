@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// args.h: arguments that op drivers (op/*.c) pass to kernels: plain structs with the same layout in C and CUDA.
+// args.h: arguments that op drivers (op/*.c) pass to kernels.
 #pragma once
 
 #include <stdint.h>
@@ -13,19 +13,19 @@ struct cuda_view {
     int32_t pad;
 };
 
-// Constants for a fast division by d, which is known at launch: n / d = (umulhi(n, mul) + n) >> shift, for n < 2^31.
+// Constants for a fast division: n / d = (umulhi(n, mul) + n) >> shift, for n < 2^31.
 struct cuda_div {
     uint32_t mul, shift, d;
 };
 
-// Divisors that convert the flat index of an element into its four indices, for tensors of fewer than 2^31 elements.
+// Divisors that split a flat index into four indices. Requires fewer than 2^31 elements.
 struct cuda_index {
     struct cuda_div d0, d01, d012; // by ne0, ne0 * ne1, ne0 * ne1 * ne2
 };
 
 // Arguments of an op with up to four sources.
 struct cuda_op_args {
-    struct cuda_view dst, a, b, c, d; // a to d: sources 0 to 3; p NULL: the op has no such source
+    struct cuda_view dst, a, b, c, d; // a to d: sources 0 to 3; p NULL: absent
     struct cuda_index index;          // of dst
     int64_t n;                        // elements of dst, unless the kernel's comment defines it otherwise
     double *parts;                    // loss: [n_rows], partial sums

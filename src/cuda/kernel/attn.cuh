@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // attn.cuh: attention for few queries. The keys are split over blocks, and attn_join combines the splits.
 //
-// A block computes 16 rows and one split of the keys. A row is one head of one query. A group is the set of heads that share
-// keys. Row r of a group is head r % n_group of query r / n_group, so a block reads each key once for all heads of the group.
-// Each of the 4 warps of a block processes 16 keys at a time. A warp has its own ring of stages in shared memory and its own
-// sums, so no warp waits for another until the end. Keys and values that are not f16 are unpacked by the warp that copied them.
+// A block computes 16 rows and one split of the keys. Row r of a group is head r % n_group of query r / n_group, so a block reads
+// each key once for all heads of the group. Each warp processes 16 keys at a time with its own ring and its own sums, so warps
+// wait for each other only at the end.
+// Terms: row: one head of one query; group: the heads that share keys.
 //
 // Thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8 of the mma.sync fragments.
 #pragma once
@@ -23,8 +23,8 @@ LANE float attn_exp2(float v) {
     return r;
 }
 
-// Returns the bytes between rows in shared memory. A row keeps its misalignment of up to 15 bytes, and the pitch is an odd multiple
-// of 16, so that rows begin in different banks.
+// Bytes between rows in shared memory. An odd multiple of 16, so that rows begin in different banks. A row keeps its misalignment
+// of up to 15 bytes.
 LANE int attn_pitch(int row_size) {
     return ((row_size + 30) / 16 | 1) * 16;
 }
@@ -36,8 +36,7 @@ LANE float attn_slope(const attn_args &a, int head) {
         head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
 }
 
-// Which 16-byte pieces of 16 rows of keys or values a thread copies: piece `piece` of row `row` first, then row_step rows and
-// piece_step pieces further, and so on. Adjacent threads copy adjacent pieces. pieces: pieces per row.
+// The 16-byte pieces of 16 rows that a thread copies. Adjacent threads copy adjacent pieces. pieces: pieces per row.
 struct attn_way {
     int pieces, row, piece, row_step, piece_step;
 };
@@ -51,8 +50,7 @@ template <bool DIRECT> LANE attn_way attn_way_of(const char *p, int64_t stride, 
     return w;
 }
 
-// Copies the 16 rows from `first` on to shared memory; rows from `last` on are filled with zeros. DIRECT: rows of D f16 that
-// begin at multiples of 16 bytes.
+// Copies 16 rows to shared memory. Rows from `last` on become zeros. DIRECT: rows of D f16 at multiples of 16 bytes.
 template <int D, bool DIRECT>
 LANE void attn_copy(const char *p, int64_t stride, int size, int first, int last, uint32_t to, int pitch, attn_way w) {
     if (DIRECT) {
@@ -123,7 +121,6 @@ LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, i
     }
 }
 
-// Unpacks q8_0 with two threads per row. Each thread converts one block at a time.
 template <int D> LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
     const int r = lane / 2;
     const bytes row = raw.at(r * pitch + ((odd + r * step) & 15));
@@ -187,8 +184,7 @@ LANE attn_row attn_row_of(const attn_args &a, int r, int group, int batch) {
     return row;
 }
 
-// Loads the mask of a row for the 4 of 16 keys whose scores the thread holds: first, first + 1, first + 8, first + 9. Callers
-// load the mask one step before they use it.
+// Loads the mask of a row at keys first, first + 1, first + 8 and first + 9. Callers load the mask one step in advance.
 LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint16_t *mask) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -197,7 +193,7 @@ LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint1
     }
 }
 
-// Applies softcap and mask to a product of query and key. Returns the score times log2(e), so that weights are powers of two.
+// Applies softcap and mask. Returns the score in log2 units.
 LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t mask, float v) {
     if (a.softcap != 0.0f) {
         v = a.softcap * tanhf(v);
@@ -228,8 +224,7 @@ template <int D, bool BF> LANE void attn_queries(const attn_args &a, const attn_
     }
 }
 
-// Processes 16 keys: computes their scores, updates the sums, and stores their weights in p as the A operand of the product with
-// the values. k_lane: shared address of the thread's row for ldmatrix.
+// Updates the sums with 16 keys. Stores the weights in p as the A operand. k_lane: shared address for ldmatrix.
 template <int D, bool BF>
 LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, int key,
     const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
@@ -298,12 +293,10 @@ template <int D, bool BF> LANE void attn_values(const uint32_t *p, uint32_t v_la
     }
 }
 
-// One element of a row before the division by the sum of weights, over all keys or over the keys of a warp or split. value:
-// weighted sum of values; most: largest score; l: sum of weights.
+// One element of a row before normalisation. value: weighted sum of values; most: largest score; l: sum of weights.
 struct attn_total {
     float value, most, l;
 };
-// Adds the sink, divides, and stores element e of a row.
 LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, int e) {
     if (a.sinks != NULL) {
         const float sink = a.sinks[head] * LOG2_E, top = fmaxf(t.most, sink), f = exp2f(t.most - top);
@@ -313,8 +306,7 @@ LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, i
     a.y[row * a.d_v + e] = t.l > 0.0f ? t.value / t.l : 0.0f;
 }
 
-// Combines the sums of the warps of a block for element e of row r. `all` holds [warp][row][element], then [warp][row][2] with the
-// largest score and the sum of weights.
+// Layout of `all`: [warp][row][element], then [warp][row][2]: largest score, sum of weights.
 template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float *all, int r, int e) {
     const float *ml = all + WARPS * ROWS * D;
     attn_total t = {0.0f, -INFINITY, 0.0f};
@@ -332,8 +324,8 @@ template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float 
     return t;
 }
 
-// Computes for each row of a tile the index of its row in the result. Called before the wait for the previous kernel, so that the
-// slow divisions overlap with that kernel.
+// Computes the result row of each row of a tile. Called before dep_wait(), so that the slow divisions overlap with the previous
+// kernel.
 LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
     if (threadIdx.x < n_rows) {
         const int at = tile * n_rows + threadIdx.x;
@@ -341,7 +333,6 @@ LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int bat
     }
 }
 
-// Combines the sums of all warps, which are in `all`, and stores the rows of the tile. Each thread handles one element at a time.
 template <int D, int ROWS, int WARPS>
 LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, const float *all) {
     const int n = min(ROWS, a.n_q * a.n_group - tile * ROWS);
@@ -364,7 +355,6 @@ LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, c
     }
 }
 
-// Stores the sums of a warp in `all`.
 template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float *ml = all + ATTN_WARPS * ATTN_ROWS * D;
@@ -384,8 +374,7 @@ template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) 
     }
 }
 
-// The kernel: computes one tile of rows and one split of keys. DIRECT: keys and values are f16 and need no unpacking; their rows
-// have D elements and begin at multiples of 16 bytes.
+// DIRECT: keys and values are rows of D f16 at multiples of 16 bytes and need no unpacking.
 template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

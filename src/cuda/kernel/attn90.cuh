@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // attn90.cuh: attention for many queries on sm_90a. A block computes 128 queries of one head, with KT keys at a time.
 //
-// One thread of the first warp group starts the copies of keys and values by the copy engine (TMA). The two other warp groups
-// compute 64 queries each (attn90_eat): scores by wgmma from shared memory, softmax in registers (Dao, arXiv 2205.14135; Shah et
-// al., arXiv 2407.08608), and the product of the weights in registers with the values. The two groups are not synchronised with
-// each other, so the softmax of one overlaps with the products of the other. attn_mask has classified the tiles of the mask: tiles
-// of only -INFINITY are skipped, and for tiles of only zeros the mask is not read.
+// The first warp group copies keys and values (TMA). The two other warp groups compute 64 queries each, without synchronisation:
+// the softmax of one group overlaps with the products of the other group (Dao, arXiv 2205.14135; Shah et al., arXiv 2407.08608).
+// Mask tiles of only -INFINITY are skipped. Mask tiles of only zeros are not read.
 #pragma once
 
 #include "attn.cuh"
@@ -24,7 +22,7 @@ template <int D, int KT> struct attn90_plan {
     };
 };
 
-LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // descriptor of values: blocks of 64 columns, `block` bytes apart
+LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // `block`: bytes between blocks of 64 columns
     return (uint64_t) (addr >> 4 & 0x3fff) | (uint64_t) (block >> 4) << 16 | (uint64_t) 64 << 32 | (uint64_t) 1 << 62;
 }
 LANE void attn90_copy(uint32_t to, const attn90_map *map, int d, int key, int group, int batch, uint32_t bar) {
@@ -50,7 +48,7 @@ template <int D> LANE void attn90_queries(const attn_args &a, int query0, int he
     }
 }
 
-// Applies softcap and mask to the scores (in log2 units) of a tile, and sets the scores after the last key to -INFINITY.
+// Scores are in log2 units. Scores after the last key become -INFINITY.
 template <int KT>
 LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slope, int key0, int kind, float *s) {
     const int t = threadIdx.x % 4;
@@ -80,7 +78,7 @@ LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int qu
     const uint32_t full_k = base + P::BAR_OFF, full_v = full_k + 16, empty_k = full_k + 32, empty_v = full_k + 48;
     const uint32_t q_addr = base + wg * P::Q_SIZE;
     const int q0 = query0 + 64 * wg;
-    // Queries are multiplied by the scale and by log2(e). With a softcap, attn90_mask multiplies by log2(e) after the cap instead.
+    // With a softcap, attn90_mask multiplies by log2(e) after the cap.
     attn90_queries<D>(
         a, q0, head, batch, a.softcap != 0.0f ? a.scale : a.scale * LOG2_E, const_cast<char *>(smem) + wg * P::Q_SIZE);
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");

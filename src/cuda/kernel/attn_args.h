@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// attn_args.h: arguments of the attention kernels; the op driver in C and the kernels use the same struct.
+// attn_args.h: arguments of the attention kernels.
 #pragma once
 
 #include <stdint.h>
@@ -7,18 +7,18 @@
 #define ATTN_SPLITS 512 // largest number of splits
 #define ATTN_WIDE 576   // largest head dimension of attn_wide
 
-// y[batch][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes; y is contiguous. A group is the set of
-// heads that share keys. A row is one head of one query.
+// y[batch][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes. y is contiguous.
+// Terms: group: the heads that share keys; row: one head of one query.
 struct attn_args {
     const char *q, *k, *v, *mask;
     const float *sinks;
     float *y;
-    float *part;  // if there are several splits: [split][row][d_v], weighted sums of values, not divided by the sum of weights
-    float *limit; // if there are several splits: [split][row][2], largest score and sum of exp2(score - largest); in log2 units
-    const uint8_t *kinds; // attn90: ATTN_MASK_* of each tile of the mask (attn_mask in attn90.cu); NULL: no mask
+    float *part;          // several splits: [split][row][d_v], unnormalised weighted sums of values
+    float *limit;         // several splits: [split][row][2], largest score (log2), sum of weights
+    const uint8_t *kinds; // attn90: ATTN_MASK_* per mask tile; NULL: no mask
     int64_t q_1, q_2, q_3, k_1, k_2, k_3, v_1, v_2, v_3, mask_1, mask_2, mask_3;
-    float scale, softcap; // scale is already divided by softcap if softcap is not 0
-    float slope_base[2];  // log2 of the bases of the slopes: for heads below n_slope, and for the others
+    float scale, softcap; // if softcap is not 0, scale is divided by softcap
+    float slope_base[2];  // log2 of the slope bases: heads below n_slope, other heads
     int n_slope;          // 0: no slopes (ALiBi)
     int mask_ne2, mask_ne3;
     int d_k, d_v, n_kv, n_q, n_head, n_group, n_batch;
@@ -28,14 +28,14 @@ struct attn_args {
     int n_stages;               // stages of a warp's ring, 1 to 3
     int warp_shared;            // attn_few: bytes of a warp's ring
     int n_split,
-        // Keys per split: a multiple of 16 for attn_few, of 32 for attn_wide, of 64 for attn, which does not check split ends.
+        // keys per split: multiple of 16 (attn_few), 32 (attn_wide) or 64 (attn)
         split_keys;
     int n_rows; // rows of `part` per split
     int wait;
 };
 
-// Arguments of attn90: tensor maps of k and v for the copy engine (TMA). The dimensions of a map are [batch][group][key][d]. A box
-// has 64 f16 of each key, swizzled as wgmma.cuh describes.
+// Arguments of attn90: tensor maps of k and v (TMA), with dimensions [batch][group][key][d]. A box has 64 f16 of each key,
+// swizzled as in wgmma.cuh.
 struct attn90_map {
     uint64_t opaque[16];
 }

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT
-// attn_few.cuh: attention for up to 8 rows (queries times heads of a group). Each thread converts the keys and values that it
-// reads into mma operands in registers. (g, t) = (lane / 4, lane % 4).
+// attn_few.cuh: attention for up to 8 rows (queries times heads of a group). Each thread converts keys and values into mma
+// operands in registers. (g, t) = (lane / 4, lane % 4).
 //
-// Scores: keys are the A operand, 16 at a time, queries the B operand, and scores are [key][row]. The order in which a product
-// adds the dimensions does not matter if queries and keys use the same order. A thread can therefore use adjacent dimensions of
-// keys g and g + 8, which it reads with wide loads.
-// Weighted sums: values are the A operand, as [dimension][key]. A thread reads adjacent dimensions of the keys 2t, 2t + 1, 2t + 8
-// and 2t + 9, and combines the elements of two keys into pairs. The weights are the B operand, which few_weigh makes from scores
-// by a transposition within the warp.
+// Scores are [key][row]: keys are the A operand, queries the B operand. Queries and keys use the same permutation of dimensions,
+// so that a thread can load adjacent dimensions.
+// Weighted sums are [dimension][row]: values are the A operand, weights the B operand. few_weigh transposes the weights.
 #pragma once
 
 #include "attn.cuh"
 
 enum { FEW_ROWS = 8 };
-// The running maximum is not updated until a score exceeds it by 8. Weights are then at most 2^8, which fits into f16.
+// The running maximum stays until a score exceeds it by 8. Weights are therefore at most 2^8, which fits into f16.
 #define FEW_SLACK 8.0f
 
 LANE uint4 few_read(const char *p, bool there) {
@@ -32,18 +29,17 @@ LANE uint32_t few_transposed(uint32_t v) {
 }
 
 template <int D> struct few_sums {
-    float o[D / 16][4], m[2], l[2]; // o[i]: dimensions value_dim(i) and value_dim(i) + 1, of rows 2t and 2t + 1
+    float o[D / 16][4], m[2], l[2]; // dimensions value_dim(i), value_dim(i) + 1; rows 2t, 2t + 1
 };
 
-// The keys and values that a warp reads: 16 from `first` on, then 16 from first + stride on, and so on, up to and excluding `last`.
+// A warp reads 16 keys from `first` on, then 16 keys from first + stride on, up to and excluding `last`.
 struct few_from {
     const char *k, *v;
     int64_t k_1, v_1;
     int first, last, stride, g, t;
 };
 
-// Prefetches the first keys and values into the L2 cache. The previous kernel may still write them: its writes also go through L2
-// and update the prefetched lines.
+// Prefetches into L2. This is safe while the previous kernel writes, because writes update L2.
 LANE void few_touch(const attn_args &a, const few_from &f) {
     const int lane = threadIdx.x % 32, key = f.first + lane % 16;
     const char *p = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
@@ -59,8 +55,7 @@ template <int D> struct few_halves {
     enum { STAGES = 0 };
     uint4 k[2][D / 32], v[4][D / 64];
 
-    // Both classes of sources define query_dim, the first dimension of the i-th pair of query elements of a thread, and value_dim,
-    // the first dimension of the i-th pair of sums of a thread.
+    // query_dim: first dimension of the thread's i-th pair of query elements. value_dim: first dimension of its i-th pair of sums.
     LANE static int query_dim(int i, int t) {
         return i / 4 * 32 + 8 * t + i % 4 * 2;
     }
@@ -122,12 +117,11 @@ template <int D> struct few_halves {
 
 // ---- q8_0: rows can begin at any even address, so they are copied through a ring in shared memory ----
 
-// Which 16-byte pieces of 16 rows a thread copies. They are the same for all groups of 16 rows, because the misalignment of a row
-// is the same 16 rows later: 16 rows are a multiple of 16 bytes.
+// The 16-byte pieces of 16 rows that a thread copies. 16 rows are a multiple of 16 bytes, so the misalignment of a row repeats.
 template <int ROW, int PITCH> struct few_pieces {
     enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
     int from[N];      // byte offset in global memory
-    uint32_t what[N]; // row, number of bytes, and offset in the ring, packed
+    uint32_t what[N]; // packed: row, number of bytes, offset in the ring
 
     LANE void init(const char *p, int64_t stride, int lane) {
 #pragma unroll
@@ -138,8 +132,7 @@ template <int ROW, int PITCH> struct few_pieces {
             what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * PITCH + 16 * piece);
         }
     }
-    // Copies 16 rows; n rows exist from p on. If more than 16 exist, all pieces are copied with 16 bytes: a piece at the end of a
-    // row then reads bytes of the next row, which exist.
+    // n rows exist from p on. If n > 16, a piece at the end of a row may read bytes of the next row.
     LANE void copy(const char *p, int n, uint32_t to) const {
         if (n > ATTN_KEYS) {
 #pragma unroll
@@ -264,7 +257,7 @@ template <class S, int D> LANE void few_queries(const attn_args &a, const attn_r
     }
 }
 
-// Updates the sums with 16 scores, and stores their weights in p as the B operand. s[2 h + r]: key g + 8 h, row 2t + r.
+// Stores the weights in p as the B operand. s[2 h + r]: score of key g + 8 h and row 2t + r.
 template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     const float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};
     if (__any_sync(~0u, top[0] > sum->m[0] + FEW_SLACK || top[1] > sum->m[1] + FEW_SLACK)) {
@@ -293,8 +286,7 @@ template <int D> LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     p[1] = few_transposed(h2_pack(s[2], s[3]));
 }
 
-// Replaces the partial products s by scores in units of log2, as in attn_score. `more` holds the other partial products. The
-// scores of rows that do not exist are not used.
+// Converts partial products s and `more` into scores in log2 units. Scores of rows that do not exist are not used.
 LANE void few_score(
     const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
 #pragma unroll
@@ -323,7 +315,6 @@ LANE void few_mask(const attn_args &a, const attn_row *row, int key, int g, uint
     }
 }
 
-// Stores the sums of a warp in `all`.
 template <class S, int D, int WARPS>
 LANE void few_put(const few_sums<D> &sum, const attn_row *row, int warp, int g, int t, float *all) {
     float *ml = all + WARPS * FEW_ROWS * D;

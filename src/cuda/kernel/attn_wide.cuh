@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// attn_wide.cuh: attention with head dimensions of more than 256, up to 576. The sums of so many dimensions do not fit into the
-// registers of one warp. A block computes 32 rows with 8 warps: four warps for the first 16 rows, four for the last 16. Each of
-// the four warps has a quarter of the dimensions. For 32 keys at a time, a warp computes partial scores from its quarter, the
-// partial scores of the four warps are added through shared memory, and each warp adds the weighted values of its quarter. Keys
-// and values have any type that attn.cuh supports.
+// attn_wide.cuh: attention with head dimensions of 257 to 576, whose sums do not fit into the registers of one warp.
+// A block computes 32 rows, 32 keys at a time. Four warps share 16 rows; each warp has a quarter of the dimensions. The four warps
+// add their partial scores through shared memory.
 #pragma once
 
 #include "attn.cuh"
@@ -96,7 +94,6 @@ struct wide_sums {
     float o[WIDE_PART / 8][4], m[2], l[2];
 };
 
-// Updates the sums with the scores s, and replaces s by weights.
 LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last, float (*s)[4], wide_sums *sum) {
     const int t = threadIdx.x % 4;
 #pragma unroll

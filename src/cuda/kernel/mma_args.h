@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: MIT
-// mma_args.h: arguments of products with many columns, of the conversion of their columns into tiles, and of the sorting of
-// columns by expert.
+// mma_args.h: arguments of products with many columns, of column conversion, and of sorting by expert.
 #pragma once
 
 #include <stdint.h>
 
-// Arguments of act_tiles, which converts columns to f16. z is the index of a product in a batch. The result consists of tiles of
-// nt columns in pieces of 64 elements (128 bytes): [z][column / nt][k / 64][column % nt][64]. k is padded to a multiple of 256. In
-// each run of 16 elements, the even elements come before the odd ones. The eight 16-byte pieces of each 128 bytes are swizzled
-// (wgmma.cuh). scale[z][column] is the number by which a column was divided.
+// Arguments of act_tiles, which converts columns to f16. z: index of a product in a batch.
+// Layout: [z][column / nt][k / 64][column % nt][64]. k is padded to a multiple of 256.
+// In each run of 16 elements, the even elements come first. The 16-byte pieces of each 128 bytes are swizzled (wgmma.cuh).
+// scale[z][column]: the divisor of a column.
 struct act_args {
     const char *x;
     uint16_t *tiles;
     float *scale;
-    const int32_t *from;       // NULL: column c of the tiles is column c of x. Otherwise [n]: column from[c], -1: zeros; z is 0
+    const int32_t *from;       // NULL, or [n]: source column of each column (-1: zeros); z is 0
     int64_t x_col, x_z2, x_z3; // byte strides
-    int64_t from_z2;           // only with `from`: column c of x is at byte c % x_ne1 * x_col + c / x_ne1 * from_z2
+    int64_t from_z2;           // with `from`: column c is at c % x_ne1 * x_col + c / x_ne1 * from_z2
     int x_ne1;
     int x_type;        // 0 f32, 1 f16, 2 bf16
-    int k, n, nt, ne2; // n: columns of x; further columns of the tiles are zeros
+    int k, n, nt, ne2; // n: columns of x; padding columns are zeros
     int bf;            // convert to bf16, without scaling
-    int plain;         // no tiles and no scales: [column][k rounded up to a multiple of 8], elements in their own order; z is 0
+    int plain;         // [column][k rounded up to 8]; no tiles, no scales; z is 0
     int flat;          // no tiles: contiguous columns, [z][column][k]
-    int rest;          // only if flat: rounding residuals of the columns follow, [z][n + column][k]
+    int rest;          // if flat: rounding residuals follow, [z][n + column][k]
     int wait;
 };
 
@@ -50,9 +49,8 @@ typedef struct mma_args mma_args;
 
 #define MMID_EXPERTS 1024
 
-// Arguments of mmid_sort, which sorts (token, slot) pairs by expert. Each pair becomes one column of the tiles. Outputs:
-// experts[tile], the expert of each tile of nt columns; from[column], the column of x; to[column], the offset of the result in y.
-// -1: the tile or column is unused.
+// Arguments of mmid_sort, which sorts (token, slot) pairs by expert. Each pair becomes one column of the tiles.
+// Outputs: experts[tile]; from[column]: column of x; to[column]: offset in y. -1: unused.
 struct mmid_args {
     const int32_t *ids;
     int32_t *experts, *from, *to;

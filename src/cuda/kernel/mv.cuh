@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. A step is
-// a piece of both rows. The warp copies steps in advance into its own ring in shared memory, also steps of the next two rows, so
-// that memory is always busy. No warp waits for another. The column is in shared memory: for block formats in 8 bits with a scale
-// per sub of 32 elements (dot.cuh), for dense rows (f32, f16, bf16) as f32. A launch can also compute several matrices with the
-// same column, the norm of the column before the products, and an addition or a gate after them (mv_args.h).
+// mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. The warp
+// copies steps (pieces of both rows) in advance into its own ring in shared memory, so that memory is always busy.
+// The column is in shared memory: in 8 bits with a scale per sub of 32 elements (dot.cuh) for block formats, as f32 for dense rows.
+// Optional norm, addition and gate: mv_args.h.
 #pragma once
 
 #include "dot.cuh"
@@ -50,8 +49,8 @@ LANE float approx_rcp(float v) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
-// Multiplies four floats by `up` and rounds them to signed bytes. The products have magnitudes of at most 127. After the addition
-// of 1.5 * 2^23, the lowest byte of the float is the integer.
+// Multiplies by `up` and rounds to signed bytes. Products are at most 127 in magnitude. Adding 1.5 * 2^23 puts the integer into
+// the lowest byte of the float.
 LANE uint32_t mv_whole(float4 v, float up) {
     const uint32_t x = __float_as_uint(fmaf(v.x, up, 12582912.0f)), y = __float_as_uint(fmaf(v.y, up, 12582912.0f)),
                    z = __float_as_uint(fmaf(v.z, up, 12582912.0f)), w = __float_as_uint(fmaf(v.w, up, 12582912.0f));
@@ -60,7 +59,6 @@ LANE uint32_t mv_whole(float4 v, float up) {
 
 // ---- block formats: 32 or 64 elements per thread at a time ----
 
-// The bytes of two rows of a step.
 struct mv_rows {
     bytes row[2];
 };
@@ -75,8 +73,8 @@ template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
-    // Returns the bytes of a column in shared memory. Layout: for all subs the 16 bytes of run 0, for all subs those of run 1, then
-    // four floats per sub: the scale, and the scale times the sum of run 0, of run 1 and of both.
+    // Layout of a column: run 0 of all subs (16 bytes each), run 1 of all subs, then four floats per sub: the scale, and the scale
+    // times the sum of run 0, of run 1 and of both.
     LANE static uint32_t column_size(int k) {
         return (uint32_t) (k / 32) * 48;
     }
@@ -84,7 +82,7 @@ template <class T> struct mv_blocks {
         dot.init(lane);
     }
 
-    // Converts elements 8 i to 8 i + 7. Four adjacent threads convert a sub, two of them a run. All threads of a warp must call.
+    // Four adjacent threads convert a sub, two of them a run. All threads of a warp must call.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most = v.most();
@@ -175,7 +173,7 @@ struct mv_dense {
         }
         return fmaf(b, x1, fmaf(a, x0, sum));
     }
-    // Adds the products of eight elements of a row, of which `left` exist. The bytes after the row are undefined.
+    // `left`: elements that exist. Bytes after the row are undefined.
     LANE static float add_eight(bytes row, int i, int left, float4 a, float4 b, float sum) {
         uint32_t w[4];
         if (row.off % 16 == 0) {
@@ -252,8 +250,7 @@ struct mv_floats {
 
 // ---- loading the column ----
 
-// Returns 1 / the root mean square of the column. sum: the thread's part of the sum of squares. part: one float per warp, 64
-// bytes apart.
+// Returns 1 / the root mean square of the column. sum: the thread's sum of squares. part: one float per warp, 64 bytes apart.
 LANE float mv_rms(const mv_args &a, float sum, char *part) {
 #pragma unroll
     for (int i = 16; i > 0; i /= 2) {
@@ -299,7 +296,7 @@ template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, cha
     }
 }
 
-// Loads AHEAD groups of eight elements per thread. All loads of a thread are issued before the first is used.
+// Issues all loads of a thread before the first use.
 template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
@@ -348,11 +345,11 @@ template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float 
 
 // ---- loop over rows ----
 
-// A turn is two rows: neighbouring rows of one matrix, or with a gate row i of both matrices. If the second row does not exist,
-// the first is processed twice. mv_place is a position of a warp: a step of a turn.
+// Turn: two neighbouring rows of one matrix, or with a gate row i of both matrices. If the second row does not exist, the first
+// row is processed twice.
 struct mv_place {
-    const char *w[2]; // the rows at the next step, rounded down to a multiple of 16 bytes
-    int odd[2];       // bytes by which w was rounded down; the same for all steps of a row, as steps are multiples of 16 bytes
+    const char *w[2]; // rows at the next step, rounded down to 16 bytes
+    int odd[2];       // bytes by which w was rounded down
     int left;         // bytes of a row that remain
     int turn;         // index of the turn
     int part, row;    // index of the matrix, and its first row in this turn
@@ -419,7 +416,6 @@ template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t s
 #endif
 }
 
-// Finds the weights, the column and the result of a block from blockIdx.z.
 LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
     const int z = blockIdx.z;
     *x = a.x;
@@ -444,7 +440,7 @@ LANE float mv_gate(int glu, float x) {
     return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
 }
 
-// Adds the sums of a warp's threads. Threads 0 to 15 return the sum of the first row, threads 16 to 31 that of the second.
+// Threads 0 to 15 return the sum of the first row, threads 16 to 31 the sum of the second row.
 LANE float mv_sum(const float *sum, int lane) {
     const bool second = lane >= 16;
     float mine = second ? sum[1] : sum[0];
@@ -456,7 +452,6 @@ LANE float mv_sum(const float *sum, int lane) {
     return mine;
 }
 
-// Applies the gate or the addition to the sums of a turn, and stores the result.
 LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off, float more, int lane) {
     if (a.glu != MV_GLU_NONE) {
         const float up = __shfl_down_sync(~0u, sum, 16);
@@ -477,7 +472,7 @@ template <class T> LANE void mv(const mv_args &a) {
     const uint32_t ring_off = MV_WARPS * 64 + (T::column_size(a.k) + 15) / 16 * 16 + warp * a.n_stages * STAGE;
     const uint32_t ring = smem_addr(smem) + ring_off, bars = smem_addr(smem) + warp * 64;
     let_next_start();
-    // If no kernel of the graph writes the weights, their copies start before the wait for the kernel that computes the column.
+    // Constant weights can be copied before the previous kernel ends.
     if (a.wait && (a.ids != NULL || !a.w_const)) {
         wait_for_previous();
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mv_args.h: arguments of products with one column; the op driver in C and the kernels use the same struct. mv (mv.cuh) copies
-// rows through a ring per warp. mvb (mv_block.cuh) is for f32, f16 and bf16 rows at multiples of 16 bytes. A turn is the set of
-// rows that a warp (mv) or a block (mvb) computes at a time.
+// mv_args.h: arguments of products with one column. mv (mv.cuh) supports all types. mvb (mv_block.cuh) requires f32, f16 or bf16
+// rows at multiples of 16 bytes. Turn: the rows that a warp (mv) or a block (mvb) computes at a time.
 #pragma once
 
 #include <stdint.h>
@@ -9,10 +8,10 @@
 enum { MV_WARPS = 16, MV_PARTS = 3, MV_NORM_MAX = 8192, MVB_BLOCKS = 2 }; // MVB_BLOCKS: blocks of mvb per multiprocessor
 enum mv_glu { MV_GLU_NONE, MV_GLU_SWIGLU, MV_GLU_GEGLU };
 
-// y[i][z][row] = sum over k of w[i][z][row][k] * x[z][k], for each matrix i. The n_parts matrices are called parts; their rows
-// have the same type and length. Strides are in bytes for w and in floats for x and y.
-// If norm is not NULL, x is first scaled to a root mean square of 1 and multiplied by the k floats of norm. If add is not NULL,
-// n_parts is 1 and y = sum + add. If glu is not MV_GLU_NONE, n_parts is 2 and y[0][row] = act(sum of part 0) * sum of part 1.
+// y[i][z][row] = sum over k of w[i][z][row][k] * x[z][k], for each matrix (part) i. All parts have rows of the same type and
+// length. Strides are in bytes for w, in floats for x and y.
+// If norm is not NULL, x is replaced by x / rms(x) * norm. If add is not NULL, n_parts is 1 and y = sum + add. If glu is not
+// MV_GLU_NONE, n_parts is 2 and y[0][row] = act(sum of part 0) * sum of part 1.
 // norm, add and glu require ids to be NULL and z to be 0.
 struct mv_args {
     const char *w[MV_PARTS];
@@ -28,14 +27,14 @@ struct mv_args {
     float eps;
     int glu;
     int k;
-    int ne2, r2, r3;       // z = i2 + i3 * ne2; r2 indices of dimension 2 and r3 indices of dimension 3 share weights
+    int ne2, r2, r3;       // z = i2 + i3 * ne2; weights repeat r2 and r3 times
     int n_used, n_experts; // slots per token; number of experts
     int x_ne1;             // columns of x per token: 1, or one per slot
-    int n_turns, n_full;   // mvb: number of all turns, and of the first turns, which have the largest number of rows
+    int n_turns, n_full;   // mvb: number of turns; number of turns of full size
     int n_last;            // mvb: rows of each of the remaining n_turns - n_full turns
-    int n_stages;          // mv: stages of a warp's ring, 1 to 7; a stage holds one step of two rows
+    int n_stages;          // mv: stages of a warp's ring, 1 to 7
     int w_const;           // no kernel of this graph writes w
-    int wait;              // the previous kernel may still run: wait for it before its results are read
+    int wait;              // wait for the previous kernel before reading its results
 };
 #ifndef __cplusplus
 typedef struct mv_args mv_args;

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT
 // mv_block.cuh: products of dense weights with one column, for rows that begin at multiples of 16 bytes. A block computes four
-// rows at a time. Its threads read adjacent pieces of 16 bytes of each row directly into registers, and load the next pieces
-// while they add the current ones. The block thus reads rows from begin to end, and neighbouring blocks read neighbouring rows.
-// This is the fastest access pattern.
-// Norm, sum and gate are those of mv.cuh.
+// rows at a time and reads them from begin to end, which is the fastest access pattern. Each thread loads the next pieces into
+// registers while it adds the current pieces. Norm, addition and gate: mv_args.h.
 #pragma once
 
 #include "mv.cuh"
 
 enum { MVB_ROWS = 4 };
 
-// Reads 16 bytes. is_const: no kernel of the graph writes the memory, so the non-coherent path is allowed, and the compiler may
-// reorder the read. Memory that the previous kernel writes must not be read so: the read could move before the wait for that
-// kernel.
+// is_const: no kernel of the graph writes the memory. Other memory must not use the non-coherent path, because the compiler could
+// move the read before dep_wait().
 LANE uint4 mvb_read(const char *p, bool is_const) {
     uint4 v;
     if (is_const) {
@@ -55,15 +52,14 @@ struct mvb_32 : mv_floats {
     }
 };
 
-// A turn: four neighbouring rows of one matrix, or with a gate two neighbouring rows of both matrices. For a row that does not
-// exist, another row is read.
+// Turn: four neighbouring rows of one matrix, or with a gate two rows of both matrices. For a missing row, another row is read.
 struct mvb_place {
     const char *p0, *p1, *p2, *p3; // the rows, at the thread's next piece
     int turn, part, row, end;      // end: one past the last row of the turn
 };
 
 struct mvb_walk {
-    int64_t w_off, step; // step: bytes from the end of a turn's rows to the rows of the block's next turn
+    int64_t w_off, step; // step: bytes from the end of a turn to the block's next turn
     int per;             // rows per turn of each matrix
     LANE int turns(const mv_args &a, int part) const {
         return (a.m[part] + per - 1) / per;
@@ -100,7 +96,7 @@ struct mvb_walk {
     }
 };
 
-// Adds the sums of a warp's threads for four rows. Thread i returns the sum of row i / 8.
+// Thread i returns the sum of row i / 8.
 LANE float mvb_sum(const float *sum, int lane) {
     const bool upper = lane >= 16, odd = lane % 16 >= 8;
     float a = upper ? sum[2] : sum[0], b = upper ? sum[3] : sum[1];
@@ -115,7 +111,7 @@ LANE float mvb_sum(const float *sum, int lane) {
     return mine;
 }
 
-// Adds the sums of all warps for a turn, applies gate or addition, and stores the result. One warp does this. red: [warp][row].
+// Called by one warp. red: [warp][row].
 LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *red, int64_t y_off, int lane) {
     float sum = red[lane] + red[lane + 32];
     sum += __shfl_xor_sync(~0u, sum, 4);
@@ -174,7 +170,7 @@ template <class T> LANE void mv_block(const mv_args &a) {
                 t.column(i, a.k, xs);
                 sum[0] = t.dot(w0, sum[0]), sum[1] = t.dot(w1, sum[1]), sum[2] = t.dot(w2, sum[2]), sum[3] = t.dot(w3, sum[3]);
             }
-            int next = i + MV_THREADS; // piece that the thread loads now: the next one, or the first of the next turn
+            int next = i + MV_THREADS; // piece to load: the next piece, or the first of the next turn
             at.p0 += 16 * MV_THREADS, at.p1 += 16 * MV_THREADS, at.p2 += 16 * MV_THREADS, at.p3 += 16 * MV_THREADS;
             if (first + MV_THREADS >= n_pieces) {
                 walk.next(a, &at);

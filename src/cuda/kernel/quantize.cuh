@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// quantize.cuh: quantises 32 floats to a block of a type that caches can have. One thread converts one block. The bytes equal
-// those of the CPU backend. They are the bytes of quantize_row_X_ref in quant/*.c, except for q8_0, which the CPU backend rounds
-// as quant/blocks.h describes (BERTH_Q8_FACTOR_OF_MAX).
+// quantize.cuh: quantises 32 floats to a block of a KV cache type, one thread per block. The bytes equal those of the CPU backend:
+// quantize_row_X_ref in quant/*.c, except q8_0 (BERTH_Q8_FACTOR_OF_MAX in quant/blocks.h).
 #pragma once
 
 #include "cuda/kernel/dequant.cuh"
@@ -9,7 +8,7 @@
 DEV float reciprocal(float d) {
     return d != 0.0f ? __fdiv_rn(1.0f, d) : 0.0f;
 }
-// Returns the element of the largest magnitude; of equal ones, the first.
+// If several elements have the largest magnitude, returns the first of them.
 DEV float extreme(const float *x) {
     float amax = 0.0f, at = 0.0f;
     for (int j = 0; j < 32; j++) {
@@ -106,7 +105,7 @@ DEV void quantize(const float *x, block_q5_1 *y) {
         y->qh[i] = (uint8_t) (qh >> (8 * i));
     }
 }
-// Returns the index of the value nearest to v; of two equally near values, the upper one.
+// If two values are equally near, returns the index of the upper value.
 DEV int nearest_iq4(float v) {
     int at = 0;
     for (int i = 1; i < 16; i++) {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // wgmma.cuh: matrix products of a warp group (4 warps, 64 rows) on sm_90a, and barriers in shared memory.
-// Thread (g, t) = (lane / 4, lane % 4) holds in c[4 j + i], i = 0 to 3, the elements at row g (i = 0, 1) or g + 8 (i = 2, 3) of
-// the 16 rows of its warp, and at column 8 j + 2t (i even) or 8 j + 2t + 1 (i odd).
-// B is in shared memory in rows of 128 bytes (64 f16 of a column). 8 rows form an atom of 1,024 bytes. The eight 16-byte pieces of
-// a row are swizzled: piece p of row r is stored at position p ^ (r % 8).
+// Thread (g, t) = (lane / 4, lane % 4). c[4 j + i] is at row g + 8 * (i / 2) of the warp's 16 rows, and column 8 j + 2t + i % 2.
+// B is in shared memory in rows of 128 bytes (64 f16 of a column). Swizzle: 16-byte piece p of row r is at position p ^ (r % 8).
 #pragma once
 
 #include "lane.cuh"
@@ -52,7 +50,7 @@ LANE void bar_wait(uint32_t bar, uint32_t parity) {
                  "r"(parity)
                  : "memory");
 }
-// Starts an asynchronous copy of n_bytes, which bar counts when it is complete. Addresses and size are multiples of 16.
+// Starts an asynchronous copy and counts it at bar when complete. Addresses and size are multiples of 16.
 LANE void bulk_copy(uint32_t to, const void *from, uint32_t n_bytes, uint32_t bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to), "l"(from),
                  "r"(n_bytes), "r"(bar)
@@ -93,8 +91,8 @@ template <int N, bool BF> struct wgmma;
         105, 106, 107, 108, 109, 110, \
         111) "," T8(112, 113, 114, 115, 116, 117, 118, 119) "," T8(120, 121, 122, 123, 124, 125, 126, 127)
 
-// Defines wgmma<N, IS_BF>. A0 to A6 are the numbers of the asm operands after the registers of c: a (four registers, or its
-// descriptor), the descriptor of b, and whether to add to c.
+// Defines wgmma<N, IS_BF>. A0 to A6: numbers of the asm operands after c: a (registers or descriptor), descriptor of b, whether
+// to add to c.
 #define WGMMA(N, REGS, TYPE, IS_BF, LIST, A0, A1, A2, A3, A4, A5, A6) \
     template <> struct wgmma<N, IS_BF> { \
         template <int TRANSPOSED> LANE static void rs(float *c, const uint32_t *a, uint64_t b, int add) { \
