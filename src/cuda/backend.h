@@ -16,7 +16,7 @@ struct cuda_step {
     const struct cuda_fusion *fusion; // NULL with a row
 };
 
-// A copy of all properties of a tensor on which a launch depends. A plan is valid for graphs whose tensors equal its snapshots.
+// All properties of a tensor on which a launch depends. A plan is valid for graphs whose tensors equal its snapshots.
 struct cuda_snapshot {
     const struct ggml_tensor *tensor;
     void *data;
@@ -24,7 +24,7 @@ struct cuda_snapshot {
     size_t nb[GGML_MAX_DIMS];
     int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // only set for nodes
     int32_t op, type, flags, n_src;
-    bool is_inner; // the tensor is a source that is also a node of the graph; its properties are compared at that node
+    bool is_inner; // also a node of the graph; compared at that node
 };
 
 struct cuda_plan {
@@ -39,7 +39,7 @@ struct cuda_plan {
     CUgraphExec exec; // NULL: not captured
 };
 
-#define CUDA_MAX_PLANS 16 // plans that a backend keeps; a new plan replaces the least recently used one
+#define CUDA_MAX_PLANS 16 // the least recently used plan is replaced
 
 struct cuda_backend {
     struct cuda_device *dev;
@@ -50,40 +50,36 @@ struct cuda_backend {
     struct cuda_plan plans[CUDA_MAX_PLANS];
     const struct ggml_tensor **slots; // hash table of nodes, used while a plan is made
     size_t slots_cap;
-    size_t n_reserved; // number of calls of cuda_plan_reserve(); call n reserves memory for plans[n % CUDA_MAX_PLANS]
+    size_t n_reserved; // calls of cuda_plan_reserve(); call n reserves plans[n % CUDA_MAX_PLANS]
     uint64_t clock;    // number of computes; value for last_used
     uint64_t n_captured, n_replayed, n_updated, n_launched;
     bool no_graphs, no_fusion;
 };
 
-// Finds or makes the plan of a graph. Returns NULL if memory is exhausted or an op cannot run; the last error says which.
+// Finds or makes the plan of a graph. Returns NULL and sets the last error if memory is exhausted or an op cannot run.
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Allocates memory for a plan of the graph, so that cuda_plan_get() allocates nothing for a graph of this size or smaller.
-// Returns false if memory is exhausted.
+// Allocates memory for a plan. cuda_plan_get() then allocates nothing for graphs of this size or smaller. Returns false if memory
+// is exhausted.
 bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan);
 // Makes the arena large enough for a step that requires `size` bytes. Returns false if memory is exhausted.
 bool cuda_arena_grow(struct cuda_backend *b, size_t size) BERTH_MUST_USE;
-// Returns the largest work_size of the graph's nodes.
 size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgraph *graph);
 
 enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 
-// Implements berth_backend_reserve(): allocates work memory and a plan, so that a compute allocates no host or device memory.
+// Allocates work memory and a plan, so that a compute allocates no host or device memory.
 enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Writes the fusions of the last computed graph into buf, one per line with its count. `berth explain` prints them. Returns the
-// length of the text.
+// Writes the fusions of the last computed graph into buf, one per line with its count. Returns the length of the text.
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
-// Returns how many times the device's memory was allocated so far.
 size_t cuda_backend_n_allocs(ggml_backend_t backend);
 extern const char cuda_archs[]; // "800,860,890,900"; the build generates it
 
 // ---- sums over several backends (comm.c); the registry exports these functions by name ----
 
-// Makes a communicator. All backends must be CUDA backends, and their devices must be able to access each other's memory. Returns
-// NULL if they are not, or if memory is exhausted.
+// Returns NULL if a backend is not a CUDA backend, if a device cannot access another device's memory, or if memory is exhausted.
 void *cuda_comm_init(ggml_backend_t *backends, size_t n);
 void cuda_comm_free(void *comm);
-// tensors[i] is on backend i. Replaces each tensor by the sum of all tensors, in stream order on each backend. A tensor without
+// tensors[i] is on backend i. Replaces each tensor by the sum of all tensors, in stream order. A tensor without
 // GGML_TENSOR_FLAG_COMPUTE counts as zeros. Returns false if the sum was not computed.
 bool cuda_comm_allreduce(void *comm, struct ggml_tensor **tensors);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// driver.h: the part of NVIDIA's driver API that Berth calls, declared by hand, so that building the host side requires no CUDA
-// toolkit. driver.c loads the functions from libcuda.so.1 when devices are first listed. Names and values are those of the
-// driver's ABI, which is stable.
+// driver.h: the part of NVIDIA's driver API that Berth calls. It is declared by hand, so that the host code needs no CUDA toolkit.
+// driver.c loads the functions. Symbols and values are those of the driver's stable ABI.
 #pragma once
 
 #include <stdbool.h>
@@ -100,8 +99,8 @@ typedef struct {
     void *node, *from;
 } CUgraphExecUpdateResultInfo;
 
-// X(field name, symbol, parameters). All functions return a CUresult. If a function of CUDA_DRIVER_REQUIRED is missing, no device
-// is listed. A driver before 12.4 may lack functions of CUDA_DRIVER_EXTRA; the field of a missing function is NULL.
+// X(field name, symbol, parameters). All functions return a CUresult. If a required function is missing, no device is listed.
+// If an extra function is missing (drivers before 12.4), its field is NULL.
 // clang-format off
 #define CUDA_DRIVER_REQUIRED(X) \
     X(Init, cuInit, (unsigned flags)) \
@@ -170,7 +169,7 @@ struct cuda_driver {
     int version; // 13000 for CUDA 13.0
 };
 
-// Returns the driver's functions. The first call loads the driver. NULL: no usable driver; *why is the reason, in one line.
+// The first call loads the driver. If no driver is usable, returns NULL and stores the reason in *why.
 const struct cuda_driver *cuda_driver(const char **why);
-// Returns the driver's text for an error: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)". The text is written into buf.
+// Writes the text into buf and returns it: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)".
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// act.cu: converts the columns of a product to f16 or bf16 in the layout that tensor cores read (mma_args.h). A block converts
-// one column; each thread writes runs of 16 elements.
+// act.cu: converts the columns of a product to f16 or bf16 in the layout of mma_args.h, one block per column.
 #include "lane.cuh"
 #include "mma_args.h"
 
@@ -12,8 +11,7 @@ LANE float act_value(const char *x, int type, int k) {
     return type == 1 ? __half2float(__ushort_as_half(v)) : __uint_as_float((uint32_t) v << 16);
 }
 
-// Returns the power of two by which a column is divided, so that its largest magnitude is at least 2^14 and less than 2^15.
-// Returns 1 for a column of zeros.
+// Returns the power of two that brings the column's largest magnitude into [2^14, 2^15) by division. Returns 1 for zeros.
 LANE float act_scale(const char *x, int type, int k_n) {
     __shared__ float most[8];
     float mine = 0.0f;
@@ -42,7 +40,7 @@ LANE void act_eight(const float *v, int bf, uint4 *w) {
         *w = make_uint4(h2_pack(v[0], v[2]), h2_pack(v[4], v[6]), h2_pack(v[8], v[10]), h2_pack(v[12], v[14]));
     }
 }
-// Subtracts the packed elements w from v[0], v[2] ... v[14], which leaves their rounding residuals.
+// Leaves in v the rounding residuals of the packed elements w.
 LANE void act_less(float *v, int bf, uint4 w) {
     const uint32_t p[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
@@ -54,7 +52,7 @@ LANE void act_less(float *v, int bf, uint4 w) {
     }
 }
 
-// Converts a column without scaling, in the order of its elements. Magnitudes above the largest f16 become that; NaN stays NaN.
+// Without scaling. Magnitudes above the largest f16 become the largest f16. NaN stays NaN.
 LANE void act_plain(const act_args &a, const char *x, int c) {
     uint16_t *to = a.tiles + (int64_t) c * ((a.k + 7) / 8 * 8);
     for (int i = threadIdx.x; i < (a.k + 7) / 8; i += blockDim.x) {

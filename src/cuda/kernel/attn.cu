@@ -37,8 +37,8 @@ extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_bf16(con
 
 enum { ATTN_AHEAD = 64, JOIN_WARPS = 4 };
 
-// Weights with which the splits of a row are combined. base: the largest score of all splits. total: 1 / the sum of all weights.
-// of() also writes weight[s], the weight of split s, for the first ATTN_AHEAD splits. Each warp computes all of this for itself.
+// Weights of the splits of a row. base: the largest score of all splits. total: 1 / the sum of all weights. of() also writes the
+// weights of the first ATTN_AHEAD splits. Each warp computes its own copy.
 struct join_weights {
     float base, total;
 
@@ -75,7 +75,7 @@ struct join_weights {
     }
 };
 
-// Combines the splits. One block computes one row of the result.
+// One block per row of the result.
 extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __grid_constant__ attn_args a) {
     let_next_start();
     if (a.wait) {
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __
     __shared__ float weights[JOIN_WARPS][ATTN_AHEAD];
     const int64_t row = blockIdx.x, all = (int64_t) a.n_rows * a.d_v;
     const int lane = threadIdx.x % 32;
-    // The sums of the first ATTN_AHEAD splits are loaded before the weights are computed, so that both overlap.
+    // Loaded before the weights are computed, so that both overlap.
     float ahead[ATTN_AHEAD];
     const float *part = a.part + row * a.d_v;
 #pragma unroll

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn90_256(const __grid_con
     attn90<256, 64>(a);
 }
 
-// Finds the kind of each tile of a mask (ATTN_MASK_*). One block handles one tile: q_rows queries by k_rows keys.
+// One block per tile of q_rows queries by k_rows keys.
 extern "C" __global__ void __launch_bounds__(256) attn_mask(const __grid_constant__ attn_mask_args a) {
     let_next_start();
     if (a.wait) {

@@ -20,15 +20,15 @@ DEV void dep_wait() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Allows the next kernel to start. It starts when all blocks of this kernel have called dep_launch() or ended.
+// Allows the next kernel to start when all blocks of this kernel have called dep_launch() or ended.
 DEV void dep_launch() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" :::);
 #endif
 }
 
-// Waits for the previous kernel, then lets the next one start. For kernels that can do nothing before the wait. The next kernel
-// starts only when all blocks of this kernel have come this far, so it takes no resources from blocks that have not started.
+// For kernels that can do nothing before the wait. Waiting first keeps the next kernel from taking resources of blocks that have
+// not started.
 DEV void dep_begin() {
     dep_wait();
     dep_launch();
@@ -49,7 +49,7 @@ DEV uint16_t float_to_bf16(float f) {
     return __bfloat16_as_ushort(__float2bfloat16_rn(f));
 }
 
-// Loads one number whose type is known at run time: f32, f16, bf16, f64 or an integer type.
+// type: f32, f16, bf16, f64 or an integer type.
 DEV float load_number(const char *p, int type) {
     switch (type) {
         case GGML_TYPE_F32: return *(const float *) p;
@@ -90,7 +90,7 @@ DEV at4 index_split(int64_t i, const struct cuda_index &x) {
     const uint32_t i1 = div_by(r2, x.d0);
     return {r2 - i1 * x.d0.d, i1, i2, i3};
 }
-// Splits the index of an element with ordinary divisions, for tensors of any size.
+// For tensors of any size.
 DEV at4 index_split(int64_t i, const int64_t ne[4]) {
     const int64_t i3 = i / (ne[0] * ne[1] * ne[2]);
     i -= i3 * ne[0] * ne[1] * ne[2];
@@ -133,7 +133,7 @@ DEV float warp_max(float v) {
     }
     return v;
 }
-// Reduces v over a block of full warps, at most 1024 threads. Over: warp_sum or warp_max. none: the neutral element of Over.
+// Requires full warps and at most 1024 threads. Over: warp_sum or warp_max. none: the neutral element of Over.
 template <float (*Over)(float)> DEV float block_reduce(float v, float none) {
     __shared__ float part[33];
     v = Over(v);

@@ -6,7 +6,7 @@
 
 // ---- im2col and convolutions ----
 
-// Uses one thread per element of the result. A row is one window, [channel][kz][ky][kx]. Rows are ordered by batch, then window.
+// One thread per element. A row is one window, [channel][kz][ky][kx]. Rows are ordered by batch, then window.
 KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
     dep_begin();
     const struct cuda_columns &c = g.c;
@@ -32,7 +32,7 @@ KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
 
 #define CONV_OUT 8 // channels of the result per thread; a pixel is read once for all of them
 
-// Uses one thread per window and CONV_OUT channels. blockIdx.y is the group of channels, blockIdx.z the batch.
+// One thread per window and CONV_OUT channels. blockIdx.y: group of channels; blockIdx.z: batch.
 template <bool HALVES> DEV void conv(const struct cuda_conv_args &g) {
     dep_begin();
     const struct cuda_columns &c = g.c;
@@ -100,7 +100,7 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Transposed convolution in one or two dimensions. p[0]: stride. Each result element sums the source pixels whose window has it.
+// Transposed convolution in one or two dimensions. p[0]: stride.
 KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t s = g.p[0];
@@ -163,7 +163,7 @@ KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Gradient of pooling. a: gradient of the pooled image; b: the image. A pixel sums the gradients of all its windows.
+// Gradient of pooling. a: gradient of the pooled image; b: the image.
 KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX;
@@ -258,7 +258,7 @@ DEV int64_t clip(int64_t i, int64_t n) {
 DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t y) {
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
 }
-// Result pixel i is between two source pixels. Returns the left one, and sets *part to the weight of the right one.
+// Pixel i is between two source pixels. Returns the left pixel. *part: weight of the right pixel.
 DEV int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
     const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
@@ -309,8 +309,7 @@ DEV float antialias(const struct cuda_view &a, const char *plane, const float *f
     return weights > 0.0f ? sum / weights : sum;
 }
 
-// f: result pixels per source pixel in each dimension; p[0]: mode and flags. The offset of a pixel's centre is 0.5, or 0 if the
-// corners are aligned.
+// f: result pixels per source pixel, per dimension. p[0]: mode and flags.
 KERNEL upscale(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int mode = g.p[0] & 0xff;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // decode.cuh: decodes weights of every type into operands of tensor cores.
 //
-// A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8. A chunk is CH elements of a row
-// in shared memory, in the format of the file. A sub is 32 elements of a chunk; it consists of two runs of 16. prep() reads the
-// data that all elements of a chunk share. get() decodes the elements of one sub of one row that thread t needs:
+// A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8.
+// Terms: chunk: CH elements of a row, in shared memory in the file's format; sub: 32 elements of a chunk; run: half of a sub.
+// prep() reads the data that all elements of a chunk share. get() decodes the elements of one sub of one row that thread t needs:
 //     o[0] = elements 4t, 4t + 2 of run 0       o[1] = elements 4t + 1, 4t + 3 of run 0       o[2], o[3]: the same of run 1
-// as pairs of f16, or of bf16 if BF. In the order of the tensor core operand, the even elements of a run thus come before the odd
-// ones; act.cu stores columns in the same order. valid: number of elements of the chunk that exist, for dense rows (f32, f16,
-// bf16) whose length is not a multiple of 32.
+// as pairs of f16, or of bf16 if BF. Even elements therefore come before odd elements; act.cu stores columns in the same order.
+// valid: number of elements of the chunk that exist, for dense rows whose length is not a multiple of 32.
 //
 // Integers become f16 by bit operations: the f16 with the bits 0x6400 | q is 1024 + q, for q < 1024. Subtracting 1024 is exact.
 #pragma once
@@ -28,7 +27,6 @@ LANE uint32_t even_bytes(uint32_t w) {
 LANE uint32_t odd_bytes(uint32_t w) {
     return __byte_perm(w, MAGIC, 0x7371);
 }
-// Returns (w & MASK) | MAGIC in one instruction.
 template <uint32_t MASK> LANE uint32_t fields(uint32_t w) {
     uint32_t o;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(o) : "r"(w), "n"(MASK), "r"(MAGIC));
@@ -41,9 +39,8 @@ template <uint32_t MASK> LANE uint32_t even_fields(uint32_t w) {
 template <uint32_t MASK> LANE uint32_t odd_fields(uint32_t w) {
     return even_fields<MASK>(w >> 8);
 }
-// Decodes the nibbles of four bytes and subtracts the bias. o[0]: low nibbles of bytes 0 and 2; o[1]: of bytes 1 and 3; o[2], o[3]:
-// the high nibbles in the same order. A high nibble is read as 1024 + 16 q, and one fused multiply-add divides it by 16 and
-// subtracts 64 and the bias. All steps are exact.
+// o[0]: low nibbles of bytes 0 and 2; o[1]: low nibbles of bytes 1 and 3; o[2], o[3]: high nibbles in the same order. Subtracts
+// the bias. A high nibble is read as 1024 + 16 q; one fused multiply-add divides by 16 and subtracts 64 and the bias. Exact.
 LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
     const uint32_t odd = w >> 8;
     o[0] = h2_less(fields<0x000f000fu>(w), 1024 + bias);
@@ -67,7 +64,7 @@ template <int BIT> LANE uint32_t odd_bits(uint32_t h) {
 
 // ---- blocks of 32 elements with an f16 scale: q4_0 q4_1 q5_0 q5_1 q8_0 ----
 
-struct decode_plain { // for types whose chunks share no data
+struct decode_plain { // for types without data that a chunk shares
     template <class P> LANE void prep(P, int) {
     }
 };
@@ -162,7 +159,6 @@ struct decode_q2_K {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t s = sc >> (8 * r);
-            // scale and offset as a pair
             const uint32_t sm = h2_mul(h2_less((s & 15) | (s & 0xf0) << 12 | MAGIC, 1024), dm);
             const uint32_t neg = h2_high(sm) ^ 0x80008000u;
             const uint32_t w = p.w32(16 + 32 * (sub >> 2) + 16 * r + 4 * t) >> shift;
@@ -205,7 +201,7 @@ struct scales_6 {
         s[1] = (c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u);
         m[1] = (c >> 4 & 0x0f0f0f0fu) | (b >> 2 & 0x30303030u);
     }
-    // Returns the scale as the lower f16 and the minimum as the upper one.
+    // Lower f16: scale. Upper f16: minimum.
     LANE uint32_t pair(int sub) const {
         const int i = sub >> 2, j = sub & 3;
         const uint32_t q = __byte_perm(s[i], m[i], j | (4 + j) << 8) & 0x00ff00ffu;
@@ -326,7 +322,7 @@ struct decode_tq1_0 {
     template <class P> LANE void prep(P p, int) {
         d = h2_low(p.u16(52));
     }
-    // A byte is a fraction in base 3 (quant/low_bit.c). Returns digit (trit) n of two bytes, plus 1024; digit 0 comes first.
+    // A byte is a fraction in base 3 (quant/low_bit.c). Returns digit n of two bytes, plus 1024. Digit 0 is the most significant.
     LANE static uint32_t trit_after(uint32_t pair, int n) {
         const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
         const uint32_t part = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// decode_curve.cuh: decoders, by the rules of decode.cuh, of types whose four bits are an index into a table of 16 values: iq4_nl
-// iq4_xs mxfp4 nvfp4.
+// decode_curve.cuh: decoders (decode.cuh) of types whose nibbles index a table of 16 values: iq4_nl iq4_xs mxfp4 nvfp4.
 #pragma once
 
 #include "lane.cuh"
@@ -11,14 +10,14 @@
 #define CURVE_2 0xa6998d81u
 #define CURVE_3 0xf1d9c5b5u
 
-// Looks up the values of the four nibbles in the low 16 bits of w. Returns one per byte, in the order of the nibbles.
+// Looks up the low four nibbles of w. Returns one value per byte.
 LANE uint32_t curve_4(uint32_t w) {
     const uint32_t pick = w & 0x7777u;
     const uint32_t low = __byte_perm(CURVE_0, CURVE_1, pick), high = __byte_perm(CURVE_2, CURVE_3, pick);
     return __byte_perm(low, high, 0x3210u | (w >> 1 & 0x4444u));
 }
 
-// Decodes a word of nibbles and multiplies the values by s. Low nibbles belong to run 0, high nibbles to run 1.
+// Multiplies the values by s. Low nibbles belong to run 0, high nibbles to run 1.
 LANE void curve_word(uint32_t w, uint32_t s, uint32_t *o) {
     const uint32_t a = curve_4(w), b = curve_4(w >> 16); // l0 h0 l1 h1, l2 h2 l3 h3
     const uint32_t low = __byte_perm(a, b, 0x6420), high = __byte_perm(a, b, 0x7531);
@@ -52,8 +51,8 @@ struct decode_iq4_xs {
     }
 };
 
-// Converts the 4-bit floats in the low nibbles of bytes 0 and 2 to f16. The exponent and mantissa bits, moved to the position of
-// those of an f16, are the value times 2^-14, also for subnormal values; a multiplication by 2^14 follows.
+// Converts the 4-bit floats in the low nibbles of bytes 0 and 2 to f16. Moved to the bits of an f16, a 4-bit float is the value
+// times 2^-14, also if subnormal.
 LANE uint32_t even_fp4(uint32_t w) {
     return h2_mul((w & 0x00070007u) << 9 | (w & 0x00080008u) << 12, 0x74007400u);
 }
@@ -73,7 +72,7 @@ struct decode_mxfp4 : decode_plain {
 
 struct decode_nvfp4 : decode_plain {
     enum { QK = 64, BYTES = 36, CH = 256, BF = 0 };
-    LANE static float scale_value(uint32_t s) { // an unsigned float with 4 bits of exponent and 3 of mantissa
+    LANE static float scale_value(uint32_t s) { // unsigned float: 4 exponent bits, 3 mantissa bits
         const uint32_t exponent = s >> 3 & 15, mantissa = s & 7;
         const float normal = __uint_as_float((exponent + 120) << 23 | mantissa << 20);
         return s == 0x7f ? 0.0f : exponent == 0 ? (float) mantissa * 0x1p-9f : normal;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// decode_dense.cuh: decoders of f16, bf16 and f32 rows, by the rules of decode.cuh. decode_f32 splits an f32 into two bf16, which
-// together hold 16 bits of its mantissa: get() returns the first and rest() the second.
+// decode_dense.cuh: decoders (decode.cuh) of f16, bf16 and f32 rows.
 #pragma once
 
 #include "lane.cuh"
 
-// Returns four 16-bit elements from index i on. Elements from `valid` on are zeros, because the bytes there are undefined.
+// Elements from `valid` on become zeros, because the bytes there are undefined.
 template <class P> LANE void four_16(P p, int i, int valid, uint32_t *o) {
     uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
     if (i + 4 > valid) {
@@ -32,7 +31,6 @@ typedef decode_16<1> decode_bf16;
 typedef decode_16<0, 64> decode_f16_short; // shorter chunks, for kernels with many rows per block
 typedef decode_16<1, 64> decode_bf16_short;
 
-// An f32 as one bf16.
 template <int CHUNK> struct decode_f32_bf {
     enum { QK = 1, BYTES = 4, CH = CHUNK, BF = 1 };
     int valid;
@@ -53,7 +51,7 @@ template <int CHUNK> struct decode_f32_bf {
 };
 typedef decode_f32_bf<64> decode_f32_short; // shorter chunks, for kernels with many rows per block
 
-// An f32 as two bf16: rest() returns the rounding residual of get() as the second one.
+// An f32 as two bf16, which hold 16 bits of its mantissa. rest() returns the rounding residual of get().
 struct decode_f32 : decode_f32_bf<128> {
     LANE static float less_bf(float v, uint32_t bits) {
         return v - __uint_as_float(bits);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_grid.cuh: decoders of codebook types by the rules of decode.cuh: iq1_* iq2_* iq3_*. Thread t holds elements 4t to 4t + 3
-// of a run. These are half t % 2 of point t / 2 of the run if points have 8 values (iq1, iq2), or point t if they have 4 (iq3).
+// decode_grid.cuh: decoders (decode.cuh) of codebook types: iq1_* iq2_* iq3_*. Point: an entry of the codebook. Thread t holds
+// elements 4t to 4t + 3 of a run: half a point of 8 values (iq1, iq2), or a point of 4 values (iq3).
 #pragma once
 
 #include "lane.cuh"
@@ -8,18 +8,18 @@
 #define BERTH_GRID static __device__ const
 #include "quant/grids.h"
 
-// Expand four fields of 2 or 3 bits to one field per nibble, so that the result can be the selector of __byte_perm.
+// Expand four fields of 2 or 3 bits to nibbles, as the selector of __byte_perm.
 LANE uint32_t fields_2(uint32_t p) {
     return (p & 3) | (p & 0xc) << 2 | (p & 0x30) << 4 | (p & 0xc0) << 6;
 }
 LANE uint32_t fields_3(uint32_t p) {
     return (p & 7) | (p & 0x38) << 1 | (p & 0x1c0) << 2 | (p & 0xe00) << 3;
 }
-LANE uint32_t even_parity(uint32_t seven) { // signs of 7 elements; the eighth makes the number of minus signs even
+LANE uint32_t even_parity(uint32_t seven) { // the eighth sign makes the number of minus signs even
     return seven | (__popc(seven) & 1) << 7;
 }
 
-// Decodes four magnitudes and multiplies them by s. Their signs are the low four bits of `sign`.
+// The signs are the low four bits of `sign`. The result is multiplied by s.
 LANE void signed_4(uint32_t v, uint32_t sign, uint32_t s, uint32_t *o) {
     o[0] = h2_mul(h2_less(even_bytes(v), 1024), s) ^ even_bits<15>(sign);
     o[1] = h2_mul(h2_less(odd_bytes(v), 1024), s) ^ odd_bits<15>(sign);

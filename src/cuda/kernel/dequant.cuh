@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dequant.cuh: dequantises single elements of rows of any type, with results that are bitwise equal to those of quant/*.c. Ops
-// that move or copy rows use it; the kernels of products decode weights in decode.cuh and dot.cuh.
+// dequant.cuh: dequantises single elements of rows. Results are bitwise equal to those of quant/*.c. Ops that move or copy rows
+// use this file; products use decode.cuh and dot.cuh.
 #pragma once
 
 #include "cuda/kernel/common.cuh"
@@ -14,7 +14,7 @@
 static __device__ const int8_t values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static __device__ const int8_t values_fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Blocks are aligned to 2 bytes or to 1 byte, so no field is read in words of 4 bytes.
+// Blocks are aligned to 2 bytes or 1 byte only.
 DEV float half_at(const void *p) {
     return half_to_float(*(const uint16_t *) p);
 }
@@ -216,7 +216,7 @@ DEV float element(const block_iq1_m *b, int j) {
     return value_iq1(b->qs[g] | (head & 7) << 8, j % 8, head >> 3, half_to_float((uint16_t) h) * (float) (2 * s + 1));
 }
 
-// Returns element i of a dense row. Types that the op drivers refuse (cuda_can_widen) give 0.
+// Types that cuda_can_widen refuses give 0.
 DEV float row_element(const char *row, int type, int64_t i) {
 #define OF(TYPE, name, ...) \
     case GGML_TYPE_##TYPE: return element((const block_##name *) row + i / QK_##TYPE, (int) (i % QK_##TYPE));

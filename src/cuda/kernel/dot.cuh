@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT
-// dot.cuh: products of 32 weights of a row with 32 elements of a column in 8 bits. This is the inner part of mv.cuh, with one
-// struct per format.
+// dot.cuh: products of 32 weights with 32 elements of a column in 8 bits, one struct per format. Used by mv.cuh.
 //
-// A sub is 32 elements; it consists of two runs of 16. A thread of a warp processes one sub of every 1,024 elements, so of()
-// receives the bytes of 1,024 elements. The position of the sub within a block is the same each time, so init() computes offsets,
-// masks and factors once. If two subs share bytes, a thread processes both (SUBS = 2), and of() receives the bytes of 2,048
-// elements. sub_place() returns the position at which a sub of the column is stored: with SUBS = 2, the first subs of all pairs
-// come before the second subs.
-// Bit fields of weights are masked but not shifted down: a field at bit b counts as 2^b times its value, and a factor corrects the
-// sum. If a word has fields at two positions, each position takes one __dp4a, which costs as much as the shift that it saves.
-// x holds 32 integers in two runs, and head = {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
+// Terms: sub: 32 elements; run: half of a sub.
+// A thread processes one sub of every 1,024 elements, so of() receives the bytes of 1,024 elements. The position of the sub in a
+// block is constant, so init() computes offsets, masks and factors once. If two subs share bytes, a thread processes both
+// (SUBS = 2), and of() receives the bytes of 2,048 elements.
+// sub_place() returns the position of a sub in the column. With SUBS = 2, the first subs of all pairs come first.
+// Bit fields are masked but not shifted: a field at bit b counts as 2^b times its value, and a factor corrects the sum.
+// head = {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
 #pragma once
 
 #include "decode.cuh"
 
-// Loads N words from byte offset i on, with any alignment.
+// i may have any alignment.
 template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
     const uint32_t o = p.off + i, shift = 8 * (o & 3);
     uint32_t w[N + 1];
@@ -27,7 +25,7 @@ template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
         v[j] = __funnelshift_r(w[j], w[j + 1], shift);
     }
 }
-// Loads N words from byte offset i on, a multiple of 4.
+// i is a multiple of 4.
 template <int N> LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -40,14 +38,12 @@ LANE int dot_u(uint32_t w, int x, int c) { // bytes of w are unsigned
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(w), "r"(x), "r"(c));
     return r;
 }
-// Integer sums start at DOT_ZERO, the bits of the float 1.5 * 2^23. As no sum reaches 2^22, the final bits are those of the float
-// 1.5 * 2^23 + sum, and a subtraction converts the sum to float. A conversion instruction would run on a pipe with a quarter of
-// the throughput.
+// Integer sums start at DOT_ZERO, the bits of the float 1.5 * 2^23. Sums stay below 2^22, so a float subtraction converts them. A
+// conversion instruction would have a quarter of the throughput.
 enum { DOT_ZERO = 0x4b400000 };
 LANE float dot_value(int sum) {
     return __int_as_float(sum) - 12582912.0f;
 }
-// Converts byte 0 or 1 of w to a float in the same way.
 LANE float byte_0(uint32_t w) {
     return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540)) - 8388608.0f;
 }
@@ -119,7 +115,7 @@ struct dot_q4_1 : dot_32<20> {
     }
 };
 
-// Returns the product of 32 bits, one per element, with the column. The bits become bytes of 0 or 1.
+// h: one bit per element.
 LANE float dot_bits(uint32_t h, int4 a, int4 b) {
     uint32_t w[8];
 #pragma unroll
@@ -206,9 +202,9 @@ struct dot_q3_K : dot_single {
     }
 };
 
-// Scales and minimums of a pair of subs of q4_K and q5_K, from the first 16 bytes of the block.
+// From the first 16 bytes of a block of q4_K or q5_K.
 struct dot_scale_6 {
-    uint32_t shift, first, low, high; // masks; a sub below 4 has its 6 bits in one byte
+    uint32_t shift, first, low, high; // masks; if sub < 4, its 6 bits are in one byte
     LANE void init(int pair) {
         shift = 16 * (pair & 1);
         first = pair < 2 ? 0x3f3f : 0, low = pair < 2 ? 0 : 0x0f0f, high = pair < 2 ? 0 : 0x3030;
@@ -221,10 +217,10 @@ struct dot_scale_6 {
     }
 };
 
-LANE uint4 block_16(bytes p, uint32_t i) { // four words from a multiple of 16 bytes on
+LANE uint4 block_16(bytes p, uint32_t i) { // p.off + i is a multiple of 16
     return *reinterpret_cast<const uint4 *>(p.base + ((p.off + i) >> 2));
 }
-LANE void words_16(bytes p, uint32_t i, uint32_t *w) { // eight words from a multiple of 16 bytes on
+LANE void words_16(bytes p, uint32_t i, uint32_t *w) { // p.off + i is a multiple of 16
     const uint4 u = block_16(p, i), v = block_16(p, i + 16);
     w[0] = u.x, w[1] = u.y, w[2] = u.z, w[3] = u.w, w[4] = v.x, w[5] = v.y, w[6] = v.z, w[7] = v.w;
 }
@@ -308,7 +304,7 @@ struct dot_q6_K {
 
 // ---- nibbles that index a table of values ----
 
-// Looks up the values of the nibbles of 4 words: low nibbles to v[0..4), high nibbles to v[4..8).
+// Low nibbles go to v[0..4), high nibbles to v[4..8).
 LANE void curve_words(const uint32_t *w, uint32_t *v) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -344,7 +340,7 @@ struct dot_iq4_xs : dot_single {
     }
 };
 
-// Returns twice the values of four 4-bit floats (0 1 2 3 4 6 8 12), with their signs, one per byte.
+// Returns twice the values (0 1 2 3 4 6 8 12) with their signs, one per byte.
 LANE uint32_t fp4_4(uint32_t w) {
     const uint32_t pick = w & 0x7777u;
     const uint32_t low = __byte_perm(0x03020100u, 0x0c080604u, pick), high = __byte_perm(0xfdfeff00u, 0xf4f8fafcu, pick);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// eltwise.cu: element-wise ops of one and two sources, and GLU, for any float type in any layout. Contiguous f32 tensors, the
-// common case, are processed as float4. The formulas are those of cpu/op/eltwise.c and glu.c.
+// eltwise.cu: element-wise ops of one and two sources, and GLU. Contiguous f32 tensors are processed as float4. The formulas are
+// those of cpu/op/eltwise.c and glu.c.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/eltwise.h"
@@ -132,7 +132,7 @@ KERNEL glu_any(const __grid_constant__ struct cuda_glu_args g) {
     }
 }
 
-// For f32 rows that begin at multiples of 16 bytes and hold a multiple of 4 elements. index and n count float4.
+// Requires f32 rows at multiples of 16 bytes with a multiple of 4 elements. index and n count float4.
 KERNEL glu_fours(const __grid_constant__ struct cuda_glu_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -172,7 +172,7 @@ KERNEL eltwise_binary_dense(const __grid_constant__ struct cuda_binary_dense_arg
     }
 }
 
-// Adds the tensors of several devices (comm.c). Reads each tensor directly from the memory of its device.
+// Reads each tensor directly from the memory of its device (comm.c).
 KERNEL comm_sum(const __grid_constant__ struct cuda_comm_args g) {
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         float sum = 0.0f;

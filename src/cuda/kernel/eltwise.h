@@ -16,9 +16,8 @@ struct cuda_map_args {
     int32_t pad;
 };
 
-// GLU: rows of dst are computed from the two halves of the rows of a, or from rows of a and b.
 struct cuda_glu_args {
-    struct cuda_view dst, a, b; // without a second source, a and b are views of the two halves of source 0
+    struct cuda_view dst, a, b; // with one source: the two halves of its rows
     struct cuda_index index;
     int64_t n;
     float alpha, limit;

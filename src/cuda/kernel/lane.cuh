@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lane.cuh: basic operations of one thread, independent of formats and ops: reading bytes at any offset of shared memory, pairs
-// of f16, asynchronous copies, tensor core products. LANE marks the functions that all kernels inline.
+// lane.cuh: basic operations of one thread: reading bytes at any offset of shared memory, pairs of f16, asynchronous copies,
+// tensor core products. LANE marks inlined functions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,8 +9,8 @@
 
 #define LANE __device__ __forceinline__
 
-// Bytes in shared memory, from byte `off` of base on. base is the shared array itself, so that the compiler knows that the address
-// is in shared memory; it would not know this of a pointer to any byte, made from an integer.
+// Bytes in shared memory, from byte `off` of base on. base is the shared array itself, so that the compiler emits loads from
+// shared memory.
 struct bytes {
     const uint32_t *base;
     uint32_t off;
@@ -35,8 +35,8 @@ struct bytes {
     }
 };
 
-// The interface of `bytes`, for a base at a multiple of 4 bytes and offsets that are compile-time constants plus a multiple of 4.
-// The compiler then knows at which byte of a word an unaligned read begins, so that the shift is a constant.
+// Like `bytes`, for a base at a multiple of 4 and offsets of a compile-time constant plus a multiple of 4. Shifts of unaligned
+// reads are then constants.
 struct words {
     const char *base;
     uint32_t off;
@@ -103,7 +103,7 @@ LANE uint32_t smem_addr(const void *p) {
     return (uint32_t) __cvta_generic_to_shared(p);
 }
 
-// Copies 16 bytes asynchronously. The first n are read; the others are zeros.
+// Reads the first n bytes. The other bytes become zeros.
 LANE void copy16(uint32_t to, const void *from, uint32_t n) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(n) : "memory");
 }
@@ -150,8 +150,7 @@ LANE void ldmatrix4t(uint32_t addr, uint32_t *r) {
                  : "memory");
 }
 
-// Waits for the previous kernel of the stream, which may still run because this kernel was allowed to start early. Afterwards the
-// results of the previous kernel are visible.
+// Waits for the previous kernel of the stream and makes its results visible.
 LANE void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\n" ::: "memory");

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
-// mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. A block computes four rows at a time, which
-// is a turn. In each pass over a turn, the threads read adjacent 16-byte pieces of each row. Each thread loads the pieces of two
-// passes in advance. The columns are in shared memory. The static_assert below: each thread of a warp ends with one of the sums.
+// mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. The columns are in shared memory.
+// Terms: turn: four rows that a block computes at a time; pass: one 16-byte piece per thread and row.
+// Each thread loads two passes in advance. The static_assert below: each thread of a warp ends with one sum.
 #include "mf_args.h"
 #include "mv_block.cuh"
 
 enum { MF_WARPS = MF_THREADS / 32, MF_SUMS = MF_ROWS * MF_COLS };
 static_assert(MF_SUMS == 32, "a sum a thread of a warp");
 
-// A 16-byte piece of each of the four rows.
 struct mf_piece {
     uint4 w[MF_ROWS];
 };
-// Position of a block: turn selects the rows, pass the pieces of the rows.
 struct mf_place {
     int turn, pass;
 };
@@ -27,7 +25,7 @@ struct mf_walk {
             p->turn += gridDim.x;
         }
     }
-    // Reads a piece of four rows. For a row that does not exist, reads the last row instead.
+    // For a row that does not exist, reads the last row.
     LANE void read(const mf_args &a, const mf_place &p, mf_piece *to) const {
         const int i = p.pass * MF_THREADS + threadIdx.x;
         if (p.turn < n_turns && i < n_pieces) {
@@ -46,8 +44,7 @@ LANE float mf_dot(uint4 w, float4 x, float sum) {
     return fmaf(__uint_as_float(w.w), x.w, sum);
 }
 
-// One step of the addition of 32 sums over the threads of a warp. In each step, a thread keeps half of its sums and gives the
-// other half to another thread. After the steps 16, 8, 4, 2, 1, thread i holds the total of sum i in sum[0].
+// One step of a butterfly sum of 32 sums over a warp. After the steps 16, 8, 4, 2, 1, thread i holds total i in sum[0].
 template <int HALF> LANE void mf_reduce(float *sum, int lane) {
     const bool upper = (lane & HALF) != 0;
 #pragma unroll
@@ -63,8 +60,7 @@ struct mf_work {
     float *y, *red;   // red: [2][warp][row][column], partial sums
     int buffer;
 
-    // Adds the products of *piece, which holds the data of position p. Then loads the data of position *ahead into *piece and
-    // advances *ahead.
+    // *piece holds the data of position p. The function replaces it by the data of position *ahead and advances *ahead.
     LANE void step(const mf_args &a, mf_place p, mf_place *ahead, mf_piece *piece, float *sum) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = p.pass * MF_THREADS + threadIdx.x;
         if (i < walk.n_pieces) {

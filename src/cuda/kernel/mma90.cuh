@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // mma90.cuh: products of weights with many columns on sm_90a. A block computes 128 rows by NT columns.
 //
-// One warp group copies (mma_feed): rows of weights in the format of the file, one chunk (decode.cuh) at a time, and 64 elements
-// of NT columns at a time (mma_args.h). Two warp groups compute 64 rows each (mma_eat). They unpack weights from shared memory
-// into the registers of wgmma's A operand while the previous product runs. The columns are the B operand, in shared memory.
+// One warp group copies chunks of weights (decode.cuh) and tiles of columns (mma_args.h). Two warp groups compute 64 rows each.
+// They unpack weights into the A operand in registers while the previous product runs. Columns are the B operand.
 #pragma once
 
 #include "decode.cuh"
@@ -31,7 +30,6 @@ struct mma_bars {
     uint32_t full_a, empty_a, full_b, empty_b;
 };
 
-// The warp group that copies.
 template <class D, int NT>
 LANE void mma_feed(
     const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {
@@ -65,7 +63,7 @@ LANE void mma_feed(
     }
 }
 
-// Unpacks 64 elements of two rows into the A operands of four wgmma. q: index of these 64 elements in the chunk.
+// q: index of the 64 elements in the chunk.
 template <class D, int NT>
 LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, int valid, uint32_t *a) {
 #pragma unroll
@@ -123,7 +121,7 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
                 wgmma<NT, D::BF>::template rs<0>(c, a[q & 1] + 4 * i, b + 2 * i, step + i > 0);
             }
             wgmma_commit();
-            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // the previous product is complete, so its half of a[] may be overwritten
+            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // then its half of a[] may be overwritten
             if (step > 0 && lane == 0) {
                 bar_arrive(bar.empty_b + 8 * ((step - 1) % P::N_B));
             }

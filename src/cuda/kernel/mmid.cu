@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns, so that each tile needs one expert (mma_args.h). There are
-// so few pairs that one block sorts them all.
+// mmid.cu: sorts (token, slot) pairs by expert into tiles of columns, so that each tile needs one expert (mma_args.h). One block
+// suffices for the few pairs.
 #include "lane.cuh"
 #include "mma_args.h"
 
@@ -27,7 +27,6 @@ extern "C" __global__ void __launch_bounds__(1024) mmid_sort(const __grid_consta
         }
     }
     __syncthreads();
-    // Each thread counts the tiles of one expert. A prefix sum gives the first tile of each expert.
     const int mine = threadIdx.x < a.n_experts ? (count[threadIdx.x] + a.nt - 1) / a.nt : 0;
     first[threadIdx.x] = mine;
     __syncthreads();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // mmv.cuh: products of weights with up to 8 columns, at the speed of memory.
 //
-// A block has up to 8 columns (blockIdx.y) and loops over tiles of 16 rows. Chunk c (decode.cuh) of the rows of a tile belongs to
-// warp c % WARPS; a block has 8 or 16 warps. Each warp has its own ring of chunks in shared memory. A warp copies chunks of the
-// next tile while it still processes the current one, so that copies never pause. At the end of a tile, the sums of the warps are
-// added. The columns are f16, or bf16 for bf16 and f32 weights (act.cu). With XP = 2, the rounding residuals of the columns are
-// multiplied too. Columns that do not fit into shared memory are processed in parts of k_part chunks: the block processes all
-// tiles with the first part, then all tiles with the next part, whose sums are added to y.
+// A block has up to 8 columns (blockIdx.y) and loops over tiles of 16 rows. Chunk c (decode.cuh) of a tile belongs to warp
+// c % WARPS. Each warp copies chunks in advance into its own ring, also chunks of the next tile, so that copies never pause. At
+// the end of a tile, the sums of the warps are added.
+// Columns are f16, or bf16 for bf16 and f32 weights (act.cu). With XP = 2, their rounding residuals are multiplied too. If columns
+// do not fit into shared memory, the block processes all tiles once per part of k_part chunks.
 #pragma once
 
 #include "decode.cuh"
@@ -24,7 +23,6 @@ template <class D> struct mmv_stage {
     };
 };
 
-// Position of a warp in its sequence of chunks.
 struct mmv_place {
     int part, tile, chunk;
 };
@@ -46,13 +44,13 @@ struct mmv_walk {
     }
 };
 
-// Which 16-byte pieces of the rows of a chunk a thread copies, if rows begin at multiples of 16 bytes. They are the same for all
-// chunks. (One bulk copy per row would take more instructions, because the threads of a warp issue bulk copies serially.)
+// The 16-byte pieces of a chunk that a thread copies, if rows begin at multiples of 16 bytes. Bulk copies would take more
+// instructions, because the threads of a warp issue them serially.
 template <class D> struct mmv_pieces {
     typedef mmv_stage<D> S;
     enum { EACH = S::BYTES % 16 == 0 ? S::BYTES / 16 : (S::BYTES + 30) / 16, N = (MMV_ROWS * EACH + 31) / 32 };
     int from[N];      // byte offset in global memory
-    uint32_t what[N]; // row, offset in the row, and offset in the stage, packed
+    uint32_t what[N]; // packed: row, offset in the row, offset in the stage
 
     LANE void init(int64_t w_row, int lane) {
 #pragma unroll
@@ -72,7 +70,7 @@ template <class D> struct mmv_pieces {
     }
 };
 
-// Starts the copy of a chunk of 16 rows, in pieces that begin and end at multiples of 16 bytes.
+// Pieces begin and end at multiples of 16 bytes.
 template <class D>
 LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, const mmv_pieces<D> &pieces,
     uint32_t stage, int lane) {
@@ -97,7 +95,6 @@ LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, cons
     copy_commit();
 }
 
-// Loads the columns of a part, 16 bytes per thread at a time.
 template <int XP, int WARPS>
 LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, int k_n, int pitch, uint16_t *xs) {
     for (int piece = threadIdx.x; piece < k_n / 8; piece += WARPS * 32) {
@@ -121,7 +118,7 @@ LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, i
     __syncthreads();
 }
 
-// For f32 weights, returns the residuals of the weights; other types have none.
+// Only f32 weights have residuals.
 template <class D, class P> LANE void mmv_rest(const D &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
 }
 template <class P> LANE void mmv_rest(const decode_f32 &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
@@ -159,7 +156,7 @@ LANE void mmv_sub(
     }
 }
 
-// A complete chunk is processed without branches. Of an incomplete chunk, only subs that begin before `valid` are processed.
+// valid: elements of the chunk that exist.
 template <class D, int XP, class P>
 LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
     D d0, d1;
@@ -180,7 +177,7 @@ LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int
     }
 }
 
-// Adds and stores the sums of all warps for a tile. One warp does this; each thread handles four columns of a row.
+// Called by one warp.
 template <int WARPS>
 LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *scale, float *y, int row0, bool add, int lane) {
     const int r = lane / 2, j0 = lane % 2 * 4;
@@ -200,9 +197,9 @@ LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *sca
     }
 }
 
-// Combination of the sums of all warps. Shared memory has MMV_TILES places, each for the sums of one tile. A warp stores its sums
-// of a tile in the place of the tile and continues with the next tile. For each tile, one warp in turn waits for the sums of all
-// warps, adds them and stores the result. GPUs before sm_90 have no barriers in shared memory: there, all warps wait at every tile.
+// Combines the sums of all warps. Place: shared memory for the sums of one tile, MMV_TILES in all. A warp stores its sums in the
+// place of the tile and continues with the next tile. The warps take turns to add the sums of a tile.
+// GPUs before sm_90 have no barriers in shared memory, so all warps wait at every tile.
 template <int WARPS> struct mmv_meeting {
     float *red;
     uint32_t bars; // two per place: all sums are stored; the place is free
@@ -282,7 +279,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     walk.warp = warp;
     mmv_pieces<D> pieces;
     pieces.init(a.w_row, lane);
-    // If no kernel of the graph writes the weights, their copies start before the wait for the kernel that computes the columns.
+    // Constant weights can be copied before the previous kernel ends.
     if (!a.w_const && a.wait) {
         wait_for_previous();
     }
@@ -348,7 +345,7 @@ template <class D, int XP, int WARPS> LANE void mmv(const mmv_args &a) {
     }
 }
 
-// Kernels with 16 warps, and with 8 for GPUs with less shared memory. Types with large chunks have only the kernel with 8 warps.
+// Types with large chunks have only the kernel with 8 warps.
 #define MMV_KERNEL(name, type, parts, warps) \
     extern "C" __global__ void __launch_bounds__(warps * 32, 1) mmv_##name(const __grid_constant__ mmv_args a) { \
         mmv<decode_##type, parts, warps>(a); \

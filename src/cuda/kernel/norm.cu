@@ -71,10 +71,10 @@ DEV float dot4(float4 v) {
     return (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
 }
 
-// For contiguous rows of 4 * n4 floats at multiples of 16 bytes, n4 <= 4 * blockDim.x. Rows of mul, add and b have this length too.
+// Requires contiguous rows of 4 * n4 floats at multiples of 16 bytes, n4 <= 4 * blockDim.x. The same holds for mul, add and b.
 KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     const int n4 = (int) (g.dst.ne[0] / 4);
-    float4 v[4], m[4], p[4]; // weights and bias are loaded together with the row, so that the thread waits once
+    float4 v[4], m[4], p[4]; // loaded together with the row, so that the thread waits once
     const row_at r = row_of(g.dst, blockIdx.x);
     dep_begin();
     const float4 *a = (const float4 *) row_start(g.a, r),
@@ -120,7 +120,6 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     }
 }
 
-// One block per group.
 KERNEL group_norm(const __grid_constant__ struct cuda_group_norm_args g) {
     dep_begin();
     const int64_t i3 = blockIdx.x / g.n_groups, c0 = blockIdx.x % g.n_groups * g.n_each;

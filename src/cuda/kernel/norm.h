@@ -4,8 +4,8 @@
 
 #include "cuda/kernel/args.h"
 
-// dst = norm(a) * mul + add, where norm works on rows. If b is present, the kernel normalises a + b instead of a, and also writes
-// a + b to sum. A view with p NULL is absent. mul and add repeat to the shape of dst.
+// dst = norm(a) * mul + add. If b is present, norms a + b and also writes a + b to sum. A view with p NULL is absent. mul and add
+// repeat to the shape of dst.
 struct cuda_norm_args {
     struct cuda_view dst, a, b, sum, mul, add;
     float eps;
@@ -14,7 +14,7 @@ struct cuda_norm_args {
 
 struct cuda_group_norm_args {
     struct cuda_view dst, a;
-    int64_t n_groups, n_each; // groups, and channels per group; the last group may have fewer
+    int64_t n_groups, n_each; // groups; channels per group (the last group may have fewer)
     float eps;
 };
 
@@ -24,6 +24,6 @@ struct cuda_softmax_args {
     const char *sinks;
     int64_t sinks_nb;
     float scale, max_bias;
-    float m0, m1;        // bases of the ALiBi slopes: m0 for heads below n_head_log2, m1 for the other heads
+    float m0, m1;        // ALiBi slope bases: heads below n_head_log2, other heads
     int32_t n_head_log2; // largest power of two that is at most the number of heads
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rearrange.cu: place_any computes ops whose result elements are unchanged elements of a source, or zero; the ops differ only in
-// the index of the source element (source_of). The other kernels keep a triangle, write or add a part, and compute elements from
+// rearrange.cu: ops that move elements unchanged (place_any), keep a triangle, write or add a part, or compute elements from
 // their index.
 
 #include "cuda/kernel/common.cuh"
@@ -11,7 +10,7 @@ DEV int64_t wrap(int64_t i, int64_t n) {
     return r < 0 ? r + n : r;
 }
 
-// Returns the address of the source element that becomes element x of the result; NULL: the element is zero.
+// Returns the address of the source of element x; NULL: the element is zero.
 DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
     switch (g.what) {
         case GGML_OP_REPEAT: return at_repeat(g.a, x);

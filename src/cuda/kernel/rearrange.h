@@ -7,13 +7,13 @@
 struct cuda_rearrange_args {
     struct cuda_view dst, a, b;
     struct cuda_index index; // of dst; d0.d 0: dst has too many elements
-    int64_t n;               // elements, or blocks of a quantised type, of dst
+    int64_t n;               // elements of dst, or blocks if quantised
     int32_t what;            // enum ggml_op; GGML_OP_ROLL for a circular PAD
     int32_t size;            // bytes per element or block
-    int32_t p[4];            // meaning depends on `what`: see source_of in rearrange.cu
+    int32_t p[4];            // parameters; see source_of in rearrange.cu
 };
 
-// Keeps a triangle or band: row i1 keeps elements [i1 + first, i1 + end), and all others become value.
+// Row i1 keeps elements [i1 + first, i1 + end). All other elements become value.
 struct cuda_band_args {
     struct cuda_view dst, a;
     struct cuda_index index;
@@ -21,7 +21,7 @@ struct cuda_band_args {
     float value;
 };
 
-// Writes b into a part of dst that has b's shape, or adds it there.
+// Writes or adds b to a part of dst that has b's shape.
 struct cuda_part_args {
     struct cuda_view part, b;
     struct cuda_index index; // of b

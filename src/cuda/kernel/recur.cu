@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// recur.cu: recurrences over tokens. A line is a row of the d x d state of a head, or a column if the rows belong to keys. Lines
-// do not depend on each other. One warp computes one line and keeps it in registers over all tokens of a sequence.
+// recur.cu: recurrences over tokens. Line: a row of the d x d state of a head, or a column if rows belong to keys. Lines are
+// independent. One warp keeps one line in registers over all tokens of a sequence.
 
 #include "cuda/kernel/dequant.cuh"
 #include "cuda/kernel/recur.h"
@@ -20,7 +20,7 @@ DEV float sum_of(const struct cuda_recur_args &g, const line &l, const float *x,
     return warp_sum(sum);
 }
 
-// Processes one token. x: the sources of this token and head; n: index of the line.
+// x: sources of this token and head; n: index of the line.
 DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
     const float *k = x[0], *r = x[2], v = x[1][n];
     float sum = 0.0f;
@@ -50,7 +50,7 @@ DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const
     }
     return sum_of(g, l, r, lane);
 }
-// Processes one token of GATED_DELTA_NET. q, k: of this token and head; v: element of v for this line. gate: one or d numbers.
+// q, k: of this token and head; v: element of v for this line; gate: one or d numbers.
 DEV float step_delta(
     const struct cuda_recur_args &g, line &l, const float *q, const float *k, float v, const float *gate, float beta, int lane) {
 #pragma unroll
@@ -188,7 +188,6 @@ KERNEL ssm_conv(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Each thread solves one column, from the first row to the last.
 KERNEL solve_tri(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reduce.cu: reductions of rows or of a whole tensor to one number, and running sums. Reductions use double, and their order does
-// not depend on how blocks are scheduled.
+// reduce.cu: reductions of rows or of a tensor to one number, and running sums. Sums are double. Their order does not depend on
+// how blocks are scheduled.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/reduce.h"
@@ -24,7 +24,7 @@ DEV double block_sum_f64(double v) {
     return warp_sum_f64(v); // valid only in the first warp
 }
 
-// Sums in two launches: each block of reduce_all sums a part, then the single block of reduce_parts sums the parts.
+// Each block sums a part; then reduce_parts sums the parts.
 KERNEL reduce_all(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     double sum = 0.0;
@@ -64,7 +64,6 @@ DEV int64_t row_of(const struct cuda_view &v, int64_t ir, int d) {
     return d == 2 ? ir / v.ne[1] % v.ne[2] : ir / (v.ne[1] * v.ne[2]);
 }
 
-// One block per row: sum or mean.
 KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x, i1 = row_of(g.a, ir, 1), i2 = row_of(g.a, ir, 2), i3 = row_of(g.a, ir, 3);
@@ -80,8 +79,8 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-// Finds the index of the largest element; of equal elements, the last. After a NaN, the search restarts: elements before the last
-// NaN do not count. One block per row; each thread searches one stretch of consecutive elements.
+// Finds the index of the largest element; of equal elements, the last. Elements before the last NaN do not count. One block per
+// row; each thread searches one stretch of consecutive elements.
 KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x;
@@ -112,7 +111,7 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
             if (t * each >= g.n) {
                 break;
             }
-            if (resets[t]) { // the stretch contains a NaN: the results of earlier stretches do not count
+            if (resets[t]) { // a NaN discards the results of earlier stretches
                 best = maxima[t];
                 if (places[t] >= 0) {
                     place = places[t];
@@ -130,7 +129,7 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-// Running sums: one block per row. Tiles of blockDim.x elements are processed serially.
+// One block per row.
 KERNEL reduce_cumsum(const __grid_constant__ struct cuda_reduce_args g) {
     __shared__ float warps[32];
     dep_begin();

@@ -13,10 +13,10 @@ struct cuda_reduce_args {
     int32_t what;
 };
 
-// Sorts rows of a: each row of dst receives the first dst.ne[0] indices in sorted order.
+// Each row of dst receives the first dst.ne[0] indices of the sorted row of a.
 struct cuda_sort_args {
     struct cuda_view dst, a;
     uint64_t *keys;              // [n_rows][n_pad]
-    int64_t n_rows, n_pad, k, j; // n_pad: elements per row after padding; k, j: current step of the bitonic sorting network
-    int32_t down, swap;          // down: largest element first; swap: exchange the first two indices (TOP_K)
+    int64_t n_rows, n_pad, k, j; // n_pad: padded row length; k, j: step of the bitonic network
+    int32_t down, swap;          // down: largest first; swap: exchange the first two indices (TOP_K)
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rope.cu: rotates pairs of elements of a row by angles proportional to the row's position, with one thread per pair. The angle
-// of pair i is position * step^i, computed by repeated multiplication as on the CPU: at positions above 100,000, other rounding
-// would be visible. If row indices (numbers) are given, rows are written directly into a cache, in its type.
+// rope.cu: RoPE, with one thread per pair of elements. The angle of pair i is position * step^i, computed by repeated
+// multiplication as on the CPU: at positions above 100,000, other rounding would be visible. If row indices (numbers) are given,
+// rows are written directly into a cache, in its type.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/rope.h"
@@ -15,14 +15,14 @@ DEV int section_of(const struct cuda_rope_args &g, int at) {
     return at < s[0] ? 0 : at < s[0] + s[1] ? 1 : at < s[0] + s[1] + s[2] ? 2 : 3;
 }
 
-// Returns the angle of pair i of a token before scaling.
+// Returns the angle before scaling.
 DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
     int n_steps = i, section = 0;
     if (g.is_multi) {
         const int32_t *s = g.sections;
         const int round = s[0] + s[1] + s[2] + s[3], at = i % round;
         section = section_of(g, at);
-        if (g.is_vision) { // the powers of step start at 0 in each section; of sections with the same start, only in the first
+        if (g.is_vision) { // powers of step restart in each section (first of equal starts)
             const int starts[4] = {0, s[0], s[0] + s[1], s[0] + s[1] + s[2]};
             const int begin = starts[section];
             bool is_first = true;
@@ -54,7 +54,6 @@ DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
     return make_float2(c * g.length, s * g.length * g.sin_sign);
 }
 
-// Processes the rows of one job. Each threadIdx.y has one row at a time.
 DEV void rope_rows(const struct cuda_rope_args &g) {
     const int64_t ne0 = g.a.ne[0];
     bool has_waited = g.is_early == 0;
@@ -97,7 +96,7 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
             store_number(y + j * g.dst.nb[0], g.dst.type, load_number(x + j * g.a.nb[0], g.a.type));
         }
     }
-    if (!has_waited) { // the next kernel waits only for this one, so this one must not end before the previous ones
+    if (!has_waited) { // must not end before the previous kernels: the next kernel waits only for this kernel
         dep_wait();
     }
 }

@@ -12,22 +12,21 @@ struct cuda_rope_args {
     int32_t n_pairs; // rotated pairs per row; 0: rows are copied
     int32_t n_apart; // distance between the two elements of a pair
     int32_t n_offs;  // index of the first rotated element
-    // is_halves: the first elements of all pairs come before the second elements (NEOX). is_multi, is_vision, is_interleaved:
-    // ggml's modes with several sections (MROPE, VISION, IMROPE).
+    // is_halves: NEOX. is_multi, is_vision, is_interleaved: MROPE, VISION, IMROPE.
     int32_t is_halves, is_multi, is_vision, is_interleaved;
     int32_t sections[4];
-    // step: ratio of the angles of consecutive pairs. length: factor by which the rotated elements are multiplied. ramp,
-    // ext_factor: YaRN. sin_sign: -1 for ROPE_BACK, otherwise 1.
+    // step: ratio of the angles of consecutive pairs. length: factor of the rotated elements. ramp, ext_factor: YaRN. sin_sign: -1 for
+    // ROPE_BACK, otherwise 1.
     float step, freq_scale, ext_factor, ramp[2], length, sin_sign;
-    // For a fusion with SET_ROWS: the cache row of each token (dimension 2 of dst). NULL: the rows are written to dst in order.
+    // Cache row of each token, if fused with SET_ROWS. NULL: rows are written to dst in order.
     const char *numbers;
     int64_t numbers_nb;
     int32_t numbers_are_64;
-    int32_t is_early; // no kernel of the graph writes pos, factors or numbers: they may be read before the previous kernel ends
+    int32_t is_early;       // no kernel of the graph writes pos, factors, numbers
     int64_t to_nb1, to_ne1; // bytes between rows of the cache, and its number of rows
 };
 
-// Up to three jobs in one launch; blockIdx.y is the index of the job. A job with n_pairs 0 copies rows without rotating them.
+// Up to three jobs in one launch; blockIdx.y: index of the job. If n_pairs is 0, a job copies rows.
 enum { CUDA_ROPE_JOBS = 3 };
 struct cuda_rope_jobs {
     struct cuda_rope_args job[CUDA_ROPE_JOBS];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// rows.cu: reads rows of any type by index; writes rows by index into cache types; copies between layouts and types.
+// rows.cu: reads rows of any type by index; writes rows by index into a KV cache; copies between layouts and types.
 
 #include "cuda/kernel/quantize.cuh"
 #include "cuda/kernel/rows.h"
@@ -22,7 +22,6 @@ DEV int64_t number_at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t
     return v.type == GGML_TYPE_I64 ? *(const int64_t *) p : *(const int32_t *) p;
 }
 
-// blockIdx.y is the piece of a row.
 KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
     dep_begin();
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
@@ -48,7 +47,7 @@ KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
     }
 }
 
-// Writes single elements: dst is f32, f16, bf16, or has the type of a.
+// dst is f32, f16, bf16, or has the type of a.
 KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
     dep_begin();
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
@@ -69,7 +68,7 @@ KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
     }
 }
 
-// Writes blocks of 32: dst is quantised.
+// dst is quantised, in blocks of 32.
 KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
     dep_begin();
     const int64_t n_blocks = g.a.ne[0] / 32;
@@ -95,7 +94,7 @@ DEV at4 place_of(int64_t i, const struct cuda_view &v, const struct cuda_index &
     return x.d0.d != 0 ? index_split(i, x) : index_split(i, v.ne);
 }
 
-// Copies elements or blocks of g.size bytes unchanged. The views count elements or blocks accordingly.
+// Copies elements or blocks of g.size bytes unchanged.
 KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -122,7 +121,7 @@ KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Quantises into blocks of 32, from any type. n counts blocks. A block is in one row of dst, but may come from several rows of a.
+// Quantises into blocks of 32, from any type. n counts blocks. A block of dst may come from several rows of a.
 KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
     for (int64_t ib = thread_index(); ib < g.n; ib += thread_count()) {
@@ -145,7 +144,7 @@ KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
     }
 }
 
-// Transposes squares of 32 x 32 elements of 2 or 4 bytes. a is contiguous along axis 1, dst along axis 0. Blocks: 32 x 8.
+// Transposes squares of 32 x 32 elements of 2 or 4 bytes. a is contiguous along axis 1, dst along axis 0.
 template <typename T> DEV void transpose(const struct cuda_copy_args &g) {
     __shared__ T square[32][33];
     dep_begin();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sort.cu: sorts the indices of each row by 64-bit keys. The upper half of a key is the float, mapped to an unsigned integer of
-// the same order; the lower half is the index. All keys therefore differ, and equal elements keep their order. Rows of up to 4,096
-// elements are sorted in shared memory. Longer rows are sorted in device memory, with one launch per step of the bitonic sorting
-// network.
+// sort.cu: sorts the indices of each row by 64-bit keys, with a bitonic sorting network. Upper half of a key: the float as an
+// unsigned integer of the same order. Lower half: the index, so that equal elements keep their order. Rows of up to 4,096 elements
+// are sorted in shared memory, longer rows in device memory with one launch per step.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/reduce.h"
@@ -26,7 +25,6 @@ DEV void store_index(const struct cuda_sort_args &g, int64_t ir, int64_t i, uint
     }
 }
 
-// One block per row.
 KERNEL sort_shared(const __grid_constant__ struct cuda_sort_args g) {
     extern __shared__ uint64_t keys[];
     dep_begin();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train.cu: kernels for training: the loss and its gradient, gradients of ops that have a gradient op, optimiser steps, and the
-// outer product, which is the gradient of a matrix product.
+// train.cu: kernels for training: the loss, gradients, optimiser steps, and the outer product (gradient of a matrix product).
 
 #include "cuda/kernel/dequant.cuh"
 
@@ -43,8 +42,7 @@ DEV double sum_of_exp(const float *x, int64_t n, float *max) {
     return block_sum_f64(sum);
 }
 
-// One block per row: sum over i of label[i] * log softmax(logits)[i]. g.a: logits; g.b: labels; g.n: elements per row. In the
-// code, `rest` is the logarithm of the sum of exp(logits).
+// One block per row: sum over i of label[i] * log softmax(logits)[i]. g.a: logits; g.b: labels; g.n: elements per row.
 KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.a, blockIdx.x), *label = (const float *) row_at(g.b, blockIdx.x);
@@ -60,7 +58,7 @@ KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
         g.parts[blockIdx.x] = sum;
     }
 }
-// Computes the loss: minus the mean of the sums of all rows. g.n: number of rows.
+// The loss is minus the mean of the sums of all rows. g.n: number of rows.
 KERNEL loss_sum(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     double sum = 0.0;
@@ -86,8 +84,8 @@ KERNEL loss_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// One block per row: gradients of softmax and RMS norm. g.a: incoming gradient. SOFT_MAX_BACK: g.b is the result of softmax,
-// g.f[0] its scale. RMS_NORM_BACK: g.b is the source of the norm, g.f[0] its eps.
+// Gradients of softmax and RMS norm, one block per row. g.a: incoming gradient. SOFT_MAX_BACK: g.b: result; g.f[0]: scale.
+// RMS_NORM_BACK: g.b: source; g.f[0]: eps.
 KERNEL rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const char *d = row_at(g.a, blockIdx.x), *x = row_at(g.b, blockIdx.x);
@@ -118,7 +116,7 @@ KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Gradient of REPEAT: each element of the result is the sum of all elements of g.a into which REPEAT copied it.
+// Each element is the sum of all elements of g.a into which REPEAT copied it.
 KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -137,8 +135,8 @@ KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Gradient of GET_ROWS: row i of the result is the sum of the rows of g.a whose index in g.b is i. Each thread computes one
-// element; it reads all indices in their order, so that the order of the sum is fixed.
+// Row i of the result is the sum of the rows of g.a whose index in g.b is i. One thread per element, so that the order of the sum
+// is fixed.
 KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     const int64_t n_ids = g.b.ne[0] * g.b.ne[1] * g.b.ne[2] * g.b.ne[3];
@@ -155,8 +153,8 @@ KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Updates the weights g.a with their gradient g.b and the moments g.c and g.d. p: hyperparameters, nb bytes apart, which become
-// q[0] to q[6]: alpha, beta1, beta2, eps, weight decay, and the bias corrections of the two moments.
+// g.a: weights; g.b: gradient; g.c, g.d: moments. p: hyperparameters, nb bytes apart: alpha, beta1, beta2, eps, weight decay, bias
+// corrections of the two moments.
 KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     float q[7];
@@ -173,7 +171,7 @@ KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p,
         *w = *w * keep - q[0] * (*m * q[5]) / (sqrtf(*v * q[6]) + q[3]);
     }
 }
-// Updates the weights g.a with their gradient g.b. p: alpha and weight decay, nb bytes apart.
+// g.a: weights; g.b: gradient. p: alpha and weight decay, nb bytes apart.
 KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     const float alpha = p[0], keep = 1.0f - alpha * *(const float *) ((const char *) p + nb);
@@ -184,7 +182,7 @@ KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, i
     }
 }
 
-// result[i, j] = sum over k of a[i, k] b[j, k]. Each block computes 16 x 16 elements, from tiles in shared memory.
+// result[i, j] = sum over k of a[i, k] b[j, k]. Each block computes 16 x 16 elements.
 KERNEL out_prod(const __grid_constant__ struct cuda_op_args g) {
     __shared__ float ta[16][17], tb[16][17];
     dep_begin();

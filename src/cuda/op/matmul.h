@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// matmul.h: declarations shared by the drivers of products: the kernels for each type of weights, and how to launch them.
+// matmul.h: the kernels of products for each type of weights.
 #pragma once
 
 #include "cuda/kernel/mf_args.h"
@@ -8,12 +8,11 @@
 #include "cuda/kernel/mv_args.h"
 #include "cuda/op/op.h"
 
-// Names of the kernels for one type of weights; NULL: no such kernel. mmv and mma read columns that were rounded to f16 or bf16.
-// The rounding residual of a column is the difference of the column and its rounded values.
+// Names of the kernels for one type of weights; NULL: no such kernel. mmv and mma read columns rounded to f16 or bf16.
 //   mv              one column
-//   mvb             one column, for f32, f16 and bf16 rows that begin and end at multiples of 16 bytes
+//   mvb             one column; f32, f16 and bf16 rows that begin and end at multiples of 16 bytes
 //   mmv, mmv_wide   up to 8 columns per block; if the names differ, mmv also multiplies the rounding residuals of the columns
-//   mmv_8, ...      the same with 8 warps per block instead of 16
+//   mmv_8, ...      with 8 warps per block instead of 16
 //   mma_N           tiles of N columns
 struct cuda_mm_type {
     enum ggml_type type;
@@ -21,20 +20,20 @@ struct cuda_mm_type {
     bool bf; // columns are converted to bf16 instead of f16
     const char *mvb, *mmv_8, *mmv_wide_8;
 };
-const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: products with such weights are not supported
+const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights of this type are not supported
 
-#define CUDA_MM_FEW 4   // up to this many columns, the rounding residual of f16 or bf16 columns is also multiplied
-#define CUDA_MM_WIDE 16 // above this many columns, tensor cores compute tiles of many rows (mma90, cuBLAS)
+#define CUDA_MM_FEW 4   // most columns whose rounding residual is also multiplied
+#define CUDA_MM_WIDE 16 // most columns that mmv computes if mma90 or cuBLAS exist
 
 // Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
-    int nt;              // columns per tile; 0: flat, the columns are contiguous and not in tiles
-    bool plain;          // in the layout that cuBLAS reads; nt is 1
-    bool rest;           // only if nt is 0: the rounding residuals follow the columns
+    int nt;              // columns per tile; 0: contiguous columns, no tiles
+    bool plain;          // the layout that cuBLAS reads; nt is 1
+    bool rest;           // rounding residuals follow the columns; requires nt 0
     int64_t n;           // number of columns, rounded up to whole tiles
     int64_t nz;          // number of products in the batch
     size_t columns_size; // bytes of the converted columns
-    size_t size;         // bytes of the converted columns and of their scales, or of the work memory of cuBLAS
+    size_t size;         // bytes of columns and scales, or of cuBLAS work memory
 };
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Returns the columns per tile for n columns; 0: mmv computes the product.

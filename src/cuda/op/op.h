@@ -17,7 +17,7 @@ static inline struct cuda_view cuda_view_of(const struct ggml_tensor *t) {
     return v;
 }
 
-// Returns the constants for a fast division by d, where 1 <= d < 2^31.
+// Requires 1 <= d < 2^31.
 static inline struct cuda_div cuda_div_of(int64_t d) {
     uint32_t shift = 0;
     while (shift < 31 && (1u << shift) < (uint32_t) d) {
@@ -27,9 +27,9 @@ static inline struct cuda_div cuda_div_of(int64_t d) {
     return (struct cuda_div){.mul = (uint32_t) mul, .shift = shift, .d = (uint32_t) d};
 }
 
-#define CUDA_INDEX_MAX (INT64_C(1) << 31) // cuda_index works for tensors with fewer elements than this
+#define CUDA_INDEX_MAX (INT64_C(1) << 31) // cuda_index requires fewer elements
 
-// Returns the divisors for the elements of t. If t has too many elements, d0.d is 0, and kernels divide by its extents instead.
+// If t has too many elements, d0.d is 0, and kernels divide by the extents.
 static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
     if (ggml_nelements(t) >= CUDA_INDEX_MAX) {
         return (struct cuda_index){.d0 = {.d = 0}};
@@ -39,13 +39,12 @@ static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
         .d012 = cuda_div_of(t->ne[0] * t->ne[1] * t->ne[2])};
 }
 
-// Returns the number of blocks of `size` threads for n elements. It is limited to a number that keeps every multiprocessor busy;
-// a kernel loops over the elements in strides of the grid.
+// Returns the number of blocks, limited to what keeps every multiprocessor busy. Kernels loop in strides of the grid.
 static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size) {
     return (unsigned) max_i64(1, min_i64((n + size - 1) / size, (int64_t) r->traits->n_sm * (2048 / size) * 4));
 }
 
-// Returns launch dimensions of x * y * z blocks with `block` threads each, for a kernel that calls dep_wait().
+// For a kernel that calls dep_wait().
 static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_t block, int64_t shared_size) {
     return (struct cuda_dims){.grid = {(unsigned) x, (unsigned) y, (unsigned) z},
         .block = {(unsigned) block},
@@ -53,7 +52,6 @@ static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_
         .overlap = true};
 }
 
-// Returns a one-dimensional launch for n elements.
 static inline struct cuda_dims cuda_dims_1d(const struct cuda_run *r, int64_t n, int size) {
     return cuda_grid(cuda_blocks(r, n, size), 1, 1, size, 0);
 }
@@ -72,7 +70,7 @@ static inline struct cuda_op_args cuda_op_args_of(const struct ggml_tensor *op) 
     return g;
 }
 
-// Implements .run of a row with one kernel that needs no further arguments and uses one thread per element.
+// For kernels with one thread per element and no further arguments.
 static inline enum ggml_status cuda_elementwise_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
     return cuda_launch_one(r, r->row->kernel, cuda_dims_1d(r, g.n, 256), &g);
@@ -81,7 +79,7 @@ static inline enum ggml_status cuda_elementwise_run(struct cuda_run *r, struct g
 static inline bool cuda_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }
-// Returns whether the elements of a row are contiguous. For a row of one element, nb[0] does not matter.
+// For a row of one element, nb[0] does not matter.
 static inline bool cuda_rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
 }
@@ -92,7 +90,7 @@ static inline bool cuda_is_float4(const struct ggml_tensor *t) {
 static inline int64_t cuda_round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }
-// Returns the other source of a node with two sources, of which one is `from`. Returns NULL if neither or both are `from`.
+// Returns the source of `node` that is not `from`. Returns NULL if neither or both sources are `from`.
 static inline const struct ggml_tensor *cuda_other_source(const struct ggml_tensor *node, const struct ggml_tensor *from) {
     if ((node->src[0] == from) == (node->src[1] == from)) {
         return NULL;
