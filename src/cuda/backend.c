@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // backend.c: a backend, which is one stream on a device. All work is asynchronous and in order; synchronize waits and reports
-// failures. The arena for work memory is enlarged in graph_optimize, which schedulers call while they reserve, or at the latest
-// when a graph is computed.
+// failures. graph_optimize enlarges the arena, because schedulers call it while they reserve. If it was not called, compute does.
 
 #include "cuda/backend.h"
 
@@ -47,7 +46,7 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// Records the failure of a call that returns nothing. The next synchronize or compute of this backend reports the failure.
+// The next synchronize or compute of this backend reports the failure.
 static void record_failure(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         return;
@@ -150,16 +149,15 @@ static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
 
 static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     struct cuda_backend *b = backend->context;
-    if (event->device->iface.event_new != cuda_event_new) { // an event of another kind of device: the host waits for it
+    if (event->device->iface.event_new != cuda_event_new) { // for an event of another kind of device, the host waits
         event->device->iface.event_synchronize(event->device, event);
     } else if (cuda_device_enter_or_defer(b->dev)) {
         record_failure(backend, b->dev->cu->StreamWaitEvent(b->stream, event->context, 0), "waiting for an event", 0);
     }
 }
 
-// Reorders nodes so that they can be fused, and enlarges the arena. Schedulers call this function while they reserve, before they
-// allocate buffers. It cannot return a failure: if the arena cannot be allocated, the next buffer allocation of the device fails
-// and reports the reason.
+// Schedulers call this function before they allocate buffers. If the arena cannot be allocated, the next buffer allocation of the
+// device fails and reports the reason.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     (void) params;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// blas.c: loads cuBLAS 13 or 12 when the first dense product is planned; the library stays loaded. Each device has one handle. A
-// lock protects the handles, because each product sets the stream and the work memory of the handle. BERTH_CUDA_BLAS=0 disables
-// cuBLAS. BERTH_CUDA_DRIVER, which selects another driver, disables it too, because cuBLAS would not use that driver.
+// blas.c: loads cuBLAS 13 or 12 when the first dense product is planned. Each device has one handle. A lock protects the handles,
+// because each product sets the stream and the work memory of its handle. BERTH_CUDA_BLAS=0 disables cuBLAS. BERTH_CUDA_DRIVER
+// disables cuBLAS too, because cuBLAS would not use that driver.
 
 #include "cuda/blas.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. The functions of a buffer run on the stream of
-// the device and wait for that stream only, not for the streams of backends. set and get return nothing, so their failures make
-// the next compute of the device fail.
+// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. Buffer functions run on the stream of the device
+// and wait for that stream only. set and get return nothing, so their failures make the next compute of the device fail.
 
 #include "cuda/device.h"
 
@@ -60,8 +59,7 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
     return ((struct buffer *) buffer->context)->base;
 }
 
-// rc: result of enqueueing work on the stream of the device. If it is CUDA_SUCCESS, waits for that stream. Reports and defers an
-// error of rc or of the wait.
+// If rc is CUDA_SUCCESS, waits for the stream of the device. Reports and defers an error of rc or of the wait.
 static enum ggml_status stream_finish(struct cuda_device *dev, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         rc = dev->cu->StreamSynchronize(dev->stream);
@@ -169,7 +167,7 @@ struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
     return buffer != NULL && buffer->iface.get_base == buffer_base ? ((struct buffer *) buffer->context)->dev : NULL;
 }
 
-// Makes a buffer that owns the memory at base: device memory, or registered host memory. NULL: the caller still owns the memory.
+// The buffer owns the memory at base. If the result is NULL, the caller still owns the memory.
 static ggml_backend_buffer_t buffer_wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
     struct buffer *b = shim_calloc(1, sizeof *b);
     if (b == NULL) {
@@ -216,7 +214,7 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    // Reports that graph_optimize could not allocate an arena. graph_optimize itself returns no status.
+    // graph_optimize returns no status.
     char why[sizeof dev->arena_text];
     pthread_mutex_lock(&dev->lock);
     memcpy(why, dev->arena_text, sizeof why);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// comm.c: sums tensors over devices that can access each other's memory. Each device has one tensor of equal shape, its part. Each
-// device adds the parts of all devices and writes the sum into separate memory. After all devices have added, each device copies
-// its sum over its part. No device therefore overwrites a part that another device still reads. Each stream runs these steps:
+// comm.c: sums tensors over devices that can access each other's memory. Part: the tensor of one device. Each device adds all parts
+// into separate memory, and copies the sum over its part only after all devices have added. Each stream runs these steps:
 //
 //     compute the part, record `ready` | wait for all `ready`, add, record `added` | wait for all `added`, copy over the part
 //
-// The memory for sums grows to the size of the largest tensor and is kept, so later sums allocate nothing.
+// The memory for sums grows to the size of the largest tensor and is kept.
 
 #include "cuda/backend.h"
 
@@ -104,7 +103,6 @@ static bool member_grow(struct member *m, size_t size) {
     return m->sum != NULL;
 }
 
-// Makes the stream of m wait for the `ready` or `added` events of all other members.
 static CUresult wait_for_all(const struct comm *c, const struct member *m, bool added) {
     CUresult rc = CUDA_SUCCESS;
     for (int j = 0; j < c->n && rc == CUDA_SUCCESS; j++) {

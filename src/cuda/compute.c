@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // compute.c: enqueues a graph on the stream. The first compute of a plan launches its steps separately. The second compute
-// captures the steps into a CUDA graph and launches the CUDA graph. Later computes launch the same CUDA graph. A captured graph
-// contains the address of the arena, so cuda_arena_grow destroys all captured graphs when it replaces the arena.
+// captures the steps into a CUDA graph, which later computes launch. A captured graph contains the address of the arena, so
+// cuda_arena_grow destroys all captured graphs.
 
 #include "cuda/backend.h"
 
@@ -34,7 +34,7 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         b->arena_size = size;
         return true;
     }
-    if (b->arena_size > 0) { // restore the old size: graphs that fitted before must still fit
+    if (b->arena_size > 0) { // graphs that fitted before must still fit
         b->arena = arena_take(b, b->arena_size);
         if (b->arena == NULL) {
             b->arena_size = 0;
@@ -62,8 +62,7 @@ static enum ggml_status steps_run(struct cuda_backend *b, const struct cuda_plan
     return status;
 }
 
-// Makes the executable graph of a plan from a captured graph: updates the existing executable graph if there is one and the driver
-// can, otherwise instantiates a new one.
+// Updates the existing executable graph if the driver can. Otherwise instantiates a new executable graph.
 static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph) {
     const struct cuda_driver *cu = b->dev->cu;
     if (plan->exec != NULL) {

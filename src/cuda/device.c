@@ -27,8 +27,7 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
     return cuda_device_of(dev)->traits.integrated ? GGML_BACKEND_DEVICE_TYPE_IGPU : GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
-// buffer_from_host_ptr is true only for a GPU that uses the host's memory. If it is true, programs leave their weights in host
-// memory, from which a GPU with separate memory would read them slowly.
+// If buffer_from_host_ptr is true, programs leave their weights in host memory. A GPU with separate memory would read them slowly.
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     struct cuda_device *d = cuda_device_of(dev);
     *props = (struct ggml_backend_dev_props){
@@ -73,7 +72,7 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
     return buft == &d->buft || (d->traits.integrated && buft == cuda_host_buft());
 }
 
-// Minimum number of columns of a product for which weights in host memory are worth copying to the device.
+// Minimum columns of a product for which weights in host memory are worth copying.
 #define OFFLOAD_COLUMNS 32
 
 static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // driver.c: loads libcuda.so.1 on first use. The library is never closed, because it runs threads. Tests set BERTH_CUDA_DRIVER to
-// load another file instead.
+// the path of another library.
 
 #include "cuda/driver.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gpu.c: the context and the errors of a device.
 //
-// Invariants: the ctx, stream and modules of a device are either all valid or all absent. is_lost is set once and never cleared,
-// and lost_text is written before it is set.
+// Invariants: ctx, stream and modules are either all valid or all absent. is_lost is never cleared. lost_text is written before
+// is_lost is set.
 
 #include "cuda/device.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// host_buffer.c: host buffers in memory that the driver has pinned, so that copies overlap with other work. If the driver cannot
-// pin memory, the buffer uses ordinary memory: copies then work but are slower.
+// host_buffer.c: host buffers in pinned memory, so that copies overlap with other work. If the driver cannot pin memory, the
+// buffer uses ordinary memory, and copies are slower.
 
 #include "cuda/device.h"
 
@@ -16,7 +16,7 @@ static const char *host_name(ggml_backend_buffer_type_t buft) {
     return GGML_CUDA_NAME "_Host";
 }
 
-// Any device's context is suitable, because memory is pinned for all devices.
+// Memory is pinned for all devices, so any context is suitable.
 struct cuda_device *cuda_device_enter_any(void) {
     for (int i = 0; i < n_devices; i++) {
         if (!atomic_load(&devices[i].is_lost) && cuda_device_enter(&devices[i]) == GGML_STATUS_SUCCESS) {
@@ -27,7 +27,7 @@ struct cuda_device *cuda_device_enter_any(void) {
 }
 
 static void host_free(ggml_backend_buffer_t buffer) {
-    for (int i = 0; i < n_devices; i++) { // if no device is left, the driver frees the memory when the process ends
+    for (int i = 0; i < n_devices; i++) { // if no device is left, memory is freed at exit
         if (devices[i].ctx != NULL && cuda_device_enter_to_free(&devices[i])) {
             devices[i].cu->MemFreeHost(buffer->context);
             return;

@@ -15,8 +15,7 @@ static uint32_t name_hash(const char *name) {
     return h;
 }
 
-// Finds a kernel and loads it by querying an attribute. Without the query, the driver would load the kernel, and allocate memory
-// for it, at the first launch.
+// The attribute query makes the driver load the kernel now. Otherwise the first launch would allocate memory.
 static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
     CUresult rc = CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {
@@ -26,7 +25,7 @@ static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunc
     return rc == CUDA_SUCCESS ? dev->cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, *function) : rc;
 }
 
-// Loads all kernels of a module: the driver loads a kernel when one of its attributes is first queried.
+// The driver loads a kernel when one of its attributes is first queried.
 static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
     CUfunction functions[256];
     unsigned n = 0;
@@ -82,7 +81,7 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
     return k;
 }
 
-// Raises the dynamic shared memory limit of a kernel above the 48 KiB that every kernel may use.
+// Every kernel may use 48 KiB without this call.
 static enum ggml_status kernel_allow_shared(struct cuda_device *dev, struct cuda_kernel *k, size_t size) {
     if (size <= k->shared_size) {
         return GGML_STATUS_SUCCESS;

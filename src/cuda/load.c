@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: the two functions that a program looks up when it loads the library at run time. Only the loadable library contains
-// them, because every backend defines the same two names and they would clash in one program.
+// load.c: the two functions that a program looks up when it loads the library at run time. Every backend defines the same two
+// names, so only the loadable library contains them.
 
 #include "ggml-backend-impl.h"
 #include "ggml-cuda.h"

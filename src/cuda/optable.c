@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-// The families of op drivers. A new op/<name>.c that defines cuda_ops_<name>[] needs a line here.
+// A new op/<name>.c needs a line here.
 // clang-format off
 #define CUDA_FAMILIES(X) \
     X(eltwise) \
@@ -56,7 +56,7 @@ const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 
-// Returns whether all sources have elements. A source of CONCAT may be empty: models use this at the first token.
+// A source of CONCAT may be empty: models use this at the first token.
 static bool has_nonempty_sources(const struct ggml_tensor *op) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && op->op != GGML_OP_CONCAT) {
@@ -79,7 +79,7 @@ bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *o
 
 // ---- fusions ----
 
-// A fusion of more nodes comes before a fusion of fewer nodes. A new struct cuda_fusion of op/*.c needs an entry here.
+// Longer fusions come first. A new struct cuda_fusion of op/*.c needs an entry here.
 extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_qkv, cuda_fusion_rope_set;
 static const struct cuda_fusion *const fusions[] = {
     &cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_qkv, &cuda_fusion_rope_set, NULL};

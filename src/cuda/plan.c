@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // plan.c: makes the plan of a graph, which is a list of steps; a step is one node or one fusion. A plan is reused for graphs whose
 // tensors have the same data addresses and properties. Invariants: snapshots[] holds the nodes in order, each followed by its
-// sources. An entry of plans[] whose n_snapshots is 0 is free.
+// sources. If n_snapshots of a plan is 0, the plan is free.
 
 #include "cuda/backend.h"
 
 #include <string.h>
 
-// Makes an array large enough for n elements. Discards its contents if it is enlarged.
+// If the array is enlarged, its contents are discarded.
 static bool array_grow(void **p, size_t *cap, size_t n, size_t elem_size) {
     if (n <= *cap) {
         return true;
@@ -63,9 +63,8 @@ static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_ten
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
 
-// The graph of a decode step has about a thousand nodes and is compared for every token, so the comparison must be fast. The
-// properties of a source that is also a node of the graph were compared at that node. The source needs no second comparison if
-// it and all nodes so far are the same ggml_tensor structs as in the plan.
+// This comparison runs for every token, over about a thousand nodes, so it must be fast. A source that is also a node was compared
+// at that node. If all structs so far are those of the plan, such a source is not compared again.
 static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
     bool are_same_nodes = true; // all nodes so far are the same ggml_tensor structs as in the plan
@@ -92,7 +91,7 @@ static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph 
     return s == end;
 }
 
-// Returns the size of the hash table of nodes, a power of two.
+// A power of two.
 static size_t count_slots(const struct ggml_cgraph *graph) {
     size_t n = 64;
     while (n < 2 * (size_t) graph->n_nodes) {
@@ -101,7 +100,7 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
     return n;
 }
 
-// Copies the properties of the graph into plan->snapshots. The caller has allocated them and the hash table of nodes.
+// The caller has allocated plan->snapshots and slots.
 static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
     size_t at = 0;
@@ -169,8 +168,7 @@ static bool is_computed(const struct ggml_tensor *node, const struct cuda_op_row
     return row->run != NULL && ggml_nelements(node) > 0 && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
-// Returns the first fusion in the list that starts at node i, and stores its number of nodes in *n. Returns NULL and sets *n to 1
-// if no fusion applies.
+// Returns the first fusion that starts at node i, and its number of nodes in *n. If none applies, returns NULL and sets *n to 1.
 static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const struct ggml_cgraph *graph, int i, int *n) {
     for (const struct cuda_fusion *const *f = cuda_fusions(); !b->no_fusion && *f != NULL; f++) {
         *n = (*f)->match(b->dev, graph, i);
@@ -261,8 +259,8 @@ bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) 
     return true;
 }
 
-// Returns the least recently used plan, made large enough. If it cannot be enlarged, returns the least recently used plan that is
-// large enough; NULL if there is none.
+// Returns the least recently used plan, enlarged if necessary. If it cannot be enlarged, returns the least recently used plan that
+// is large enough, or NULL.
 static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {

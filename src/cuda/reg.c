@@ -21,7 +21,7 @@ static int device_attribute(const struct cuda_driver *cu, CUdevice number, int w
     return cu->DeviceGetAttribute(&value, which, number) == CUDA_SUCCESS ? value : 0;
 }
 
-// Returns false if the driver does not describe the device, or if Berth does not support it.
+// Returns false if the driver does not describe the device or Berth does not support the device.
 static bool device_describe(struct cuda_device *dev, const struct cuda_driver *cu, int ordinal) {
     CUdevice number;
     if (cu->DeviceGet(&number, ordinal) != CUDA_SUCCESS ||
@@ -222,7 +222,6 @@ void ggml_backend_cuda_get_device_memory(int device, size_t *free, size_t *total
     }
 }
 
-// Lists the devices if necessary, and makes the context of any usable device current.
 static struct cuda_device *list_and_enter_any(void) {
     return ggml_backend_cuda_get_device_count() > 0 ? cuda_device_enter_any() : NULL;
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention.c: FLASH_ATTN_EXT. A group is the set of heads that share keys; a row is one head of one query. One of four kernels
-// computes the op:
-//   attn90 (kernel/attn90.cuh): many queries with f16 keys and values on sm_90a, after attn_mask has classified the mask's tiles
+// attention.c: FLASH_ATTN_EXT. Terms: group: the heads that share keys; row: one head of one query. Kernels (kernel/attn*.cuh):
+//   attn90: many queries with f16 keys and values on sm_90a, after attn_mask has classified the mask's tiles
 //   attn_few: up to 8 rows per group, with f16 or q8_0 keys and values
 //   attn_wide: head dimensions above 256
 //   attn: all other cases
-// attn_few, attn_wide and attn (kernel/attn*.cuh) split the keys until every multiprocessor has blocks, and attn_join combines
-// the results of the splits.
+// attn_few, attn_wide and attn split the keys until every multiprocessor has blocks. attn_join combines the splits.
 
 #include "cuda/kernel/attn_args.h"
 
@@ -19,12 +17,12 @@ enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64, BLOCKS_MAX = 3, M
 struct split_kernel {
     const char *name;
     int rows, warps, blocks; // rows per block, warps per block, blocks per multiprocessor
-    int unit;                // the number of keys per split is a multiple of this
+    int unit;                // keys per split are a multiple of this
 };
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
-    int d;           // head dimension that the kernel is compiled for: 64, 128, 256 or ATTN_WIDE
+    int d;           // head dimension of the kernel: 64, 128, 256 or ATTN_WIDE
     int64_t group;   // heads per group
     int64_t n_rows;  // rows of the op
     int64_t n_tiles; // tiles of kernel.rows rows per group
@@ -50,7 +48,7 @@ static bool can_map(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F16 && ((uintptr_t) t->data | t->nb[1] | t->nb[2] | t->nb[3]) % 16 == 0;
 }
 
-// Returns whether the kernels can multiply keys and values directly, without unpacking them to f16 first.
+// Whether keys and values need no unpacking to f16.
 static bool is_direct(const struct attn *a) {
     return can_map(a->k) && can_map(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
 }
@@ -60,7 +58,7 @@ static size_t pitch_of(const struct ggml_tensor *t) {
     return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
 }
 
-// Returns the bytes of shared memory of attn. It holds the rings and the unpacked rows; at the end, the sums of the warps.
+// Shared memory holds the rings and the unpacked rows; at the end, the sums of the warps.
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t unpacked = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
@@ -68,7 +66,6 @@ static size_t split_shared(const struct attn *a, int n_stages) {
 }
 
 static void use_attn(const struct cuda_traits *traits, struct attn *a) {
-    // Kernels by the type of keys and values and by the head dimension.
     static const struct split_kernel direct[3] = {
         {"attn_64", ROWS, WARPS, 2, 64}, {"attn_128", ROWS, WARPS, 2, 64}, {"attn_256", ROWS, WARPS, 1, 64}};
     static const struct split_kernel any[3] = {{"attn_any_64", ROWS, WARPS, BLOCKS_MAX, 64},
@@ -81,8 +78,8 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     } else {
         a->kernel = is_direct(a) ? direct[i_width] : any[i_width];
     }
-    // The registers of a multiprocessor allow kernel.blocks blocks. Use three stages if the shared memory suffices for all of
-    // them, otherwise two. Use one stage only if two do not fit even for one block.
+    // Use three stages if kernel.blocks blocks then fit into shared memory, otherwise two. Use one stage if two stages do not fit
+    // into one block.
     a->n_stages = 3;
     while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
         a->n_stages--;
@@ -93,8 +90,8 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     a->shared = split_shared(a, a->n_stages);
 }
 
-// Chooses attn_few for head dimensions 64 and 128 and up to 8 rows; returns false if it does not apply. If there are many keys,
-// each multiprocessor runs one block of 12 or 16 warps instead of several small blocks, so that fewer splits must be combined.
+// For head dimensions 64 and 128 and up to 8 rows. If there are many keys, each multiprocessor runs one block of 12 or 16 warps,
+// so that fewer splits must be combined.
 static bool try_few(const struct cuda_traits *traits, struct attn *a) {
     enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
     static const struct split_kernel few[2] = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
@@ -120,7 +117,6 @@ static void use_wide(struct attn *a) {
     a->shared = (size_t) ((WIDE_ROWS + WIDE_KEYS) * (ATTN_WIDE + 8) * 2 + WIDE_WARPS * 16 * WIDE_KEYS * 4);
 }
 
-// Sets the number of splits for the chosen kernel, so that all multiprocessors have blocks.
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
@@ -190,8 +186,8 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
            attn_of(dev, op).shared <= cuda_traits(dev)->shared_max;
 }
 
-// Returns enough bytes for this number of queries and keys and for any smaller number, which may use another kernel or more
-// splits. All blocks of a launch with splits run at the same time, which limits the rows of all splits together.
+// The size suffices for this number of queries and keys and for any smaller number, which may use another kernel or more splits.
+// All blocks of a launch with splits run at the same time, which limits the rows of all splits together.
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];
@@ -268,8 +264,7 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
     return a;
 }
 
-// Encodes the tensor map by which the copy engine (TMA) reads keys or values: in boxes of k_rows rows of 64 f16. The engine writes
-// each box to shared memory in the swizzled order that wgmma reads.
+// A box has k_rows rows of 64 f16, in the swizzled order that wgmma reads.
 static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
     enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
     const uint64_t dims[4] = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};

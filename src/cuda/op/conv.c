@@ -10,7 +10,7 @@
 
 // ---- im2col and convolutions ----
 
-// Sets stride, padding and dilation from the n values of each in q. Dimensions from n on do not move.
+// q: n strides, n paddings, n dilations. Dimensions from n on do not move.
 static void columns_set_steps(struct cuda_columns *c, const int32_t *q, int n) {
     for (int i = 0; i < 3; i++) {
         c->stride[i] = i < n ? q[i] : 1;
@@ -19,7 +19,7 @@ static void columns_set_steps(struct cuda_columns *c, const int32_t *q, int n) {
     }
 }
 
-// Returns windows over the n spatial dimensions of b. The first n extents of k are the extents of a window.
+// The first n extents of k are the extents of a window.
 static struct cuda_columns columns_over(
     const struct ggml_tensor *k, const struct ggml_tensor *b, int n, int64_t n_channels, int64_t n_batch) {
     struct cuda_columns c = {.n_channels = n_channels, .n_batch = n_batch, .nb_channel = (int64_t) b->nb[n == 3 ? 3 : n]};

@@ -47,7 +47,7 @@ static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// Returns whether element i of a belongs to element i % n_b of b: the leading extents of b equal those of a, the others are 1.
+// Returns whether element i of a belongs to element i % n_b of b.
 static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor *a) {
     int i = 0;
     while (i < 4 && b->ne[i] == a->ne[i]) {

@@ -5,7 +5,7 @@
 //   up to 16             mmv, which reads columns converted to f16 or bf16
 //   more, dense weights  cuBLAS if it is installed
 //   more, sm_90a         mma90, which reads the converted columns in tiles; other devices use mmv
-// If consecutive products read the same columns, the columns are converted once and stay in the arena until another op uses it.
+// Converted columns stay in the arena for the next product, until another op uses the arena.
 
 #include "cuda/op/matmul.h"
 
@@ -67,7 +67,7 @@ int cuda_column_type(enum ggml_type t) {
     return t == GGML_TYPE_F16 ? 1 : 2;
 }
 
-// Returns the converted columns of x, in the arena. Returns NULL if the launch failed or the arena is too small.
+// Returns an address in the arena. Returns NULL if the launch failed or the arena is too small.
 static char *columns_get(
     struct cuda_run *r, const struct cuda_mm_type *t, const struct ggml_tensor *x, const struct cuda_columns *c) {
     const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);
@@ -109,8 +109,7 @@ static char *columns_get(
 static int64_t mmv_chunk(enum ggml_type t) { // elements per chunk; equals the chunk size in kernel/decode.cuh
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 ? 128 : 256;
 }
-// 16 warps need twice as much shared memory for their rings as 8. On a GPU with little shared memory, the rings of 16 warps would
-// have too few stages, or the columns would have to be processed in too many parts.
+// 16 warps need twice as much shared memory for rings as 8. If shared memory is small, 8 warps leave more for stages and columns.
 static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
     const bool has_room = r->traits->shared_max >= 200 * 1024;
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
@@ -138,7 +137,7 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
 
-// Initialisers that all products with several columns have in common: weights and results, their strides, and counts.
+// Initialisers that all products with several columns have in common.
 // clang-format off
 #define MM_OPERANDS(w_, x_, op) \
     .w = (w_)->data, .w_row = (int64_t) (w_)->nb[1], .w_z2 = (int64_t) (w_)->nb[2], .w_z3 = (int64_t) (w_)->nb[3], \
@@ -223,8 +222,8 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
     return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
 }
 
-// Returns enough bytes for this number of columns and for any smaller number: the graph is reserved with the largest number, and
-// the kernel for fewer columns may need more memory.
+// The size suffices for this number of columns and for any smaller number, whose kernel may need more memory. Graphs are reserved
+// with the largest number.
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
@@ -235,7 +234,7 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
             size = max_size(size, cuda_columns_of(t, x->ne[0], limits[i], x->ne[2] * x->ne[3], 0).size);
         }
     }
-    if (x->ne[2] * x->ne[3] > 1) { // with a batch of 1, the op may use cuBLAS, which needs work memory
+    if (x->ne[2] * x->ne[3] > 1) { // with a batch of 1, cuBLAS may need work memory
         struct ggml_tensor column = *x, one = *op;
         column.ne[2] = column.ne[3] = 1;
         one.src[1] = &column;

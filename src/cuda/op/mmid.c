@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// mmid.c: MUL_MAT_ID. A token uses several experts; the slot is the index of an expert in the token's list. If there are few
-// (token, slot) pairs, each pair is a product of one column (kernel/mv.cuh). Otherwise, the columns are sorted by expert into
-// tiles, so that each tile needs one expert, and one launch computes all tiles (kernel/mmid.cu, mma90.cuh).
+// mmid.c: MUL_MAT_ID. Slot: index of an expert in a token's list. If there are few (token, slot) pairs, each pair is a product of
+// one column (kernel/mv.cuh). Otherwise the columns are sorted by expert into tiles (kernel/mmid.cu), and one launch computes all
+// tiles (mma90.cuh).
 
 #include "cuda/op/matmul.h"
 
-#define MV_PAIRS 32 // up to this many (token, slot) pairs, columns are not sorted
+#define MV_PAIRS 32 // most (token, slot) pairs without sorting
 
-// Layout of the arena: [columns][scales][lists: expert of each tile, source and destination of each column].
+// Layout of the arena: [columns][scales][lists: expert per tile, source and destination per column].
 struct plan {
-    bool vectors; // products of one column; the other fields except n_pairs are then unused
+    bool vectors; // products of one column; only n_pairs is used
     int nt;       // columns per tile
     int64_t n_pairs, n_tiles;
     struct cuda_columns c;

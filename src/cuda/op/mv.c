@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // mv.c: products of one column (kernel/mv.cuh). A fusion computes a chain of nodes in one launch: the norm of the column, up to
-// three products of the column, and after the products the addition of the residual or the gate (GLU). graph_optimize moves
-// products of the same column next to each other (cuda_mv_gather).
+// three products, and the addition of the residual or the gate (GLU). cuda_mv_gather moves products of a column together.
 
 #include "cuda/op/matmul.h"
 
@@ -51,7 +50,7 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
     const int64_t grid = min_i64(n_turns, max_blocks);
     a->n_full = a->n_turns = (int) n_turns;
     a->n_last = (int) rows_per_turn;
-    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the rows of the last turns evenly over all blocks
+    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the last rows evenly over all blocks
         const int64_t n_full = a->m[0] / (grid * rows_per_turn) * grid, rows_left = a->m[0] - n_full * rows_per_turn;
         a->n_full = (int) n_full;
         a->n_last = (int) (rows_left > 0 ? (rows_left + grid - 1) / grid : rows_per_turn);
@@ -71,8 +70,8 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
         n_turns += (a->m[i] + 1) / 2;
     }
     const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = (int64_t) r->traits->n_sm;
-    // One block per multiprocessor uses all of the shared memory. With two blocks of half the size, the copies of the next kernel
-    // could overlap with this one, but this took a fifth longer, because the rings were too short.
+    // One block per multiprocessor uses all of the shared memory. Two blocks of half the size took a fifth longer, because their rings
+    // were too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   max_stages = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages = (int) min_i64(max_stages, 7);
@@ -91,11 +90,11 @@ bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t,
 
 // Nodes that one launch computes: [RMS_NORM MUL] MUL_MAT ... [GLU or ADD].
 struct chain {
-    const struct ggml_tensor *norm, *scale; // RMS_NORM and the weights that multiply its result; NULL: no norm
+    const struct ggml_tensor *norm, *scale; // RMS_NORM and its weights; NULL: no norm
     const struct ggml_tensor *x;            // the column, before the norm
     const struct ggml_tensor *mm[MV_PARTS];
     int n_mm;
-    const struct ggml_tensor *glu, *sum, *other; // gate (GLU) of two products; or the ADD of one product, and its other source
+    const struct ggml_tensor *glu, *sum, *other; // gate of two products; or ADD of one product, and its other source
     int n;                                       // number of nodes of the chain
 };
 
@@ -108,7 +107,7 @@ static bool is_row(const struct ggml_tensor *t) { // whether t is one contiguous
     return t->type == GGML_TYPE_F32 && t->ne[0] > 0 && ggml_nrows(t) == 1 && ggml_is_contiguous(t) && t->data != NULL;
 }
 
-// Matches RMS_NORM and MUL of one row at nodes i and i + 1. Fills c and returns the MUL, which the products read; NULL: no match.
+// Matches RMS_NORM and MUL of one row at nodes i and i + 1. Fills c and returns the MUL. Returns NULL if there is no match.
 static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *norm = node_at(graph, i, GGML_OP_RMS_NORM), *mul = node_at(graph, i + 1, GGML_OP_MUL);
     if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || norm->ne[0] > MV_NORM_MAX) {
@@ -124,7 +123,6 @@ static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i,
     return mul;
 }
 
-// Returns whether a product can be computed in the same launch as the other products of the chain.
 static bool chain_accepts(
     const struct cuda_device *dev, const struct ggml_cgraph *graph, const struct chain *c, const struct ggml_tensor *mm) {
     const struct ggml_tensor *w = mm->src[0], *first = c->n_mm > 0 ? c->mm[0]->src[0] : w;
@@ -133,7 +131,7 @@ static bool chain_accepts(
            ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
-// Adds the node after the products to the chain, if it is a gate of two products or an ADD of one product.
+// The node after the products joins if it is a gate of two products or an ADD of one product.
 static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
     if (c->n_mm == 2 && glu != NULL && is_row(glu) && cuda_is_used_once(graph, c->mm[0]) && cuda_is_used_once(graph, c->mm[1]) &&
@@ -151,7 +149,6 @@ static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c
     }
 }
 
-// Returns the first tensor that the launch writes: the gate, the sum, or the first product.
 static const struct ggml_tensor *first_result(const struct chain *c) {
     if (c->glu != NULL) {
         return c->glu;
@@ -177,7 +174,7 @@ static bool may_write(const struct chain *c) {
     return true;
 }
 
-// Returns the chain that starts at node i; n is 0 if there is no chain of at least two nodes.
+// n is 0 if there is no chain of at least two nodes.
 static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
     struct chain c = {0};
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
@@ -243,13 +240,13 @@ const struct cuda_fusion cuda_fusion_mv = {
 // ---- order ----
 
 void cuda_mv_gather(struct ggml_cgraph *graph) {
-    enum { AHEAD = 16 }; // nodes that are searched for products of the same column
+    enum { AHEAD = 16 }; // nodes to search for products of the same column
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *first = graph->nodes[i];
         if (first->op != GGML_OP_MUL_MAT) {
             continue;
         }
-        int at = i + 1; // position to which the next product of the same column moves
+        int at = i + 1; // destination of the next product of the same column
         for (int j = i + 1; j < graph->n_nodes && j <= i + AHEAD; j++) {
             struct ggml_tensor *node = graph->nodes[j];
             if (cuda_writes_into(node, first->src[1])) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion computes a norm together
-// with an ADD before the norm, and with the MUL by weights and the ADD of a bias after the norm.
+// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion also computes the ADD before
+// a norm, the MUL by weights and the ADD of a bias.
 
 #include "cuda/kernel/norm.h"
 
@@ -17,7 +17,7 @@ static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_nrows(op) <= ROWS_MAX;
 }
 
-// Returns whether a view can be read as float4. True for an absent view.
+// True for an absent view.
 static bool can_read_float4(const struct cuda_view *v, int64_t ne0) {
     return v->p == NULL || (v->ne[0] == ne0 && v->nb[0] == 4 &&
                                ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0);
@@ -49,8 +49,8 @@ static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- fusions: [ADD] NORM [MUL [ADD]] ----
 
-// If node i is an `op` with the sources `from` and another tensor, returns the other tensor. Returns NULL unless node i is the
-// only reader of `from`, all tensors are f32, and the other tensor repeats to the shape of the node.
+// Returns the source of node i that is not `from`. Returns NULL unless node i is an `op` and the only reader of `from`, all tensors
+// are f32, and the returned tensor repeats to the shape of the node.
 static const struct ggml_tensor *other_of(
     const struct ggml_cgraph *graph, int i, enum ggml_op op, const struct ggml_tensor *from) {
     if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {
@@ -72,7 +72,7 @@ struct chain {
     int n;                               // number of nodes of the chain
 };
 
-// Returns the chain of at most `most` nodes that starts at node i; n is 0 if there is no chain of at least two nodes.
+// The chain has at most `most` nodes. n is 0 if there is no chain of at least two nodes.
 static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     struct chain c = {0};
     const struct ggml_tensor *node = graph->nodes[i];
@@ -106,9 +106,8 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     return c;
 }
 
-// Returns whether the launch may write its results. The kernel norm_fours reads a complete row before it writes. The kernel
-// norm_any reads each element just before it writes that element, in its last pass. A result may therefore overlap a source with
-// the same layout, but not a source that several rows read, such as the weights.
+// norm_fours reads a complete row before it writes. norm_any reads each element just before it writes that element. A result may
+// therefore overlap a source of the same layout, but not a source that several rows read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *x = c->sum != NULL ? c->sum : c->norm->src[0];
     if ((c->mul != NULL && cuda_overlap(c->out, c->mul)) || (c->add != NULL && !cuda_may_write_over(c->out, c->add))) {
@@ -126,7 +125,7 @@ static bool may_write(const struct chain *c) {
 
 static int chain_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
     struct chain c = {.n = 5};
-    do { // if the placement of tensors forbids the longest chain, a shorter one may be possible
+    do { // a shorter chain may be possible if tensors overlap
         c = chain_at(graph, i, c.n - 1);
     } while (c.n > 0 && !(ggml_nrows(c.norm) <= ROWS_MAX && may_write(&c)));
     return c.n;

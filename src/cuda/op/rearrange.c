@@ -14,12 +14,12 @@
 
 #define BLOCK 256
 
-// Returns whether elements can be moved unchanged. Quantised blocks move as one element and must be contiguous within a row.
+// Quantised blocks move as one element and must be contiguous within a row.
 static bool is_movable(const struct ggml_tensor *t) {
     return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
 }
 
-// Returns a view of t in which each quantised block counts as one element.
+// Each quantised block counts as one element.
 static struct cuda_view view_in_blocks(const struct ggml_tensor *t) {
     struct cuda_view v = cuda_view_of(t);
     v.ne[0] /= ggml_blck_size(t->type);
@@ -42,12 +42,10 @@ static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op,
     return cuda_launch_one(r, "place_any", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
 
-// Passes the op's parameters to the kernel unchanged.
 static enum ggml_status place_run(struct cuda_run *r, struct ggml_tensor *op) {
     return place_launch(r, op, op->op, op->op_params);
 }
 
-// Returns whether the source has the type of the result, and the type is not quantised.
 static bool has_same_plain_type(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
@@ -171,8 +169,8 @@ static enum ggml_status tri_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- SET, ACC ----
 
-// Sets *part to a view of the part of the result to which source 1 is written. The part has the shape of source 1. Returns false
-// if the part is not within the result, if its strides are not multiples of an element, or if its rows overlap.
+// *part: the part of the result to which source 1 is written. Returns false if the part is not within the result, if its strides
+// are not multiples of an element, or if its rows overlap.
 static bool part_of(const struct ggml_tensor *op, struct cuda_view *part) {
     const struct ggml_tensor *b = op->src[1];
     const int64_t off = param_i32(op, 3);

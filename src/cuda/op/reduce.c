@@ -6,7 +6,7 @@
 #include "cuda/op/op.h"
 
 #define BLOCK 256
-#define PARTS 512 // largest number of blocks, and of partial sums, of a reduction to one number
+#define PARTS 512 // most blocks, and partial sums, of a reduction
 
 static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op) {
     return a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
@@ -90,7 +90,7 @@ static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- sorting ----
 
-#define SORT_SHARED 4096 // longest row that is sorted in shared memory, in elements after padding
+#define SORT_SHARED 4096 // longest padded row that is sorted in shared memory
 
 static bool sort_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { EARLY_TOKENS = 8 }; // with more tokens, a kernel has enough work that an early start does not matter
+enum { EARLY_TOKENS = 8 }; // with more tokens, an early start does not matter
 
 static bool mode_is_valid(const struct ggml_tensor *op) {
     const int32_t n_dims = param_i32(op, 1), mode = param_i32(op, 2), n_offs = param_i32(op, 15);
@@ -76,7 +76,6 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
     return g;
 }
 
-// Launches n jobs in one kernel launch.
 static enum ggml_status rope_launch(struct cuda_run *r, const struct cuda_rope_jobs *jobs, int n) {
     unsigned x = 32;
     int64_t n_rows = 0;
@@ -104,8 +103,8 @@ static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- fusion of ROPE, views of its result, and SET_ROWS: the rotated rows are written directly into the cache ----
 
-// Returns the SET_ROWS that reads the complete result of the ROPE at node i, through views that flatten it to one row per token.
-// Stores in *n the number of nodes from the ROPE to the SET_ROWS. Returns NULL if a node other than these views is between them.
+// Returns the SET_ROWS that reads the result of the ROPE at node i through views that flatten it to one row per token. *n: nodes
+// from the ROPE to the SET_ROWS. Returns NULL if another node is between them.
 static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph, int i, int *n) {
     const struct ggml_tensor *from = graph->nodes[i];
     for (int at = i + 1; at < graph->n_nodes && at < i + 4; at++) {
@@ -131,7 +130,7 @@ static bool sets_cache_rows(const struct ggml_tensor *set) {
            (set->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
-// Returns how many nodes from i on are a ROPE whose rows go into the cache; 0: no such ROPE.
+// Returns the number of nodes from ROPE to SET_ROWS. 0: node i is not a ROPE whose rows go into the cache.
 static int rope_set_at(const struct ggml_cgraph *graph, int i) {
     const struct ggml_tensor *rope = graph->nodes[i];
     int n = 0;
@@ -178,7 +177,6 @@ struct rope_qkv {
     int n; // number of nodes
 };
 
-// Returns the index of the next node from i on that is not a view.
 static int next_computed(const struct ggml_cgraph *graph, int i) {
     while (i < graph->n_nodes && (graph->nodes[i]->op == GGML_OP_RESHAPE || graph->nodes[i]->op == GGML_OP_VIEW ||
                                      graph->nodes[i]->op == GGML_OP_PERMUTE || graph->nodes[i]->op == GGML_OP_TRANSPOSE)) {
@@ -187,13 +185,13 @@ static int next_computed(const struct ggml_cgraph *graph, int i) {
     return i;
 }
 
-// Returns whether rows of values can be cut into pieces of one head, so that the threads process them like keys.
+// Whether rows of values can be cut into heads, so that threads process them like keys.
 static bool is_in_heads(const struct ggml_tensor *set, int64_t head) {
     const struct ggml_tensor *rows = set->src[0];
     return rows->ne[0] % head == 0 && rows->nb[0] == ggml_type_size(rows->type) && rows->ne[2] == 1 && rows->ne[3] == 1;
 }
 
-// Returns whether no result of the three jobs overlaps a result or a source of another job. Queries may be rotated in place.
+// Returns whether the three jobs are independent. Queries may be rotated in place.
 static bool may_run_together(const struct rope_qkv *t) {
     const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set};
     const struct ggml_tensor *in[] = {t->query->src[0], t->query->src[1], t->query->src[2], t->key->src[0], t->key->src[1],

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS, which access rows by index, and DUP, CPY, CONT, which copy elements, in order, between layouts
-// and types. For an index out of range, GET_ROWS returns zeros and SET_ROWS writes nothing, because kernels cannot report an
-// error and must not access memory outside the tensors. The source and result of a copy may differ in shape, but have the same
-// number of elements.
+// rows.c: GET_ROWS and SET_ROWS access rows by index. DUP, CPY and CONT copy elements, in order, between layouts and types. Kernels
+// cannot report an error. If an index is out of range, GET_ROWS therefore returns zeros and SET_ROWS writes nothing. The source
+// and result of a copy have the same number of elements, but may differ in shape.
 
 #include "cuda/kernel/rows.h"
 
@@ -94,15 +93,14 @@ static bool copy_supports(CUDA_DEV, const struct ggml_tensor *op) {
            (is_plain(op->type) || op->ne[0] % 32 == 0);
 }
 
-// Returns a copy of t in which each quantised block counts as one element.
+// Each quantised block counts as one element.
 static struct ggml_tensor in_blocks(const struct ggml_tensor *t) {
     struct ggml_tensor b = *t;
     b.ne[0] /= ggml_blck_size(t->type);
     return b;
 }
 
-// Copies between contiguous tensors. The driver's copy is fastest for large sizes. A kernel copies small sizes, because kernels
-// can overlap with other kernels.
+// The driver's copy is fastest for large sizes. A kernel copies small sizes, because kernels can overlap.
 static enum ggml_status copy_dense(struct cuda_run *r, struct ggml_tensor *op) {
     const size_t size = ggml_nbytes(op);
     if (op->data == op->src[0]->data) {
