@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// attn.c: cases of op/attn.c: attention. Berth adds in f32. The reference does not, in two cases. If the values V are f16, all its
-// CPU libraries add in f16: they differ by up to 5.3e-6 (normalised mean squared error) from each other and by 2.7e-5 from double
-// precision, so Berth must be within OP_F16_SUMS of them. If only the keys K are f16, some of its libraries add in f16, so Berth
-// must be within OP_F16_DOTS. In both cases Berth must also be within OP_F32 of a loop in double precision. For all other types,
-// including quantised ones, it must be within OP_F32 of the reference.
+// attn.c: cases of op/attn.c: attention. Berth adds in f32. The reference adds in f16 in two cases:
+//   values V are f16: all its CPU libraries differ by up to 5.3e-6 (normalised mean squared error) from each other and by 2.7e-5
+//   from double precision. Tolerance: OP_F16_SUMS.
+//   only keys K are f16: some of its libraries add in f16. Tolerance: OP_F16_DOTS.
+// In both cases Berth must also be within OP_F32 of double precision. For all other types the tolerance is OP_F32.
 
 #include "op.h"
 #include "plain.h"
@@ -42,7 +42,7 @@ static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *
     return mask;
 }
 
-// Creates keys or values. c->cache: in memory, the heads of one position are adjacent, as in the cache of a model.
+// c->cache: the heads of one position are adjacent in memory, as in the cache of a model.
 static struct ggml_tensor *keys(struct op_build *b, const struct attn *c, enum ggml_type type, int64_t d) {
     return c->cache ? ggml_permute(b->ctx, op_input(b, type, NE(d, c->n_head_kv, c->n_kv, c->n_seq)), 0, 2, 1, 3)
                     : op_input(b, type, NE(d, c->n_kv, c->n_head_kv, c->n_seq));
@@ -137,8 +137,8 @@ static void wide_cases(struct op_suite *s) {
     }
 }
 
-// Each precision, and n_kv_max, which has no effect on a CPU. The reference aborts for precisions other than f32, so these cases
-// are compared only with double precision.
+// n_kv_max has no effect on a CPU. The reference aborts for precisions other than f32, so the expected values are in double
+// precision.
 static void precision_cases(struct op_suite *s) {
     static const enum ggml_prec precs[] = {GGML_PREC_F32, GGML_PREC_BF16, GGML_PREC_F16, GGML_PREC_Q8, GGML_PREC_Q4};
     for (size_t i = 0; i < N(precs); i++) {

@@ -14,7 +14,7 @@ struct conv {
     int layout; // 1: one dimension (IM2COL), or channels innermost (CONV_2D_DW); 2: f16 data (IM2COL)
 };
 
-// Creates data of shape [w, h, c, n] whose channels are adjacent in memory: a permuted view of [c, w, h, n].
+// Shape [w, h, c, n], with adjacent channels: a permuted view of [c, w, h, n].
 static struct ggml_tensor *channels_first(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     return ggml_permute(b->ctx, op_input(b, type, NE(ne[2], ne[0], ne[1], ne[3])), 2, 0, 1, 3);
 }
@@ -91,14 +91,14 @@ static const struct conv walks[] = {
     {.n = {30, 2, 2}, .k = {2, 1, 2}, .in = 6, .out = 9, .batch = 4, .s = {3, 1, 1}, .p = {5, 0, 1}, .d = {4, 1, 1}},
 };
 
-// Some CPU libraries of the reference add f16 products in f16, so they differ from each other by the tolerances returned here.
+// Some CPU libraries of the reference add f16 products in f16 and differ by these tolerances.
 static double tolerance(enum ggml_op op, enum ggml_type kernel) {
     const bool sums =
         op == GGML_OP_CONV_2D || op == GGML_OP_CONV_3D || op == GGML_OP_CONV_TRANSPOSE_1D || op == GGML_OP_CONV_TRANSPOSE_2D;
     return kernel == GGML_TYPE_F32 ? OP_F32 : sums ? 1e-5 : op == GGML_OP_COL2IM_1D ? 1e-6 : OP_F32;
 }
 
-// Runs the case of walks[i]. turn 1: with more padding and channels.
+// turn 1: with more padding and channels.
 static void one(struct op_suite *s, size_t i, int turn, enum ggml_op op, enum ggml_type kernel, enum ggml_type type, int layout) {
     struct conv c = walks[i];
     c.op = op;

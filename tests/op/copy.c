@@ -16,8 +16,8 @@ struct copy {
 
 enum { COPY_CPY, COPY_CONT, COPY_DUP };
 
-// The axes of permuted views: axis i of the tensor in memory becomes axis permutations[][i] of the view. The elements of the three
-// views are contiguous along axis 2, along axis 3, and along axis 0 with the rows in another order.
+// Axis i of the tensor in memory becomes axis permutations[][i] of the view. The views are contiguous along axis 2, axis 3 and
+// axis 0.
 static const int permutations[][4] = {{2, 0, 1, 3}, {3, 0, 1, 2}, {0, 2, 1, 3}};
 enum { LAYOUTS = 3 + (int) N(permutations) };
 

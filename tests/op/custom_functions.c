@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// custom_functions.c: each function writes the share of the result that belongs to its task number. It calls no function of ggml,
-// because op-oracle does not link ggml.
+// custom_functions.c: each function writes its task's share of the result. op-oracle does not link ggml, so the functions do not
+// call ggml.
 
 #include "custom_functions.h"
 

@@ -13,6 +13,5 @@ void op_custom_map3(struct ggml_tensor *dst, const struct ggml_tensor *a, const 
     const struct ggml_tensor *c, int ith, int nth, void *userdata);
 void op_custom_any(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
-// For a custom op that the other program has created: replaces the address of its function by that in this program. Other ops are
-// unchanged.
+// If t is a custom op of the other program, sets its function to the address in this program.
 void op_custom_bind(struct ggml_tensor *t);

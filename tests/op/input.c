@@ -68,14 +68,13 @@ static struct ggml_tensor *filled(struct op_build *b, struct ggml_tensor *t, flo
     return t;
 }
 
-// Returns the layout of the next input.
 static enum op_layout layout_next(struct op_build *b) {
     const int i = b->n_inputs++;
     return b->which < 0 || b->which == i ? b->layout : OP_AS_BUILT;
 }
 
-// Creates a tensor with gaps. Elements of a row are `step` elements apart. After each row there are `more` unused elements. If
-// more > 0, there is an unused row after each plane.
+// Elements of a row are `step` elements apart. After each row there are `more` unused elements. If more > 0, an unused row follows
+// each plane.
 static struct ggml_tensor *tensor_with_gaps(
     struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
     const bool planes = more > 0 && ne[2] * ne[3] > 1;
@@ -103,7 +102,7 @@ static struct ggml_tensor *empty(struct op_build *b, enum ggml_type type, const 
     return ggml_new_tensor(b->ctx, type, 4, none);
 }
 
-// Creates a tensor in the layout of the case. Blocks stay intact: quantised rows keep their elements together.
+// Quantised rows keep their elements together.
 static struct ggml_tensor *tensor_in_layout(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     const enum op_layout layout = layout_next(b);
     const int64_t blck = ggml_blck_size(type);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// main.c: runs the op suite and prints one line per op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B]. --part
-// 3/8 runs every eighth case of each op, from the third on. --spread tests nothing: it prints the differences between two CPU
-// libraries of the reference, A and B, and between Berth and each of them. The tolerances of op.h are based on these numbers.
-// Without the reference, a case still runs on one thread, on several threads and with the portable kernels, and these results must
-// agree. Exit status: 0 all passed, 1 some failed.
+// main.c: runs the op suite and prints one line per op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B].
+//   --part 3/8     runs every eighth case of each op, from the third on
+//   --spread A,B   prints the differences between two CPU libraries of the reference, and between Berth and each; tests nothing
+// If the reference is unavailable, results with one thread, several threads and portable kernels must agree. Exit status: 0 all
+// passed, 1 some failed.
 
 #include "oracle_link.h"
 #include "runner.h"
@@ -22,7 +22,7 @@
 
 struct cpu_suite {
     struct op_suite suite;
-    double *base;   // the reference's result of the last case as built, to compare the same case in other layouts; NULL: none
+    double *base;   // the reference's result in the layout as built; NULL: none
     int64_t n_base; // elements of base
     ggml_backend_t berth;
     struct op_oracle reference;
@@ -32,7 +32,7 @@ struct cpu_suite {
 
 // ---- a case ----
 
-// Gives every tensor of the case its own block of memory of exactly its size, so that a sanitizer detects accesses beyond it.
+// Every tensor has its own block of exactly its size, so that a sanitizer detects accesses beyond it.
 static bool blocks_alloc(struct ggml_context *ctx) {
     bool ok = true;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -58,7 +58,7 @@ static void blocks_free(struct ggml_context *ctx) {
     }
 }
 
-// Computes the case on its original inputs. Returns the values of the result, NULL if the compute failed.
+// Returns NULL if the compute failed.
 static double *berth_values(struct cpu_suite *s, const struct op_case *c, int n_threads, bool portable) {
     op_case_restore(&s->suite, c);
     ggml_backend_cpu_set_n_threads(s->berth, n_threads);
@@ -91,8 +91,8 @@ static const char *why_no_reference(const struct cpu_suite *s, enum op_outcome o
                                        : "the reference's supports_op is true, but its process ended";
 }
 
-// Whether Berth may refuse the case: a source has no elements, but the result has. In such a case the reference reads beyond the
-// source or computes nothing. The ops listed here must not refuse, because their result is defined.
+// Berth may refuse a case if a source has no elements but the result has: the reference reads beyond the source or computes
+// nothing. The ops listed here must not refuse, because their result is defined.
 static bool may_refuse(const struct op_case *c) {
     static const char *const defined[] = {"SUM", "SUM_ROWS", "MEAN", "ARGMAX", "COUNT_EQUAL", "SET_ROWS", "CONCAT", "ACC", "SET",
         "MUL_MAT", "OUT_PROD", "PAD", "REPEAT_BACK", "GET_ROWS_BACK"};
@@ -104,8 +104,8 @@ static bool may_refuse(const struct op_case *c) {
     return c->layout >= OP_EMPTY_0 && ggml_nelements(c->t) > 0;
 }
 
-// Compares Berth's result `is` in another layout with the reference's result of the same case as built, because the layout must
-// not change the result. Used if the reference computes a different result in this layout, or none.
+// Compares Berth's result in another layout with the reference's result as built. Used if the reference cannot compute the other
+// layout correctly.
 static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, const double *is, double *error) {
     if (c->layout == OP_AS_BUILT || c->layout >= OP_EMPTY_0 || s->base == NULL || s->n_base != ggml_nelements(c->t)) {
         return false;
@@ -114,7 +114,6 @@ static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, 
     return *error <= c->max_nmse;
 }
 
-// Compares one thread with the reference, and several threads and the portable kernels with one thread.
 static void case_compare(struct op_suite *suite, struct op_tally *tally, const struct op_case *c) {
     struct cpu_suite *s = (struct cpu_suite *) suite;
     const int64_t n = ggml_nelements(c->t);
@@ -232,7 +231,7 @@ static struct op_tally print_tallies(const struct cpu_suite *s) {
     return all;
 }
 
-// Prints the ops that Berth supports, according to their samples, and that no case tests. Views compute nothing.
+// Prints the supported ops that no case tests. Views compute nothing.
 static int print_untested(struct cpu_suite *s) {
     int n = 0;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){OP_ARENA_SIZE, s->suite.arena, true});

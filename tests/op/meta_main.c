@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// meta_main.c: runs the cases of the op suite on composite devices of 2, 3 and 4 CPUs and compares the results with a single CPU,
-// within the suite's tolerances. Every input is split along one of its axes or mirrored: with --all in all combinations, otherwise
-// in three random ones. One more run per device count uses random split states (support/meta_split.h), which include segments that
-// repeat, devices without elements, and inputs that are sums over the devices. No case may fail. Usage: op-meta [-v] [-k OP]
-// [--part I/N] [--seed N] [--all]. Exit status: 0 all passed, 1 some failed.
+// meta_main.c: runs the cases of the op suite on composite devices of 2, 3 and 4 CPUs. Results must equal those of a single CPU
+// within the suite's tolerances. Every input is split along one axis or mirrored: in all combinations with --all, otherwise in
+// three random combinations. One run per device count uses random split states (support/meta_split.h). No case may fail.
+// Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit status: 0 all passed, 1 some failed.
 
 #include "runner.h"
 
@@ -14,8 +13,8 @@
 #define MAX_INPUTS 16
 #define N_CHOICES 5 // four axes, or mirrored
 
-// How state_of splits tensors on one composite device. is_random: by `random`. Otherwise input k is split along axis choices[k],
-// or mirrored if that is 4; all other tensors are mirrored.
+// How state_of splits tensors. If is_random, `random` decides. Otherwise input k is split along axis choices[k], or mirrored if
+// choices[k] is 4. All other tensors are mirrored.
 struct splits {
     struct meta_split random; // also has the number of devices, random.n
     bool is_random;
@@ -46,7 +45,7 @@ static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t
 
 // ---- one run ----
 
-// Gives each input its own memory with its content. Computed tensors get memory from the graph allocator.
+// Inputs get their own memory and content. Computed tensors get memory from the graph allocator.
 static ggml_backend_buffer_t place(
     struct op_suite *s, const struct op_case *c, ggml_backend_buffer_type_t buft, ggml_gallocr_t galloc) {
     int n_inputs = 0;
@@ -85,7 +84,7 @@ static double *read_values(const struct op_case *c) {
     return v;
 }
 
-// True if the op writes its whole result, so that a fill pattern shows elements that were not written.
+// If true, a fill pattern shows elements that were not written.
 static bool is_all_written(const struct op_case *c) {
     return c->t->op != GGML_OP_SET_ROWS && c->t->op != GGML_OP_CPY && c->t->view_src == NULL;
 }
@@ -135,7 +134,6 @@ static void run_one(
     free(got);
 }
 
-// Sets the i-th of all combinations.
 static void choose(struct splits *s, int n_inputs, int64_t i) {
     s->is_random = false;
     for (int k = 0; k < MAX_INPUTS; k++) {

@@ -26,7 +26,7 @@ void *op_arena_new(size_t size) {
     return data;
 }
 
-// Tries once to start the oracle. Returns 0 if it runs, its exit code if it has ended, -1 if it could not be started.
+// Returns 0 if the oracle runs, its exit code if it has ended, -1 if it could not be started.
 static int start(struct op_oracle *o, const char *dir) {
     char path[PATH_MAX], fd[16], address[32], size[32];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 16);
@@ -46,7 +46,7 @@ static int start(struct op_oracle *o, const char *dir) {
     return pipe_read(o->child.from, o->name, sizeof o->name) ? 0 : child_close(&o->child);
 }
 
-// Starts the oracle, with up to 32 attempts: libraries are loaded at random addresses, so one may be at the arena's address.
+// Up to 32 attempts: libraries are loaded at random addresses, so one may be at the arena's address.
 static bool start_repeat(struct op_oracle *o, const char *dir) {
     int code = OP_ORACLE_ADDRESS_TAKEN;
     for (int i = 0; i < 32 && code == OP_ORACLE_ADDRESS_TAKEN; i++) {
@@ -73,7 +73,7 @@ int op_oracle_close(struct op_oracle *o) {
     return child_close(&o->child);
 }
 
-// Whether the reference has the type and the op of the tensor. It does not check them and would read beyond its tables.
+// The reference does not check types and ops, and would read beyond its tables.
 static bool is_known(const struct ggml_tensor *t) {
     enum { REFERENCE_TYPES = 43, REFERENCE_OPS = 101 };
     return t == NULL || ((unsigned) t->type < REFERENCE_TYPES && (unsigned) t->op < REFERENCE_OPS);

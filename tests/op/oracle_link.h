@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// oracle_link.h: the reference in a separate process, op-oracle, which is built without sanitizers. The reference does not run
-// under sanitizers, and it ends its process for unsupported inputs. Both processes map the memory of a case (the arena) at the
-// same address, so the reference computes on the same tensors as Berth. Only requests and outcomes go through pipes.
+// oracle_link.h: the reference in a separate process, op-oracle. The reference does not run under sanitizers, and it ends its
+// process for unsupported inputs. Both processes map the memory of a case (the arena) at the same address. Only requests and
+// outcomes go through pipes.
 #pragma once
 
 #include "support/child.h"
@@ -14,7 +14,7 @@
 
 enum op_outcome { OP_DONE, OP_UNSUPPORTED, OP_FAILED, OP_DIED };
 
-#define OP_ORACLE_ADDRESS_TAKEN 3 // exit code of op-oracle if the address of the arena is in use in its process
+#define OP_ORACLE_ADDRESS_TAKEN 3 // exit code of op-oracle: the arena's address is taken
 
 // A request to the oracle. The response is an enum op_outcome as int32_t.
 struct op_request {
@@ -28,12 +28,12 @@ struct op_oracle {
     struct child child; // started when needed
 };
 
-// Creates an arena that oracles can map, at an address that is free in both processes. NULL: no memory.
+// The arena's address is free in both processes. NULL: no memory.
 void *op_arena_new(size_t size);
 
-// Starts the oracle. Returns false and prints a line if no reference runs here.
+// Returns false and prints a line if no reference runs here.
 bool op_oracle_open(struct op_oracle *o);
-// Ends the oracle. Returns its exit code, -1 if it has none.
+// Returns the exit code; -1: there is none.
 int op_oracle_close(struct op_oracle *o);
-// Computes the graph, which is in the arena with its tensors. OP_DIED: the oracle's process ended; the next call starts another.
+// The graph is in the arena. OP_DIED: the oracle's process ended; the next call starts another.
 enum op_outcome op_oracle_compute(struct op_oracle *o, struct ggml_cgraph *graph, struct ggml_tensor *node);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // oracle_main.c: the program op-oracle FD ADDRESS SIZE DIR FILTER, which op-suite starts. It maps op-suite's arena at the same
-// address. It loads the reference's base library, and the newest of its CPU libraries that runs on this machine and whose name
-// contains FILTER. Then it computes the graphs that it receives. It uses headers of Berth but links no library of Berth.
+// address and loads the reference's newest CPU library that runs here and whose name contains FILTER. It links no library of
+// Berth.
 
 #include "custom_functions.h"
 #include "oracle_link.h"
@@ -38,7 +38,7 @@ static void *load(const char *dir, const char *name, int flags) {
     return dlopen(path, RTLD_NOW | flags);
 }
 
-// Returns the name of the loaded library; NULL if none runs here.
+// NULL: no library runs here.
 static const char *open_reference(struct reference *r, const char *dir, const char *filter) {
     if (load(dir, "libggml-base.so", RTLD_GLOBAL) == NULL) {
         return NULL;

@@ -9,12 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Index of an element in the array of op_values.
 static int64_t at(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return i0 + t->ne[0] * (i1 + t->ne[1] * (i2 + t->ne[2] * i3));
 }
 
-// Returns the values of t, rounded to f16 if the other operand is f16.
+// Rounds to f16 if the other operand is f16.
 static double *values_rounded_for(const struct ggml_tensor *t, const struct ggml_tensor *other) {
     double *v = op_values(t);
     for (int64_t i = 0; other->type == GGML_TYPE_F16 && i < ggml_nelements(t); i++) {
@@ -46,7 +45,7 @@ void op_plain_mul_mat(const struct ggml_tensor *t, double *out) {
     free(x), free(y);
 }
 
-// Slope of the mask for head h of n: attention with linear biases, arXiv 2108.12409.
+// ALiBi, arXiv 2108.12409.
 static double slope_of(int64_t h, int64_t n, double max_bias) {
     if (max_bias <= 0) {
         return 1;
@@ -61,7 +60,6 @@ struct attn {
     double *qs, *ks, *vs, *masks, *sinks_v;
 };
 
-// Computes the row of the result for one query.
 static void attn_row(const struct attn *a, int64_t head, int64_t token, int64_t seq, double *score, double *out) {
     const double scale = (double) param_f32(a->t, 0), softcap = (double) param_f32(a->t, 2),
                  slope = slope_of(head, a->q->ne[2], (double) param_f32(a->t, 1));

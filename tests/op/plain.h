@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// plain.h: loops in double precision that compute some ops, for cases that the reference does not compute, or computes less
-// precisely than Berth must.
+// plain.h: loops in double precision, for cases that the reference does not compute or computes imprecisely.
 #pragma once
 
 #include "op.h"
 
-// Computes a copy: rounds the source to the type of the result.
+// Rounds the source to the type of the result.
 void op_plain_copy(const struct ggml_tensor *t, double *out);
 // If one source is f16, the other is rounded to f16 first, as Berth and the reference do.
 void op_plain_mul_mat(const struct ggml_tensor *t, double *out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// runner.h: runs the cases of the op suite. It builds each case and passes it to the comparison function of the suite; cases 0, 1,
-// 2, 4, 8, ... of each op also in all layouts of enum op_layout. Three suites use it: the CPU (main.c), devices
-// (tests/cuda/ops_main.c) and composite devices (meta_main.c).
+// runner.h: builds each case of the op suite and passes it to the comparison function of the suite. Cases 0, 1, 2, 4, 8, ... of
+// each op are also built in all layouts of enum op_layout. Users: the CPU (main.c), devices (tests/cuda/ops_main.c) and composite
+// devices (meta_main.c).
 #pragma once
 
 #include "op.h"
@@ -17,9 +17,9 @@ struct op_tally {
     int n_relaid; // cases built in another layout, in all parts
     int n_passed, n_failed, n_skipped;
     int n_unsupported; // the device does not support it
-    int n_plain;       // passed cases that the reference does not compute and that were compared with double precision
-    int n_refused;     // passed cases that both the reference and Berth refuse
-    int n_dense;       // passed cases in which the reference ignores strides; compared with its result as built
+    int n_plain;       // passed; only double precision to compare with
+    int n_refused;     // passed; the reference and Berth refuse
+    int n_dense;       // passed; the reference ignores strides; compared as built
     double worst;      // largest error of the passed cases
 };
 
@@ -44,18 +44,16 @@ struct op_suite {
     uint64_t seed;       // seed of --seed; 0: the default numbers
     bool is_list;        // cases are only counted, not run
     bool is_as_built;    // cases run only as built, in no other layout
-    char *arena, *saved; // arena: memory of the contexts; saved: its content before a case is computed
+    char *arena, *saved; // memory of the contexts; its content before a compute
     void (*compare)(struct op_suite *s, struct op_tally *tally, const struct op_case *c);
 };
 
-// Parses -v, -k OP, --part I/N or --seed N at argv[*i], and advances *i over its value. Returns false if it is another option or
-// malformed.
+// Parses -v, -k OP, --part I/N or --seed N at argv[*i], and advances *i. Returns false for another or malformed option.
 bool op_suite_option(struct op_suite *s, int argc, char **argv, int *i);
-// Runs the cases of all families except custom ops, which only main.c runs.
+// Custom ops are excluded: only main.c runs them.
 void op_suite_run(struct op_suite *s);
 
 struct op_tally *op_tally_of(struct op_suite *s, const char *op);
-// Prints a line, if it is a failure or if -v is set.
+// Prints failures, and with -v all cases.
 void op_report(const struct op_suite *s, const char *verdict, const struct op_case *c, const char *why, double error);
-// Restores the memory of the case as it was before computing.
 void op_case_restore(struct op_suite *s, const struct op_case *c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sort.c: cases of op/sort.c. If all elements of a row differ, the indices must equal the reference's. The order of equal elements
-// is undefined, so cases with equal elements (ties) compare the elements at the indices instead of the indices.
+// sort.c: cases of op/sort.c. The order of equal elements is undefined, so cases with equal elements (ties) compare the elements
+// at the indices instead of the indices.
 
 #include "op.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// spread.h: the differences between two CPU libraries of the reference (variants A and B), per op and types. The tolerances of
-// op.h are based on them.
+// spread.h: the differences between two CPU libraries of the reference (variants A and B), per op and types.
 #pragma once
 
 #include "oracle_link.h"

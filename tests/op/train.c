@@ -28,7 +28,7 @@ static struct ggml_tensor *like(struct op_build *b, const struct train *c, float
     return c->holes ? op_input_holes(b, c->type, c->ne) : op_input_range(b, c->type, c->ne, lo, hi);
 }
 
-// Rows that add up to one; variant 2: one element is 1, the others are 0.
+// variant 2: one element is 1, the others are 0.
 static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
     struct ggml_tensor *t = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
     const int64_t n = t->ne[0];
@@ -63,7 +63,7 @@ static void set_numbers(struct ggml_tensor *t, const float *x) {
     }
 }
 
-// An optimiser step also changes the moments. The graph adds them to the result, so that they are compared, too.
+// The graph adds the moments to the result, so that they are compared too.
 static struct ggml_tensor *build_step(struct op_build *b, const struct train *c) {
     static const float numbers[][7] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 10.0f, 1000.0f},
         {1e-2f, 0.8f, 0.99f, 1e-8f, 0.1f, 1.5f, 2.0f}, {0.1f, 0.0f, 0.0f, 1e-3f, 0.5f, 1.0f, 1.0f},

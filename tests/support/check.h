@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// check.h: included by every test program: cmocka with the headers that it requires, a function that silences the log, and a random
-// number generator.
+// check.h: included by every test program: cmocka, a function that silences the log, and a random number generator.
 #pragma once
 
 #include <setjmp.h>
@@ -22,7 +21,7 @@ static inline void check_log_drop(enum ggml_log_level level, const char *text, v
     (void) user_data;
 }
 
-// Drops all log lines, so that errors that a test provokes do not appear in its output.
+// For tests that provoke errors.
 static inline void check_quiet(void) {
     ggml_log_set(check_log_drop, NULL);
 }
@@ -47,8 +46,7 @@ static inline uint64_t check_rng_below(struct check_rng *r, uint64_t n) {
     return check_rng_next(r) % n;
 }
 
-// Returns how many of n random cases run: n / CHECK_PART. tests/CMakeLists.txt sets CHECK_PART above 1 for builds with sanitizers,
-// with branch coverage or with a second compiler, because a case takes about ten times as long there.
+// Returns n / CHECK_PART. tests/CMakeLists.txt sets CHECK_PART above 1 for slow builds (sanitizers, coverage, second compiler).
 #ifndef CHECK_PART
 #    define CHECK_PART 1
 #endif
@@ -57,12 +55,12 @@ static inline int check_cases(int n) {
     return n > CHECK_PART ? n / CHECK_PART : 1;
 }
 
-// Returns the step for loops over sizes: 1, or 4 in builds in which only a part of the cases runs.
+// 1, or 4 in builds that run only a part of the cases.
 static inline int check_step(void) {
     return CHECK_PART > 1 ? 4 : 1;
 }
 
-// Returns BERTH_SEED if it is set, otherwise the given seed. Prints the seed, so that a failure can be reproduced.
+// BERTH_SEED overrides the given seed. Prints the seed, so that a failure can be reproduced.
 static inline uint64_t check_seed(uint64_t otherwise) {
     const char *text = getenv("BERTH_SEED");
     const uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : otherwise;

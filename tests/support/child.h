@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// child.h: starts a second program with a pipe in each direction. Tests run the reference in such a program, because it aborts on
-// unsupported input and does not work with sanitizers. pipe.h sends the messages.
+// child.h: starts a second program with a pipe in each direction. Tests run the reference in this program, because it aborts on
+// unsupported input and does not work with sanitizers.
 #pragma once
 
 #include "support/pipe.h"
@@ -15,7 +15,7 @@ struct child {
     int to, from; // pipes to its standard input and from its standard output
 };
 
-// Ends the program by closing its input. Returns its exit code, -1 if it has none.
+// Closes the program's input, which ends it. Returns its exit code, -1 if it has none.
 static inline int child_close(struct child *c) {
     int status = 0;
     if (c->pid <= 0) {
@@ -27,7 +27,7 @@ static inline int child_close(struct child *c) {
     return ended ? WEXITSTATUS(status) : -1;
 }
 
-// Starts the program argv[0]. is_quiet: its standard error goes to /dev/null. Returns false if no process could be created.
+// is_quiet: standard error goes to /dev/null. Returns false if no process could be created.
 static inline bool child_start(struct child *c, char *const *argv, bool is_quiet) {
     int to[2], from[2];
     *c = (struct child){0};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// device.h: a device for tests. It computes on the CPU, but in its own memory. Outside the device's own calls, this memory is
-// inaccessible (mprotect), so a program that forgets a copy crashes. struct device contains the settings: the supported ops and
-// types, the largest buffer, a separate thread with random delays, and the calls that fail. A device can be used for planning
-// without device_start. It allocates with malloc, so that allocation failures that tests inject into Berth do not affect it.
+// device.h: a device for tests. It computes on the CPU in its own memory. Outside the device's calls, this memory is inaccessible
+// (mprotect), so a program that forgets a copy crashes. struct device contains the settings. Without device_start, the device can
+// be used for planning. It allocates with malloc, so that injected allocation failures do not affect it.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -36,7 +35,7 @@ static inline enum ggml_status device_compute(ggml_backend_t backend, struct ggm
     if (!dev->is_async) {
         return device_compute_now(dev, graph->nodes, graph->n_nodes);
     }
-    // Copies the tensors, because the caller may change them as soon as this function returns.
+    // The caller may change the tensors as soon as this function returns.
     struct device_job *job = device_job_new(DEVICE_COMPUTE);
     const size_t n = (size_t) graph->n_nodes;
     job->tensors = calloc(n * (1 + GGML_MAX_SRC) + 1, sizeof *job->tensors);
@@ -110,7 +109,7 @@ static inline void device_dev_props(ggml_backend_dev_t dev, struct ggml_backend_
     props->caps.events = d->has_events;
 }
 
-// Creates an additional backend of the device, with its own queue of jobs.
+// The backend has its own queue of jobs.
 static inline ggml_backend_t device_dev_init(ggml_backend_dev_t dev, const char *params) {
     struct device *d = dev->context;
     struct device_stream *stream = calloc(1, sizeof *stream);
@@ -147,7 +146,7 @@ static inline bool device_offload_op(ggml_backend_dev_t dev, const struct ggml_t
                                        (op->op == GGML_OP_MUL_MAT_ID && op->ne[2] >= d->offload_batch));
 }
 
-// Zeroes the device, sets its name and its functions. The caller then sets the other fields and calls device_start.
+// The caller then sets the other fields and calls device_start.
 static inline void device_init(struct device *dev, const char *name) {
     memset(dev, 0, sizeof *dev);
     snprintf(dev->name, sizeof dev->name, "%s", name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_full.h: a variant of the device for tests (device.h), for tests of the backend interface. It implements all optional
-// functions, counts their calls, and does not protect its memory. It supports only ADD.
+// device_full.h: a device for tests of the backend interface. It implements all optional functions, counts their calls, and does
+// not protect its memory. It supports only ADD.
 #pragma once
 
 #include "support/device.h"
@@ -83,7 +83,6 @@ static inline bool full_supports(const struct device *dev, const struct ggml_ten
     return op->op == GGML_OP_ADD;
 }
 
-// Initialises the device. full_start also starts it, so that it can compute.
 static inline void full_init(void) {
     memset(&full, 0, sizeof full);
     device_init(&fake, "Fake");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_graph.h: random graphs for tests of the scheduler. rg_check runs a graph on random devices and compares the results with
-// those of one CPU backend. The graphs have views, in-place ops, inputs, outputs, weights, and writes into memory that outlives the
-// graph. A seed gives the same graph, devices and numbers on every machine.
+// device_graph.h: random graphs for tests of the scheduler. rg_check compares random devices with one CPU backend. A seed gives
+// the same graph, devices and numbers on every machine.
 #pragma once
 
 #include "support/check.h"
@@ -54,8 +53,8 @@ static inline uint64_t rg_mix(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-// Whether the device supports the op: views, reshapes and copies always; of the other ops about three quarters, and of the types
-// other than f32 about two thirds. The device's seed chooses them.
+// Views, reshapes and copies are always supported. The seed chooses about three quarters of the other ops, and two thirds of the
+// types other than f32.
 static inline bool rg_supports(const struct device *dev, const struct ggml_tensor *op) {
     switch (op->op) {
         case GGML_OP_NONE:
@@ -158,7 +157,6 @@ static inline struct ggml_tensor *rg_any(struct rg_pool *pool, struct check_rng 
     return pool->values[check_rng_below(rng, (uint64_t) pool->n)];
 }
 
-// Returns a view of RG_H / 2 rows of a value or of w->kv.
 static inline struct ggml_tensor *rg_half(
     struct ggml_context *ctx, struct rg_world *w, struct rg_pool *pool, struct check_rng *rng) {
     if (check_rng_below(rng, 3) == 0) {
@@ -249,7 +247,6 @@ static inline void rg_set_inputs(struct rg_graph *g, uint64_t seed) {
     }
 }
 
-// Writes the outputs and all memory that outlives the graph to bytes.
 static inline size_t rg_results(struct rg_graph *g, struct rg_world *w, char *bytes) {
     char *at = bytes;
     for (int i = 0; i < g->n_out; i++) {
@@ -265,7 +262,7 @@ static inline size_t rg_results(struct rg_graph *g, struct rg_world *w, char *by
 
 enum { RG_RESULT_SIZE = (RG_MAX_OUT * RG_H + RG_N_KV * RG_KV_ROWS) * RG_W * 4 };
 
-// Assigns some nodes to backends, always the same ones for a seed.
+// A seed always assigns the same nodes.
 static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backend_sched_t sched, uint64_t seed) {
     struct check_rng rng = check_rng_new(seed ^ 0x5EED);
     for (int i = 0; i < ggml_graph_n_nodes(g->graph); i++) {
@@ -284,8 +281,7 @@ static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backen
     }
 }
 
-// Runs two graphs through one scheduler, n_runs times in total, and changes the graph after every second run. Writes the results
-// of the last two runs to bytes.
+// Runs two graphs through one scheduler, n_runs times in total. Writes the results of the last two runs to bytes.
 static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char *bytes, struct berth_sched_stats *stats) {
     ggml_backend_sched_t sched =
         ggml_backend_sched_new(w->backends, NULL, w->n_devices + 1, 64, p->parallel && w->n_devices > 0, false);
@@ -328,7 +324,7 @@ static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char 
     return size;
 }
 
-// Checks that the results of the devices equal those of the CPU bit for bit.
+// The results must be equal bit for bit.
 static inline void rg_check(const struct rg_params *p) {
     static char expected[2 * RG_RESULT_SIZE], got[2 * RG_RESULT_SIZE];
     static struct rg_world alone, world;

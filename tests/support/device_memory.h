@@ -39,7 +39,7 @@ struct device_job {
     struct ggml_tensor **nodes;
     int n_nodes;
     struct ggml_tensor src, dst; // DEVICE_COPY
-    struct device *other;        // DEVICE_COPY: device that owns dst. DEVICE_WAIT: not NULL if this job frees the event
+    struct device *other;        // DEVICE_COPY: owner of dst. DEVICE_WAIT: not NULL: free the event
     struct device_event *event;
     uint64_t count; // DEVICE_RECORD, DEVICE_WAIT: number of the record to reach or to wait for
 };
@@ -77,7 +77,7 @@ struct device {
     size_t n_free, n_total;   // bytes that the device reports
     int offload_batch;        // offloads ops with at least this many rows, 0: none
     int delay_us;             // longest delay before each job
-    atomic_int fail_alloc_at; // n > 0: the n-th allocation from now on fails; the same for the three fields below
+    atomic_int fail_alloc_at; // n > 0: the n-th call from now on fails
     atomic_int fail_compute_at;
     atomic_int fail_set_at;  // writes into the device's memory
     atomic_int fail_copy_at; // cpy_tensor_async from this device

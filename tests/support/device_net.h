@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_net.h: the fixture of scheduler tests: two devices for tests (device.h) and the CPU, one weight on each of the three, and
-// a scheduler over them. Backend 0 and 1 are the devices, backend 2 is the CPU.
+// device_net.h: the fixture of scheduler tests: backends 0 and 1 are devices for tests (device.h), backend 2 is the CPU. Each
+// backend has one weight.
 #pragma once
 
 #include "support/device_graph.h"
@@ -89,7 +89,7 @@ static inline struct ggml_tensor *input(struct net *n, int rows) {
     return named(x, "x");
 }
 
-// Creates a weight with these extents on backend b. It uses the memory of n->w[b], so a test uses only one of the two.
+// The weight uses the memory of n->w[b], so a test uses only one of the two.
 static inline struct ggml_tensor *weight_of(struct net *n, int b, int64_t n0, int64_t n1, int64_t n2) {
     struct ggml_tensor *w = ggml_new_tensor_3d(n->weights_ctx, GGML_TYPE_F32, n0, n1, n2);
     assert_int_equal(ggml_backend_tensor_alloc(n->buffers[b], w, ggml_backend_buffer_get_base(n->buffers[b])), 0);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device_plain.h: a device that works with Berth and with the reference: it has ordinary memory, supports all ops and computes
-// nothing. It calls only one function of a library, ggml_backend_buffer_init, which the test passes to plain_device_init. device.h
-// has a device that computes and protects its memory.
+// device_plain.h: a device that works with Berth and with the reference. It has ordinary memory, supports all ops and computes
+// nothing. Its only library call, ggml_backend_buffer_init, is passed to plain_device_init.
 #pragma once
 
 #include "ggml-backend-impl.h"

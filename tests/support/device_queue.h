@@ -131,14 +131,13 @@ static inline void device_stream_stop(struct device_stream *stream) {
 
 static inline void device_backend_free(ggml_backend_t backend);
 
-// Returns the stream of a backend: its own if it is an additional backend, otherwise that of the device. Tests may copy the struct
-// of the device's first backend; such a copy also uses the device's stream.
+// An additional backend has its own stream. Other backends, and copies of their structs, use the device's stream.
 static inline struct device_stream *device_stream_of(ggml_backend_t backend) {
     struct device *dev = backend->context;
     return backend->iface.free == device_backend_free ? (struct device_stream *) (void *) backend : &dev->stream;
 }
 
-// Appends the job to the queue of the backend, or runs it immediately if the device has no thread.
+// If the device has no thread, runs the job immediately.
 static inline void device_push(ggml_backend_t backend, struct device_job *job) {
     struct device_stream *stream = device_stream_of(backend);
     job->backend = backend;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // plan_made.h: generated packing problems for bench-plan and tests. A seed gives the same problem on every machine.
 //
-//   hard      150 to 420 items like those of MiniMalloc's instances: a rectangle is cut repeatedly, and some pieces are
-//             shortened or removed, or pieces of similar size are stacked. One step stays full, so that the optimum is known:
-//             it is the height of the rectangle. plan_made_hard() does not guarantee that greedy methods fail.
+//   hard      150 to 420 items like those of MiniMalloc's instances. One step stays full, so that the optimum is known. Greedy
+//             methods may succeed.
 //   training  10,000 to 60,000 items of a network and its gradients. Activations live from their forward step to their backward
-//             step, so that the longest lifetimes start first. Gradients, workspace and other values live for a few steps.
+//             step. Gradients, workspace and other values live for a few steps.
 #pragma once
 
 #include "base/base.h"
@@ -58,8 +57,7 @@ static inline void made_free(struct plan_made *m) {
 #define MADE_SIDE 1024 // side of the rectangle, in units
 #define MADE_UNIT 1024 // bytes per unit
 
-// Cuts a rectangle into pieces; half of the cuts divide lifetimes, the other half sizes. Pieces that are not alive at step `full`
-// may be shortened or removed.
+// Half of the cuts divide lifetimes, the other half sizes. Pieces that are not alive at step `full` may be shortened or removed.
 static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     made_add(m, 0, MADE_SIDE, MADE_SIDE);
     while (m->n < n) {
@@ -97,8 +95,7 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     }
 }
 
-// Returns the first item that overlaps bytes [lo, hi) at a step of [from, to), -1: none. While a problem is generated, the field
-// `fixed` of an item is its offset.
+// Returns the first item that overlaps bytes [lo, hi) at a step of [from, to), -1: none. `fixed` of an item is its offset.
 static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_t to, int64_t lo, int64_t hi) {
     for (int64_t i = 0; i < m->n; i++) {
         const struct berth_plan_item *it = &m->items[i];
@@ -110,7 +107,7 @@ static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_
     return -1;
 }
 
-// Fills the gaps at step `full`. Each gap gets a piece that lives as long as the gap exists, up to 40 steps before and after.
+// Each gap gets a piece that lives as long as the gap exists, up to 40 steps before and after.
 static inline void made_fill(struct plan_made *m, int64_t full) {
     for (int64_t lo = 0; lo < MADE_SIDE;) {
         const int64_t in = made_meets(m, full, full + 1, lo, lo + 1);
@@ -134,7 +131,7 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
     }
 }
 
-// Stacks pieces of similar size, each at the lowest offset above the pieces placed so far. Then fills step `full`.
+// Each piece gets the lowest offset above the pieces placed so far.
 static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
     int64_t *skyline = calloc(MADE_SIDE, sizeof *skyline);
     if (skyline == NULL) {
@@ -200,8 +197,7 @@ static inline int64_t made_size(struct plan_made *m, const struct made_net *net,
     return (size / 512 + 1) * 512;
 }
 
-// Forward: op k of block b runs at step b * n_ops + k. Backward: the ops run in reverse order, two steps per op, from step n_blocks
-// * n_ops on.
+// Forward: op k of block b runs at step b * n_ops + k. Backward: reverse order, two steps per op, from step n_blocks * n_ops on.
 static inline void made_op(struct plan_made *m, const struct made_net *net, int64_t b, int64_t k) {
     const int64_t n_forward = net->n_blocks * net->n_ops, end = 3 * n_forward;
     const int64_t at = b * net->n_ops + k, back = n_forward + 2 * (n_forward - 1 - at);

@@ -14,7 +14,7 @@ static char model_path[] = "/tmp/berth-model-XXXXXX";
 static const struct train_params usual = {
     .n_ctx = N_CTX, .n_seq = 2, .n_steps = 6, .n_warmup = 2, .lr = 1e-2f, .decay = 0.01f, .clip = 1, .alpha = 8, .seed = 7};
 
-// Makes a text of tokens that repeats every 11 positions, with one token in eight replaced at random.
+// The text repeats every 11 positions; one token in eight is replaced at random.
 static inline bool data_make(struct train_data *data, struct model_error *error) {
     struct check_rng r = check_rng_new(5);
     *data = (struct train_data){0};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vocab_sample.h: a vocabulary for tests of tokenizers, which is a byte-pair encoding learned from a few sentences, and random
-// texts with all kinds of characters.
+// vocab_sample.h: a vocabulary for tests of tokenizers, learned from a few sentences by byte-pair encoding, and random texts.
 #pragma once
 
 #include "check.h"
@@ -45,8 +44,7 @@ static inline void sample_token(struct sample_vocab *v, const char *text, size_t
     v->tokens[v->n_tokens++] = sample_copy(text, size);
 }
 
-// Learns merges: repeatedly merges the most frequent pair of adjacent pieces within a word. Words start at single spaces and
-// newlines.
+// Repeatedly merges the most frequent pair of adjacent pieces within a word. Words start at single spaces and newlines.
 static inline void sample_learn(struct sample_vocab *v) {
     char *pieces[sizeof sample_text];
     bool starts[sizeof sample_text];
@@ -101,8 +99,8 @@ static inline void sample_learn(struct sample_vocab *v) {
     }
 }
 
-// Adds a merge for each pair of 24 characters of different kinds. If the tokenizer fails to split a text between two such
-// characters, they become one token, which a test detects.
+// Adds a merge for each pair of 24 characters of different kinds. If the tokenizer fails to split between them, they become one
+// token, which a test detects.
 static inline void sample_pairs(struct sample_vocab *v) {
     static const char some[] = "sStlLrReEx17 \n\t\r.!'=$+-_";
     _Static_assert(sizeof some == 24 + 1, "24 characters");
@@ -162,7 +160,7 @@ static inline struct gguf_context *sample_vocab_keys(const struct sample_vocab *
     return g;
 }
 
-// Writes a random text and returns its size. with_wrong: it may contain bytes that are not UTF-8.
+// Returns the size. with_wrong: the text may contain invalid UTF-8.
 static inline size_t sample_random_text(struct check_rng *r, char *out, size_t cap, bool with_wrong) {
     static const char *const parts[] = {" ", " ", "  ", "\n", "\r\n", "\t", "the", "ship", "harbour", "'s", "'S", "'ll", "'RE",
         "'", "it's", "1", "23", "456", "7890", ".", ",", "!?", "==", "$", "+", "\xC3\xA4", "\xC3\x9F", "caf\xC3\xA9",

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// wide.h: evaluates a graph in double precision with simple loops, independently of src/cpu. Tests of gradients compare with
-// finite differences of its results. Each tensor is a contiguous array of doubles, whatever its strides and type are. Leaves,
-// including ids, are converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
+// wide.h: evaluates a graph in double precision, independently of src/cpu. Each tensor is a contiguous array of doubles. Leaves are
+// converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
 #pragma once
 
 #include "core/op_params.h"
@@ -12,10 +11,10 @@
 
 struct wide;
 
-// The leaves of the graph must have their data. Returns NULL if an op has no row in wide_ops; its name is in *missing.
+// The leaves must have their data. If an op has no row in wide_ops, returns NULL and stores its name in *missing.
 struct wide *wide_new(struct ggml_cgraph *graph, const char **missing);
 void wide_free(struct wide *w);
-// Returns the values of a tensor of the graph. The values of leaves and parameters may be changed before the next wide_run.
+// Leaves and parameters may be changed before the next wide_run.
 double *wide_of(const struct wide *w, const struct ggml_tensor *t);
 void wide_run(struct wide *w);
 
@@ -49,12 +48,12 @@ static inline int64_t wide_index(const struct ggml_tensor *t, int64_t i0, int64_
     return ((i3 * t->ne[2] + i2) * t->ne[1] + i1) * t->ne[0] + i0;
 }
 
-// Returns the index of an element of a tensor that is repeated: the coordinates wrap around.
+// The coordinates wrap around.
 static inline int64_t wide_round(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return wide_index(t, i0 % t->ne[0], i1 % t->ne[1], i2 % t->ne[2], i3 % t->ne[3]);
 }
 
-// Returns the tensor from whose start the byte offset of a view counts: the nearest contiguous source.
+// Returns the nearest contiguous source of a view. The view's byte offset counts from its start.
 const struct ggml_tensor *wide_base(const struct ggml_tensor *view);
 
 // Returns the ALiBi slope of a head, 1 without ALiBi.

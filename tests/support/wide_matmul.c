@@ -45,8 +45,7 @@ void wide_out_prod(const T *t, double *y, const double *const *x) {
 
 // ---- attention ----
 
-// Press et al., arXiv 2108.12409: the slopes of the first 2^k heads are powers of one number. Those of the other heads are every
-// other power of its square root.
+// Press et al., arXiv 2108.12409.
 double wide_slope(double max_bias, int64_t head, int64_t n_head) {
     if (max_bias == 0) {
         return 1;
@@ -56,7 +55,7 @@ double wide_slope(double max_bias, int64_t head, int64_t n_head) {
                     : pow(2, -max_bias / 2 / (double) n * (double) (2 * (head - n) + 1));
 }
 
-// Computes softmax in place. A sink (NULL: none) is a logit that adds to the sum but has no element of its own.
+// A sink (NULL: none) is a logit that adds to the sum but has no element.
 static void softmax_row(int64_t n, double *y, const double *sink) {
     double max = sink != NULL ? *sink : -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -84,7 +83,6 @@ void wide_soft_max(const T *t, double *y, const double *const *x) {
     }
 }
 
-// Computes the probabilities of one query.
 static void attn_row(const T *t, double *row, const double *const *x, int64_t token, int64_t head, int64_t seq) {
     const T *q = t->src[0], *k = t->src[1];
     const double scale = (double) param_f32(t, 0), slope = wide_slope((double) param_f32(t, 1), head, q->ne[2]),
