@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// blocks.h: the memory layout of every quantised block. Blocks are little endian and have no padding. The build compares them
-// with cmake/abi.tsv. If two f16 values are adjacent (such as d and m), a union makes both readable as one 32-bit field (dm).
+// blocks.h: the memory layout of every quantised block. Blocks are little endian and have no padding. The build compares the
+// layouts with cmake/abi.tsv.
 #pragma once
 
 #include <stddef.h>
@@ -9,9 +9,8 @@
 typedef uint16_t ggml_half;
 typedef uint32_t ggml_half2;
 
-// How CPU and GPU backends compute the levels of a q8_0 or q8_1 block whose largest magnitude is max. 1: x * (127 / max);
-// 0: x * (1 / (max / 127)). The product is rounded to the nearest integer, ties to even. The two factors differ only in the last
-// bit. The choice follows the reference's CPU backend, which uses the first on x86-64 and the second elsewhere.
+// How CPU and GPU backends compute the levels of a q8_0 or q8_1 block whose largest magnitude is max. 1: x * (127 / max). 0: x *
+// (1 / (max / 127)). The product is rounded to nearest even. The reference's CPU backend uses 1 on x86-64 and 0 elsewhere.
 #ifdef __x86_64__
 #    define BERTH_Q8_FACTOR_OF_MAX 1
 #else
@@ -20,8 +19,8 @@ typedef uint32_t ggml_half2;
 // If max is smaller than this or not finite, the backends quantise the block by the rules of quantize_row_q8_0_ref.
 #define BERTH_Q8_MAX_LEAST 0x1p-100f
 
-// 1: the offline quantisers compute a * b + c with one rounding. The reference's builds do so on architectures whose base
-// instruction set has a fused multiply-add.
+// 1: the offline quantisers compute a * b + c with one rounding, as the reference does on architectures with a fused multiply-add
+// in the base instruction set.
 #ifdef __aarch64__
 #    define BERTH_MAD_IS_FUSED 1
 #else

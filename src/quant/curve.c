@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// curve.c: computes the sums a and b (curve.h) of a run for every scale in one pass. As the inverse scale grows from zero, an
-// element moves from grid value to grid value. Each move happens at a known inverse scale: the middle between the two grid
-// values, divided by the element. The sums at an inverse scale are therefore the sums at zero plus the changes of all moves at
-// smaller inverse scales. Inverse scales are grouped by the upper bits of their float into places: 32 or 64 per octave, for four
-// octaves around the inverse scale that puts the largest element at the end of the grid. Cost: one move per element and level,
-// and one pass over the places.
+// curve.c: computes the sums a and b (curve.h) of a run for every scale in one pass. As the inverse scale grows, an element moves
+// from grid value to grid value. The inverse scale of each move is known. The sums are the sums at zero plus the changes of all
+// moves so far.
+// Term: place: a range of inverse scales whose floats have the same upper bits. There are 32 or 64 places per octave, for four
+// octaves. Cost: one move per element and level, and one pass over the places.
 #include "quant/curve.h"
 
 #include "base/min.h"
@@ -14,7 +13,7 @@
 // The moves of an element away from zero in one direction.
 struct moves {
     int n;
-    float place[16];  // inverse scale of the move, for an element of magnitude 1
+    float place[16];  // inverse scale of the move, for magnitude 1
     float by[16];     // change of the grid value g
     float square[16]; // change of g * g
 };
@@ -34,7 +33,7 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     while (grid->values[i] < 0) {
         i++;
     }
-    // At inverse scale zero, every element is at the smallest value that is not negative.
+    // At inverse scale zero, every element has the smallest value >= 0.
     for (; direction > 0 ? i < 15 : i > 0; i += direction, m->n++) {
         const float here = grid->values[i];
         const float next = grid->values[i + direction];
@@ -72,8 +71,8 @@ static void curve_add_peak(struct curve *c, float scale, float gain) {
     }
 }
 
-// Replaces the changes in the places by their running sums. Adds a peak where the gain is not lower than before and after the
-// place. Equal neighbours count as peaks too, because a run with one nonzero element has the same gain at every level.
+// Replaces the changes in the places by running sums and finds peaks. Equal neighbours are peaks too: a run with one nonzero
+// element has the same gain at every level.
 static void curve_sum(struct curve *c, int sign, float a, float b) {
     static const float near = 0.9999f;
     float before = 0.0f;

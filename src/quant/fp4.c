@@ -4,8 +4,8 @@
 //     mxfp4   32 elements, the scale is a power of two: 2^(e - 127)
 //     nvfp4   64 elements in 4 groups of 16; the scale of a group is an unsigned float of 4 bits of exponent and 3 of mantissa
 //
-// The table of values in this file is doubled (0 1 2 3 4 6 8 12), so that it holds integers; the code halves the scales in return.
-// Byte j of a group holds element j in its low nibble and the element half a group later in its high nibble.
+// The table of values is doubled (0 1 2 3 4 6 8 12) to hold integers, and the code halves the scales. Byte j of a group holds
+// element j in its low nibble and the element half a group later in its high nibble.
 // The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -14,8 +14,8 @@
 
 static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Returns the indices of the values nearest to four elements; of two equally near values, the one with the smaller magnitude. A
-// result of zero always has index 0, not 8 (minus zero). d: the halved scale.
+// Returns the indices of the values nearest to four elements. If two values are equally near, the smaller magnitude wins. Zero
+// has index 0, not 8 (minus zero). d: the halved scale.
 static inline v4i value_nearest(v4f x, float d) {
     const v4f size = v4_abs(x);
     v4i best = {0, 0, 0, 0};
@@ -47,7 +47,7 @@ static void unpack_group(const uint8_t *qs, float d, int n, float *y) {
 
 // ---- mxfp4 ----
 
-// Returns 2^(e - 128), which is half the scale that e encodes; the two smallest are subnormal.
+// Returns 2^(e - 128), half the scale. The two smallest are subnormal.
 static float half_scale_e8m0(uint8_t e) {
     return berth_bits_float(e < 2 ? 0x00200000u << e : (uint32_t) (e - 1) << 23);
 }
@@ -55,7 +55,7 @@ static float half_scale_e8m0(uint8_t e) {
 void quantize_row_mxfp4_ref(const float *GGML_RESTRICT x, block_mxfp4 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_MXFP4; i++) {
         const float amax = v4_largest(x + i * QK_MXFP4, QK_MXFP4);
-        // The largest value is 6 = 1.5 * 2^2. The scale is chosen so that amax / scale has the exponent of 6.
+        // The largest value is 6 = 1.5 * 2^2. amax / scale gets the exponent of 6.
         y[i].e = amax > 0.0f ? (uint8_t) berth_trunc_i32(floorf(log2f(amax)) - 2 + 127) : 0;
         pack_group(x + i * QK_MXFP4, half_scale_e8m0(y[i].e), QK_MXFP4, y[i].qs);
     }
@@ -73,7 +73,7 @@ BERTH_QUANTIZE_PLAIN(mxfp4, QK_MXFP4)
 
 enum { NVFP4_GROUP = 16 };
 
-// Returns half the scale that s encodes; 0 for 0x7f, which is NaN. The sign bit is ignored otherwise: 0xff is a number.
+// Returns half the scale; 0 for 0x7f, which is NaN. Otherwise, the sign bit is ignored.
 static float half_scale_ue4m3(uint8_t s) {
     const int exponent = s >> 3 & 15;
     const int mantissa = s & 7;
@@ -91,7 +91,7 @@ static uint8_t scale_to_ue4m3(float d) {
     if (d < 0x1p-6f) {
         return (uint8_t) min_i32(berth_round_i32(d * 0x1p9f), 7);
     }
-    // Rounding may carry into the exponent. Results with the last exponent become the largest scale, as in the reference.
+    // Rounding may carry into the exponent. The last exponent gives the largest scale, as in the reference.
     const uint32_t code = ((berth_float_bits(d) + 0x80000u) >> 20) - ((127u - 7u) << 3);
     return code >= 0x78 ? 0x7e : (uint8_t) code;
 }

@@ -8,9 +8,8 @@
 //     iq3_s     1, 3, 5, 7, 9, 11, 13, 15           4 values per point
 //     iq1_*     -1, 0, 1                            8 values per point
 //
-// Points are in ascending order, so points with the same upper half (the second half of their values) are adjacent and form a
-// run. Upper halves are numbered. runs_X[r] is the index of the first point whose upper half has number r or more. The last entry
-// is the number of points.
+// Points are in ascending order. So points with the same upper half (the second half of their values) are adjacent and form a
+// run. runs_X[r] is the index of the first point whose upper half has index r or more. The last entry is the number of points.
 #pragma once
 
 #include <stdint.h>

@@ -2,7 +2,7 @@
 // half.h: conversions between float and f16 (IEEE binary16) or bf16. Conversions from float round once, to nearest even.
 // NaN: float to f16 keeps the sign and gives the default quiet NaN. float to bf16 keeps the upper payload and sets the quiet bit.
 // f16 to float keeps the payload and sets the quiet bit. bf16 to float keeps every bit. All four conversions keep subnormals.
-// There are no tables, and the compiler turns the branches of the common path into selects.
+// There are no tables.
 #pragma once
 
 #include <stdint.h>
@@ -40,12 +40,12 @@ static inline uint16_t berth_float_to_half(float f) {
     uint32_t half;
     if (mag > 0x7f800000u) {
         half = 0x7e00u;
-    } else if (mag >= 0x477ff000u) { // 65520: half a step above the largest f16; rounds to infinity
+    } else if (mag >= 0x477ff000u) { // 65520 and more round to infinity
         half = 0x7c00u;
     } else if (mag >= 0x38800000u) {
         half = (mag - (112u << 23) + 0x0fffu + ((mag >> 13) & 1u)) >> 13;
     } else {
-        // Subnormal f16 values are multiples of 2^-24, and so are the floats in [0.5, 1). Adding 0.5 therefore rounds to f16.
+        // Subnormal f16 values and floats in [0.5, 1) have the same step, 2^-24. So adding 0.5 rounds to f16.
         half = berth_float_bits(berth_bits_float(mag) + 0.5f) - 0x3f000000u;
     }
     return (uint16_t) ((bits >> 16 & 0x8000u) | half);

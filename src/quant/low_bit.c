@@ -6,16 +6,17 @@
 //     tq1_0   256 elements, d * (t - 1), five trits per byte d is the largest magnitude
 //     tq2_0   256 elements, d * (q - 1), q of 2 bits         d is the largest magnitude
 //
-// A byte of tq1_0 holds five trits t0..t4 as the fraction 0.t0t1t2t3t4 in base 3, multiplied by 256 and rounded up. Multiplying
-// the byte by 3 moves t0 into bit 8 and above; the low byte of the product then holds the other trits in the same form. Elements
-// are stored in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, and 4 of 4 in qh.
+// A byte of tq1_0 holds five trits t0..t4 as the fraction 0.t0t1t2t3t4 in base 3, times 256, rounded up. Multiplying the byte by
+// 3 moves t0 to bit 8 and above. The low byte then holds the other trits in the same form.
+// Trits of a byte are 32 elements apart in bytes 0-31 of qs, 16 elements in bytes 32-47, and 4 elements in qh (four trits).
 // The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/vec.h"
 
-// Rounds to nearest, ties away from zero. If the result does not fit, returns the low 32 bits of the saturated 64-bit integer.
+// Rounds to nearest, ties away from zero. If the result does not fit in 32 bits, returns the low 32 bits of the saturated
+// int64_t.
 static int round_low(float v) {
     const float r = roundf(v);
     if (!(fabsf(r) < 0x1p31f)) {
@@ -85,7 +86,7 @@ BERTH_QUANTIZE_PLAIN(q2_0, QK_Q2_0)
 
 // ---- tq1_0 ----
 
-// Packs n_bytes bytes of n_runs trits each; trit r of byte j is element r * n_bytes + j. Returns the number of elements packed.
+// Trit r of byte j is element r * n_bytes + j. Returns the number of elements packed.
 static int pack_trits(const float *x, float id, int n_bytes, int n_runs, uint8_t *qs) {
     for (int j = 0; j < n_bytes; j++) {
         int v = 0;

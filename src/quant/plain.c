@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions.
+// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions. The rules of the
+// reference were observed through its results.
 //   1. Each run finds its own scale, or scale and offset. Larger elements have larger weights.
 //   2. The largest scale gets the integer scale of the largest magnitude. The other scales are rounded relative to it.
 //   3. All levels are rounded with the resulting scales.

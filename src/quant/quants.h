@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-// The functions of every format. A format that lacks a function (formats.h) does not define it.
+// A format that lacks a function (formats.h) does not define it.
 #define BERTH_FORMAT_DECLARE(TYPE, name, ...) \
     GGML_API void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k); \
     GGML_API void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k); \

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // scalar.c: fits x = scale * g to a run of elements with the least squared error; g is on an even grid or in a table of values.
 //
-// A trial scale rounds the elements to grid values g. For fixed g, the best scale is A / B, with A = sum(w x g) and
-// B = sum(w g g), and the squared error at that scale is sum(w x x) - A * A / B. The grids of single runs have few levels, so
-// curve.c evaluates all scales and returns the best ones. A run that contains only one value and zeros can be written exactly,
-// except for the rounding of d to f16. For such a run, every level is tried for the value.
+// A trial scale rounds the elements to grid values g. With A = sum(w x g) and B = sum(w g g), the best scale for these g is A /
+// B, and the error is sum(w x x) - A * A / B. curve.c evaluates all scales. If a run contains only one value and zeros, every
+// level is tried for the value.
 #include "quant/scalar_run.h"
 
 struct run {
@@ -13,7 +12,7 @@ struct run {
     float error;
 };
 
-// Rounds the scale to f16. Replaces *best if the error with the rounded scale is smaller.
+// If the error with the scale rounded to f16 is smaller, replaces *best.
 static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct run *best) {
     struct run r = {.d = scale};
     r.h = frame_round_half(f, &r.d);
@@ -25,8 +24,7 @@ static void try_scale(const struct frame *f, int at, int len, const struct grid 
     }
 }
 
-// Returns the f16 to be stored as d with the levels of `scale`. It is a little larger than `scale`, so that products with the
-// dequantised row keep their size (frame_growth).
+// Returns the f16 to store as d. The f16 is a little larger than `scale`, so that dot products keep their size (frame_growth).
 static uint16_t run_unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
     float a, b;
     run_project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
@@ -37,7 +35,7 @@ static uint16_t run_unbiased(const struct frame *f, int at, int len, const struc
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
     const float *x = f->x + at;
     const float *w = f->w + at;
-    struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // error if all levels are zero
+    struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // error with d = 0
     struct curve c;
     float a, b;
     if (v4_largest(x, len) != 0.0f) {

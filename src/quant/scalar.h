@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// scalar.h: quantises runs of elements to a one-dimensional grid. The functions search for the scale, or the scale and offset,
-// with the least squared error. A run is a group of consecutive elements with one scale. A level is the index of a grid value,
-// which is what a block stores per element. All functions work in a frame (normalise.h) and use its weights.
+// scalar.h: finds the scale, or the scale and offset, with the least squared error. Terms: run: consecutive elements with one
+// scale; level: the index of a grid value, which a block stores. All functions work in a frame (normalise.h) and use its weights.
 #pragma once
 
 #include "quant/normalise.h"
 
-// The grid of a format: all integers lo..hi, or a sorted table of values whose ends are lo and hi.
+// All integers lo..hi, or a sorted table whose ends are lo and hi.
 struct grid {
     float lo, hi;
     const int8_t *values; // NULL, or 16 values
 };
 
 // Fits one run of len elements at x[at]: x = d * g, g in the grid. Returns d as f16. Writes the levels to q: indices into the
-// table, or g - lo if there is no table.
+// table, or g - lo without a table.
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q);
 
 // Fits a superblock of 256 elements in runs of len: x = d * s[run] * g, s in s_min .. -s_min - 1. Returns d as f16.
@@ -22,9 +21,8 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
 // Fits a superblock in runs of len (struct affine_super): q in 0..q_max, s and m in 0..s_max.
 void berth_fit_affine_super(const struct frame *f, int len, int q_max, int s_max, struct affine_super *out);
 
-// Defines three functions of a superblock format X: quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the
-// reference) and quantize_X. `fit` and `plain` are expressions that compute s and q of block i and return d: `fit` from the frame
-// f by the long search, `plain` from x as the reference does. `pack` writes the scales s and the levels q into y[i].
+// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference) and quantize_X. `fit` and `plain`
+// compute s and q of block i and return d: `fit` by the long search, `plain` as the reference. `pack` writes s and q into y[i].
 #define BERTH_QUANTIZE_SUPER(name, fit, plain, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vec.h: vectors of four floats, for the searches. Each element is added in a fixed lane, so sums are equal on every machine.
+// vec.h: vectors of four floats. Each element is added in a fixed lane, so sums are equal on every machine.
 #pragma once
 
 #include "base/min.h"
@@ -34,7 +34,7 @@ static inline v4f v4_select(v4i mask, v4f a, v4f b) {
     return (v4f) ((mask & (v4i) a) | (~mask & (v4i) b));
 }
 
-// v4_min and v4_max: no operand may be NaN.
+// No operand may be NaN.
 static inline v4f v4_min(v4f a, v4f b) {
 #if defined(__aarch64__)
     return (v4f) vminq_f32((float32x4_t) a, (float32x4_t) b);
@@ -45,8 +45,7 @@ static inline v4f v4_min(v4f a, v4f b) {
 #endif
 }
 
-// Returns the maximum of two floats, neither of which may be NaN. On Arm, fmaxf is one instruction, which takes half as long as
-// the comparison and select of the expression.
+// No operand may be NaN. On Arm, fmaxf takes half as long as comparison and select.
 static inline float berth_larger(float a, float b) {
 #if defined(__aarch64__)
     return fmaxf(a, b);
@@ -73,7 +72,7 @@ static inline float v4_sum(v4f v) {
     return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
-// Returns the largest lane; no lane may be NaN.
+// No lane may be NaN.
 static inline float v4_highest(v4f v) {
 #if defined(__aarch64__)
     return vmaxvq_f32((float32x4_t) v);
@@ -83,7 +82,6 @@ static inline float v4_highest(v4f v) {
 #endif
 }
 
-// Returns whether a lane of a comparison is true.
 static inline int v4_any(v4i v) {
 #if defined(__aarch64__)
     return vmaxvq_u32((uint32x4_t) v) != 0;
@@ -94,7 +92,7 @@ static inline int v4_any(v4i v) {
 #endif
 }
 
-// Returns the smallest index[k] of the lanes k in which the mask is true; at least one lane must be true.
+// Smallest index[k] of the lanes k in which the mask is true. At least one lane must be true.
 static inline int v4_first(v4i mask, v4i index) {
     const v4i i = (mask & index) | (~mask & INT32_MAX);
 #if defined(__aarch64__)
@@ -120,7 +118,7 @@ static inline v4f v4_abs(v4f v) {
     return (v4f) ((v4i) v & 0x7fffffff);
 }
 
-// Returns the largest magnitude of n elements, n a multiple of 4; NaN is ignored.
+// n: a multiple of 4. NaN is ignored.
 static inline float v4_largest(const float *x, int n) {
     v4f m = v4_all(0.0f);
     for (int j = 0; j < n; j += 4) {
@@ -130,7 +128,7 @@ static inline float v4_largest(const float *x, int n) {
     return v4_highest(m);
 }
 
-// Computes the smallest and the largest of n elements, n a multiple of 4. Returns 0 if one is NaN. Zeros may have either sign.
+// n: a multiple of 4. If an element is NaN, returns 0. Zeros may have either sign.
 static inline int v4_range(const float *x, int n, float *lo, float *hi) {
     v4f low = v4_load(x);
     v4f high = low;
@@ -143,19 +141,19 @@ static inline int v4_range(const float *x, int n, float *lo, float *hi) {
         nan |= v != v;
 #endif
     }
-    // On Arm, v4_max returns NaN if an operand is NaN, so `high` shows a NaN of any iteration.
+    // On Arm, v4_max keeps NaN, so `high` shows a NaN of any iteration.
     nan |= high != high;
     *lo = -v4_highest(-low);
     *hi = v4_highest(high);
     return !v4_any(nan);
 }
 
-// Converts to integers. The lanes must hold integers that fit into int32_t.
+// The lanes must hold integers that fit into int32_t.
 static inline v4i v4_int(v4f v) {
     return __builtin_convertvector(v, v4i);
 }
 
-// Stores the low bytes of n lanes, n a multiple of 16.
+// Stores the low bytes of n lanes; n: a multiple of 16.
 static inline void v4_store_bytes(const v4i *v, int n, uint8_t *out) {
     for (int j = 0; j < n / 4; j += 4) {
 #if defined(__aarch64__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // weighted.c: finds the scale, or the scale and offset, with the least weighted error. The trials and their comparison are those
-// of the reference. The last bit decides between almost equal trials. So every sum is in the order of the row. Each vector lane
-// computes one trial.
+// of the reference, observed through its results. The last bit decides between almost equal trials. So every sum is in the order
+// of the row. Each vector lane computes one trial.
 //
 // Search for a scale: trial t, from -9 to 9, maps the element of the largest magnitude to -(bias + t / 10). For the levels q of a
 // trial, A = sum(w x q) and B = sum(w q q). The trial with the largest A * A / B wins; its scale is A / B. Trial t = 0 comes
