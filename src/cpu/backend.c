@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the CPU backend, which owns the threads, work memory and abort callback of one user. Computing is synchronous. Work
-// memory grows to the size that the largest graph so far required, and is kept. The thread pool is given by the user, or created by
-// the backend when the first graph requires more than one thread.
+// backend.c: the CPU backend. Computing is synchronous. Work memory grows to the size that the largest graph required, and is
+// kept. The thread pool is given by the user, or created for the first graph with more than one thread.
 
 #include "cpu/cpu.h"
 
@@ -69,7 +68,7 @@ static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_c
     return plan;
 }
 
-// Fails if the caller is an op of a graph that this backend computes: the backend's work memory and threads are in use.
+// Fails if the caller is an op of a graph that this backend computes.
 static enum ggml_status backend_check_unused(const struct cpu_backend *b) {
     return cpu_is_busy_with(b)
                ? shim_error(GGML_STATUS_FAILED,
@@ -138,8 +137,7 @@ static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_
     if (backend_check_unused(backend->context) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    // Since the plan was created, the pool may have been replaced, and tensors may have changed. So the pool is looked up, and
-    // cpu_graph_compute checks the tensors (false).
+    // Since the plan was created, pool and tensors may have changed. So cpu_graph_compute checks the tensors (false).
     p->plan.threadpool = backend_pool(backend->context, p->plan.n_threads);
     return cpu_graph_compute(&p->graph, &p->plan, backend->context, false);
 }
@@ -173,7 +171,7 @@ bool ggml_backend_is_cpu(ggml_backend_t backend) {
            (backend->guid == &cpu_guid || (backend->guid != NULL && memcmp(backend->guid, cpu_guid, sizeof cpu_guid) == 0));
 }
 
-// Returns NULL with an error if this is not a CPU backend.
+// If this is not a CPU backend, sets an error and returns NULL.
 static struct cpu_backend *backend_of(ggml_backend_t backend, const char *func) {
     if (!ggml_backend_is_cpu(backend)) {
         shim_error(GGML_STATUS_FAILED, "%s: not a CPU backend", func);
@@ -195,7 +193,7 @@ void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu, ggml_threadpool
         return;
     }
     if (b->pool != NULL && b->pool != threadpool) {
-        ggml_threadpool_pause(b->pool); // the pool is not expected to get work soon
+        ggml_threadpool_pause(b->pool);
     }
     b->pool = threadpool;
 }
@@ -226,8 +224,7 @@ size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgrap
     return b != NULL ? ggml_graph_plan(graph, b->n_threads, b->pool).work_size : 0;
 }
 
-// A job without work. berth_cpu_reserve runs it on all threads, so that each thread allocates its thread-local storage, which
-// cpu_is_busy_with reads, before the first graph.
+// berth_cpu_reserve runs this job on all threads, so that each thread allocates its thread-local storage before the first graph.
 static void job_empty(void *arg, int ith) {
     (void) ith;
     (void) cpu_is_busy_with(arg);

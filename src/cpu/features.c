@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// features.c: detects instruction sets at run time, from the processor and the operating system. A set whose registers the system
-// does not save counts as absent. The ggml_cpu_has_* functions report this machine, not the compiler flags of the library.
+// features.c: detects instruction sets at run time. If the system does not save the registers of a set, the set counts as absent.
+// ggml_cpu_has_* report this machine, not the compiler flags of the library.
 
 #include "cpu/kernels.h"
 
@@ -19,7 +19,7 @@ static struct cpu_features found;
 #        define PR_SVE_GET_VL 51
 #    endif
 
-// Bits of AT_HWCAP and AT_HWCAP2 as the Linux kernel defines them; older headers lack some.
+// As the Linux kernel defines them; older headers lack some.
 #    define CAP_FP (1ul << 0)
 #    define CAP_ASIMD (1ul << 1)
 #    define CAP_ASIMDHP (1ul << 10)
@@ -60,8 +60,7 @@ static unsigned long long xcr0_read(void) {
     return (unsigned long long) hi << 32 | lo;
 }
 
-// The system saves AMX tiles only for processes that request it, because the tiles make signal frames larger. The `has` function of
-// the AMX tier (x86/tiers.c) makes the request, not this function.
+// The `has` function of the AMX tier (x86/tiers.c) requests AMX tiles, not this function: the tiles make signal frames larger.
 static void features_find(struct cpu_features *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) {

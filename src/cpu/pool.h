@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// pool.h: thread pools, and the barrier between their threads. This module does not depend on tensors.
+// pool.h: thread pools, and the barrier between their threads.
 #pragma once
 
 #include "base/shim/shim.h"
@@ -10,24 +10,24 @@
 
 typedef void (*cpu_job_t)(void *arg, int ith);
 
-// Runs job(arg, ith) for ith in 0 .. n-1 and returns when all n calls have finished. ith = 0 runs on the calling thread. n is at
-// most ggml_threadpool_get_n_threads. Jobs of several callers run serially.
+// Runs job(arg, ith) for ith in 0 .. n-1 and returns when all n calls have finished. ith = 0 runs on the calling thread. n <=
+// ggml_threadpool_get_n_threads. Jobs of several callers run serially.
 void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg);
-// Returns the number of threads of the pool. After a fork, it first restarts the threads. Call it before cpu_pool_run.
+// Call before cpu_pool_run. After a fork, restarts the threads. Returns the number of threads.
 int cpu_pool_restart_after_fork(struct ggml_threadpool *pool);
-// Returns the number of processors that the pool can use, according to its mask, the NUMA strategy or the affinity of the process.
+// Processors that the pool can use, by its mask, the NUMA strategy or the affinity of the process.
 int cpu_pool_n_cpus(const struct ggml_threadpool *pool);
 
-// Returns a pool for a caller that has none: the spare pool of the process, or a new pool if the spare pool is in use. The spare
-// pool may have fewer than n_threads threads if the system cannot start more. NULL: a new pool cannot be created.
+// Returns the spare pool of the process, or a new pool if the spare pool is in use. If the system cannot start more, the spare
+// pool has fewer than n_threads threads. NULL: a new pool cannot be created.
 struct ggml_threadpool *cpu_pool_borrow(int n_threads);
 void cpu_pool_return(struct ggml_threadpool *pool);
 
-// ---- barrier: a thread that waits spins briefly, then sleeps, so that it leaves its processor to threads that still work ----
+// ---- barrier: spins briefly, then sleeps ----
 
 struct cpu_gate {
     _Alignas(64) atomic_uint n_arrived;
-    _Alignas(64) atomic_uint phase; // number of completed passes; the futex word
+    _Alignas(64) atomic_uint phase; // completed passes; the futex word
     atomic_uint n_sleeping;
 };
 

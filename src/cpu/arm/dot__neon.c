@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot__neon.c: dot products of f32 and f16 rows with 128-bit vectors and fused multiply-adds. f16 values are converted to f32
-// before they are multiplied. Eight accumulators hide the latency of 4 cycles; current cores start two multiply-adds per cycle.
+// dot__neon.c: dot products of f32 and f16 rows. f16 values are converted to f32 first. Eight accumulators hide the latency: 4
+// cycles, two multiply-adds per cycle.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -76,8 +76,8 @@ static void f16_to_f32__neon(const void *restrict vx, float *restrict y, int64_t
 
 // ---- tiles ----
 
-// A full tile is 4 by 4 dot products. It uses each loaded vector four times, while a single dot product uses it once: 8 loads feed
-// 16 multiply-adds, in 24 of the 32 registers. Tiles that are not full are computed by single dot products.
+// A full tile is 4 by 4 dot products: 8 loads feed 16 multiply-adds, in 24 of the 32 registers. Other tiles are computed by
+// single dot products.
 #define MR 4
 #define NR 4
 
@@ -87,10 +87,9 @@ static void f16_to_f32__neon(const void *restrict vx, float *restrict y, int64_t
     a##r##2 = vfmaq_f32(a##r##2, x##r, y2); \
     a##r##3 = vfmaq_f32(a##r##3, x##r, y3);
 #define ZEROS(r) float32x4_t a##r##0 = vdupq_n_f32(0), a##r##1 = a##r##0, a##r##2 = a##r##0, a##r##3 = a##r##0;
-// STORE writes the dot products of four rows of x with row c of y, which are adjacent in the result.
 #define STORE(c) vst1q_f32(s + c * ld_s, vpaddq_f32(vpaddq_f32(a0##c, a1##c), vpaddq_f32(a2##c, a3##c)));
 
-// x has MR rows that are bx bytes apart, y has NR rows that are by bytes apart.
+// Rows of x are bx bytes apart, rows of y by bytes.
 #define TILE(type, element) \
     static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, size_t by) { \
         const element *x[MR], *y[NR]; \
@@ -125,8 +124,7 @@ static void tile_f32__neon(CPU_TILE_ARGS) {
     }
 }
 
-// The large f16 tile (WIDE_MR by WIDE_NR) converts CHUNK elements of each row to f32 and uses them with all rows of the other
-// operand. This saves conversions, each of which converts four f16 values in the time of four multiply-adds.
+// The large f16 tile uses converted elements with all rows of the other operand. A conversion takes as long as a multiply-add.
 #define WIDE_MR 32
 #define WIDE_NR 16
 #define CHUNK 256
@@ -144,8 +142,8 @@ static void row_widen(float *to, const char *row, int64_t i, int64_t n) {
     }
 }
 
-// Multiplies elements i to i + n - 1 of nx rows of x with the same elements of ny rows of y; nx and ny are multiples of 4. The sums
-// are stored in s if i is 0, otherwise they are added to s.
+// Multiplies elements i to i + n - 1 of nx and ny rows, multiples of 4. If i is 0, stores the sums in s, otherwise adds them to
+// s.
 static void tile_f16_wide(
     int64_t i, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
     float xs[MR][CHUNK], ys[WIDE_NR][CHUNK];
@@ -175,7 +173,7 @@ static void tile_f16_wide(
 static void tile_f16__neon(CPU_TILE_ARGS) {
     const char *x = vx, *y = vy;
     const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
-    if (ny4 == NR) { // with only 4 rows of y, storing the converted rows costs more than it saves
+    if (ny4 == NR) { // fewer rows do not pay for storing conversions
         for (int r = 0; r < nx4; r += MR) {
             tile_f16_full(n, s + r, ld_s, x + (size_t) r * bx, bx, y, by);
         }
@@ -184,7 +182,7 @@ static void tile_f16__neon(CPU_TILE_ARGS) {
             tile_f16_wide(i, min_i64(n - i, CHUNK), s, ld_s, x, bx, nx4, y, by, ny4);
         }
     }
-    const int done = ny4 > 0 ? nx4 : 0; // the first `done` rows of x lack only rows ny4 and later of y
+    const int done = ny4 > 0 ? nx4 : 0; // rows of x that lack only the last rows of y
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__i8mm.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SMMLA. One SMMLA multiplies 8
-// bytes of 2 rows with 8 bytes of 2 columns. For rows x0, x1 and columns y0, y1 the result vector is {x0 y0, x1 y0, x0 y1, x1 y1}.
-// So a line (panel_q.h) holds the scales or minima of rows as {x0 x1 x0 x1} and the numbers of columns as {y0 y0 y1 y1}.
+// gemm_q__i8mm.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns, by SMMLA. For rows x0, x1 and
+// columns y0, y1, the result vector is {x0 y0, x1 y0, x0 y1, x1 y1}. So a line (panel_q.h) holds numbers of rows as {x0 x1 x0 x1}
+// and numbers of columns as {y0 y0 y1 y1}.
 
 #define MR 8
 #define NR 4
@@ -36,7 +36,7 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 // ---- the product ----
 
-// Sets t to the products of n_steps * 8 elements of all pairs of rows with all pairs of columns.
+// t: products of n_steps * 8 elements.
 UNPACK_INLINE void multiply(int32x4_t t[PX][PY], const char *x, const char *y, int n_steps) {
     for (int p = 0; p < PX; p++) {
         for (int q = 0; q < PY; q++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16__fhm.c: one or two columns times f16 rows, two rows at a time (streams.h). Loads limit the speed (three per cycle), and
-// each load of a column serves both rows. f16 sums of eight products are added to f32 by FMLAL with 1 as the second factor, which
-// any pipe executes. Adding every product in f32 would be exact, but takes twice the instructions, 20% longer from the last cache.
+// gemv_f16__fhm.c: one or two columns times f16 rows, two rows at a time (streams.h). Loads limit the speed, and each load of a
+// column serves both rows. FMLAL by 1 adds f16 sums of eight products to f32, on any pipe. Adding every product in f32 would be
+// exact, but takes 20% longer from the last cache.
 
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/streams.h"
@@ -12,13 +12,12 @@
 
 #define MAX_COLS 2 // columns per pass
 
-// Returns a vector of 8 f16 sums of four products each.
+// 8 f16 sums of four products each.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16_t *x, const float16x8_t *y) {
     const float16x8_t t = vfmaq_f16(vmulq_f16(f16_at(x), y[0]), f16_at(x + 8), y[1]);
     return vfmaq_f16(vfmaq_f16(t, f16_at(x + 16), y[2]), f16_at(x + 24), y[3]);
 }
 
-// Adds the products of 64 elements of a row and a column to f32 sums.
 static inline __attribute__((always_inline)) void add64(float32x4_t *sum, const uint16_t *x, const float16x8_t *y) {
     const float16x8_t one = vdupq_n_f16(1), t = vaddq_f16(product4(x, y), product4(x + 32, y + 4));
     sum[0] = vfmlalq_low_f16(sum[0], t, one);
@@ -37,7 +36,7 @@ static inline __attribute__((always_inline)) void add64_cols(float32x4_t (*sum_a
     }
 }
 
-// Multiplies two rows with one segment of each of nc columns. m: elements in the segment.
+// m: elements in the segment.
 static inline __attribute__((always_inline)) void segment2(int64_t m, const uint16_t *a, const uint16_t *b,
     const struct segment *const *y, const int nc, float32x4_t *all_a, float32x4_t *all_b) {
     const float32x4_t zero = vdupq_n_f32(0.0f);
@@ -58,11 +57,11 @@ static inline __attribute__((always_inline)) void segment2(int64_t m, const uint
     }
 }
 
-// Multiplies two rows with nc columns, y0 and y1; nc is 1 or MAX_COLS.
+// nc: 1 or MAX_COLS.
 static inline __attribute__((always_inline)) void rows2(int64_t n, const uint16_t *a, const uint16_t *b, const struct segment *y0,
     const struct segment *y1, const int nc, float *s_a, float *s_b) {
     float32x4_t all_a[MAX_COLS] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}, all_b[MAX_COLS] = {all_a[0], all_a[0]};
-    for (; n >= STEP; n -= STEP, a += STEP, b += STEP, y0++, y1++) { // a constant length, so that the compiler unrolls
+    for (; n >= STEP; n -= STEP, a += STEP, b += STEP, y0++, y1++) { // constant length, so that the loop is unrolled
         segment2(STEP, a, b, (const struct segment *const[MAX_COLS]){y0, y1}, nc, all_a, all_b);
     }
     if (n > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16__fp16.c: one or a few columns times f16 rows, at the speed of memory. A conversion of four f16 values to f32 takes one
-// of two pipes for two cycles. So eight products are added in f16, as two sums of four, and only the sum is converted.
+// gemv_f16__fp16.c: one or a few columns times f16 rows, at the speed of memory. A conversion of four f16 values takes one of two
+// pipes for two cycles. So eight products are added in f16, and only the sum is converted.
 
 #include "base/min.h"
 #include "cpu/arm/gemv_f16.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define AHEAD 1024     // bytes: prefetch distance
+#define AHEAD 1024     // prefetch distance in bytes
 #define LARGEST 128.0f // limit of the scaled elements of a column
 #define MAX_COLS 4     // columns per pass
 
@@ -31,16 +31,15 @@ static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     }
 }
 
-// Returns a vector of 8 f16 sums of four products each.
+// 8 f16 sums of four products each.
 static inline __attribute__((always_inline)) float16x8_t product4(const uint16x8x4_t x, const uint16_t *y) {
-    const uint16x8x4_t v = vld1q_u16_x4(y); // sequential loads, so that no two loads hit the same cache bank
+    const uint16x8x4_t v = vld1q_u16_x4(y); // no two loads hit the same cache bank
     float16x8_t t = vmulq_f16(vreinterpretq_f16_u16(x.val[0]), vreinterpretq_f16_u16(v.val[0]));
     t = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[1]), vreinterpretq_f16_u16(v.val[1]));
     t = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[2]), vreinterpretq_f16_u16(v.val[2]));
     return vfmaq_f16(t, vreinterpretq_f16_u16(x.val[3]), vreinterpretq_f16_u16(v.val[3]));
 }
 
-// Adds the products of 64 elements with nc columns to f32 sums.
 static inline __attribute__((always_inline)) void add64(
     float32x4_t *lo, float32x4_t *hi, const uint16_t *x, const struct segment *const *y, int64_t k, int64_t i, const int nc) {
     float16x8_t t[MAX_COLS];
@@ -56,7 +55,7 @@ static inline __attribute__((always_inline)) void add64(
     }
 }
 
-// Multiplies one row with nc columns, at most MAX_COLS. Each part of the row is loaded once for all columns.
+// nc <= MAX_COLS. Each part of the row is loaded once for all columns.
 static inline __attribute__((always_inline)) void row__fp16(
     int64_t n, const uint16_t *x, const struct segment *const *y, const int nc, float *s) {
     float32x4_t sum[MAX_COLS];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// quantize.h: quantises floats to blocks of q8_0, q8_1 and q8_K, the formats of activations. It is used for rows (quantize__neon.c)
-// and for packed columns. For finite floats the results are bit-identical to those of the portable functions (ukr/convert.c);
-// blocks with other values are passed to the quantisers of src/quant.
+// quantize.h: quantises floats to q8_0, q8_1 and q8_K, the formats of activations. For finite floats, the results are
+// bit-identical to the portable functions (ukr/convert.c). Blocks with other values are passed to src/quant.
 #pragma once
 
 #include "base/min.h"
@@ -15,7 +14,7 @@
 static inline float lanes_largest(const float32x4_t *v, int n) {
     float32x4_t max = vabsq_f32(v[0]);
     for (int j = 1; j < n; j++) {
-        max = vmaxq_f32(max, vabsq_f32(v[j])); // a NaN stays a NaN
+        max = vmaxq_f32(max, vabsq_f32(v[j])); // NaN stays NaN
     }
     return vmaxvq_f32(max);
 }
@@ -24,12 +23,11 @@ static inline int8x16_t ints_narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32
     return vcombine_s8(vmovn_s16(vcombine_s16(vmovn_s32(a), vmovn_s32(b))), vmovn_s16(vcombine_s16(vmovn_s32(c), vmovn_s32(d))));
 }
 
-// Returns the lowest byte of each 32-bit lane.
 static inline int8x16_t low_bytes(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
     return vreinterpretq_s8_u8(vuzp1q_u8(vuzp1q_u8(a, b), vuzp1q_u8(c, d)));
 }
 
-// Quantises 32 floats to bytes and their scale *d. Returns false if a float is not finite or the floats are too small to divide by.
+// If a float is not finite, or the floats are too small to divide by, returns false.
 static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     float32x4_t v[8];
     for (int j = 0; j < 8; j++) {
@@ -40,8 +38,8 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
-    // Adding a large float rounds each value to the nearest integer, ties to even; the low byte of the sum is that integer. The
-    // addition takes a cycle of any pipe. On a Neoverse N1, a conversion takes two cycles of one pipe, and narrowing one more.
+    // Adding a large float rounds to nearest even and leaves the integer in the low byte. The addition takes a cycle of any pipe.
+    // On a Neoverse N1, a conversion takes two cycles of one pipe, and narrowing one more.
     const float inverse = 1.0f / *d;
     uint8x16_t q[8];
     for (int j = 0; j < 8; j++) {
@@ -86,8 +84,7 @@ static inline void block_q8_1_of(const float *x, block_q8_1 *y) {
     vst1q_s8(y->qs + 16, hi);
 }
 
-// Returns the element that is farthest from zero, with its sign; max and min are the extremes of the row. If max and -min are
-// equal, returns the one that comes first in the row.
+// Returns the element farthest from zero, with its sign. If max equals -min, returns the element that comes first in the row.
 static inline float row_extreme(const float *x, float max, float min) {
     if (max != -min) {
         return max > -min ? max : min;
@@ -98,7 +95,7 @@ static inline float row_extreme(const float *x, float max, float min) {
     return *x;
 }
 
-// Returns the horizontal sums of 8 vectors of bytes.
+// One horizontal sum per vector.
 static inline int16x8_t sums_of_8(const int8x16_t *v) {
     int16x8_t s[8];
     for (int j = 0; j < 8; j++) {
@@ -114,7 +111,7 @@ static inline void block_q8_K_of(const float *x, block_q8_K *y) {
         max[u] = min[u] = vld1q_f32(x + 4 * u);
     }
     for (int j = 16; j < QK_K; j += 16) {
-        for (int u = 0; u < 4; u++) { // a NaN stays a NaN
+        for (int u = 0; u < 4; u++) { // NaN stays NaN
             const float32x4_t v = vld1q_f32(x + j + 4 * u);
             max[u] = vmaxq_f32(max[u], v);
             min[u] = vminq_f32(min[u], v);

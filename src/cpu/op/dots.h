@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// dots.h: dot products of several rows with several other rows, by the best kernel for their type.
+// dots.h: dot products of several rows, by the best kernel for their type.
 #pragma once
 
 #include "base/min.h"
 #include "cpu/cpu.h"
 #include "cpu/rowio.h"
 
-// s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements. x has type `type`, y its vec_dot_type. bx and by: bytes
-// between rows.
+// s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements. x has type `type`, y its vec_dot_type. Rows are bx and by
+// bytes apart.
 static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, int64_t n, float *s, int64_t ld_s, const char *x,
     size_t bx, int nx, const char *y, size_t by, int ny) {
     const struct cpu_tile *tile = &k->tile[type];
@@ -35,13 +35,11 @@ static inline enum ggml_type cpu_dot_type(const struct ggml_tensor *op) {
     return cpu_kernels_portable.traits[op->src[0]->type].vec_dot_type;
 }
 
-// True if the dot product can read src[1] without conversion.
 static inline bool cpu_dot_is_ready(const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
     return b->type == cpu_dot_type(op) && b->nb[0] == ggml_type_size(b->type);
 }
 
-// True if src[0]'s type has a dot product and src[1] has the type cpu_dot_type or can be converted to it.
 static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     const struct ggml_tensor *a = op->src[0];

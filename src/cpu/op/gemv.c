@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemv.c: MUL_MAT with few columns. All tasks together pack the columns in work memory, one piece at a time. Then they take runs of
-// consecutive rows of src[0] and multiply them with every column. With a single column each row is read once. Long runs are then
-// best, because hardware prefetching works better (arm/streams.h). The first run of each task is so long that all tasks together
-// take half of the rows. Later runs are shorter, so that all tasks end at about the same time. With more columns, all runs are
-// short, so that their rows stay in a cache for the next column.
+// gemv.c: MUL_MAT with few columns. All tasks together pack the columns in work memory. Then tasks multiply runs of consecutive
+// rows of src[0] with every column. With one column, long runs are best for hardware prefetching (arm/streams.h). Later runs are
+// shorter, so that all tasks end at about the same time. With more columns, all runs are short, so that their rows stay in a
+// cache.
 
 #include "base/min.h"
 #include "cpu/op/gemm.h"
 #include "cpu/rowio.h"
 
-#define ROWS 32          // rows of the shortest run; fewer if there would be less than 4 runs per task
+#define ROWS 32          // rows of the shortest run
 #define ROWS_MAX 1048576 // rows of the longest run; kernels count rows in int
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
@@ -33,14 +32,14 @@ void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, cons
     }
 }
 
-// Divides the rows of a matrix into runs. is_long: the first nth runs together take half of the rows, the next nth runs half of the
-// remaining rows, and so on, but each run has at least `least` rows. Otherwise all runs have `least` rows.
+// If is_long, the first nth runs together take half of the rows, the next nth runs half of the rest, and so on; each run has at
+// least `least` rows. Otherwise, all runs have `least` rows.
 struct runs {
     int64_t n_rows, least, nth;
     bool is_long;
 };
 
-// Returns the end of run i, and its first row in *r0. The run is empty if there are no more rows.
+// Returns the end of run i, and its first row in *r0. If there are no more rows, the run is empty.
 static int64_t run_at(const struct runs *runs, int64_t i, int64_t *r0) {
     const int64_t n = runs->n_rows;
     int64_t size = runs->least, first = 0;

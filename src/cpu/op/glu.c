@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// glu.c: GLU: y = act(x) * g (Shazeer, arXiv 2002.05202). x and g are two tensors, or the two halves of each row of one tensor.
-// Types are f32, f16 and bf16; pieces of rows are computed in f32.
+// glu.c: GLU: y = act(x) * g (arXiv 2002.05202). x and g are two tensors, or the two halves of each row of one tensor. Types are
+// f32, f16 and bf16; pieces of rows are computed in f32.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -32,7 +32,7 @@ static float limit_both(float x, float limit) {
     if (x < -limit) {
         return -limit;
     }
-    return min_f32(limit, x); // a NaN stays a NaN
+    return min_f32(limit, x); // NaN stays NaN
 }
 
 // SWIGLU_OAI: x is limited from above, g from both sides, and 1 is added to g.
@@ -41,12 +41,12 @@ static void gate_oai(
     (void) k;
     const float alpha = param_f32(op, 2), limit = param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
-        const float v = min_f32(limit, x[i]); // a NaN stays a NaN
+        const float v = min_f32(limit, x[i]); // NaN stays NaN
         y[i] = v / (1.0f + expf(alpha * -v)) * (limit_both(g[i], limit) + 1.0f);
     }
 }
 
-// SWIGLU_CLAMP: same as gate_oai, but without the addition of 1, and alpha is 1.
+// As gate_oai, without the addition of 1, and with alpha = 1.
 static void gate_clamp(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) k;
@@ -63,7 +63,7 @@ static void gate_silu(
     k->silu_mul(n, y, x, g);
 }
 
-// Rounds the argument and the result of gelu or gelu_quick to f16, as ggml's tables over all f16 values do. n <= CPU_PIECE.
+// Rounds argument and result to f16, as ggml's tables do. n <= CPU_PIECE.
 static void act_rounded_f16(const struct cpu_kernels *k, cpu_row1_t act, int64_t n, float *y, const float *x) {
     uint16_t f16[CPU_PIECE];
     k->traits[GGML_TYPE_F16].from_float(x, f16, n);
@@ -77,7 +77,7 @@ static void gate_gelu(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     float act[CPU_PIECE];
     act_rounded_f16(k, k->gelu, n, act, x);
-    // For f16 sources, ggml reads its table at every value. The table holds NaN at -infinity, where the formula is infinity * 0.
+    // For f16, ggml reads its table at every value. At -infinity, the table holds NaN.
     if (op->src[0]->type == GGML_TYPE_F16) {
         for (int64_t i = 0; i < n; i++) {
             y[i] = (x[i] == -INFINITY ? NAN : act[i]) * g[i];
@@ -85,7 +85,7 @@ static void gate_gelu(
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        // For other sources, ggml reads its table only if |x| < 10. Below, the result is 0 for any g. Above, act(x) is x.
+        // For other types, ggml reads its table only if x < 10.
         const float v = x[i] >= 10.0f ? x[i] : act[i];
         y[i] = x[i] <= -10.0f ? 0.0f : v * g[i];
     }
@@ -141,7 +141,7 @@ static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const gate_t gate = gate_of(op);
     const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
     const bool swapped = half > 0 && param_i32(op, 1) != 0;
-    const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // first element of each operand in its row
+    const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // first element of each operand
     float buf_x[CPU_PIECE], buf_g[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);

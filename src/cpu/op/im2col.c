@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// im2col.c: IM2COL and IM2COL_3D copy the windows of an image to columns (columns.h). If the types differ, a column is first
-// gathered in work memory. IM2COL_BACK and COL2IM_1D do the reverse: they add the elements of each column to the window that it
-// belongs to, in f32. Windows may overlap. Each task computes complete channels, so tasks share no element.
+// im2col.c: IM2COL and IM2COL_3D copy the windows of an image to columns (columns.h). IM2COL_BACK and COL2IM_1D add the elements
+// of each column to its window, in f32. Windows may overlap. Each task computes complete channels, so tasks share no element.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -12,7 +11,7 @@
 
 // ---- gathering ----
 
-// A tap is a position in a window. Returns the range [*i0, *i1) of the taps i < k for which first + i * dil is in [0, n).
+// Range [*i0, *i1) of the taps i < k for which first + i * dil is in [0, n). Tap: a position in a window.
 static void taps_inside(int64_t first, int64_t dil, int64_t k, int64_t n, int64_t *i0, int64_t *i1) {
     *i0 = 0;
     *i1 = k;
@@ -44,7 +43,7 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
                 const char *from = data + (size_t) ic * c->nb_channel + (size_t) z * c->nb[2] + (size_t) y * c->nb[1] +
                                    (first[0] + lo * c->dil[0]) * (int64_t) c->nb[0];
                 memset(to, 0, (size_t) lo * c->size);
-                if (c->size == sizeof(float)) { // constant size: the compiler inlines memcpy
+                if (c->size == sizeof(float)) { // constant size, so that memcpy is inlined
                     for (int64_t i = lo; i < hi; i++) {
                         memcpy(to + (size_t) i * sizeof(float), from + (i - lo) * step, sizeof(float));
                     }
@@ -156,7 +155,7 @@ static bool im2col_back_supports(const struct ggml_tensor *op) {
            a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
 }
 
-// Adds a column's elements of one channel, which start at `taps`, to the window at (x0, y0) of that channel.
+// Adds the elements of one channel, at `taps`, to the window at (x0, y0).
 static void window_add(const struct ggml_tensor *op, char *plane, const char *taps, size_t step, int64_t x0, int64_t y0,
     int64_t kx, int64_t ky, int64_t n_y) {
     const int32_t *q = op->op_params;

@@ -34,7 +34,6 @@ static float element_at(const struct cpu_kernels *k, const struct ggml_tensor *t
     return v;
 }
 
-// Returns the part of a window that is within [0, n).
 static void window_clip(int64_t i, const struct pool *w, int d, int64_t n, int64_t *i0, int64_t *i1) {
     const int64_t first = i * w->stride[d] - w->pad[d];
     *i0 = max_i64(0, first);
@@ -64,7 +63,7 @@ static float window_pool(
         const char *row = cpu_row_at(a, y, at.i2, at.i3);
         for (int64_t x = x0; x < x1; x++) {
             const float e = element_at(k, a, row, x);
-            v = max ? max_f32(v, e) : v + e; // max_f32 returns e if v or e is NaN: the maximum is NaN until the next number
+            v = max ? max_f32(v, e) : v + e; // if v or e is NaN, max_f32 returns e
         }
     }
     if (max) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// upscale.c: UPSCALE: scales an f32 image: nearest, bilinear (also with antialiasing), or bicubic. Dimensions 2 and 3 always use
-// the nearest index. Positions are computed in float, as in the reference, because their rounding decides which pixel is nearest.
-// Without ALIGN_CORNERS, a pixel is an area, and the edges of the source and of the result coincide. With ALIGN_CORNERS, a pixel is
-// a point, and the outermost points of source and result coincide.
+// upscale.c: UPSCALE: scales an f32 image: nearest, bilinear (also with antialiasing), or bicubic. Dimensions 2 and 3 use the
+// nearest index. Positions are computed in float, as in the reference: rounding decides which pixel is nearest. Without
+// ALIGN_CORNERS, the edges of source and result coincide. With ALIGN_CORNERS, the centres of the outermost pixels coincide.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -12,7 +11,7 @@
 
 struct scale {
     float f[GGML_MAX_DIMS]; // result pixels per source pixel
-    float offset;           // of the centre of a pixel from its start: 0.5, or 0 with ALIGN_CORNERS
+    float offset;           // centre of a pixel: 0.5; ALIGN_CORNERS: 0
 };
 
 static struct scale scale_of(const struct ggml_tensor *op) {
@@ -51,8 +50,8 @@ static float sample_nearest(const struct ggml_tensor *a, const char *plane, cons
     return pixel_at(a, plane, (int64_t) ((float) x / s->f[0]), (int64_t) ((float) y / s->f[1]));
 }
 
-// Maps result pixel i to a position in the source. Returns the source pixel before that position, and in *part the distance from
-// that pixel. Outside the image, the edge pixels are repeated.
+// Maps result pixel i to a position in the source. Returns the source pixel before the position, and in *part the distance.
+// Outside the image, edge pixels are repeated.
 static int64_t pixel_between(int64_t i, float f, float offset, int64_t n, float *part) {
     const float at = ((float) i + offset) / f - offset;
     const int64_t j = (int64_t) floorf(at);
@@ -68,7 +67,7 @@ static float sample_bilinear(const struct ggml_tensor *a, const char *plane, con
            pixel_at(a, plane, x0, y0 + 1) * (1 - dx) * dy + pixel_at(a, plane, x0 + 1, y0 + 1) * dx * dy;
 }
 
-// Averages source pixels with triangular weights. A triangle extends one result pixel to each side, at least one source pixel.
+// Triangular weights. The triangle extends one result pixel to each side, at least one source pixel.
 static float sample_antialias(const struct ggml_tensor *a, const char *plane, const struct scale *s, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / s->f[0]), fmaxf(1.0f, 1.0f / s->f[1])};
     const float at[] = {((float) x + s->offset) / s->f[0], ((float) y + s->offset) / s->f[1]};
@@ -92,8 +91,7 @@ static float sample_antialias(const struct ggml_tensor *a, const char *plane, co
     return weights > 0.0f ? sum / weights : sum;
 }
 
-// Cubic convolution with coefficient -0.75. Returns the weights of four consecutive pixels for a position between the second and
-// the third pixel, at distance d from the second.
+// Cubic convolution with coefficient -0.75. d: distance from the second of four pixels.
 static void cubic_weights(float d, float w[4]) {
     const float c = -0.75f;
     const float near[] = {d, 1 - d}, far[] = {d + 1, 2 - d};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot.c: portable dot products. Dot products of float types use LANES partial sums. Dot products of block formats convert both rows
-// to floats, one piece at a time; the second row has the type's vec_dot_type. They work for every block format but are slow, so
-// tiers replace those of the common formats.
+// dot.c: portable dot products. Float types use LANES partial sums. Block formats convert both rows to floats, one piece at a
+// time. This is slow, so tiers replace the kernels of common formats.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -80,8 +79,7 @@ static float dot_widened(int n, enum ggml_type tx, const char *x, enum ggml_type
     }
 BERTH_FORMATS(DOT_WIDENED)
 
-// q4_1 and q5_1 multiply their minimum m with the block sum s that q8_1 stores. All tiers use that s, which is rounded to f16, so
-// this kernel uses it too instead of converting to floats.
+// q4_1 and q5_1 multiply m with the block sum s of q8_1. All tiers use this s, which is rounded to f16.
 #define DOT_MIN(type, low, high) \
     static void vec_dot_##type##_q8_1(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
@@ -118,7 +116,7 @@ void cpu_ukr_dot(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        // A libggml-base that is not Berth's may lack a format; its to_float is then NULL.
+        // NULL: a libggml-base that is not Berth's lacks the format.
         t->vec_dot = rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL;
         t->vec_dot_type = rows[i].with;
         t->nrows = 1;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// ahead.h: prefetches memory that will be read soon. Kernels read weights once and sequentially, and weights are rarely in a cache.
-// The hardware prefetcher follows such reads, but not far enough ahead, and it stops at the end of a page.
+// ahead.h: prefetches memory that will be read soon. The hardware prefetcher does not read far enough ahead and stops at the end
+// of a page.
 #pragma once
 
 #include <immintrin.h>
 #include <stddef.h>
 
-#define AHEAD 4096 // bytes: prefetch distance; the best of 1024 to 8192
+#define AHEAD 4096 // prefetch distance; best of 1024 to 8192
 
-// Prefetches the cache lines of `size` bytes, AHEAD bytes after `at`. A prefetch of an unmapped address is harmless.
+// Prefetches `size` bytes, AHEAD bytes after `at`. A prefetch of an unmapped address is harmless.
 static inline __attribute__((always_inline)) void prefetch_ahead(const void *at, size_t size) {
     for (size_t i = 0; i < size; i += 64) {
         _mm_prefetch((const char *) at + AHEAD + i, _MM_HINT_T0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dot_f.h: dot products of f32, f16 and bf16 rows: one row with one row, or a tile of MR rows of x with NR rows of y. f16 and bf16
-// values are converted to f32 before they are multiplied. Four vectors of sums hide the latency of the multiply-add.
+// dot_f.h: dot products of f32, f16 and bf16 rows, single or in tiles of MR rows of x and NR rows of y. f16 and bf16 values are
+// converted to f32 first. Four vectors of sums hide the latency of the multiply-add.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -12,7 +12,7 @@
 #ifdef __AVX512F__
 #    define NR 4
 
-// some_<type> load n elements to the first n of 16 lanes; the other lanes are 0.
+// Load n elements; the other lanes are 0.
 FLOATS_INLINE __m512 some_f32(const float *x, int64_t n) {
     return _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1), x);
 }
@@ -24,12 +24,12 @@ FLOATS_INLINE __m512 some_bf16(const uint16_t *x, int64_t n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// Adds pairs of lanes of a, and pairs of lanes of b. In the result, sums of a and of b alternate.
+// Adds pairs of lanes. In the result, sums of a and of b alternate.
 FLOATS_INLINE __m512 fold(__m512 a, __m512 b) {
     return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
 }
 
-// Returns the horizontal sums of four vectors, in one vector.
+// One horizontal sum per lane.
 FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
     const __m512d ab = _mm512_castps_pd(fold(a[0], a[1])), cd = _mm512_castps_pd(fold(a[2], a[3]));
     const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
@@ -37,8 +37,7 @@ FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
     return _mm512_castps512_ps128(_mm512_add_ps(two, _mm512_shuffle_f32x4(two, two, 0xb1)));
 }
 
-// DOT_END and TILE_END add the last elements of a row, which do not fill a vector, and the horizontal sums. With AVX-512, they use
-// masked loads for the last elements, before the horizontal sums.
+// Add the elements after the last complete vector, by masked loads.
 #    define DOT_END(type) \
         for (; i < n; i += 16) { \
             const int m = n - i < 16 ? n - i : 16; \
@@ -55,7 +54,7 @@ FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
 #else
 #    define NR 3 // twelve sums, three columns and a row use all 16 registers
 
-// Without AVX-512, DOT_END and TILE_END add the last elements of a row one by one after the horizontal sums.
+// Add the elements after the last complete vector one by one.
 #    define DOT_END(type) \
         float sum = sum8(_mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d))); \
         for (; i < n; i++) { \

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_f.h: products of f32, f16 and bf16 rows with many columns, in tiles of MR rows by NR columns. For each index k, the kernel
-// multiplies element k of all rows with element k of all columns; the sums stay in registers. In a panel, element k of MR rows (or
-// NR columns) is in adjacent floats. Missing rows and columns are copies of the first one; their results are not stored. For some
-// tiers, src/CMakeLists.txt defines MR, a multiple of V_LANES, and MIN_COLS_F16.
+// gemm_f.h: products of f32, f16 and bf16 rows with many columns, in tiles of MR rows by NR columns. In a panel, element k of MR
+// rows (or NR columns) is in adjacent floats. Missing rows and columns are copies of the first one. Their results are not stored.
+// For some tiers, src/CMakeLists.txt defines MR, a multiple of V_LANES, and MIN_COLS_F16.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -17,12 +16,12 @@
 #    define MIN_COLS_F16 40
 #    define MIN_COLS_BF16 40
 #else
-#    ifndef MR // the tier sse42, whose vectors are two registers, has a smaller number
+#    ifndef MR // smaller in the tier sse42
 #        define MR 16
 #    endif
 #    define NR 6
 #    define MIN_COLS_F32 10
-#    ifndef MIN_COLS_F16 // tiers without F16C have a smaller number: their conversions are slow, and panels convert each row once
+#    ifndef MIN_COLS_F16 // smaller without F16C: panels convert each row once
 #        define MIN_COLS_F16 20
 #    endif
 #    define MIN_COLS_BF16 20
@@ -80,7 +79,7 @@ PACK_X(f32, float)
 PACK_X(f16, uint16_t)
 PACK_X(bf16, uint16_t)
 
-// Columns of bf16 rows are rounded to bf16, because the dot products of bf16 round both operands to bf16.
+// The dot products of bf16 round both operands to bf16.
 FLOATS_INLINE float round_bf16(float v) {
     return berth_bf16_to_float(berth_float_to_bf16(v));
 }
@@ -88,7 +87,7 @@ FLOATS_INLINE float identity(float v) {
     return v;
 }
 
-// PACK_Y packs PIECE elements of all columns at a time, so that lines of the panel are filled while they are in the L1 cache.
+// PIECE elements of all columns at a time, so that lines of the panel stay in the L1 cache.
 #define PIECE 64
 #define PACK_Y(name, as) \
     static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \

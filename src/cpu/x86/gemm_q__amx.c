@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm_q__amx.c: products of quantised rows with many columns by AMX tiles. One instruction multiplies a run (panel_q.h) of 32
-// bytes of 16 columns with the same run of 16 rows. The integer results go through memory to vectors, where they are scaled.
-// Meanwhile the next run is multiplied. Formats with runs of 16 elements keep the kernels of gemm_q__vnni.c: half of a tile would
-// be empty, and scaling takes most of their time. Rows are packed as in gemm_q__vnni.c. The bytes of a run of a column are
+// bytes of 16 columns with the same run of 16 rows. Vectors scale the integer results while the next run is multiplied. Formats
+// with runs of 16 elements keep the kernels of gemm_q__vnni.c: half of a tile would be empty. The bytes of a run of a column are
 // contiguous (Y_QUAD), because they are a row of a tile.
 
 #define MR 32
@@ -15,7 +14,7 @@
 
 #define K 32 // bytes of a run
 
-// The numbers of the three tiles (sums, columns, rows) of even runs and of odd runs. Intrinsics require constants.
+// Tile numbers (sums, columns, rows) of even and odd runs. Intrinsics require constants.
 #define EVEN 0, 1, 2
 #define ODD 3, 4, 5
 
@@ -35,8 +34,7 @@ UNPACK_INLINE __m512 floats_at(const char *at) {
     return _mm512_loadu_ps((const void *) at);
 }
 
-// Multiplies a run of 16 rows with the same run of all columns, and stores the integer sums at `to`. x: the bytes of the rows; y:
-// the start of the run in the panel of columns.
+// Stores the integer sums at `to`. x: the bytes of 16 rows. y: the start of the run in the panel of columns.
 #define MULTIPLY(tiles, to, x, y) MULTIPLY_BY(tiles, to, x, y)
 #define MULTIPLY_BY(sums, columns, rows, to, x, y) \
     do { \
@@ -63,7 +61,7 @@ UNPACK_INLINE void add_run(__m512 *sum, const int32_t *t, __m512 scale, __m512 m
     }
 }
 
-// Multiplies the 16 rows from row h on with all columns.
+// Multiplies rows h .. h + 15 with all columns.
 UNPACK_INLINE void rows16_run(
     int64_t n, float *s, int64_t ld_s, const char *x, int h, int nx, const char *y, int ny, const bool has_min) {
     _Alignas(64) int32_t t[2][NR * 16];
@@ -99,7 +97,7 @@ UNPACK_INLINE void rows16_run(
 UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
     const bool has_min, const bool is_8bit) {
     (void) R, (void) is_8bit; // all bytes of x are unsigned here
-    struct tile_config saved; // other libraries of the process may rely on their configuration
+    struct tile_config saved; // other libraries may rely on their configuration
     _tile_storeconfig(&saved);
     _tile_loadconfig(&config);
     rows16_run(n, s, ld_s, x, 0, nx, y, ny, has_min);
@@ -109,7 +107,7 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     if (saved.palette != 0) {
         _tile_loadconfig(&saved);
     } else {
-        _tile_release(); // otherwise the operating system saves the tiles at every context switch
+        _tile_release(); // otherwise context switches save the tiles
     }
 }
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// gemm_q__avx2.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns. A vector holds four bytes of each
-// of 8 rows. It is multiplied with four bytes of a column, repeated in all lanes. So each lane is the sum of one row: no sum across
-// a vector is needed, and the scales of 8 rows have the same layout as the sums.
+// gemm_q__avx2.c: products of quantised rows with many columns, in tiles of 8 rows by 4 columns. A vector holds four bytes of
+// each of 8 rows. So each lane is the sum of one row, and the scales of 8 rows have the same layout.
 //
-// Elements of at most 6 bits are unsigned. VPMADDUBSW adds two products in 16 bits. For these elements the sums are so small that
-// two vectors of them can be added in 16 bits before they are widened to 32 bits. Elements of 8 bits stay signed (OFFSET_8BIT is
-// 0). Their magnitudes are multiplied with the column times their signs.
+// Elements of at most 6 bits are unsigned. Two sums of VPMADDUBSW can be added in 16 bits. Elements of 8 bits stay signed
+// (OFFSET_8BIT is 0): their magnitudes are multiplied with the column times their signs.
 
 #define MR 8
-#ifndef NR // the tiers sse42 and avx (sse.h), whose vectors are two registers, have a smaller number
+#ifndef NR // smaller in the tiers sse42 and avx (sse.h)
 #    define NR 4
 #endif
 #define MIN_COLS 4
@@ -26,7 +24,7 @@ UNPACK_INLINE void run_multiply(
     (void) has_min;
     const __m256i ones = _mm256_set1_epi16(1);
     int n_pairs = R / 8;
-    __asm__("" : "+r"(n_pairs)); // hides the count: if the loop were unrolled, the sums would not fit into the registers
+    __asm__("" : "+r"(n_pairs)); // prevents unrolling: sums would not fit in registers
     for (int j = 0; j < n_pairs; j++, x += 2 * 4 * MR, y += 2 * 4 * NR) {
         const __m256i x0 = load32(x), x1 = load32(x + 4 * MR);
         EACH_COLUMN(c) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // gemm_q__avx512.c: products of quantised rows with many columns, in tiles of 32 rows by 4 columns, for AVX-512 without VNNI. A
-// vector holds four bytes of each of 16 rows. It is multiplied with four bytes of a column, repeated in all lanes.
+// vector holds four bytes of each of 16 rows.
 //
-// Elements of at most 6 bits are unsigned. The sum of 8 products of 5-bit elements, or of 4 products of 6-bit elements, fits into
-// 16 bits, so that many products are added before the sum is widened to 32 bits. Elements of 8 bits stay signed (OFFSET_8BIT is 0).
-// Their magnitudes are multiplied with the column times their signs.
+// Elements of at most 6 bits are unsigned. Sums of 8 products of 5-bit elements, or of 4 products of 6-bit elements, fit in 16
+// bits. Elements of 8 bits stay signed (OFFSET_8BIT is 0): their magnitudes are multiplied with the column times their signs.
 
 #define MR 32
 #define NR 4
@@ -19,7 +18,7 @@ UNPACK_INLINE __m512i widened(__m512i sum, __m512i pairs) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
-// Adds the products of four signed bytes of each row with four bytes of each column to t.
+// Four signed bytes of each row.
 UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *yb) {
     __m512i x[2];
     __mmask64 is_negative[2];
@@ -37,7 +36,7 @@ UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *y
     }
 }
 
-// Adds the products of n_quads * 4 unsigned bytes of each row with the bytes of each column to t. They are added in 16 bits first.
+// n_quads * 4 unsigned bytes of each row. Products are added in 16 bits first.
 UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char *yb, const int n_quads) {
     __m512i p[NR][VECS];
     _Pragma("GCC unroll 4") for (int j = 0; j < n_quads; j++) {
@@ -59,7 +58,7 @@ UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char 
 
 UNPACK_INLINE void run_multiply(
     __m512i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
-    const int n_unsigned = R == 16 && !has_min ? 2 : 4; // 2 for q6_K, which has 6 bits, and for q3_K, which shares its kernel
+    const int n_unsigned = R == 16 && !has_min ? 2 : 4; // q6_K has 6 bits; q3_K shares its kernel
     const int n_quads = is_signed ? 1 : n_unsigned;
     for (int j = 0; j < R / 4; j += n_quads, x += 4 * MR * n_quads, y += 4 * NR * n_quads) {
         if (is_signed) {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns for AVX-512 without VNNI, two (q8_0) or four (iq4_nl)
-// blocks at a time. The magnitudes of a row are multiplied with the column (column_q.h) times the signs of the row. Other formats
-// with blocks of 32 keep the kernels of gemv_q__avx2.c, because two of their blocks fill a vector of AVX2, and fewer
-// ports execute 512-bit instructions.
+// gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns for AVX-512 without VNNI. The magnitudes of a row are
+// multiplied with the column (column_q.h) times the signs of the row. Other formats with blocks of 32 keep the kernels of
+// gemv_q__avx2.c: fewer ports execute 512-bit instructions.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
 static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PACK_OFFSET(plain, 0, order)
-// The order of units for four blocks: first the elements in low nibbles, then the elements in high nibbles.
+// Units of four blocks: low nibbles first, then high nibbles.
 static const uint8_t fours[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
 PACK_OFFSET(fours, 0, fours)
 
-// Returns 32 sums of two products each, in 16 bits.
+// 32 sums of two products, in 16 bits.
 UNPACK_INLINE __m512i products(__m512i magnitude, __mmask64 is_negative, __m512i y) {
     return _mm512_maddubs_epi16(magnitude, _mm512_mask_sub_epi8(y, is_negative, _mm512_setzero_si512(), y));
 }
@@ -40,7 +39,7 @@ UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_gro
     }
 }
 
-// Adds the products of 8 blocks. In table_iq4, entries below 8 are negative.
+// In table_iq4, entries below 8 are negative.
 UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y_group *const *y, const int ny) {
     const __m512i table = _mm512_broadcast_i32x4(_mm_abs_epi8(_mm_loadu_si128((const void *) table_iq4)));
     const __m512i low = _mm512_set1_epi8(15);
@@ -77,7 +76,7 @@ ROWS_32(iq4_nl)
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
     GEMV_ROW(Q8_0, q8_0, plain, GROUP, y_group)
     GEMV_ROW(IQ4_NL, iq4_nl, fours, GROUP, y_group)
-    // gemm_q__avx512.c multiplies 8-bit elements no faster, and pads to four columns. With fewer columns than this, it is slower.
+    // gemm_q__avx512.c pads columns to a multiple of four. With fewer columns than min_cols, gemm_q__avx512.c is slower.
     k->gemm[GGML_TYPE_Q8_0].min_cols = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// product_q.h: the part of the products of panels that is the same for all vector widths. panel_q.h, which must be included first,
-// defines run and quad and the layout of a run in the panels x and y. MR must be a multiple of V_LANES.
+// product_q.h: products of panels, for all vector widths. Include panel_q.h first, which defines run and quad. MR must be a
+// multiple of V_LANES.
 #pragma once
 
 #include "cpu/x86/floats.h"
@@ -20,7 +20,7 @@
 #define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
 #define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
 
-// quad_at returns four bytes, float_at a float of a column in all lanes. floats_at returns vector v of the floats of MR rows.
+// quad_at, float_at: a quad or a float of a column in all lanes. floats_at: vector v of the floats of MR rows.
 UNPACK_INLINE VI quad_at(const char *at) {
     int32_t v;
     memcpy(&v, at, sizeof v);
@@ -37,8 +37,8 @@ UNPACK_INLINE V floats_at(const char *at, int v) {
     return V_LOAD((const float *) (const void *) at + V_LANES * v);
 }
 
-// Multiplies the integer sums t of a run with the scales of row and column, and adds them to sum. With has_min, also adds the
-// minimum of the row times `initial` of the column. x and y point to the start of the run in the panels, which is before its bytes.
+// Scales the integer sums t of a run and adds them to sum. With has_min, also adds minimum * `initial`. x and y point to the
+// start of the run in the panels.
 UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const char *y, const bool has_min) {
     EACH_COLUMN(c) {
         const V d = float_at(y + 4 * (NR + c));
@@ -63,8 +63,7 @@ UNPACK_INLINE void store_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, i
     }
 }
 
-// Adds the dot products of the R bytes of a run of each row with the R bytes of each column to t. x and y point to the first bytes
-// of the run. The including file defines this function.
+// Adds the dot products of a run to t. x and y point to the first bytes of the run. The including file defines this function.
 UNPACK_INLINE void run_multiply(
     VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sse.h: emulates the 32-byte vectors of the AVX2 kernels by two 16-byte vectors, for processors without AVX2. The tiers sse42 and
-// avx include this file and then the files of avx2. The tier sse42 emulates all vectors, the tier avx only integer vectors. It
-// defines only the intrinsics that those files use, under the same names. An emulated multiply-add rounds twice. Requires SSE4.2.
+// sse.h: emulates 32-byte vectors by two 16-byte vectors, for processors without AVX2. The tiers sse42 and avx include this file
+// before the files of avx2. The tier sse42 emulates all vectors, the tier avx only integer vectors. This file defines only the
+// intrinsics that the files of avx2 use. An emulated multiply-add rounds twice. Requires SSE4.2.
 #pragma once
 
 #include "quant/half.h"
@@ -103,7 +103,7 @@ SSE_INLINE sse_ints sse_permute2x128_si256(sse_ints a, sse_ints b, const int whi
     return which == 0x20 ? (sse_ints){a.lo, b.lo} : (sse_ints){a.hi, b.hi};
 }
 
-// Selects lanes by index. The callers pass constant indices, so these loops compile to moves.
+// Indices are constants, so the loops compile to moves.
 SSE_INLINE __m128i sse_lanes4(sse_ints v, __m128i which) {
     int32_t from[8], at[4], to[4];
     sse_storeu_si256(from, v);
@@ -134,7 +134,7 @@ SSE_WIDEN(cvtepi8_epi32, _mm_cvtepi8_epi32, 4)
 SSE_WIDEN(cvtepu8_epi32, _mm_cvtepu8_epi32, 4)
 SSE_WIDEN(cvtepu16_epi32, _mm_cvtepu16_epi32, 8)
 
-// Computes v << n per lane as a product with 2^n, for n < 31.
+// v << n per lane, as v * 2^n, for n < 31.
 SSE_INLINE __m128i sse_sllv4(__m128i v, __m128i n) {
     const __m128i power = _mm_slli_epi32(_mm_add_epi32(n, _mm_set1_epi32(127)), 23);
     return _mm_mullo_epi32(v, _mm_cvttps_epi32(_mm_castsi128_ps(power)));
@@ -215,7 +215,7 @@ SSE_INLINE sse_floats sse_permutevar8x32_ps(sse_floats v, sse_ints which) {
 
 // ---- f16 ----
 
-// Converts as half.h does. If all 8 values are normal, they are converted in vectors; otherwise half.h converts each value.
+// Same results as half.h.
 SSE_INLINE sse_floats sse_cvtph_ps(__m128i h) {
     const __m128i mag = _mm_and_si128(h, _mm_set1_epi16(0x7fff)), sign = _mm_xor_si128(h, mag), zero = _mm_setzero_si128();
     const __m128i special = _mm_subs_epu16(_mm_sub_epi16(mag, _mm_set1_epi16(0x400)), _mm_set1_epi16(0x77ff));
@@ -254,7 +254,7 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 
 // ---- the names of the intrinsics ----
 
-// #undef: compilers define some of these intrinsics as macros, because they take constants.
+// Some compilers define these intrinsics as macros.
 #undef _mm256_cvtps_ph
 #undef _mm256_extract_epi32
 #undef _mm256_extracti128_si256

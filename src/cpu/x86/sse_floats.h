@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sse_floats.h: the part of the emulation (sse.h) that processors with AVX do not need: vectors of eight floats and of four
-// doubles, each emulated by two 16-byte vectors. Requires SSE4.2.
+// sse_floats.h: emulates vectors of eight floats and of four doubles by two 16-byte vectors, for processors without AVX (sse.h).
+// Requires SSE4.2.
 #pragma once
 
 typedef struct {
@@ -83,7 +83,7 @@ SSE_INLINE void sse_storeu_pd(double *at, sse_doubles v) {
     _mm_storeu_pd(at + 2, v.hi);
 }
 
-// Loads and stores only the lanes whose mask is set. The other lanes are 0 after a load, and their memory is not accessed.
+// After a load, lanes outside the mask are 0. Memory outside the mask is not accessed.
 SSE_INLINE __m128 sse_maskload4(const float *at, __m128i mask) {
     float v[4] = {0};
     const int lanes = _mm_movemask_ps(_mm_castsi128_ps(mask));
@@ -139,7 +139,7 @@ SSE_INLINE int sse_movemask_ps(sse_floats v) {
 
 // ---- the names of the intrinsics ----
 
-// #undef: compilers define some of these intrinsics as macros, because they take constants.
+// Some compilers define these intrinsics as macros.
 #undef _mm256_cmp_ps
 #undef _mm256_extractf128_pd
 #undef _mm256_extractf128_ps

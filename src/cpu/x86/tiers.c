@@ -35,8 +35,7 @@ static bool has_vnni(void) {
     return cpu_features()->avx512_vnni && has_avx512();
 }
 
-// Linux saves AMX tiles only for a process that requested it; the request covers all its threads. Without the request, the first
-// AMX instruction raises SIGILL.
+// Linux saves AMX tiles only for a process that requested it. Without the request, the first AMX instruction raises SIGILL.
 static bool may_use_tiles(void) {
 #ifdef __linux__
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -50,8 +49,8 @@ static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
-// The files of each tier, in the order in which they fill the table. gemv_q and gemv_k change slots that gemm_q filled. The tiers
-// sse42 and avx use the files of avx2 (sse.h).
+// In the order in which the files fill the table: gemv_q and gemv_k change slots that gemm_q filled. The tiers sse42 and avx use
+// the files of avx2 (sse.h).
 #define AVX2(X, tier) \
     X(tier, dot_f) X(tier, gemm_f) X(tier, quantize) X(tier, dot_q) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
@@ -67,8 +66,8 @@ CPU_TIER_FILES(avx512, AVX512)
 CPU_TIER_FILES(vnni, VNNI)
 CPU_TIER_FILES(amx, AMX)
 
-// The tiers sse42 and avx keep the portable cosine and sine, because the kernel of avx2 needs fused multiply-adds to be exact for
-// angles of up to 2^30. The tier sse42 also has no tiles: their sums would not fit into the registers.
+// The cosine and sine of avx2 need fused multiply-adds to be exact for angles of up to 2^30. The tier sse42 has no tiles: their
+// sums would not fit into the registers.
 static void fill_sse42_without_tiles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
     fill_sse42(k);
