@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: the CPU as a device, its registry entry, and the two functions that a loader of shared libraries calls. The memory of
-// the device is host memory, so its buffers come from libggml-base.
+// device.c: the CPU as a device, its registry entry, and the functions for a loader of shared libraries. Buffers come from
+// libggml-base.
 
 #include "cpu/cpu.h"
 
@@ -15,13 +15,12 @@
 
 // ---- information from the system ----
 
-// Copies the value of `key` from a file of lines "key: value", such as /proc/meminfo, to out; "" if the key is missing. It does not
-// use stdio, because a stdio stream allocates memory.
+// Copies the value of `key` from a file of lines "key: value" to out; "" if the key is missing. stdio would allocate memory.
 static void proc_line(const char *path, const char *key, char *out, size_t out_size) {
     char text[4096];
     size_t n = 0;
     out[0] = '\0';
-    // One read may return only a part of a file in /proc. The first 4095 bytes suffice: the keys are near the beginning.
+    // One read may return only a part of a file in /proc. The first 4095 bytes contain the keys.
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     for (ssize_t got = 1; file >= 0 && got > 0 && n<sizeof text - 1; n += got> 0 ? (size_t) got : 0) {
         got = read(file, text + n, sizeof text - 1 - n);

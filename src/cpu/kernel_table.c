@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// kernel_table.c: fills the kernel tables: portable C first, then every tier that the machine supports, oldest first.
-// BERTH_CPU_ISA=<tier> omits the tiers after that one; BERTH_CPU_ISA=portable omits all tiers. If BERTH_CPU_ISA is set, the tiers
-// in use are logged. cpu_init, which initialises the library, is also here.
+// kernel_table.c: fills the kernel tables: portable C first, then every supported tier, oldest first. BERTH_CPU_ISA=<tier> omits
+// later tiers; BERTH_CPU_ISA=portable omits all tiers. If BERTH_CPU_ISA is set, the tiers in use are logged.
 
 #include "cpu/cpu.h"
 
@@ -16,8 +15,8 @@ struct cpu_kernels cpu_kernels_best;
 const struct cpu_tier *const cpu_tiers = NULL;
 #endif
 
-// The last tier that filled each slot of cpu_kernels_best; NULL: the slot has the portable kernel. A slot is one word of the table.
-// A tier has filled a slot if the word differs before and after its fill function, so tiers need not report their slots.
+// The last tier that filled each slot (word) of cpu_kernels_best; NULL: portable. A changed word shows that a tier filled the
+// slot.
 #define N_WORDS (CPU_SLOT(tier) / sizeof(uintptr_t))
 static const char *filled_by[N_WORDS];
 
@@ -42,7 +41,7 @@ static void fill_portable(struct cpu_kernels *k) {
     strcpy(k->tier, "portable");
 }
 
-// True if `name` is a tier of this architecture; false for NULL.
+// False for NULL.
 static bool is_tier(const char *name) {
     for (const struct cpu_tier *t = cpu_tiers; name != NULL && t != NULL && t->name != NULL; t++) {
         if (strcmp(t->name, name) == 0) {

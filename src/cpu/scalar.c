@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// scalar.c: ggml's functions that read or write one element of a host tensor as i32 or f32, or set all elements to one value. Each
-// type has functions that read and write an element as a double, which represents every value of these types exactly. A wrong index
-// or type, or a tensor without memory, reports an error; then a read returns 0, and nothing is written.
+// scalar.c: ggml's functions that read or write one element of a host tensor, or set all elements. A double represents every i32
+// and f32 exactly. A wrong index or type, or a tensor without memory, reports an error. Then a read returns 0, and nothing is
+// written.
 
 #include "base/min.h"
 #include "base/shim/shim.h"
@@ -27,7 +27,7 @@ struct element {
         const type v = (type) d; \
         memcpy(at, &v, sizeof v); \
     }
-// A value outside the range of the type wraps, as a C conversion from int64_t does; NaN and values outside of int64_t become 0.
+// Values outside the range of the type wrap. NaN and values outside of int64_t become 0.
 #define ELEMENT_INT(name, type) \
     static double get_##name(const void *at) { \
         type v; \

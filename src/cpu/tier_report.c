@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tier_report.c: reports the tiers of an op. The entry of an op lists the kernel slots that the op uses (CPU_USE_*); the tiers of
-// the op are the tiers that filled these slots. `berth ops` prints them; computing does not use them.
+// tier_report.c: reports the tiers of an op: the tiers that filled the slots that the op uses (CPU_USE_*). `berth ops` prints
+// them.
 
 #include "cpu/cpu.h"
 
@@ -10,7 +10,6 @@
 
 #define MAX_TIERS 16
 
-// The tiers found so far, unordered.
 struct found {
     const char *tiers[MAX_TIERS];
     int n;
@@ -37,7 +36,7 @@ static void add_slots(struct found *f, unsigned uses) {
 #undef SLOT
 }
 
-// Adds the tiers of dot products of rows of `type` with rows of `other`, including the conversion of `other` to vec_dot_type.
+// Includes the conversion of `other` to vec_dot_type.
 static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) {
     const enum ggml_type dot_type = cpu_kernels_best.traits[type].vec_dot_type;
     found_add(f, cpu_kernels_best.tile[type].run != NULL ? CPU_SLOT(tile[type].run) : CPU_SLOT(traits[type].vec_dot));
@@ -49,7 +48,6 @@ static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) 
     }
 }
 
-// Adds the tiers of the kernels that only matrix products use: gemm and gemv.
 static void add_panels(struct found *f, enum ggml_type type) {
     if (cpu_kernels_best.gemm[type].run != NULL) {
         found_add(f, CPU_SLOT(gemm[type].run));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dot_q32.h: dot products of the formats with blocks of 32 elements. Four blocks of a row are processed together, so that one
-// instruction converts their four integer sums to float. gemv_q32.h has the kernels for one column.
+// dot_q32.h: dot products of the formats with blocks of 32 elements. One instruction converts the integer sums of four blocks.
 #pragma once
 
 #include "cpu/arm/unpack.h"
@@ -8,7 +7,7 @@
 
 #include <math.h>
 
-// Returns the horizontal sums of four vectors, in one vector.
+// One horizontal sum per lane.
 UNPACK_INLINE int32x4_t sums_across4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
     return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
 }

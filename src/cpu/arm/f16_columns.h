@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// f16_columns.h: converts columns of floats to f16 for the fp16 and fhm tiers, which also multiply and add in f16. Each column is
-// scaled by a power of two, which is exact. The scale brings the largest element close to a limit that the kernel chooses, so that
-// small products do not underflow and sums of a few products do not overflow.
+// f16_columns.h: converts columns of floats to f16 for the fp16 and fhm tiers. Each column is scaled by a power of two. So small
+// products do not underflow, and sums of a few products do not overflow.
 #pragma once
 
 #include "base/min.h"
@@ -14,7 +13,7 @@ static inline float16x8_t f16_at(const uint16_t *at) {
     return vreinterpretq_f16_u16(vld1q_u16(at));
 }
 
-// Returns the power of two that scales max to below `largest`, which is itself a power of two. Returns 1 if max is 0 or not finite.
+// Returns the power of two that scales max to below `largest`, a power of two. If max is 0 or not finite, returns 1.
 static inline float scale_for(float max, float largest) {
     if (!(max > 0.0f && max < INFINITY)) {
         return 1.0f;
@@ -24,7 +23,7 @@ static inline float scale_for(float max, float largest) {
     return ldexpf(largest, e < -90 ? 90 : -e);
 }
 
-// Returns the largest magnitude. Four independent maxima hide the latency of vmaxq_f32.
+// Four independent maxima hide the latency of vmaxq_f32.
 static inline float column_max(int64_t n, const float *y) {
     float32x4_t max[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
     int64_t i = 0;

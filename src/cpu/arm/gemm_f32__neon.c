@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemm_f32__neon.c: products of f32 rows with many columns, in tiles of 8 by 8. For each index k, four loads (element k of 8 rows
-// and 8 columns) feed sixteen multiply-adds, and the sums stay in registers. A panel holds element k of 8 rows (or columns) in
-// adjacent floats. f16 rows are packed as f32, so that they are converted once for all columns.
+// gemm_f32__neon.c: products of f32 rows with many columns, in tiles of 8 by 8. Four loads feed sixteen multiply-adds. A panel
+// holds element k of 8 rows (or columns) in adjacent floats. f16 rows are packed as f32, so that they are converted once.
 
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
@@ -12,7 +11,7 @@
 #define MR 8
 #define NR 8
 
-// Transposes 4 elements of 4 rows: row j becomes column j of `to`, whose rows are 8 floats apart.
+// Rows of `to` are 8 floats apart.
 UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
     const float64x2_t ab0 = vreinterpretq_f64_f32(vzip1q_f32(a, b)), ab1 = vreinterpretq_f64_f32(vzip2q_f32(a, b));
     const float64x2_t cd0 = vreinterpretq_f64_f32(vzip1q_f32(c, d)), cd1 = vreinterpretq_f64_f32(vzip2q_f32(c, d));
@@ -22,9 +21,8 @@ UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4
     vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(ab1, cd1)));
 }
 
-// pack8 writes element k of 8 rows to to[8 * k]. Rows are often a power of two apart, so that they map to the same few cache sets.
-// Cache lines of four rows fit in these sets, so pack8 reads 16 elements (a cache line of f32) of four rows, then of the other
-// four. In pack_x, missing rows are copies of the first row; their results are not stored.
+// Rows are often a power of two apart and share a few cache sets. Only four rows fit in these sets, so pack8 reads four rows at a
+// time. In pack_x, missing rows are copies of the first row. Their results are not stored.
 #define PACK(type, element) \
     UNPACK_INLINE void pack4_##type(float *to, const element *const *rows, int64_t i) { \
         transpose4(to, four_##type(rows[0], i), four_##type(rows[1], i), four_##type(rows[2], i), four_##type(rows[3], i)); \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16.h: the layout of a packed column that is multiplied with f16 rows. A column is a list of segments of STEP elements. A
-// segment holds the factor with which its sums are multiplied, and STEP scaled f16 values; the last segment is padded with zeros.
-// If the sum of a row is not finite, because its products exceed the range of f16, the row is recomputed in f32.
+// gemv_f16.h: a packed column for f16 rows. The column is a list of segments of STEP scaled f16 values, padded with zeros. If the
+// sum of a row is not finite, the row is recomputed in f32.
 #pragma once
 
 #include "cpu/arm/f16_columns.h"

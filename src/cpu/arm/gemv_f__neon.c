@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_f__neon.c: one or a few columns times f32 or f16 rows, two rows at a time (streams.h). Both rows share the loads of the
-// column. The column stays in f32: this tier multiplies in f32, so an f16 column would have to be converted at every use.
+// gemv_f__neon.c: one or a few columns times f32 or f16 rows, two rows at a time (streams.h). The column stays in f32, because an
+// f16 column would have to be converted at every use.
 
 #include "cpu/arm/streams.h"
 #include "cpu/arm/unpack.h"
@@ -12,14 +12,13 @@
 
 #define STEP 16
 #define MAX_COLS 4     // columns per pass
-#define F32_MAX_COLS 3 // with more columns, tiles are faster: they use each load of a column four times
+#define F32_MAX_COLS 3 // with more columns, tiles are faster
 
 static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
     memcpy(panel, y, (size_t) n * sizeof *y);
 }
 
-// Multiplies two rows with nc columns, at most MAX_COLS. Each pair of row and column has two sums, which is enough to hide the
-// latency.
+// nc <= MAX_COLS. Two sums per row and column hide the latency.
 #define ROWS2(type, element) \
     UNPACK_INLINE void rows2_##type( \
         int64_t n, const element *a, const element *b, const float *const *y, const int nc, float *s_a, float *s_b) { \

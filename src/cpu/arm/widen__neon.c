@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// widen__neon.c: converts rows of q8_0 to floats, for embeddings and for the keys and values of attention. Results are
-// bit-identical to those of the portable function. On a Neoverse N1, one pipe executes all conversions from bytes to integers and
-// from integers to floats. This kernel avoids them: it puts a byte in the low bits of a large float and subtracts that.
+// widen__neon.c: converts rows of q8_0 to floats. Results are bit-identical to the portable function. On a Neoverse N1, one pipe
+// executes all conversions. So this kernel puts a byte in the low bits of a large float and subtracts the large float.
 
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
-#define AHEAD 2048 // bytes: prefetch distance; from 4096 on, single rows take longer
+#define AHEAD 2048 // prefetch distance; 4096 is slower
 
 // v holds 4 floats 2^23 + 128 + q. Stores q times d.
 UNPACK_INLINE void store4(float *y, uint16x8_t v, float32x4_t d) {
@@ -19,7 +18,7 @@ static void q8_0_to_f32__neon(const void *restrict vx, float *restrict y, int64_
     const uint16x8_t exponent = vdupq_n_u16(0x4b00); // the upper 16 bits of 2^23
     for (int64_t i = 0; i < n / QK_Q8_0; i++) {
         const float32x4_t d = vdupq_n_f32(f16_as_float(&x[i].d));
-        for (int j = 0; j < 2; j++) { // prefetches to L2 the cache lines that will be written; saves 6% of the time for many rows
+        for (int j = 0; j < 2; j++) { // L2 prefetch for stores: saves 6%
             __builtin_prefetch((const char *) y + AHEAD + 64 * j, 1, 2);
         }
         for (int j = 0; j < QK_Q8_0; j += 16, y += 16) {

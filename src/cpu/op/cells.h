@@ -6,14 +6,13 @@
 
 #include <string.h>
 
-// Returns the number of cells that n elements of a row form.
 static inline int64_t cells_of(const struct ggml_tensor *t, int64_t n) {
     return n / ggml_blck_size(t->type);
 }
 static inline bool cells_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type);
 }
-// True if rows of t can be copied by cells: rows of a block format must be dense.
+// Rows of a block format must be dense.
 static inline bool cells_movable(const struct ggml_tensor *t) {
     return cells_dense(t) || ggml_blck_size(t->type) == 1;
 }
@@ -23,7 +22,7 @@ static inline bool cells_movable(const struct ggml_tensor *t) {
         memcpy(to + (size_t) i * to_step, from + (size_t) i * from_step, bytes); \
     }
 
-// Copies n cells of `size` bytes; steps are in bytes. Source and destination do not overlap.
+// Steps are in bytes. Source and destination do not overlap.
 static inline void cells_copy(char *to, size_t to_step, const char *from, size_t from_step, int64_t n, size_t size) {
     if (to_step == size && from_step == size) {
         memcpy(to, from, (size_t) n * size);
@@ -39,7 +38,6 @@ static inline void cells_copy(char *to, size_t to_step, const char *from, size_t
 }
 #undef CELLS_LOOP
 
-// Sets n cells to zero bits.
 static inline void cells_zero(char *to, size_t to_step, int64_t n, size_t size) {
     if (to_step == size) {
         memset(to, 0, (size_t) n * size);
@@ -50,7 +48,7 @@ static inline void cells_zero(char *to, size_t to_step, int64_t n, size_t size) 
     }
 }
 
-// Copies a row of f to a row of t, which has the same type.
+// Both rows have the same type.
 static inline void cells_copy_row(const struct ggml_tensor *t, char *to, const struct ggml_tensor *f, const char *from) {
     cells_copy(to, t->nb[0], from, f->nb[0], cells_of(f, f->ne[0]), ggml_type_size(f->type));
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// columns.h: gathers the windows of a convolution as columns, in one, two or three dimensions (missing dimensions have extent 1). A
-// window is the part of the data that one element of the result reads, in all channels.
+// columns.h: gathers the windows of a convolution as columns. Missing dimensions have extent 1. Term: window: the data that one
+// element of the result reads, in all channels.
 #pragma once
 
 #include "base/base.h"
 #include "cpu/cpu.h"
 
-// The windows of a convolution. Index 0: x, 1: y, 2: z.
+// Index 0: x, 1: y, 2: z.
 struct columns {
     int64_t k[3];   // extents of the window
     int64_t n[3];   // extents of the data
@@ -17,7 +17,7 @@ struct columns {
     size_t size;                        // bytes of an element
 };
 
-// True if columns_length and columns_count fit into 63 bits. They multiply extents of several valid tensors.
+// False if columns_length or columns_count overflows.
 static inline bool columns_fit(const struct columns *c) {
     int64_t length, count;
     return berth_mul_i64_ok(c->k[0], c->k[1], &length) && berth_mul_i64_ok(length, c->k[2], &length) &&
@@ -32,6 +32,5 @@ static inline int64_t columns_count(const struct columns *c) {
     return c->out[0] * c->out[1] * c->out[2];
 }
 
-// Copies window (x, y, z) of the batch element at `data` to `to`: elements in order [kx, ky, kz, channel], zeros outside the data
-// (im2col.c).
+// Copies window `at` of the batch element at `data`: elements in order [kx, ky, kz, channel], zeros outside the data.
 void cpu_column_gather(const struct columns *c, const char *data, const int64_t at[3], char *to);

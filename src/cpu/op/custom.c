@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the user's function once per task that the user requested. The number of tasks is
-// limited by the number of threads. It is not limited by the number of processors, because the function may rely on it.
+// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the user's function once per requested task, at most n_threads times. The function
+// may rely on the number of tasks, so processors do not limit it.
 
 #include "cpu/optable.h"
 

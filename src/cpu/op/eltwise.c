@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // eltwise.c: ADD, SUB, MUL, DIV with broadcast, and the elementwise ops with one source. Types are f32, f16 and bf16 in any
-// combination, with any strides; the first source of ADD may also be quantised. All ops compute in f32 on pieces of rows (rowio.h).
-// Dense f32 rows are processed in place, other rows through a buffer on the stack.
+// combination, with any strides. The first source of ADD may also be quantised. All ops compute in f32 on pieces of rows
+// (rowio.h).
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -27,7 +27,7 @@ static bool add_supports(const struct ggml_tensor *op) {
            (op->type == a->type || cpu_is_float(op->type)) && ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// True if both sources and the result are contiguous f32 tensors of the same shape, so that they can be treated as one long row.
+// True if the op can be computed as one long row.
 static bool binary_is_flat(const struct ggml_tensor *op) {
     return cpu_is_f32_dense(op) && op->nb[1] == op->nb[0] * (size_t) op->ne[0] && op->nb[2] == op->nb[1] * (size_t) op->ne[1] &&
            op->nb[3] == op->nb[2] * (size_t) op->ne[2] && cpu_are_same_layout(op, op->src[0]) &&
@@ -35,7 +35,7 @@ static bool binary_is_flat(const struct ggml_tensor *op) {
 }
 
 static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
-    const int64_t line = 16; // elements of a cache line; no two tasks write the same line
+    const int64_t line = 16; // no two tasks write the same cache line
     const int64_t n = op->ne[0] * op->ne[1] * op->ne[2] * op->ne[3];
     int64_t i0, i1;
     cpu_share(p, (n + line - 1) / line, &i0, &i1);
@@ -46,7 +46,7 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
     }
 }
 
-// True if all rows are dense f32 and there is at least one row per task. Then rows are not cut into pieces.
+// True if rows are not cut into pieces.
 static bool binary_has_rows(const struct ggml_tensor *op, int nth) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return cpu_is_f32_dense(op) && cpu_is_f32_dense(a) && cpu_is_f32_dense(b) && b->ne[0] == op->ne[0] && ggml_nrows(op) >= nth;
@@ -117,7 +117,6 @@ static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t ma
     }
 }
 
-// A map that is an expression of v.
 #define MAP(name, expr) \
     static void map_##name(const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x) { \
         (void) k, (void) op; \
@@ -126,7 +125,6 @@ static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t ma
             y[i] = (expr); \
         } \
     }
-// A map that is a slot of the kernel table.
 #define MAP_KERNEL(name) \
     static void map_##name(const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x) { \
         (void) op; \

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fill.c: DIAG_MASK_INF, DIAG_MASK_ZERO and TRI overwrite a triangle of a tensor. FILL, ARANGE and TIMESTEP_EMBEDDING compute
-// tensors from numbers. LEAKY_RELU is here too.
+// fill.c: DIAG_MASK_INF, DIAG_MASK_ZERO, TRI, FILL, ARANGE, TIMESTEP_EMBEDDING, LEAKY_RELU.
 
 #include "base/min.h"
 #include "cpu/op/cells.h"
@@ -16,7 +15,6 @@ static bool same_f32(const struct ggml_tensor *op) {
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
 }
 
-// Sets elements [from, to) of a row to v.
 static void row_set(const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t from, int64_t to, float v) {
     if (t->nb[0] == sizeof(float)) {
         k->fill(to - from, (float *) (void *) row + from, v);
@@ -46,7 +44,7 @@ static void band_run(const struct cpu_params *p, struct ggml_tensor *op, int64_t
     }
 }
 
-#define BEYOND ((int64_t) 1 << 40) // an index beyond every row, so small that adding a row index does not overflow
+#define BEYOND ((int64_t) 1 << 40) // beyond every row; adding an index cannot overflow
 
 static void diag_mask_inf_run(const struct cpu_params *p, struct ggml_tensor *op) {
     band_run(p, op, -BEYOND, (int64_t) param_i32(op, 0) + 1, -INFINITY);
@@ -96,7 +94,7 @@ static void arange_run(const struct cpu_params *p, struct ggml_tensor *op) {
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         char *row = cpu_row(op, it.at);
         for (int64_t i = it.i0; i < it.i0 + it.n; i++) {
-            // fmaf rounds once, as the reference does, whose compiler fuses multiplication and addition.
+            // The reference's compiler fuses multiplication and addition.
             const float v = fmaf(step, (float) i, start);
             memcpy(row + (size_t) i * op->nb[0], &v, sizeof v);
         }
@@ -109,8 +107,7 @@ static bool timestep_supports(const struct ggml_tensor *op) {
            op->ne[0] == param_i32(op, 0) && op->ne[1] == a->ne[0];
 }
 
-// Each timestep t has a row: first cos(t f), then sin(t f), for frequencies f that fall from 1 towards 1 / max_period. The last
-// element of an odd row is 0.
+// A row holds cos(t f), then sin(t f). Frequencies f fall from 1 towards 1 / max_period. The last element of an odd row is 0.
 static void timestep_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t half = op->ne[0] / 2;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// outprod.c: OUT_PROD: result[i, j] = sum over k of a[i, k] b[j, k]. The backward pass of products uses it. If dimensions 0 and 1
-// of both sources are swapped, it is a MUL_MAT: the dot products of the rows of a with the rows of b. So it uses the panels of
-// MUL_MAT (gemm.c), which can be filled from transposed f32; other types of a are converted to f32 first. With few columns, or on a
-// machine without panels, each row of the result is computed as a weighted sum of rows of a.
+// outprod.c: OUT_PROD: result[i, j] = sum over k of a[i, k] b[j, k]. With dimensions 0 and 1 of both sources swapped, OUT_PROD is
+// a MUL_MAT. So OUT_PROD uses panels (gemm.c), which can be filled from transposed f32. Other types of a are converted to f32
+// first. With few columns or without panels, a row of the result is a weighted sum of rows of a.
 
 #include "base/min.h"
 #include "cpu/op/gemm.h"
@@ -10,7 +9,7 @@
 #include "cpu/rowio.h"
 
 #define TASK_FLOPS 131072
-#define OUT_ROWS 8 // rows of the result that are computed together, so that a piece of a is converted once for all of them
+#define OUT_ROWS 8 // rows that share a converted piece of a
 
 static bool outprod_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -41,7 +40,6 @@ static struct ggml_tensor rows_as_columns(const struct ggml_tensor *t) {
     return r;
 }
 
-// True if dimension 0 or 1 is dense.
 static bool has_dense_dim(const struct ggml_tensor *t) {
     return t->nb[0] == sizeof(float) || t->nb[1] == sizeof(float);
 }
@@ -50,7 +48,7 @@ static bool panels_take(const struct cpu_kernels *k, const struct ggml_tensor *o
     return cpu_gemm_takes_transposed(k, op) && !cpu_is_empty(op->src[0]) && has_dense_dim(op->src[1]);
 }
 
-// Returns the bytes of the converted copy of a; 0 if a is f32 and can be read directly.
+// Bytes of a converted to f32; 0: a is read directly.
 static size_t widened_size(const struct ggml_tensor *a) {
     const bool is_ready = a->type == GGML_TYPE_F32 && has_dense_dim(a);
     return is_ready ? 0 : cpu_gemm_lines((size_t) ggml_nelements(a) * sizeof(float));
@@ -129,6 +127,6 @@ const struct cpu_op_entry cpu_ops_outprod[] = {
                            .work_size = work_size,
                            .run = outprod_run,
                            .uses = CPU_USE_MAD | CPU_USE_DOT_F32 | CPU_USE_CONVERT,
-                           .empty_srcs = 1 << 0 | 1 << 1}}, // a and b may be empty: sums over no k are 0
+                           .empty_srcs = 1 << 0 | 1 << 1}}, // sums over no k are 0
     CPU_OPS_END,
 };

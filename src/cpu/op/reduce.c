@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL. SUM, SUM_ROWS and MEAN add in f64 and round once; CUMSUM adds in f32.
-// SUM and COUNT_EQUAL store partial results in work memory; task 0 adds them. The partial sums of SUM cover blocks of SUM_BLOCK
-// pieces, independent of the number of tasks, so that the result does not depend on it either.
+// reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL. SUM, SUM_ROWS and MEAN add in f64 and round once. CUMSUM adds in
+// f32. Partial sums of SUM cover SUM_BLOCK pieces. So the result does not depend on the number of tasks.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -15,7 +14,7 @@ static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op)
 
 // ---- one number per tensor ----
 
-#define PART_SIZE 64 // bytes between the partial results of two tasks: one cache line
+#define PART_SIZE 64 // bytes between partial results: one cache line
 
 static size_t parts_size(const struct ggml_tensor *op, int n_tasks) {
     (void) op;
@@ -30,7 +29,7 @@ static bool sum_supports(const struct ggml_tensor *op) {
 #define SUM_BLOCK 64 // pieces (rowio.h) per partial sum
 
 static int64_t sum_pieces(const struct ggml_tensor *a) {
-    return cpu_is_empty(a) ? 0 : cpu_pieces_per_row(a) * ggml_nrows(a); // a tensor without elements may have any other extents
+    return cpu_is_empty(a) ? 0 : cpu_pieces_per_row(a) * ggml_nrows(a); // other extents may be huge
 }
 
 static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {
@@ -85,7 +84,7 @@ static int64_t row_count_equal(int64_t n, const char *x, size_t x_step, const ch
 static void count_equal_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     int64_t r0, r1, count = 0;
-    cpu_share(p, cpu_is_empty(a) ? 0 : ggml_nrows(a), &r0, &r1); // a tensor without elements may have any number of rows
+    cpu_share(p, cpu_is_empty(a) ? 0 : ggml_nrows(a), &r0, &r1); // an empty tensor may have many rows
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(a, ir);
         count += row_count_equal(a->ne[0], cpu_row(a, at), a->nb[0], cpu_row(b, at), b->nb[0]);
@@ -154,7 +153,7 @@ static bool argmax_supports(const struct ggml_tensor *op) {
            ggml_is_vector(op);
 }
 
-// Returns the index of the last of equal maxima. After a NaN, the search restarts at the next number, as in the reference.
+// If maxima are equal, returns the last. After a NaN, the search restarts, as in the reference.
 static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
     float buf[CPU_PIECE];
     float max = -INFINITY;

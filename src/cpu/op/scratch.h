@@ -6,17 +6,15 @@
 
 #define CPU_SCRATCH_LINE 16 // floats per cache line
 
-// Returns n, rounded up to complete cache lines.
+// Rounds n up to complete cache lines.
 static inline size_t cpu_scratch_floats(int64_t n) {
     return ((size_t) n + CPU_SCRATCH_LINE - 1) / CPU_SCRATCH_LINE * CPU_SCRATCH_LINE;
 }
 
-// Returns the bytes of work memory for n floats per task.
 static inline size_t cpu_scratch_size(int64_t n, int n_tasks) {
     return cpu_scratch_floats(n) * (size_t) n_tasks * sizeof(float);
 }
 
-// Returns this task's array of n floats.
 static inline float *cpu_scratch(const struct cpu_params *p, int64_t n) {
     return (float *) p->work + cpu_scratch_floats(n) * (size_t) p->ith;
 }

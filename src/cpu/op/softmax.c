@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // softmax.c: SOFT_MAX: exp(x * scale + slope * mask) of a row, divided by its sum. The mask (f16, bf16 or f32) repeats over
-// dimensions 2 and 3. With max_bias the slope decreases from head to head (ALiBi). A sink is a number per head whose exp is added
-// to the sum; it has no element in the result.
+// dimensions 2 and 3. With max_bias, the slope decreases from head to head (ALiBi). Sink: a number per head whose exp is added to
+// the sum.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -26,7 +26,7 @@ static float slope_of(int64_t head, int64_t n_heads, float max_bias) {
     if (!(max_bias > 0.0f)) {
         return 1.0f;
     }
-    int64_t n = 1; // the largest power of two that is at most n_heads
+    int64_t n = 1; // largest power of two <= n_heads
     while (n * 2 <= n_heads) {
         n *= 2;
     }

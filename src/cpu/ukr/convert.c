@@ -53,7 +53,6 @@ static void from_bf16(const uint16_t *x, float *y, int64_t n) {
     }
 }
 
-// Wrappers with the void pointers of the table's signatures.
 static void any_from_f32(const float *x, void *y, int64_t n) {
     ggml_cpu_fp32_to_fp32(x, y, n);
 }
@@ -82,9 +81,8 @@ static void q8_K_to_f32(const void *x, float *y, int64_t n) {
     dequantize_row_q8_K(x, y, n);
 }
 
-// Quantises 32 floats of activations to bytes. Ties are rounded to even, as in the reference's CPU backend. (The reference's
-// offline quantisers, and therefore src/quant, round ties away from zero.) Returns false if a value is not finite or if the maximum
-// is too small to divide by; the caller then uses the quantiser of src/quant.
+// Ties are rounded to even, as in the reference's CPU backend. (The offline quantisers round ties away from zero.) If a value is
+// not finite, or the maximum is too small to divide by, returns false. The caller then uses the quantiser of src/quant.
 static bool block_bytes(const float *x, int8_t *q, float *d) {
     float max = 0.0f;
     for (int j = 0; j < 32; j++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// vec.c: portable kernels on rows of floats: arithmetic, reductions, and the activation functions that models use most;
-// op/eltwise.c has the other activation functions. Sums use LANES partial sums, so that compilers can keep them in vector
-// registers. The order of the additions is fixed, so results do not depend on the compiler.
+// vec.c: portable kernels on rows of floats. Sums use LANES partial sums, so that compilers can use vector registers. The order
+// of the additions is fixed, so results do not depend on the compiler.
 
 #include "base/min.h"
 #include "cpu/kernels.h"
@@ -34,7 +33,7 @@ ROW1(silu, x[i] / (1.0f + expf(-x[i])))
 ROW1(tanh, tanhf(x[i]))
 ROW1(sigmoid, 1.0f / (1.0f + expf(-x[i])))
 
-// Both gelu functions round their argument and result to f16. ggml does so, too: it reads them from tables of f16 values.
+// ggml reads gelu from tables of f16 values, so argument and result are rounded to f16.
 static float round_f16(float v) {
     return berth_half_to_float(berth_float_to_half(v));
 }

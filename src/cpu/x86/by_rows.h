@@ -9,10 +9,9 @@
 #define COLS 4 // columns per pass
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++)
 
-// ROWS_32 defines rows_<type> for formats with blocks of 32 elements, and gemv_<type> and gemv_cols_<type>, which call it. The
-// including file defines Y_BLOCKS, the name of the struct of 8 blocks of a column, and four macros: SUMS declares the sums of all
-// columns, SUMS_ZERO(c) clears the sums of column c, SUMS_ADD(type, x) adds the products of 8 blocks of the row with all columns,
-// and SUMS_END(c) returns the result of column c.
+// Defines rows_<type>, gemv_<type> and gemv_cols_<type> for formats with blocks of 32 elements. The including file defines
+// Y_BLOCKS (the struct of 8 blocks of a column), SUMS (declares the sums), SUMS_ZERO(c), SUMS_ADD(type, x) (adds 8 blocks of the
+// row) and SUMS_END(c) (returns the result of column c).
 #define ROWS_32(type) \
     UNPACK_INLINE void rows_##type( \
         int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
@@ -44,7 +43,6 @@
     } \
     GEMV_BY_ROWS(type)
 
-// GEMV_ROW fills the table entry of a type.
 #define GEMV_ROW(TYPE, type, pack, n_step, y_blocks) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){.pack_y = pack_##pack, \
         .run = gemv_##type, \
@@ -52,8 +50,7 @@
         .step = n_step, \
         .y_size = sizeof(struct y_blocks)};
 
-// GEMV_BY_ROWS defines gemv_<type> and gemv_cols_<type> (kernels.h: cpu_gemv). Both call rows_<type>(n, s, x, bx, nx, y, ny), which
-// is inlined, so that ny, at most COLS, is a constant.
+// Defines gemv_<type> and gemv_cols_<type>. rows_<type> is inlined, so that ny, at most COLS, is a constant.
 #define GEMV_BY_ROWS(type) \
     static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
         rows_##type(n, &s, x, bx, nx, &y, 1); \
