@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // normalise.h: prepares a block for a search. Term: frame: a scaled copy of the elements and weights of a block. The factor of
-// the elements is a power of two. In the frame, the largest x is in [1, 2), w > 0, and the mean of w is 1. So squares neither
+// the elements is a power of two. In the frame, the largest |x| is in [1, 2), w > 0, and the mean of w is 1. So squares neither
 // overflow nor underflow. The stored f16 is d of the frame times `outer`.
 #pragma once
 

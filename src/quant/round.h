@@ -42,7 +42,7 @@ static inline int32_t berth_round_i32(float v) {
 }
 #endif
 
-// Rounds to nearest even. If v >= 2^22, the result is wrong in the same way as in the reference.
+// Rounds to nearest even. If |v| >= 2^22, the result is wrong in the same way as in the reference.
 static inline int32_t berth_rint_wrapped(float v) {
     return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
 }

@@ -29,7 +29,7 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 #endif
 }
 
-// Returns the levels nearest to v, limited to lo .. hi. If v >= 2^22, the result is wrong in the same way as in the reference.
+// Returns the levels nearest to v, limited to lo .. hi. If |v| >= 2^22, the result is wrong in the same way as in the reference.
 static inline v4f level_snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
     v4i q = (bits & 0x7fffff) - 0x400000;
