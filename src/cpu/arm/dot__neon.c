@@ -124,7 +124,8 @@ static void tile_f32__neon(CPU_TILE_ARGS) {
     }
 }
 
-// The large f16 tile uses converted elements with all rows of the other operand. A conversion takes as long as a multiply-add.
+// The large f16 tile uses converted elements with all rows of the other operand. Converting four f16
+// values takes as long as four multiply-adds.
 #define WIDE_MR 32
 #define WIDE_NR 16
 #define CHUNK 256

@@ -71,7 +71,7 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 #define SUM(p, c) float32x4_t sum##p##c = vdupq_n_f32(0.0f);
 #define STORE(p, c) vst1q_f32(&tile[c][4 * p], sum##p##c);
 
-// Integer sums start with the bits of the float BASE. If i < 2^22, the bits of BASE plus i are the float BASE + i. Subtracting
+// Integer sums start with the bits of the float BASE. If |i| < 2^22, the bits of BASE plus i are the float BASE + i. Subtracting
 // BASE takes one cycle of any pipe; a conversion takes two cycles of one pipe.
 #define BASE 12582912.0f // 1.5 times 2^23
 #define BASED(p, c) int32x4_t t##p##c = vreinterpretq_s32_f32(base);

@@ -29,7 +29,7 @@ struct parts {
     int32x4_t k;
 };
 
-// exp(x) = 2^k exp(r), r <= ln 2 / 2, for x <= 104. Taylor series of degree 7, reduced to degree 6 by Chebyshev economization.
+// exp(x) = 2^k exp(r), |r| <= ln 2 / 2, for |x| <= 104. Taylor series of degree 7, reduced to degree 6 by Chebyshev economization.
 // Truncation error: below 2^-26.
 INLINE struct parts parts4(float32x4_t x) {
     const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to an integer in the low bits

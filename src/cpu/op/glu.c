@@ -85,7 +85,7 @@ static void gate_gelu(
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        // For other types, ggml reads its table only if x < 10.
+        // For other types, ggml reads its table only if |x| < 10.
         const float v = x[i] >= 10.0f ? x[i] : act[i];
         y[i] = x[i] <= -10.0f ? 0.0f : v * g[i];
     }

@@ -216,7 +216,7 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
 
 // ---- cosine and sine ----
 
-// f64, so that rounding to f32 hides errors. x = n * pi / 2 + r, with quadrant n. If x >= 2^30, infinite or NaN, libm computes
+// f64, so that rounding to f32 hides errors. x = n * pi / 2 + r, with quadrant n. If |x| >= 2^30, infinite or NaN, libm computes
 // the results: the reduction would need more digits of pi than two doubles hold.
 #define MAX_ANGLE 0x1p30f
 

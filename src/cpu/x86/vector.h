@@ -32,7 +32,7 @@ FLOATS_INLINE V within(V x, float lo, float hi) {
     return V_PS(min)(V_ALL(hi), V_PS(max)(V_ALL(lo), x));
 }
 
-// exp(sign * r) for r <= ln 2 / 2. Taylor series of degree 7, reduced to degree 6 by Chebyshev economization. Truncation error:
+// exp(sign * r) for |r| <= ln 2 / 2. Taylor series of degree 7, reduced to degree 6 by Chebyshev economization. Truncation error:
 // below 2^-26.
 FLOATS_INLINE V exp_series(V r, const float sign) {
     V p = V_FMA(r, V_ALL(1.0f / 720), V_ALL(sign * 0.00837503932f));
