@@ -24,7 +24,7 @@
 #define Q_MANY 64    // minimum queries per group for panels; below, a prompt gives the same sums as single tokens
 #define K_ROWS 64    // keys per tile
 #define SPAN_MIN 256 // keys per span at the maximum number of spans
-#define N_ITEMS 16   // minimum number of items, if spans allow it
+#define N_ITEMS 16   // spans divide units into at most this many items
 
 struct attn {
     const struct cpu_kernels *table;
