@@ -4,11 +4,15 @@
 //   ops --model.c--> budget_graph --reorder.c, exact.c, chain.c, initial_sets.c, trim.c, evict.c, improve.c--> steps
 //   --check.c--> cost, live bytes, packed peak
 //
-// Terms: value: the result of an op, or an input. schedule: a list of steps. step: runs an op, recomputes a value, spills a value, or
-// reads a spilled value back. instance: one copy of a value in memory, made by one step. once op: an op that may run only once.
-// live bytes: the sizes of all instances in memory. packed peak: the peak of the planner's plan for a schedule.
-// An instance is freed after the last step that reads it. The methods limit live bytes. The packed peak may be higher, because a plan
-// may have holes; solve.c then lowers the limit on live bytes.
+// Terms of the solver:
+//   value        the result of an op, or an input
+//   schedule     a list of steps; a step runs an op, recomputes a value, spills a value, or reads a spilled value back
+//   instance     one copy of a value in memory, made by one step
+//   once op      an op that may run only once
+//   live bytes   the sizes of all instances in memory
+//   packed peak  the peak of the planner's plan for a schedule
+// An instance is freed after the last step that reads it. The methods limit live bytes. The packed peak may be higher, because a
+// plan may have holes; solve.c then lowers the limit on live bytes.
 #pragma once
 
 #include "base/base.h"
@@ -159,7 +163,8 @@ enum budget_answer budget_walk(
 // Makes a start schedule by heuristics (initial_sets.c). order: a schedule that runs every op once.
 enum budget_answer budget_sets(
     const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;
-// Removes steps that restore values, if these values can stay in memory. Until end_us, makes random cuts (kicks) and repeats this.
+// Removes steps that restore values, if these values can stay in memory. Until end_us, makes random cuts (kicks) and repeats
+// this.
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Solves a chain of ops and its backward pass, if all values have one size. BUDGET_GAVE_UP: not a chain.

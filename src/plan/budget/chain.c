@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// chain.c: solves a chain of ops and its backward pass exactly, by dynamic programming. A chain is xk = f(xk-1) for k = 1 .. l, then
-// middle ops, then g = b(previous g, xk) for k = l .. 1. All values have one size. D(s, t, m) is the least cost of computing the x
-// for the backward pass from t down to s + 1, if xs is in memory and m more values fit:
+// chain.c: solves a chain of ops and its backward pass exactly, by dynamic programming. A chain is xk = f(xk-1) for k = 1 .. l,
+// then middle ops, then g = b(previous g, xk) for k = l .. 1. All values have one size. D(s, t, m) is the least cost of computing
+// the x for the backward pass from t down to s + 1, if xs is in memory and m more values fit:
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
 // xk is the first x after xs that is kept. If all costs are equal, D is convex in t - s, so all cells with the same m take linear
 // time.

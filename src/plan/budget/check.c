@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check.c: the checker of schedules. Every schedule that the solver returns is replayed here, independently of the method that
-// found it. For the packed peak, the checker unrolls the schedule: each step becomes a separate op. The order pass makes items from
-// these ops (berth_plan_order_items), and the planner packs the items.
+// check.c: the checker of schedules, independent of the methods. For the packed peak, each step of a schedule becomes a separate
+// op. berth_plan_order_items makes items from these ops, and the planner packs the items.
 
 #include "plan/budget/budget.h"
 
@@ -41,7 +40,7 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     }
 }
 
-// Makes a graph in which op g->n + k is step k of the schedule, and the first g->n ops are the inputs. NULL: out of memory.
+// The first g->n ops are the inputs; op g->n + k is step k. NULL: out of memory.
 static struct berth_order_op *steps_unroll(
     const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct berth_arrays *mem) {
     size_t n_srcs = 0;
@@ -81,7 +80,6 @@ static enum ggml_status budget_items(const struct budget_graph *g, const struct 
 
 // ---- packing ----
 
-// Copies the items of one pool to out.
 static size_t pool_gather(const struct berth_plan_item *items, size_t n, int32_t pool, struct berth_plan_item *out) {
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -179,7 +177,7 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
     }
 }
 
-// Checks that the sum of the sizes of all steps does not overflow in the order pass, which makes the items of a schedule.
+// The sum of the sizes of all steps must not overflow in the order pass.
 static enum ggml_status sizes_check(const struct budget_graph *g, const struct budget_steps *s) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < g->n; i++) { // at most 2^62 in total: checked by budget_graph_init

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in the given order and recomputes missing sources.
-// If memory is short, it evicts values that are cheap to recompute, large, and not needed soon.
+// evict.c: finds a schedule for tight limits (the method "walk"). It runs the ops in the given order and recomputes missing
+// sources. If memory is short, it evicts values that are cheap to recompute, large, and not needed soon.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact.c: finds the cheapest schedule of a small graph by A* over states, with limits on live bytes. A second search, for limits on
-// the packed peak, lists all schedules by rising cost.
+// exact.c: finds the cheapest schedule of a small graph by A* over states, with limits on live bytes. A second search, for limits
+// on the packed peak, lists all schedules by rising cost.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,8 +9,8 @@
 
 // ---- states ----
 
-// A state is: live: the values in memory; out: the values with a spilled copy; done: the once ops that have run, inputs and outputs.
-// The possible next steps depend on the state only.
+// A state is: live: the values in memory; out: the values with a spilled copy; done: the once ops that have run, inputs and
+// outputs. The possible next steps depend on the state only.
 
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
@@ -201,8 +201,8 @@ static bool can_run(const struct budget_words *w, const struct budget_state *s, 
     return ((excluded | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
 }
 
-// Returns an op that can run now without any disadvantage, -1: none. The op is a once op without bytes. It neither forbids other ops
-// nor prevents a takeover.
+// Returns an op that can run now without any disadvantage, -1: none. The op is a once op without bytes. It neither forbids other
+// ops nor prevents a takeover.
 static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t excluded) {
     const uint64_t finished = finished_find(w, s->done);
     for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
@@ -472,8 +472,8 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
     return answer;
 }
 
-// An idle run is a run whose result no op reads. Its reads can prevent a takeover and so lower the packed peak. list_from omits idle
-// runs. Returns the least cost of a useful idle run, UINT64_MAX: none.
+// An idle run is a run whose result no op reads. Its reads can prevent a takeover and so lower the packed peak. list_from omits
+// idle runs. Returns the least cost of a useful idle run, UINT64_MAX: none.
 static uint64_t idle_run_cost(const struct budget_words *w) {
     uint64_t least = UINT64_MAX;
     for (int32_t i = 0; i < w->g->n; i++) {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
-// improve.c: local search on a schedule that fits. First it removes steps that restore a value (recompute it or read it back), if
-// the value can stay in memory instead. The most expensive steps come first. Then it repeats kicks: a kick cuts a random value at a
-// random step, which frees memory in which other values can stay. After each kick, steps are removed as before. A kick is kept if
-// the cost does not rise, and sometimes if the cost rises a little.
+// improve.c: local search on a schedule that fits. It removes steps that restore a value, if the value can stay in memory, the
+// most expensive steps first. Then it repeats kicks: a kick cuts a random value at a random step, and steps are removed again. A
+// kick is kept if the cost does not rise, and sometimes if the cost rises a little.
 
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// A step that may be removable.
 struct removable {
-    int32_t step;  // a recomputed run, or the reading back of a spilled value
+    int32_t step;  // recomputes a value or reads it back
     double weight; // cost per byte, with random noise
 };
 
@@ -42,7 +40,7 @@ static int by_weight(const void *a, const void *b) {
     return x->step < y->step ? -1 : 1;
 }
 
-// Returns the instance of the value before the one that step k makes, -1: none.
+// Returns -1 if the value has no instance before step k.
 static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     const int32_t value = x->s->at[k].op;
     int32_t found = -1;
@@ -52,7 +50,7 @@ static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     return found;
 }
 
-// Removes step k, which restores a value, if the previous instance of the value can stay in memory until then.
+// The previous instance of the value must be able to stay in memory until step k.
 static bool removal_try(struct improver *m, int32_t k) {
     struct budget_gaps *x = &m->x;
     const int32_t value = x->s->at[k].op, before = instance_before(x, k), pool = m->g->pool[value];
@@ -63,7 +61,7 @@ static bool removal_try(struct improver *m, int32_t k) {
     }
     const int32_t last = x->t.last[before];
     if (last >= 0 && x->t.taken[last] == before) {
-        return false; // another result has taken over the memory of that instance
+        return false; // the memory of that instance was taken over
     }
     int32_t free_to = last + 1;
     while (free_to < k && x->t.live[(size_t) free_to * p + (size_t) pool] + size <= limit) {
@@ -90,7 +88,7 @@ static void removed_drop(struct improver *m, struct budget_steps *s) {
     s->n = n;
 }
 
-// Tries once to remove each step that restores a value. *n_done: number of steps removed. False: out of memory.
+// *n_done: number of steps removed. False: out of memory.
 static bool removals_round(struct improver *m, struct budget_steps *s, bool is_noisy, int32_t *n_done) {
     *n_done = 0;
     if (!budget_gaps_find(&m->x, m->g, s) || !BERTH_GROW(&m->removables, &m->removables_cap, s->n + 1) ||
@@ -133,7 +131,7 @@ static bool steps_fit(struct improver *m, const struct budget_steps *s, bool *ok
     return *ok && m->x.t.fault < 0 && budget_excess(m->g, &m->x.t, s->n).most == 0;
 }
 
-// Writes to out the schedule with one more cut at a random step. No limit requires this cut. *is_done: there was a possible cut.
+// Adds one cut at a random step. *is_done: there was a possible cut.
 static bool steps_kick(struct improver *m, const struct budget_steps *s, struct budget_steps *out, bool *is_done) {
     const struct budget_style style = {.reach = 0, .lambda = (double) (random_next(m) % 4)};
     const int32_t step = (int32_t) (random_next(m) % (s->n + 1)), pool = (int32_t) (random_next(m) % (uint64_t) m->g->n_pools);

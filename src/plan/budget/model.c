@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model.c: builds the solver's view of a graph, and computes the bytes that every schedule requires. The cost is O(n), plus O(n) per
-// value that cannot be recomputed.
+// model.c: builds the solver's view of a graph, and computes the bytes that every schedule requires. The cost is O(n), plus O(n)
+// per value that cannot be recomputed.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -181,8 +181,8 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
 
 // ---- the least bytes of every schedule ----
 
-// Every schedule has these values in memory while op runs: its sources and result, outputs on which op depends, and values that cannot
-// be recomputed and that later ops need. is_up: op depends on the value. is_down: the value depends on op.
+// Every schedule has these values in memory while op runs: its sources and result, outputs on which op depends, and values that
+// cannot be recomputed and that later ops need. is_up: op depends on the value. is_down: the value depends on op.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
     bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
     memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
@@ -259,9 +259,9 @@ static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     return bytes;
 }
 
-// Adds the size of a value that cannot be recomputed to bytes[i] of each op i during which the value must be in memory, except for its
-// readers. Op i is such an op if it depends on a reader and another reader depends on op i. For an input, the first condition always
-// holds; for a kept value, the second. marks: [3 n] scratch.
+// Adds the size of a value that cannot be recomputed to bytes[i] of each op i during which the value must be in memory, except
+// for its readers. Op i is such an op if it depends on a reader and another reader depends on op i. For an input, the first
+// condition always holds; for a kept value, the second. marks: [3 n] scratch.
 static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
     uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
     memset(marks, 0, 3 * (size_t) g->n);

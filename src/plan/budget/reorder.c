@@ -5,8 +5,8 @@
 
 // ---- hoisting ----
 
-// Graphs often have once ops at the end, such as optimiser steps, which keep every gradient in memory until then. Hoisting runs each
-// once op as soon as its sources are there, if that frees memory. The other ops keep their order. The time is linear.
+// Graphs often have once ops at the end, such as optimiser steps, which keep every gradient in memory until then. Hoisting runs
+// each once op as soon as its sources are there, if that frees memory. The other ops keep their order. The time is linear.
 
 struct hoist {
     const struct budget_graph *g;
@@ -121,8 +121,8 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// The order pass does not know `until`. If no once op has bytes, artificial inputs express `until`, one per group: once ops write the
-// input, and ops with `until` read it. Otherwise once ops and ops with `until` keep their order.
+// The order pass does not know `until`. If no once op has bytes, artificial inputs express `until`, one per group: once ops write
+// the input, and ops with `until` read it. Otherwise once ops and ops with `until` keep their order.
 
 struct reorder {
     const struct budget_graph *g;

@@ -259,8 +259,8 @@ static int by_score(const void *a, const void *b) {
     return (x->instance > y->instance) - (x->instance < y->instance);
 }
 
-// Sets cut->a and cut->b to the uses of the instance before and after step. False: the step uses the instance, or the instance does
-// not exist then.
+// Sets cut->a and cut->b to the uses of the instance before and after step. False: the step uses the instance, or the instance
+// does not exist then.
 static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t step, struct budget_cut *cut) {
     const int32_t made = instance < x->g->n ? -1 : instance - x->g->n;
     if (made >= step || x->t.last[instance] <= step) {

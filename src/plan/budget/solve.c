@@ -39,8 +39,8 @@ static void limits_reset(struct solver *s) {
     }
 }
 
-// Packs a schedule. *fits: the schedule is within the caller's limits. Keeps the cheapest such schedule in s->best. Sets s->peaks to
-// the packed peaks, or to the peaks of live bytes if the schedule was not packed.
+// Packs a schedule. *fits: the schedule is within the caller's limits. Keeps the cheapest such schedule in s->best. Sets s->peaks
+// to the packed peaks, or to the peaks of live bytes if the schedule was not packed.
 static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
     bool is_conclusive;
     *fits = false;

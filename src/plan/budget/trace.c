@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// trace.c: replays a schedule. It finds the instance of a value that each step reads, the lifetime of each instance, and the live
-// bytes at each step. The time is linear in steps and sources. In a valid schedule, every instance exists before it is read.
+// trace.c: replays a schedule to find the lifetime of each instance and the live bytes at each step, in linear time. In a valid
+// schedule, every instance exists before a step reads it.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
 
 #include <string.h>
 
-#define TRACE_WORK 8 // counted work per op and per step, including the caller's use of the trace
+#define TRACE_WORK 8 // counted work per op and step
 
 bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) {
     if (!BERTH_GROW(&s->at, &s->cap, s->n + 1)) {
@@ -68,7 +68,7 @@ static void step_refuse(struct budget_trace *t, size_t step, const char *why) {
     t->why = why;
 }
 
-// Returns the reason why a step cannot run, NULL: it can.
+// NULL: the step can run.
 static const char *step_fault(const struct budget_graph *g, const struct budget_trace *t, const struct berth_budget_step *step) {
     const int32_t op = step->op;
     if (op < 0 || op >= g->n) {
@@ -99,7 +99,6 @@ static const char *step_fault(const struct budget_graph *g, const struct budget_
     return t->now[op] < 0 ? "spills a value that does not exist" : NULL;
 }
 
-// Finds the instances that each step reads, and the last reader of each instance.
 static void reads_find(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n; i++) {
@@ -153,7 +152,7 @@ static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *
     return is_out ? g->spill_pool[value] : g->pool[value];
 }
 
-// Returns the source whose memory the result of step k takes over, -1: none.
+// Returns -1 if the result of step k takes over no memory.
 static int32_t taken_find(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, int32_t k) {
     const int32_t op = s->at[k].op;
     if (s->at[k].kind != BERTH_BUDGET_RUN || g->takeover[op] == 0) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trim.c: brings a schedule within the limits. In each round it takes the step that exceeds its limit most, and applies the best
-// cuts at that step until it is within the limit. Then budget_sweep removes steps whose results no step reads. The rounds end when
-// no step exceeds a limit. A round is linear in the number of steps, except for the ops that the cuts recompute.
+// trim.c: brings a schedule within the limits. Each round applies the best cuts at the step with the largest excess, then removes
+// steps whose results no step reads. A round is linear in the number of steps, except for the recomputed ops.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#define GROW_MAX 24 // largest ratio of steps to ops; longer schedules are abandoned
-#define PATIENCE 16 // limit on rounds without progress: cuts can undo each other in a cycle
+#define GROW_MAX 24 // largest ratio of steps to ops
+#define PATIENCE 16 // rounds without progress: cuts can undo each other
 
 static void steps_swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
