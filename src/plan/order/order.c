@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the order pass. It cuts the graph into parts, improves the parts with the highest peaks, then windows (ranges around the
-// peak). The new order must have a lower peak of live bytes. If the caller gives params for the solver, its plan must also have a
-// lower peak.
+// order.c: the order pass. It cuts the graph into parts, improves the parts with the highest peaks, then windows (ranges around
+// the peak). The new order must have a lower peak of live bytes. If the caller gives params for the solver, its plan must also
+// have a lower peak.
 
 #include "plan/order/order.h"
 #include "base/min.h"
@@ -252,8 +252,8 @@ static bool windows_improve(struct pass *s) {
 
 // ---- from tasks back to ops ----
 
-// Computes the sort key of each op: 3 * (position of a task) + k. k = 0: views whose first reader is the task. k = 1: the task. k = 2:
-// unread views of its result.
+// Computes the sort key of each op: 3 * (position of a task) + k. k is 0 for views whose first reader is the task, 1 for the task,
+// and 2 for unread views of its result.
 static void classes_find(const struct pass *s, int64_t *at) {
     const struct order_graph *g = &s->g;
     for (int32_t i = 0; i < g->n_ops; i++) {

@@ -4,10 +4,14 @@
 //   ops --order_model.c--> order_graph --order.c: cut--> parts --order_exact.c, order_beam.c--> order of tasks
 //   --order.c--> order of ops
 //
-// Terms: task: an op that runs; pure views are not tasks. block: the memory of a result. cut task: a task that has the same tasks
-// before it in every order. part: the tasks between two cut tasks.
+// Terms of the order pass:
+//   task      an op that runs; pure views are not tasks
+//   block     the memory of a result
+//   cut task  a task that has the same tasks before it in every order
+//   part      the tasks between two cut tasks
 // A block dies after its last user, unless it is kept to the end. A result can take over the memory of a source that dies.
-// The live bytes depend only on the set of tasks that have run. So a search can work on sets, and each part can be reordered alone.
+// The live bytes depend only on the set of tasks that have run. So a search can work on sets, and each part can be reordered
+// alone.
 #pragma once
 
 #include "base/base.h"
@@ -50,8 +54,8 @@ struct order_live {
     uint64_t total;   // peak of the live bytes of all pools together
     uint64_t by_pool; // sum, over the pools, of the peak of the pool's live bytes
 };
-// Computes the live bytes of an order of tasks. step_live, step_peak: NULL or [n_tasks], the live bytes before and during each task.
-// False: out of memory.
+// Computes the live bytes of an order of tasks. step_live, step_peak: NULL or [n_tasks], the live bytes before and during each
+// task. False: out of memory.
 bool order_measure(const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live,
     uint64_t *step_peak) BERTH_MUST_USE;
 bool order_is_topological(const struct order_graph *g, const int32_t *tasks, int32_t *position); // position: [n_tasks] scratch
@@ -87,8 +91,8 @@ struct order_ask {
     int64_t max_nodes; // limit on the number of sets visited
 };
 // Looks for an order (local numbers) with a peak below ask->limit. If an order has a peak of at most ask->aim, the search ends.
-// Otherwise the order with the lowest peak is returned. ORDER_NONE_BETTER is a proof. Adds the number of sets visited to *n_nodes.
-// Requires at most ORDER_EXACT_MAX tasks.
+// Otherwise the order with the lowest peak is returned. ORDER_NONE_BETTER is a proof. Adds the number of sets visited to
+// *n_nodes. Requires at most ORDER_EXACT_MAX tasks.
 enum order_result order_exact(
     const struct order_part *p, const struct order_ask *ask, int32_t *order, uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
 // Beam search with `width` sets per step. Only orders with a peak below `limit` count.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// order_items.c: makes the planner's items for a graph and an order of its ops. There is one item per block. Its lifetime extends
-// from the op that allocates the block to the last user of the block. If a result takes over the memory of a source, it shares the
-// item of the source, whose lifetime is extended. The time is linear in ops and uses.
+// order_items.c: makes the planner's items for an order of the ops: one item per block, alive until the last user of the block. A
+// result that takes over the memory of a source shares the item of the source. The time is linear in ops and uses.
 
 #include "base/min.h"
 #include "plan/order/order.h"
 
 #include <inttypes.h>
 
-// Computes the position of each op. Fails if order is not a permutation of the ops or puts an op before one of its sources.
+// Fails if order is not a permutation of the ops, or if an op is before one of its sources.
 static enum ggml_status positions_find(const struct order_graph *g, const int32_t *order, int32_t *position) {
     for (int32_t i = 0; i < g->n_ops; i++) {
         position[i] = -1;

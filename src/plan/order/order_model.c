@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except that a view of
-// several tasks is walked once per reader.
+// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except that a view
+// of several tasks is walked once per reader.
 //
-// A task has an edge to another task that reads its result, directly or through pure views. Two tasks that access memory which one of
-// them writes, or that both have effects, keep their order. A write into memory of size 0 counts as an effect.
+// A task has an edge to another task that reads its result, directly or through pure views. Two tasks that access memory which
+// one of them writes, or that both have effects, keep their order. A write into memory of size 0 counts as an effect.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -28,7 +28,8 @@ static bool pairs_add(struct pairs *pairs, int32_t key, int32_t value) {
     return true;
 }
 
-// Makes one list per key from pairs, without duplicates. side: the column of the pairs that is the key. Values are in [0, n_values).
+// Makes one list per key from pairs, without duplicates. side: the column of the pairs that is the key. Values are in [0,
+// n_values).
 static bool lists_build(
     struct order_lists *lists, struct berth_arrays *mem, const struct pairs *pairs, int side, int32_t n_keys, int32_t n_values) {
     lists->start = berth_arrays_new(mem, (size_t) n_keys + 1, sizeof(int32_t));

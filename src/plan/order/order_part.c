@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order_part.c: functions on a part (a range of an order; see order.h). They fill it in with local numbers, compute its bound, the
-// peak of an order, and the depth-first order. The time is linear in the tasks, edges and uses of the part.
+// order_part.c: functions on a part (a range of an order; see order.h). The time is linear in the tasks, edges and uses of the
+// part.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -13,11 +13,11 @@ struct local {
     const int32_t *position;
     int32_t lo, hi;
     int32_t *block; // [n] scratch: blocks that can die in the part
-    int32_t *slot;  // [g->n_blocks] local number of a block + 1, 0: not computed yet, -1: the block cannot die in the part
+    int32_t *slot;  // [g->n_blocks] local number + 1, 0: unknown, -1: cannot die
 };
 
-// Returns the local number of block b if it can die in the part, otherwise -1. A block with a user after the part cannot die in it.
-// The users are searched from the last one back, so that such a user is found soon.
+// Returns -1 if block b cannot die in the part, because it has a user after the part. Such a user is found soonest from the last
+// user back.
 static int32_t local_block(struct local *l, int32_t b) {
     const struct order_graph *g = l->g;
     if (l->slot[b] == 0) {
@@ -135,10 +135,10 @@ static bool part_blocks(struct order_part *p, struct berth_arrays *mem, struct l
     return true;
 }
 
-// Computes the bound. While a task runs, at least its own blocks and the earlier blocks that cannot die in the part are alive.
+// While a task runs, at least its own blocks and the earlier blocks that cannot die in the part are alive.
 static void part_bound(struct order_part *p, const struct local *l) {
     const struct order_graph *g = l->g;
-    uint64_t mortal = 0; // bytes alive before the part that may die in it
+    uint64_t mortal = 0; // bytes from before the part that may die
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const int32_t op = g->block_op[l->block[b]], t = g->op_task[op];
         mortal += t < 0 || l->position[t] < l->lo ? p->size[b] : 0;
@@ -201,11 +201,10 @@ struct visit {
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) {
     const size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};
-    uint64_t *path_need = berth_arrays_new(&mem, n, sizeof *path_need); // largest sum of needs on any path to the task
+    uint64_t *path_need = berth_arrays_new(&mem, n, sizeof *path_need); // largest sum of needs on a path
     bool *done = berth_arrays_new(&mem, n, sizeof *done);
     struct visit *stack = berth_arrays_new(&mem, n, sizeof *stack);
-    int32_t *preds =
-        berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *preds); // p->pred.at, each list by falling path_need
+    int32_t *preds = berth_arrays_new(&mem, (size_t) p->pred.start[n], sizeof *preds); // predecessors by falling path_need
     int32_t n_order = 0;
     enum order_result result = ORDER_OUT_OF_MEMORY;
     if (mem.has_failed) {
