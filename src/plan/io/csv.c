@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// csv.c: reads and writes plans as CSV. The header line of a file names its columns. Error messages name the line and quote the text.
+// csv.c: reads and writes plans as CSV. The header line of a file names its columns. Error messages name the line and quote the
+// text.
 
 #include "base/min.h"
 #include "plan/io/set.h"
@@ -334,8 +335,8 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-// Repeated ids are written as "id (2)", "id (3)" and so on, followed by n apostrophes: id (2)''. Returns n, large enough that the new
-// ids differ from all ids.
+// Repeated ids are written as "id (2)", "id (3)" and so on, followed by n apostrophes: id (2)''. Returns n, large enough that the
+// new ids differ from all ids.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (int64_t i = 0; i < set->n_items; i++) {

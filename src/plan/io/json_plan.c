@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// json_plan.c: reads and writes plans as JSON, with base/json.h. The table item_fields has one entry per number of an item.
-// Optional numbers that a file does not give have the values of BERTH_SET_ITEM.
+// json_plan.c: reads and writes plans as JSON. Missing optional numbers have the values of BERTH_SET_ITEM.
 
 #include "base/json.h"
 #include "plan/io/set.h"
@@ -12,7 +11,6 @@
 
 enum field_kind { FIELD_STEP, FIELD_BYTES, FIELD_INT };
 
-// The numbers of an item: key, position in struct berth_set_item, kind and range.
 static const struct item_field {
     const char *key;
     size_t at;
@@ -29,7 +27,7 @@ static const struct item_field {
     {"alias", offsetof(struct berth_set_item, alias), FIELD_INT, -1, INT32_MAX - 1},
 };
 #define N_ITEM_FIELDS (sizeof item_fields / sizeof *item_fields)
-#define N_NEEDED 3 // the first N_NEEDED of item_fields are required
+#define N_NEEDED 3 // the first item_fields are required
 
 static bool read_number(struct berth_json *r, const struct item_field *field, struct berth_set_item *item) {
     int64_t x;
@@ -151,7 +149,7 @@ static bool read_pool(struct berth_json *r, struct berth_set_builder *b) {
 
 // ---- items ----
 
-// Reads an id: a string or a number, kept as text.
+// An id is a string or a number, kept as text.
 static bool read_id(struct berth_json *r, struct berth_set_builder *b, struct berth_set_item *item) {
     struct berth_json_text text;
     if (!(berth_json_peek(r) == '"' ? berth_json_string(r, &text) : berth_json_number_text(r, &text))) {
@@ -265,7 +263,7 @@ enum ggml_status berth_plan_read_json(const char *text, size_t size, const char 
 
 // ---- writing ----
 
-// Returns whether an id is a plain integer. Such ids are written as numbers.
+// Plain integers are written as numbers.
 static bool is_plain_number(const char *id) {
     const size_t len = strlen(id);
     return len > 0 && len <= 15 && strspn(id, "0123456789") == len && (id[0] != '0' || len == 1);
@@ -294,7 +292,7 @@ static void write_pools(struct berth_json_writer *w, const struct berth_plan_set
     berth_json_end(w);
 }
 
-// Writes item i and its tensors. *i_tensor: the first tensor that is not written yet; tensors are in the order of their items.
+// *i_tensor: the first tensor that is not written yet. Tensors are in the order of their items.
 static void write_item(
     struct berth_json_writer *w, const struct berth_plan_set *set, int64_t i, const uint64_t *offsets, int64_t *i_tensor) {
     const struct berth_plan_item *item = &set->items[i];

@@ -14,10 +14,10 @@ static bool is_json(const char *text, size_t size) {
     return i < size && text[i] == '{';
 }
 
-// If a file is larger than this, its first line is checked before the rest is read.
 #define PROBE_SIZE ((size_t) 1 << 20)
 
-// Checks the first line. A file that is not a plan may be endless (a device, a pipe), so it must not be read completely.
+// A file that is not a plan may be endless (a device, a pipe), so the first line of a large file is checked before the rest is
+// read.
 static enum ggml_status first_line_check(const char *text, size_t size, const char *name) {
     struct berth_plan_set *set = NULL;
     if (is_json(text, size)) {

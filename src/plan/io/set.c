@@ -163,7 +163,7 @@ static int by_id(const void *a, const void *b) {
     return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-// Tensors of a graph may have equal names, but a CSV file must have unique ids, because other tools join files by id. O(n log n).
+// Other tools join CSV files by id, so ids must be unique. O(n log n).
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
     const size_t n = set->n_items;
     struct named *names = berth_malloc((n + 1) * sizeof *names);

@@ -52,5 +52,6 @@ bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_poo
 bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) BERTH_MUST_USE;
 void berth_set_drop(struct berth_set_builder *b);
 
-// Returns the number of earlier items with the same id, per item; 0 for the id "". The caller frees the array. NULL: out of memory.
+// Returns the number of earlier items with the same id, per item; 0 for the id "". The caller frees the array. NULL: out of
+// memory.
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) BERTH_MUST_USE;
