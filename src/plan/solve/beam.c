@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// beam.c: answers an ask of the exact search (exact.h) by a beam search. A level holds states with the same number of placed blocks.
-// Each state tries up to BRANCHES next blocks and derives conclusions (exact_settle.c). The states with the least sum of 1 / slack^2
-// over the sections are kept. If no state was dropped, the answer "no" is a proof. exact_state.h defines the terms.
-// Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the bound after
-// a minute.
+// beam.c: answers an ask of the exact search (exact.h) by a beam search. A level holds states with the same number of placed
+// blocks. Each state tries up to BRANCHES next blocks and derives conclusions (exact_settle.c). The states with the least sum of
+// 1 / slack^2 over the sections are kept. If no state was dropped, the answer "no" is a proof. exact_state.h defines the terms.
+// Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the bound
+// after a minute.
 
 #include "plan/solve/exact_state.h"
 

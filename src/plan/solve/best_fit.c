@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // best_fit.c: two classic placements.
-// 1. Online best fit in the order of first sections, as in ggml, so the planner is not worse than ggml. If the free list becomes long,
-//    there is no plan.
+// 1. Online best fit in the order of first sections, as in ggml, so the planner is not worse than ggml. If the free list becomes
+//    long, there is no plan.
 // 2. Each block goes into the lowest gap, in a given order. Quadratic time.
 
 #include "base/min.h"

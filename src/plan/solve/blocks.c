@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// blocks.c: makes the blocks of one pool from the caller's items, and refuses invalid items. An alias group becomes one block, its
-// hull: all steps from the first to the last, at the size of the largest member. If the hull is larger than the group, the totals are
-// upper estimates (bound_is_inexact). Cost: O(n); alias groups or items out of order need a sort.
+// blocks.c: makes the blocks of one pool from the caller's items, and refuses invalid items. An alias group becomes one block,
+// its hull: all steps from the first to the last, at the size of the largest member. If the hull is larger than the group, the
+// totals are upper estimates (bound_is_inexact). Cost: O(n); alias groups or items out of order need a sort.
 
 #include "plan/solve/blocks.h"
 #include "base/min.h"
@@ -119,8 +119,8 @@ static enum ggml_status group_check(const struct raw_block *group, uint64_t chun
         group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) chunk_limit);
 }
 
-// A group without a fixed offset is one block. In a group with a fixed offset each member is a block, because the hull could overlap
-// other fixed items.
+// A group without a fixed offset is one block. In a group with a fixed offset each member is a block, because the hull could
+// overlap other fixed items.
 static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
     struct raw_block group = blocks[*n_blocks];
     if (group.fixed == BERTH_PLAN_ANY) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// blocks.h: the blocks of a pool with steps and bytes. blocks.c makes them from items. pool.c converts them to a struct plan_prob.
+// blocks.h: the blocks of a pool in steps and bytes, before pool.c converts them to sections and units.
 #pragma once
 
 #include "plan/solve/plan.h"
 
-// A block with its lifetime in steps and its size, alignment and offset in bytes.
 struct raw_block {
     int64_t first, last;         // steps, both inclusive
     uint64_t size, align, fixed; // bytes; fixed: offset, BERTH_PLAN_ANY: none
@@ -20,12 +19,12 @@ static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {
     return x;
 }
 
-// Sets *out to the least common multiple of x and y. False: it is 2^63 or more.
+// Least common multiple. False: 2^63 or more.
 static inline bool plan_lcm_ok(uint64_t x, uint64_t y, uint64_t *out) {
     return !__builtin_mul_overflow(x, y / plan_gcd(x, y), out) && *out <= (uint64_t) INT64_MAX;
 }
 
-// Maps a time to an unsigned number, so that both have the same order.
+// The keys have the order of the times.
 static inline uint64_t plan_time_key(int64_t t) {
     return (uint64_t) t ^ (uint64_t) 1 << 63;
 }

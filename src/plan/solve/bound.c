@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of:
 //   live       the largest sum of sizes that are alive at one step; of an alias group only the largest live member counts
-//   padding    the live bytes of the blocks whose alignment is a multiple of A, rounded up to A, without the padding of the highest
+//   padding    the live bytes of the blocks whose alignment is a multiple of A, rounded up to A, without the padding of the
+//              highest
 //   fixed      the end of each fixed block, and the lowest possible end of each block that is alive with fixed blocks
 // With chunks, only the live bytes are a bound: padding and holes may be at the unused end of a chunk.
 

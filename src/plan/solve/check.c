@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // check.c: checks whether a plan is valid. In debug builds the planner checks every plan before it returns the plan.
 // The items are taken by rising offset. A tree over time holds the highest end so far. An item collides if the highest end in its
-// lifetime is above its offset. Members of one alias group may share bytes, so they are checked before any of them is entered. The
-// cost is O(n log n).
+// lifetime is above its offset. Members of one alias group may share bytes, so they are checked before any of them is entered.
+// The cost is O(n log n).
 
 #include "base/min.h"
 #include "plan/solve/plan.h"

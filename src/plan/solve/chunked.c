@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// chunked.c: finds better plans for a pool of several chunks. The cost of a plan is the sum over its chunks of the used length: the
-// highest end of a block. Each block goes where the used length grows least, then into the smallest gap. Four orders are tried; then
-// pairs are exchanged in the best order. In the order of first steps this is ggml's online best fit. Proves no bound. O(n^2) per
-// order.
+// chunked.c: finds better plans for a pool of several chunks. The cost of a plan is the sum over its chunks of the used length:
+// the highest end of a block. Each block goes where the used length grows least, then into the smallest gap. Four orders are
+// tried; then pairs are exchanged in the best order. In the order of first steps this is ggml's online best fit. Proves no bound.
+// O(n^2) per order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // constrained.c: finds better plans for problems with alignments, chunks or fixed blocks. If there are few blocks, an exhaustive
-// search runs for at most half of the remaining time. Then a local search exchanges two blocks in the order of placement, and keeps
-// exchanges that do not raise the peak.
+// search runs for at most half of the remaining time. Then a local search exchanges two blocks in the order of placement, and
+// keeps exchanges that do not raise the peak.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -10,8 +10,8 @@
 
 // ---- exhaustive search ----
 
-// In some optimal plan every block is at the lowest offset that the blocks below it allow. So blocks are placed by rising offset, each
-// at its lowest offset. A branch ends
+// In some optimal plan every block is at the lowest offset that the blocks below it allow. So blocks are placed by rising offset,
+// each at its lowest offset. A branch ends
 // - if some unplaced block can no longer end below the best peak,
 // - if it differs from an earlier branch only by an exchange of two equal blocks,
 // - if another unplaced block fits completely below the next block; another branch places that block first.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section with a total near the bound.
-// The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core does not fit, the bound rises.
-// If the core fits, the other blocks go into the lowest gaps, fuller sections first. If a block finds no gap, a larger core is tried.
+// critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section with a total near the
+// bound. The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core does not fit, the
+// bound rises. If the core fits, the other blocks go into the lowest gaps, fuller sections first. If a block finds no gap, a
+// larger core is tried.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"

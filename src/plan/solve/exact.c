@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact.c: answers "does this problem fit into C units?" by branch and bound over canonical plans. In a canonical plan no block can
-// slide down: each block is at offset 0 or directly on another block. exact_state.h defines the terms.
+// exact.c: answers "does this problem fit into C units?" by branch and bound over canonical plans. In a canonical plan no block
+// can slide down: each block is at offset 0 or directly on another block. exact_state.h defines the terms.
 //
 // A node tries a candidate of one valley at its sky. If that fails, the node adds the fact that the block is above its sky. This
 // covers all plans, whichever valley is filled first. If the valley with the least slack is filled first, wrong choices fail soon

@@ -30,8 +30,8 @@ enum exact_rule {
 
 struct exact; // memory of the search for one problem
 
-// Returns the number of pairs of blocks that are alive together. INT64_MAX: out of memory. Problems with more than EXACT_PAIRS_MAX
-// pairs are not searched.
+// Returns the number of pairs of blocks that are alive together. INT64_MAX: out of memory. Problems with more than
+// EXACT_PAIRS_MAX pairs are not searched.
 #define EXACT_PAIRS_MAX (1 << 25)
 int64_t berth_exact_pairs(const struct plan_prob *p);
 #define EXACT_PAIR_NS 12 // counted work of berth_exact_new per pair
@@ -61,7 +61,7 @@ struct exact_ask {
     struct plan_watch *watch; // callback that may end the search; NULL: none
 };
 
-// If the answer is EXACT_FITS, fills off. If the answer is EXACT_NO, sets *next. Adds to *n_nodes. *is_late: the deadline, stop or
-// watch ended the search.
+// If the answer is EXACT_FITS, fills off. If the answer is EXACT_NO, sets *next. Adds to *n_nodes. *is_late: the deadline, stop
+// or watch ended the search.
 enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact_new.c: allocates the memory of an exact search over one problem. It fills in the lists that do not change: the blocks of
-// each section and the neighbours of each block. Problems with more than MAX_NEIGHBOURS list entries are not searched.
+// exact_new.c: allocates the memory of an exact search and fills in the lists that do not change. Problems with more than
+// MAX_NEIGHBOURS list entries are not searched.
 
 #include "plan/solve/exact_state.h"
 
@@ -49,7 +49,7 @@ static bool fill_sections(struct exact *x) {
     return true;
 }
 
-// Fills the neighbour lists. Blocks are sorted by rising begin, so the neighbours after i are the blocks that start before i ends.
+// Blocks are sorted by rising begin, so the neighbours after i are the blocks that start before i ends.
 static bool fill_neighbours(struct exact *x) {
     const struct plan_prob *p = x->p;
     size_t n = (size_t) p->n;
@@ -87,7 +87,7 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-// Lists the blocks by a section sec[i] <= n_sec of each block i. The blocks with sec[i] == s become ids[at[s] .. at[s + 1]).
+// Lists the blocks by sec[i] <= n_sec: the blocks with sec[i] == s become ids[at[s] .. at[s + 1]).
 static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
     for (int32_t i = 0; i < p->n; i++) {
         at[sec[i] + 1]++;
@@ -98,12 +98,11 @@ static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t 
     for (int32_t i = p->n - 1; i >= 0; i--) {
         ids[--at[sec[i] + 1]] = i;
     }
-    // Now at[s + 1] is the index at which the blocks of section s begin.
+    // Now the blocks of section s begin at at[s + 1].
     memmove(at, at + 1, ((size_t) p->n_sec + 1) * sizeof *at);
     at[p->n_sec + 1] = p->n;
 }
 
-// Links blocks with the same lifetime in circular lists (peer), and finds equal blocks (twin).
 static void fill_peers(struct exact *x) {
     const struct plan_prob *p = x->p;
     for (int32_t i = 0; i < p->n; i++) {
@@ -129,7 +128,7 @@ static void fill_peers(struct exact *x) {
 }
 
 int64_t berth_exact_pairs(const struct plan_prob *p) {
-    // Blocks are sorted by rising first section. Block i forms a pair with each later block that starts before i ends.
+    // Block i forms a pair with each later block that starts before i ends.
     int64_t n_pairs = 0;
     int32_t *starts = berth_calloc((size_t) p->n_sec + 1, sizeof *starts);
     if (starts == NULL) {
@@ -157,7 +156,7 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->p = p;
     const size_t n = (size_t) p->n, m = (size_t) p->n_sec;
     struct berth_arrays *mem = &x->mem;
-    // low, sky, off, rest, slack, floor and span share one array, so that beam.c copies a state with one memcpy.
+    // One array from low to span, so that beam.c copies a state with one memcpy.
     x->low = berth_arrays_new(mem, 3 * n + 4 * m + 1, sizeof *x->low);
     x->sums = berth_arrays_new(mem, 2 * n, sizeof *x->sums);
     x->queue = berth_arrays_new(mem, m, sizeof *x->queue);

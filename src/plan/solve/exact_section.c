@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low, slack and C.
-// 1. A section is a one-machine scheduling problem: a block is a job with release time low and length size; C is the deadline. O(n).
-// 2. At a border of a full section, the blocks that begin must take the addresses of the blocks that end. O(blocks at the border).
+// 1. A section is a one-machine scheduling problem: a block is a job with release time low and length size; C is the deadline.
+//    O(n).
+// 2. At a border of a full section, the blocks that begin must take the addresses of the blocks that end. O(blocks at the
+//    border).
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -16,8 +18,8 @@ struct section {
     int32_t n;
 };
 
-// Moves the unplaced blocks to the front of ids, where they stay for the next call. rest: the sum of their sizes. *least, *highest:
-// the least and the largest low.
+// Moves the unplaced blocks to the front of ids, where they stay for the next call. rest: the sum of their sizes. *least,
+// *highest: the least and the largest low.
 static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
     struct section c = {ids, x->sums, x->sums + x->p->n, 0};
     *least = EXACT_PLACED;
@@ -135,9 +137,9 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
     return least;
 }
 
-// Checks one border of section s. own: blocks of s that end at the border. other: blocks beyond the border that are not in s. At most
-// slack units of s stay unused. So a block of other that is larger than the slack must overlap the addresses of a block of own, if
-// it is above all placed blocks. It extends at most slack units below the lowest and above the highest block of own.
+// Checks one border of section s. own: blocks of s that end at the border. other: blocks beyond the border that are not in s. At
+// most slack units of s stay unused. So a block of other that is larger than the slack must overlap the addresses of a block of
+// own, if it is above all placed blocks. It extends at most slack units below the lowest and above the highest block of own.
 static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];

@@ -105,8 +105,8 @@ void berth_exact_set(struct exact *x, int64_t *at, int64_t value);
 void berth_exact_undo(struct exact *x, size_t mark);
 // Raises low[i]. False: block i would then end above the capacity.
 bool berth_exact_raise(struct exact *x, int32_t i, int64_t low);
-// Places block i at its sky and derives no conclusions. *has_split: two adjacent sections of i now share no unplaced block. False:
-// some neighbour would end above the capacity.
+// Places block i at its sky and derives no conclusions. *has_split: two adjacent sections of i now share no unplaced block.
+// False: some neighbour would end above the capacity.
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
 // Excludes plans in which a larger block with the same lifetime is directly on block i: exchanging the two gives an equal plan.
 // False: one of the larger blocks would end above the capacity.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// fast.c: finds the first plan, in nearly linear time. It tries the methods of a table until a plan reaches the bound or the capacity.
-// Each method must find a lower peak than the best plan. If a plain problem has a small core (critical.c), the core is then searched
-// exactly.
-// If alignments differ, greedy passes waste padding. So one method places large alignments first, blocks slide down into padding, and
-// constrained.c tries all plans if there are few blocks.
+// fast.c: finds the first plan, in nearly linear time. It tries the methods of a table until a plan reaches the bound or the
+// capacity. Each method must find a lower peak than the best plan. If a plain problem has a small core (critical.c), the core is
+// then searched exactly.
+// If alignments differ, greedy passes waste padding. So one method places large alignments first, blocks slide down into padding,
+// and constrained.c tries all plans if there are few blocks.
 
 #include "plan/solve/plan.h"
 

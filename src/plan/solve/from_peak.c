@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// from_peak.c: plans outward from the fullest section, called the peak here. The blocks of the peak are stacked without gaps. Then
-// one walk goes forward in time and one backward. A walk places each block when its lifetime begins and frees it when its lifetime
-// ends. This reaches the bound for 524 of 553 buffers of real graphs.
+// from_peak.c: plans outward from the fullest section, called the peak here. The blocks of the peak are stacked without gaps.
+// Then one walk goes forward in time and one backward. A walk places each block when its lifetime begins and frees it when its
+// lifetime ends. This reaches the bound for 524 of 553 buffers of real graphs.
 //
-// A walk puts a block next to the neighbour that outlives the block by the least time, so that both leave one gap. A neighbour is an
-// adjacent block or a wall (address 0 or the bound). If a walk fails, it is repeated with another rule: the smallest gap. If that
-// fails too, the peak is stacked in another order.
+// A walk puts a block next to the neighbour that outlives the block by the least time, so that both leave one gap. A neighbour is
+// an adjacent block or a wall (address 0 or the bound). If a walk fails, it is repeated with another rule: the smallest gap. If
+// that fails too, the peak is stacked in another order.
 // The cost is O(n * gaps). The method ends without a plan if there are many gaps.
 
 #include "base/min.h"
@@ -149,8 +149,8 @@ static bool block_insert(struct walk *w, int32_t i) {
 
 // ---- the walks ----
 
-// The block with the largest reach, the earliest start or the largest size is at the bottom. reach: larger distance from the peak to
-// an end of the lifetime.
+// The block with the largest reach, the earliest start or the largest size is at the bottom. reach: larger distance from the peak
+// to an end of the lifetime.
 enum stacking { BY_REACH, BY_START, BY_SIZE };
 
 static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// greedy_pass.c: places each block once, valley by valley. plan.h defines skyline and valley. A segment is a sequence of sections with
-// the same skyline level. The floor of a valley is its level; the wall is the level of its lower neighbour. The best block whose
-// lifetime is inside the valley goes on the floor. If there is none, the floor rises to the wall; only this wastes memory. Valleys do
-// not affect each other, so their order does not matter.
+// greedy_pass.c: places each block once, valley by valley. plan.h defines skyline and valley. A segment is a sequence of sections
+// with the same skyline level. The floor of a valley is its level; the wall is the level of its lower neighbour. The best block
+// whose lifetime is inside the valley goes on the floor. If there is none, the floor rises to the wall; only this wastes memory.
+// Valleys do not affect each other, so their order does not matter.
 //
 // An aimed pass prefers blocks of the section with the most unplaced units. It ends if that section must exceed the target.
 // At most 3n steps with one query each: at most 1 us per block up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT
 // join.c: finds blocks that have the same offset in every plan within the capacity, and makes one block of them.
-// Consider two adjacent sections whose totals both equal the capacity, so that no unit stays unused. The blocks that begin in the
-// second section then fill exactly the addresses of the blocks that end in the first. If only one block ends and only one begins,
-// both have the same offset. The search treats these two blocks, a pair, as one block. In problems like MiniMalloc's benchmarks
-// this removes a tenth of the blocks, and the sections between the blocks of a pair. A plan of the joined problem is a plan of the
-// original problem, at any capacity. A proof that there is no plan holds for the original problem at this capacity only.
+// If the totals of two adjacent sections equal the capacity, the blocks that begin fill exactly the addresses of the blocks that
+// end. If only one block ends and one begins, both have the same offset (a pair). This removes a tenth of the blocks of problems
+// like MiniMalloc's benchmarks.
+// A plan of the joined problem is a plan of the original problem. A proof that there is no plan holds at this capacity only.
 
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-// Sets next[i] to the block that begins where block i ends, at the same offset; -1: none. Returns the number of such pairs.
+// next[i]: the block that forms a pair with block i, -1: none. Returns the number of pairs.
 static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next, int32_t *ending) {
     int32_t n_pairs = 0;
     int32_t *n_ends = ending + p->n_sec + 1;
     memset(n_ends, 0, ((size_t) p->n_sec + 1) * sizeof *n_ends);
     for (int32_t i = 0; i < p->n; i++) {
         next[i] = -1;
-        ending[p->end[i]] = i; // several blocks may write this element; it is read only if a single block ends here
+        ending[p->end[i]] = i; // read only if a single block ends here
         n_ends[p->end[i]]++;
     }
     for (int32_t i = 0; i < p->n;) { // blocks are sorted by rising begin
@@ -36,7 +35,7 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     return n_pairs;
 }
 
-// Makes uncut, the problem with one block for each chain of pairs. It keeps the sections of p. n: number of blocks of uncut.
+// Makes one block of each chain of pairs. uncut keeps the sections of p and has n blocks.
 static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t n, int32_t *joined_id, struct plan_prob *uncut) {
     if (!berth_plan_prob_init(uncut, n, p->n_sec)) {
         return false;

@@ -164,8 +164,8 @@ int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, 
 
 // Plans a plain problem from its fullest section outward. Returns the bound as peak, -1: no plan found, -2: out of memory.
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
-// Places all blocks that are not alive in the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of the
-// blocks that are alive there. Returns -1: all blocks are placed; -2: out of memory; otherwise the section that failed.
+// Places all blocks that are not alive in the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of
+// the blocks that are alive there. Returns -1: all blocks are placed; -2: out of memory; otherwise the section that failed.
 int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off);
 
 // ---- pool.c: items in, one problem per pool out ----
@@ -273,22 +273,23 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
 // limit: the largest number of blocks to search, 0: no limit.
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// window.c: searches the sections around the fullest section exactly, then walks outward. Finds a plan with a peak of at most cap.
-// If cap is below the largest total, does nothing. limit: the largest number of blocks to search.
+// window.c: searches the sections around the fullest section exactly, then walks outward. Finds a plan with a peak of at most
+// cap. If cap is below the largest total, does nothing. limit: the largest number of blocks to search.
 enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us,
     const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // join.c: joins blocks that have the same offset in every plan with a peak of at most cap. joined_id[i]: number of block i in
 // joined. If there are no such blocks, joined has no blocks.
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id, struct plan_prob *joined) BERTH_MUST_USE;
-// constrained.c: tries all plans of a constrained problem, within max_nodes nodes and the deadline (0: none). If the search finishes,
-// the plan is optimal and its peak is the bound. Does nothing with chunks, more than PLAN_EXHAUST_MAX blocks, or no plan yet.
+// constrained.c: tries all plans of a constrained problem, within max_nodes nodes and the deadline (0: none). If the search
+// finishes, the plan is optimal and its peak is the bound. Does nothing with chunks, more than PLAN_EXHAUST_MAX blocks, or no
+// plan yet.
 #define PLAN_EXHAUST_MAX 24
 void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
 // constrained.c: runs berth_plan_exhaust, then local search.
 enum ggml_status berth_plan_search_constrained(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// chunked.c: finds better plans of a problem with chunks. The peak is the sum, over the chunks, of the highest end of a block in the
-// chunk. Without a deadline this takes a few milliseconds. Does nothing with fixed blocks or more than 2,000 blocks.
+// chunked.c: finds better plans of a problem with chunks. The peak is the sum, over the chunks, of the highest end of a block in
+// the chunk. Without a deadline this takes a few milliseconds. Does nothing with fixed blocks or more than 2,000 blocks.
 enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----

@@ -3,8 +3,8 @@
 //
 // The unit divides fixed offsets, the chunk size, and:
 // 1. If every size is a multiple of every alignment: all sizes. The alignments are dropped, and nothing is wasted.
-// 2. If all blocks have one alignment A: all sizes rounded up to A. A is dropped. This wastes the padding of the highest block, so
-//    pools of up to FEW_BLOCKS blocks are case 3.
+// 2. If all blocks have one alignment A: all sizes rounded up to A. A is dropped. This wastes the padding of the highest block,
+//    so pools of up to FEW_BLOCKS blocks are case 3.
 // 3. Otherwise: all sizes and alignments. The problem is then constrained.
 // Finding the sections takes O(n) if there are at most 4n + 64 steps. Otherwise the steps are sorted first.
 
@@ -86,8 +86,8 @@ static size_t times_max(int32_t n) {
     return 4 * (size_t) n + 64;
 }
 
-// Fills t[0..n) with the first times and t[n..2n) with the last times, as distances or ranks. Returns the number of times, -1: out of
-// memory.
+// Fills t[0..n) with the first times and t[n..2n) with the last times, as distances or ranks. Returns the number of times, -1:
+// out of memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;

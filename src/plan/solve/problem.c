@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// problem.c: allocates problems, computes their totals and sections, and finds the lowest offset that a block may have.
+// problem.c: allocates problems, computes totals and sections, and finds the lowest allowed offset of a block.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -33,7 +33,7 @@ void berth_plan_prob_fini(struct plan_prob *p) {
     *p = (struct plan_prob){0};
 }
 
-// Fills the totals of all sections, modulo 2^64, with sizes divided by 2^shift. Returns the sum of these sizes, at most 2^63.
+// Totals are modulo 2^64, with sizes divided by 2^shift. Returns the sum of all sizes, at most 2^63.
 static uint64_t fill_totals(struct plan_prob *p, int shift) {
     const uint64_t top = (uint64_t) 1 << 63;
     uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;
@@ -56,8 +56,7 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
 bool berth_plan_prob_totals(struct plan_prob *p) {
     p->bound = 0;
     p->bound_sec = 0;
-    // A total that wrapped may look small. Totals of sizes divided by 2^30 cannot wrap. Rounding down loses less than 1 per block,
-    // so such a total is less than 2^29 too low.
+    // A total that wrapped may look small. Totals of sizes divided by 2^30 cannot wrap, and are less than 2^29 too low.
     const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
     if (may_wrap) {
         fill_totals(p, 30);
@@ -82,7 +81,7 @@ bool berth_plan_prob_totals(struct plan_prob *p) {
 
 bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     size_t m = (size_t) p->n_sec;
-    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // node i holds the maximum of nodes 2i and 2i + 1; leaf m + s is total[s]
+    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // maximum tree; leaf m + s is total[s]
     if (tree == NULL) {
         return false;
     }
@@ -154,7 +153,7 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
         sub->end[k] = p->end[ids[k]] - 1;
         sub->size[k] = p->size[ids[k]];
     }
-    berth_plan_prob_cut(sub, sec_at, p->n_sec); // also removes sections whose blocks are all alive in a neighbouring section
+    berth_plan_prob_cut(sub, sec_at, p->n_sec); // also removes sections that are no longer maximal
     sub->bound_is_inexact = p->bound_is_inexact;
     berth_free(sec_at);
     return berth_plan_prob_totals(sub); // cannot fail: the totals of p fit
@@ -162,7 +161,7 @@ bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32
 
 // ---- the lowest allowed offset of a block ----
 
-// Returns the lowest aligned offset >= level at which block i is inside one chunk; -1: there is none up to limit.
+// Returns the lowest aligned offset >= level at which block i is inside one chunk, -1: none up to limit.
 static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
     int64_t base = 0;
     if (p->chunk > 0) {

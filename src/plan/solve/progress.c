@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// progress.c: calls the caller's progress callback while threads search, from one thread at a time, at most every PERIOD_US.
+// progress.c: calls the progress callback from one thread at a time, at most every PERIOD_US.
 
 #include "plan/solve/plan.h"
 

@@ -237,8 +237,8 @@ static bool list_beams(struct search *s, const struct question *q, int64_t cap) 
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// Clears the blame of the chains after task first. Only with several threads have these chains run, and the result must not depend
-// on the number of threads.
+// Clears the blame of the chains after task first. Only with several threads have these chains run, and the result must not
+// depend on the number of threads.
 static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
@@ -313,8 +313,8 @@ static void ask_below_peak(struct search *s) {
     }
 }
 
-// Asks question 2 until it has used its share of the nodes. If most sections are full, the bound is likely the optimum, and the share
-// is small.
+// Asks question 2 until it has used its share of the nodes. If most sections are full, the bound is likely the optimum, and the
+// share is small.
 static void below_peak_catch_up(struct search *s) {
     const int share = s->is_open ? 1 : SHARE_FULL;
     while (s->goal->enough == 0 && share * s->below_peak.n_nodes < s->at_bound.n_nodes && !is_over(s)) {

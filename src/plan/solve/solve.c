@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// solve.c: the entry points of the planner, in bytes. fast.c finds the first plan of a pool; search.c finds better plans. In debug
-// builds berth_plan_check checks every plan.
+// solve.c: the entry points of the planner, in bytes. fast.c finds the first plan of a pool; search.c finds better plans. In
+// debug builds berth_plan_check checks every plan.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -27,7 +27,8 @@ struct solve {
 
 // ---- peaks in bytes ----
 
-// *peak: the bytes that a pool requires; with chunks, the sum of their used bytes. *n_peak: the number of items that end at the peak.
+// *peak: the bytes that a pool requires; with chunks, the sum of their used bytes. *n_peak: the number of items that end at the
+// peak.
 static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *offsets, uint64_t *peak, int64_t *n_peak) {
     *peak = 0;
     *n_peak = 0;

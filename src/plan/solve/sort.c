@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sort.c: a stable sort of (key, index) pairs: insertion sort for a few pairs, otherwise radix sort over the bits in which keys
-// differ. The cost is O(n) per digit. The caller provides the scratch memory, so the sort cannot fail.
+// sort.c: a stable sort of (key, index) pairs: insertion sort for a few pairs, otherwise radix sort. The cost is O(n) per digit.
+// The caller provides the scratch memory, so the sort cannot fail.
 
 #include "plan/solve/plan.h"
 
@@ -31,7 +31,7 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
     for (int32_t i = 1; i < n; i++) {
         differ |= key[i] ^ key[0];
     }
-    // Digits of 11 bits are faster only if the histogram is small compared with n.
+    // Digits of 11 bits are faster only for large n.
     const int bits = n < 8192 ? 8 : 11;
     const uint64_t mask = ((uint64_t) 1 << bits) - 1;
     uint64_t *from_key = key;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-// window.c: plans a problem of many blocks, starting from a window: the sections around the fullest section. In a neural network,
-// most blocks of the window are alive in all of its sections. These blocks are stacked at the bottom. Only a few blocks begin or
-// end in the window; an exact search places them above the stack. Then two walks, one from each end of the window outward, place
-// the blocks outside the window (from_peak.c). If a walk fails in a section, the method is repeated with a window that contains it.
+// window.c: plans a problem of many blocks from a window: the sections around the fullest section. Blocks that are alive in the
+// whole window are stacked at the bottom. An exact search places the few other blocks above the stack. Then walks go outward from
+// both ends (from_peak.c). If a walk fails in a section, the window is extended to that section.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-#define FIRST_REACH 8       // sections of the first window on each side of the fullest section
-#define WINDOW_BLOCK_NS 300 // counted work per window and block of the problem, including the walks
-#define FAST_BLOCK_NS 2000  // counted work of the first plan per block that begins or ends in the window
+#define FIRST_REACH 8       // sections on each side of the fullest section
+#define WINDOW_BLOCK_NS 300 // counted work per window and block
+#define FAST_BLOCK_NS 2000  // counted work of the first plan per block
 
 struct window {
     const struct plan_prob *p;
@@ -19,13 +18,12 @@ struct window {
     struct plan_state *state;
     int64_t cap;
     int32_t lo, hi;       // sections of the window
-    int32_t *ids;         // [2n] the n_ids blocks that begin or end in the window; also used by the sort
+    int32_t *ids;         // [2n] blocks that begin or end in the window
     uint64_t *key;        // [2n] scratch of the sort
-    int32_t n_ids, limit; // limit: the largest n_ids for which the window is searched
+    int32_t n_ids, limit; // limit: largest n_ids that is searched
 };
 
-// Stacks the blocks that are alive in all sections of the window. The block that reaches farthest beyond the window is the lowest.
-// Lists the other blocks of the window in ids. Returns the end of the stack.
+// The block that reaches farthest beyond the window is the lowest. Lists the other blocks in ids. Returns the end of the stack.
 static int64_t stack_through(struct window *w) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;
@@ -51,7 +49,7 @@ static int64_t stack_through(struct window *w) {
     return top;
 }
 
-// Places the blocks of ids above the stack. *is_found: all of them fit.
+// *is_found: all blocks of ids fit above the stack.
 static enum ggml_status search_window(struct window *w, int64_t top, int64_t deadline_us, bool *is_found) {
     struct plan_prob sub;
     *is_found = w->n_ids == 0;
