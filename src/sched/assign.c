@@ -3,8 +3,8 @@
 //
 // The passes run in this order:
 // 1. assign_fixed: the caller's choices, tensors with memory, inputs (on the host, the last backend), and ops that read weights.
-// 2. spread_down, spread_up: ops between assigned ops get the backend of a neighbour, devices before the host. Between two devices,
-//    border_find chooses the border that the fewest bytes cross.
+// 2. spread_down, spread_up: ops between assigned ops get the backend of a neighbour, devices before the host. Between two
+//    devices, border_find chooses the border that the fewest bytes cross.
 // 3. assign_rest: each remaining op goes to the backend that can use most of its source bytes without a copy.
 //
 // Invariant: the backend that owns memory runs every op that writes into that memory. So if the caller has not given memory to a
@@ -271,9 +271,10 @@ static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, b
     return *is_left != sched_reaches(a->sched, a->cached, right, s);
 }
 
-// The nodes [g0, g1) (the gap) are unassigned; left runs before the gap and right after the gap. Returns the number of first nodes
-// of the gap that go to left, such that the fewest bytes cross the border. If borders are equal, left gets more nodes. Sources that
-// neither or both backends can use are not counted. rows[].slots marks counted sources; it is unused until addresses are assigned.
+// The nodes [g0, g1) (the gap) are unassigned; left runs before the gap and right after the gap. Returns the number of first
+// nodes of the gap that go to left, such that the fewest bytes cross the border. If borders are equal, left gets more nodes.
+// Sources that neither or both backends can use are not counted. rows[].slots marks counted sources; it is unused until addresses
+// are assigned.
 static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_cached *cached = a->cached;
     const int32_t n = g1 - g0;

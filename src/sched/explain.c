@@ -31,7 +31,7 @@ const char *berth_sched_reason_name(enum berth_sched_reason reason) {
 
 // ---- fallbacks ----
 
-// Returns true if the backend would support the op with all its tensors in F32. In that case the types caused the fallback.
+// If the backend supports the op in F32, the types caused the fallback.
 static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t) {
     struct ggml_tensor node = *t, srcs[GGML_MAX_SRC];
     bool differs = node.type != GGML_TYPE_F32;
@@ -58,8 +58,8 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
     return differs && ggml_backend_supports_op(backend, &node);
 }
 
-// Returns the reason of the row's assignment. The reason is a fallback if spread_down, spread_up or assign_rest (assign.c) assigned
-// the op because a backend of higher priority, or the owner of its weight, cannot run it.
+// The reason is a fallback if a pass after assign_fixed assigned the op, because a backend of higher priority or the owner of the
+// weight cannot run it.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     const bool is_free = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
@@ -70,7 +70,7 @@ enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sc
     ggml_backend_t preferred = sched->backends[row->refused];
     const struct ggml_tensor *t = cached->rec.tensors[r];
     if (ggml_backend_supports_op(preferred, t)) {
-        return BERTH_SCHED_FALLBACK_BUFFER; // the backend supports this op, but not every op that writes into the same memory
+        return BERTH_SCHED_FALLBACK_BUFFER; // the backend cannot run another op that writes this memory
     }
     return supports_as_f32(preferred, t) ? BERTH_SCHED_FALLBACK_TYPE : BERTH_SCHED_FALLBACK_OP;
 }

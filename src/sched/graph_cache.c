@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph_cache.c: a cached graph of the scheduler. It is a record of all properties that decide backends and copies, with the
-// scheduler's own columns per row (struct sched_row).
+// graph_cache.c: a cached graph of the scheduler: a full record with the columns of struct sched_row.
 
 #include "sched/sched.h"
 
@@ -8,7 +7,7 @@
 
 // ---- build ----
 
-// Fills the columns from the record alone, without reading the tensors.
+// Reads only the record, not the tensors.
 static void columns_fill(const struct ggml_backend_sched *sched, struct sched_cached *cached) {
     struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
@@ -40,7 +39,7 @@ enum ggml_status sched_cached_build(
     sched_cached_drop(cached);
     cached->rec.is_full_match = true;
     cached->rec.column_size = sizeof cached->rows[0];
-    // Reserves rows for copies too. Otherwise sched_plan would have to reallocate the record when it appends their rows.
+    // Reserves rows for copies too, so that sched_plan does not reallocate the record.
     const size_t n_listed = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
     if (sched->n_backends > 1 && !berth_record_reserve(&cached->rec, n_listed + n_listed / 8 + 16, n_listed * 2)) {
         goto out_of_memory;
@@ -72,7 +71,7 @@ static bool same_choices(const struct ggml_backend_sched *sched, const struct sc
     return true;
 }
 
-// After a match with an equal graph that consists of other tensors: writes the new tensors to the node list.
+// The graph is equal but has other tensors.
 static void nodes_renew(struct sched_cached *cached) {
     for (int32_t i = 0; cached->is_reordered && i < cached->rec.n_nodes; i++) {
         cached->nodes[i] = cached->rec.tensors[cached->order[i]];

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 // optimize.c: lets backends change the order of the nodes within their splits (graph_optimize) and request longer lifetimes.
 //
-// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because the backend
-// runs that node concurrently with a reader of the tensor. The backends see the sources as they are at run time: copies replace the
-// tensors of other backends. All splits are optimized before memory is planned. The plan extends the lifetime of a tensor for each
-// request (plan.c).
+// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because that
+// node runs concurrently with a reader of the tensor. As at run time, copies replace the tensors of other backends. plan.c applies the requests.
 
 #include "sched/sched.h"
 
 #include <string.h>
 
-// Creates the arrays nodes and order, so that the execution order can differ from the order of the rows.
 static bool reorder_init(struct sched_cached *cached) {
     const size_t n = (size_t) cached->rec.n_nodes;
     if (cached->is_reordered) {
@@ -71,7 +68,7 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
 
 // ---- orders ----
 
-// Returns a row of node t in the split that is not marked in is_listed; -1: none. A node that the graph lists twice has two rows.
+// Returns a row of node t that is not in is_listed, -1: none. A node that the graph lists twice has two rows.
 static int32_t row_find_unlisted(
     struct sched_cached *cached, const struct sched_split *split, const struct ggml_tensor *t, const bool *is_listed) {
     int32_t r = berth_record_find(&cached->rec, t);
@@ -85,7 +82,7 @@ static int32_t row_find_unlisted(
     return r >= split->i_start && r < split->i_end && !is_listed[r - split->i_start] ? r : -1;
 }
 
-// Converts the node order of the backend to rows. Returns false unless every node of the split occurs exactly once.
+// False unless every node of the split occurs exactly once.
 static bool order_read(struct sched_cached *cached, const struct sched_split *split, bool *is_listed) {
     memset(is_listed, 0, (size_t) (split->i_end - split->i_start) * sizeof is_listed[0]);
     for (int32_t i = split->i_start; i < split->i_end; i++) {
@@ -113,7 +110,7 @@ static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct 
     struct requester req = {.cached = cached, .split = split, .backend = ggml_backend_name(backend)};
     struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = add_alloc_dep, .user_data = &req};
     sched_edges_to_copies(cached, split, 0);
-    backend->iface.graph_optimize(backend, &view, &params); // backends of older releases take only the first two arguments
+    backend->iface.graph_optimize(backend, &view, &params); // older backends take two arguments
     sched_edges_to_graph(cached, split);
     if (req.status != GGML_STATUS_SUCCESS) {
         return req.status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// place.c: allocates buffers for a plan and assigns an address to every tensor. The cached graph stores the addresses, so a cache hit
-// needs neither planner nor allocator.
+// place.c: allocates buffers for a plan and assigns an address to every tensor. The cached graph stores the addresses, so a cache
+// hit needs neither planner nor allocator.
 
 #include "sched/sched.h"
 

@@ -5,7 +5,8 @@
 // - one row per additional slot of an input, alive from the first step on;
 // - one row per copy and slot, alive from a step before the split that reads the copy;
 // - one reader per lifetime request of a backend (optimize.c).
-// With several graphs in flight, copies and inputs share their memory with no other tensor. Only the record is read, not the tensors.
+// With several graphs in flight, copies and inputs share their memory with no other tensor. Only the record is read, not the
+// tensors.
 
 #include "sched/sched.h"
 
@@ -80,7 +81,8 @@ static void deps_link(struct planner *p) {
     memset(p->is_computed + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_computed[0]);
 }
 
-// Appends a reader for each request that names node `until`. Tensors that are computed later or have memory of the caller get none.
+// Appends a reader for each request that names node `until`. Tensors that are computed later or have memory of the caller get
+// none.
 static void deps_append(struct planner *p, int32_t until, int backend) {
     struct sched_cached *cached = p->cached;
     for (int32_t d = p->first_dep[until]; d >= 0; d = cached->deps[d].next) {

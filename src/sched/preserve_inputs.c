@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // preserve_inputs.c: keeps the contents of inputs when a graph is placed a second time.
 //
-// A program may change a graph after its memory was assigned. When such a graph is computed, it gets new addresses. The bytes that
-// the program has written into its inputs are first saved on the host and then written to the new addresses. The cost is O(graph)
-// plus the bytes of the inputs. A graph whose addresses do not change has no such cost.
+// A program may change a graph after its memory was assigned. If that gives the graph new addresses, the inputs are saved on the
+// host and written to the new addresses. The cost is O(graph) plus the bytes of the inputs.
 
 #include "sched/sched.h"
 
@@ -29,8 +28,8 @@ bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sche
     return preserved_reserve(&sched->preserved, n, n_bytes);
 }
 
-// Saves the bytes of t, or of the tensor that t is a view of, if no op computes it and the scheduler placed it. Clears its address,
-// so that a second call for the same tensor does nothing. Returns false if out of memory.
+// Saves t, or the tensor that t views, if no op computes it and the scheduler placed it. Clears the address, so that a second
+// call does nothing. False: out of memory.
 static bool input_save(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     struct sched_preserved *preserved = &sched->preserved;
     if (t != NULL && t->view_src != NULL) {
@@ -80,7 +79,7 @@ void sched_preserved_restore(struct ggml_backend_sched *sched) {
     struct sched_preserved *preserved = &sched->preserved;
     for (size_t i = 0; i < preserved->n; i++) {
         const struct preserved_input *input = &preserved->list[i];
-        if (input->tensor->buffer == NULL) { // the graph was not placed: the old address is valid
+        if (input->tensor->buffer == NULL) { // not placed: the old address is valid
             input->tensor->buffer = input->buffer;
             input->tensor->data = input->data;
         } else if (input->tensor->buffer != input->buffer || input->tensor->data != input->data) {

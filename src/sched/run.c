@@ -3,11 +3,12 @@
 //
 // These rules keep the order between backends:
 // 1. A copy starts after its source is computed, and ends before the split that reads the copy.
-// 2. With one graph in flight, the host waits for the reading backend before it copies, because the copy's memory may still be in use.
-//    With several graphs in flight, copies share memory with no other tensor. A slot is reused after its previous graph has finished.
+// 2. With one graph in flight, the host waits for the reading backend before it copies, because the copy's memory may still be in
+//    use. With several graphs in flight, copies share memory with no other tensor. A slot is reused after its previous graph has
+//    finished.
 // 3. The bytes of the caller's inputs are copied before compute returns, because the caller may overwrite the inputs.
-// 4. Backends that use each other's memory without a copy wait for each other before each split. A split without copies waits for a
-//    preceding split of another backend, because tensors of the caller may share bytes without being views.
+// 4. Backends that use each other's memory without a copy wait for each other before each split. A split without copies waits for
+//    a preceding split of another backend, because tensors of the caller may share bytes without being views.
 //
 // Backends read a graph during graph_compute only, so copies replace sources during that call only.
 
@@ -241,7 +242,8 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
     }
 }
 
-// Returns true if the split is one move (a spill copy), and the scheduler's copy of its source is already at the result's address.
+// Returns true if the split is one move (a spill copy), and the scheduler's copy of its source is already at the result's
+// address.
 static bool split_is_copied_move(
     const struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
     bool is_done = split->n_copies == 1;

@@ -9,8 +9,8 @@
 // The scheduler changes only the addresses in the caller's graph. While a split is planned or computed, copies replace sources on
 // other backends.
 //
-// Terms: row: the entry of one tensor in the record. base of a row: the row that owns its memory. slot: the separate memory of one
-// graph in flight. form: see src/record/record.h.
+// Terms: row: the entry of one tensor in the record. base of a row: the row that owns its memory. slot: the separate memory of
+// one graph in flight. form: see src/record/record.h.
 #pragma once
 
 #include "alloc/alloc.h"
@@ -42,10 +42,10 @@ static inline int sched_choice(const struct sched_choices *choices, const struct
 // the base apply to all its views. If a graph lists a tensor twice, the second row counts as a view of the first.
 struct sched_row {
     int32_t base;           // record_base() of the row
-    int32_t slots;          // input per slot: index in cached.slot_places; otherwise -1
+    int32_t slots;          // per-slot input: first index in cached.slot_places; otherwise -1
     int16_t caller_backend; // backend that the caller chose, -1: none
     int16_t backend;        // assigned backend, -1: none
-    int16_t refused;        // first preferred backend without the op, -1: none
+    int16_t refused;        // first preferred backend that lacks the op, -1: none
     uint8_t reason;
     bool is_placed; // the base has memory of the caller
     bool is_empty;  // nothing to compute
@@ -62,7 +62,7 @@ struct sched_copy {
     int16_t backend;          // backend that reads the copy
     int16_t from;             // backend of the source memory, -1: none
     int16_t writer;           // backend that computed these bytes, -1: written before the first node
-    bool copies_caller_bytes; // bytes of the caller: copied before compute returns
+    bool copies_caller_bytes; // copies bytes of the caller, before compute returns
     size_t tensor;            // index of the first of n_slots tensors in cached.tensors
 };
 
@@ -209,8 +209,8 @@ struct ggml_backend_sched {
     int last_n_splits;
 };
 
-// Returns whether the scheduler may be changed. If an op or the eval callback calls a function that changes the scheduler, the call
-// fails with an error that names the function. If sched is NULL, the result is true.
+// Returns whether the scheduler may be changed. If an op or the eval callback calls a function that changes the scheduler, the
+// call fails with an error that names the function. If sched is NULL, the result is true.
 static inline bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched) {
     if (sched == NULL || !sched->is_running) {
         return true;
@@ -226,8 +226,8 @@ static inline bool sched_is_idle(const char *func, const struct ggml_backend_sch
 // Builds the record and the columns of the graph.
 enum ggml_status sched_cached_build(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Compares the graph with the cached graph. If both are equal, the rows then refer to the tensors of `graph`. If with_places is true,
-// a match may also set the addresses: SCHED_SAME_PLACED.
+// Compares the graph with the cached graph. If both are equal, the rows then refer to the tensors of `graph`. If with_places is
+// true, a match may also set the addresses: SCHED_SAME_PLACED.
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_cached_match(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool with_places);
@@ -262,14 +262,14 @@ static inline bool sched_is_in_weights(const struct sched_cached *cached, int32_
     return cached->rows[i].is_placed && cached->rec.rows[cached->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
-// Returns true if row i is a weight: ops that read row i should run on the backend that owns the weight. A view of a weight is not
-// a weight here, because the view is often smaller than the op's other sources (tests/prop/prop_sched_rival.c).
+// Returns true if row i is a weight: ops that read row i should run on the backend that owns the weight. A view of a weight is
+// not a weight here, because the view is often smaller than the op's other sources (tests/prop/prop_sched_rival.c).
 static inline bool sched_is_weight(const struct sched_cached *cached, int32_t i) {
     return cached->rec.rows[i].op == GGML_OP_NONE && sched_is_in_weights(cached, i);
 }
 
-// Returns true for an input that needs one address per slot. The program writes the input while other graphs
-// are in flight. No other tensor shares the memory of the input.
+// Returns true for an input that needs one address per slot. The program writes the input while other graphs are in flight. No
+// other tensor shares the memory of the input.
 static inline bool sched_is_per_slot_input(const struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     return cached->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;

@@ -97,7 +97,6 @@ void berth_sched_set_spill_backends(
     }
 }
 
-// Drops all cached graphs after a setting has changed.
 static void cached_forget_all(struct ggml_backend_sched *sched) {
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_drop(&sched->cached_graphs[m]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // split.c: cuts the graph into splits (sequences of nodes on one backend) and finds the tensors that must be copied to each.
 //
-// A tensor is copied to a backend once per version of its bytes. A node that writes into the tensor's memory starts a new version. All
-// copies for a split are made before its first node; their sources are complete, because other backends run other splits. The cost
-// is O(edges).
+// A tensor is copied to a backend once per version of its bytes. A node that writes into the tensor's memory starts a new
+// version. All copies for a split are made before its first node; their sources are complete, because other backends run other
+// splits. The cost is O(edges).
 
 #include "sched/sched.h"
 
@@ -161,8 +161,8 @@ static bool graph_cut(struct splitter *c) {
         if (row->is_empty) {
             continue;
         }
-        // An offloaded weight starts a split, so that the memory of the previous weight's copy can be reused. A move starts a split,
-        // because its position decides when memory becomes free.
+        // An offloaded weight starts a split, so that the memory of the previous weight's copy can be reused. A move starts a
+        // split, because its position decides when memory becomes free.
         if (row->backend != cur || record_move(&cached->rec, i) != BERTH_MOVE_NONE ||
             (row->reads_weight && cached->splits[cached->n_splits - 1].n_copies > 0 && needs_new_weight(c, i, cur))) {
             cur = row->backend;
