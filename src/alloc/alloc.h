@@ -21,8 +21,8 @@ enum ggml_status berth_galloc_plan_make(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) BERTH_MUST_USE;
 // Stores the rows and edges of the record, including appended ones, in a plan that was just made.
 bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) BERTH_MUST_USE;
-// Returns true if the record has the rows and edges of the plan, and no tensor is larger than planned. The plan then refers to the
-// tensors of this record. Allocates no memory.
+// Returns true if the record has the rows and edges of the plan, and no tensor is larger than planned. The plan then refers to
+// the tensors of this record. Allocates no memory.
 bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order);
 // Returns true if this plan accepts every graph that the other plan accepts. Requires berth_galloc_plan_remember of both.

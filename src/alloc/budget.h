@@ -19,10 +19,10 @@ struct graph_ops {
     struct record_list list; // every tensor of the graph, the nodes first
     int32_t n_nodes;
     struct berth_arrays mem; // owns the arrays below
-    int32_t *op_of;          // [list.n] index of the tensor's op; -1: a view, or a tensor with memory of the caller
-    bool *is_mutable;        // [list.n] a node other than its producer writes the tensor's memory
+    int32_t *op_of;          // [list.n] op of the tensor, -1: none
+    bool *is_mutable;        // [list.n] written by another node than its producer
     int32_t *writer;         // [list.n] first op that writes the memory, if is_mutable
-    bool is_one_group;       // all ops that run once keep their order, as one group
+    bool is_one_group;       // all once ops are one group
     int32_t *group;          // [list.n] union-find parent, for is_mutable tensors
     struct berth_budget_op *ops;
     struct ggml_tensor **tensors; // [n] tensor of each op

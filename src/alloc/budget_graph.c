@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. Recomputed ops and spills are additional
-// nodes. If the allocator needs more memory than the limit, the solver runs again with a lower limit.
+// budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. Recomputed ops and spills are
+// additional nodes. If the allocator needs more memory than the limit, the solver runs again with a lower limit.
 
 #include "alloc/alloc.h"
 #include "alloc/budget.h"
@@ -230,8 +230,8 @@ static enum ggml_status pools_measure(const struct task *t, struct ggml_cgraph *
     return status;
 }
 
-// Solves with the given limits and rewrites the graph. *bytes: the sizes that the allocator requires. The caller undoes a rejected
-// rewrite.
+// Solves with the given limits and rewrites the graph. *bytes: the sizes that the allocator requires. The caller undoes a
+// rejected rewrite.
 static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
     const double cost = t->budget->spill_cost_per_byte > 0 ? t->budget->spill_cost_per_byte : SPILL_FLOPS_PER_BYTE;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// budget_ops.c: translates a graph to ops of the solver: one op per computing node and per tensor that exists before the graph runs.
-// Views are not ops. Mutable memory is memory that a node other than its producer writes. If a node writes mutable memory, or reads
-// it after the first write, the node is a once op. If a node reads mutable memory before the first write, it may be recomputed until
-// that write.
+// budget_ops.c: translates a graph to ops of the solver: one op per computing node and per tensor that exists before the graph
+// runs. Views are not ops. Mutable memory is memory that a node other than its producer writes. If a node writes mutable memory,
+// or reads it after the first write, the node is a once op. If a node reads mutable memory before the first write, it may be
+// recomputed until that write.
 
 #include "alloc/budget.h"
 #include "base/min.h"
@@ -108,8 +108,8 @@ static int32_t groups_merge(struct graph_ops *o, const struct ggml_tensor *t) {
     return found;
 }
 
-// Returns the first op that overwrites memory which the node reads; the node is op `at` and may be recomputed until then. 0: the node
-// is a once op.
+// Returns the first op that overwrites memory which the node reads; the node is op `at` and may be recomputed until then. 0: the
+// node is a once op.
 static int32_t recompute_limit(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
     int32_t until = 0;
     if (o->is_mutable[record_list_find(&o->list, root_of(t))]) {
@@ -246,8 +246,8 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     srcs_fill(o, at, t, srcs);
 }
 
-// Sets BERTH_BUDGET_OUTPUT for values with a view that is unread or an output. Sets BERTH_BUDGET_STAYS for values that the program
-// reads later and for mutable memory. is_read: [list.n] scratch, false on entry.
+// Sets BERTH_BUDGET_OUTPUT for values with a view that is unread or an output. Sets BERTH_BUDGET_STAYS for values that the
+// program reads later and for mutable memory. is_read: [list.n] scratch, false on entry.
 static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {

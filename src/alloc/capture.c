@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// capture.c: writes the graph of a plan as a captured graph (src/capture/): its rows with the memory that the plan assigned to
-// them.
+// capture.c: writes the graph of a plan as a captured graph (src/capture/), with the memory that the plan assigned.
 
 #include "alloc/galloc.h"
 
@@ -14,19 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static atomic_bool is_broken; // an error occurred before; nothing more is captured
+static atomic_bool is_broken; // after an error, nothing more is captured
 
 struct writer {
     const struct ggml_gallocr *galloc;
     const struct galloc_plan *plan;
     const struct record *rec;
-    int32_t *ids;      // [n_all] id per row, -1: another row represents the tensor
+    int32_t *ids;      // [n_all] id, -1: another row represents the tensor
     int32_t early_end; // rows [n_nodes, early_end) are leafs
     int32_t n_leafs;
     FILE *file;
 };
 
-// Numbers the rows in the order of the lines of the file: the steps, then all other rows that represent their tensor.
+// The order is that of the lines of the file: the steps, then all other rows that represent their tensor.
 static bool make_ids(struct writer *w) {
     const struct lifetime_order *order = &w->plan->lives.order;
     const struct record *rec = w->rec;
@@ -96,7 +95,7 @@ static void write_row(const struct writer *w, int32_t r) {
         .kind = kind,
         .op = (enum ggml_op) row->op,
         .flags = (t->flags & ~RECORD_FLAGS) | row->flags |
-                 (lifetime->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // input of a scheduler with several graphs in flight
+                 (lifetime->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // input with several graphs in flight
         .view_src = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
         .has_memory = row->has_memory,
         .buf = lifetime->id,
@@ -106,7 +105,7 @@ static void write_row(const struct writer *w, int32_t r) {
         .item = lifetime->item};
     if (lifetime->item >= 0) {
         const struct galloc_spot *spot = &plan->spots[lifetime->item];
-        const bool is_shared_out = spot->chunk == GALLOC_PARTS; // each device of the composite device has a different offset
+        const bool is_shared_out = spot->chunk == GALLOC_PARTS; // the offset differs per device
         c.chunk = is_shared_out ? 0 : spot->chunk;
         c.off = (int64_t) (is_shared_out ? plan->offsets[lifetime->item] : spot->off);
     }
@@ -114,7 +113,7 @@ static void write_row(const struct writer *w, int32_t r) {
         c.life = &plan->lives.items[lifetime->item];
         c.life_buf = lifetime->buf;
     }
-    const int n_srcs = is_node ? row->n_src : 0; // a tensor that is not computed waits for no source
+    const int n_srcs = is_node ? row->n_src : 0; // not computed: waits for no source
     for (int k = 0; k < n_srcs; k++) {
         srcs[k] = w->ids[rec->rows[rec->srcs[row->src + k]].same_as];
     }

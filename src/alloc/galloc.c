@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocator. A graph that equals a planned graph takes one comparison. Other graphs are planned, and the buffers
-// may grow. After a failure the plans are unchanged, and the buffers keep their sizes.
+// galloc.c: the graph allocator. A graph that equals a planned graph takes one comparison. Other graphs are planned, and the
+// buffers may grow. After a failure the plans are unchanged, and the buffers keep their sizes.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"

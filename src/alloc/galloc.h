@@ -101,9 +101,9 @@ enum ggml_status berth_galloc_plan_solve(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) BERTH_MUST_USE;
 // Computes spots and needs from known offsets. The plan is_ready afterwards.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
-// Returns true if the graph equals the graph of the plan. Unless is_exact, tensors of the graph may be smaller. The rows then refer to
-// the tensors of the graph. If an array of ids is NULL, the recorded ids apply. in_place may be NULL. Otherwise the match may also
-// set addresses, and *in_place is true if all tensors have their addresses.
+// Returns true if the graph equals the graph of the plan. Unless is_exact, tensors of the graph may be smaller. The rows then
+// refer to the tensors of the graph. If an array of ids is NULL, the recorded ids apply. in_place may be NULL. Otherwise the
+// match may also set addresses, and *in_place is true if all tensors have their addresses.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     struct galloc_ids ids, bool is_exact, bool *in_place);
 
@@ -119,15 +119,16 @@ size_t berth_galloc_parts_size(const struct galloc_pool *pool); // bytes on all 
 // ---- galloc.c ----
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
-// Returns a plan with buffers for this graph or for a graph with larger tensors. If there is none, returns the plan of exactly this
-// graph, or NULL.
+// Returns a plan with buffers for this graph or for a graph with larger tensors. If there is none, returns the plan of exactly
+// this graph, or NULL.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
 // Takes ownership of the plan and moves it to the front. If there are too many plans, the least recently used are dropped.
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 
 // ---- capture.c: graphs of running programs as files ----
 
-// If BERTH_CAPTURE=DIR is set, writes the graph of a plan to DIR as text (.ggraph). The content decides the file name, so each graph
-// is written once. The first error prints a warning and turns capturing off. The variable is read when an allocator is created.
+// If BERTH_CAPTURE=DIR is set, writes the graph of a plan to DIR as text (.ggraph). The content decides the file name, so each
+// graph is written once. The first error prints a warning and turns capturing off. The variable is read when an allocator is
+// created.
 bool berth_capture_is_on(void);
 void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec);

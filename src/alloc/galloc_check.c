@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc_check.c: checks the addresses of a graph independently of its plan. A tensor lives from the node that computes it to its last
-// reader, views included. berth_gallocr_compute_checked also detects nodes that write into memory of other tensors.
+// galloc_check.c: checks the addresses of a graph independently of its plan. A tensor lives from the node that computes it to its
+// last reader, views included. berth_gallocr_compute_checked also detects nodes that write into memory of other tensors.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -264,8 +264,8 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// is_before: fills the memory that the node will write, and hashes all other live items. Otherwise: checks the hashes, and fills items
-// that are now dead.
+// is_before: fills the memory that the node will write, and hashes all other live items. Otherwise: checks the hashes, and fills
+// items that are now dead.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c = w->c;
     const int32_t own = group_of(c, root_of(&c->rec, node));

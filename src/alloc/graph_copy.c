@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// graph_copy.c: copies a graph to another backend (tensors, data, edges), and compares the results of two backends. Every tensor
-// that the graph reaches through sources and views gets one copy, in order of discovery. Copies with their own memory are in
+// graph_copy.c: copies a graph to another backend, and compares the results of two backends. Copies with their own memory are in
 // ctx_allocated, copies that are views in ctx_unallocated. There is no recursion, so graphs may have any depth.
 
 #include "backend/backend.h"
@@ -36,7 +35,6 @@ static bool copies_find(struct copies *c, const struct ggml_cgraph *graph) {
     return c->to != NULL;
 }
 
-// Returns a tensor without memory that has the same type, shape and strides.
 static struct ggml_tensor *dup_layout(struct ggml_context *ctx, const struct ggml_tensor *src) {
     struct ggml_tensor *dst = ggml_new_tensor(ctx, src->type, GGML_MAX_DIMS, src->ne);
     if (dst == NULL || berth_poisoned(dst)) {
@@ -84,7 +82,7 @@ static bool copies_fill(const char *func, const struct copies *c) {
     return true;
 }
 
-// Returns false if the graph contains poison or a tensor without memory.
+// False if the graph contains poison or a tensor without memory.
 static bool is_placed(const char *func, const struct ggml_cgraph *graph, const struct copies *c) {
     char reason[320];
     if (berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
@@ -155,8 +153,8 @@ void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy) {
 
 // ---- comparison of two backends ----
 
-// The callback receives the results of both backends node by node. backend1 computes the graph itself, backend2 a copy of it. If
-// the caller selects no nodes, each node is computed and reported separately; each backend continues with its own results.
+// backend1 computes the graph itself, backend2 a copy. If the caller selects no nodes, each node is computed and reported
+// separately. Each backend continues with its own results.
 
 static bool is_selected(const struct ggml_tensor *node, const struct ggml_tensor *const *selected, size_t n_selected) {
     for (size_t i = 0; i < n_selected; i++) {
@@ -193,8 +191,7 @@ static bool compare_nodes(ggml_backend_t backend1, ggml_backend_t backend2, stru
     return true;
 }
 
-// Returns false if copying the graph or a computation failed. If the callback stops the comparison by returning false, the result
-// is still true.
+// False: copying or computing failed. If the callback stops the comparison, the result is true.
 bool ggml_backend_compare_graph_backend(ggml_backend_t backend1, ggml_backend_t backend2, struct ggml_cgraph *graph,
     ggml_backend_eval_callback callback, void *user_data, const struct ggml_tensor *const *test_nodes, size_t num_test_nodes) {
     if (callback == NULL || (test_nodes == NULL && num_test_nodes > 0)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// lifetime.c: simulates the execution of a graph by ggml's rules, to find when memory is allocated and freed. Inputs and leafs are
-// allocated before the first node. Memory is freed after the last reader of a tensor or of its views. Outputs, bases of outputs and
-// unread results stay allocated. A node may take over the memory of a source with the same layout. late.c handles leafs that a node
-// overwrites first. The cost is O(rows + edges).
+// lifetime.c: simulates the execution of a graph by ggml's rules, to find when memory is allocated and freed. Inputs and leafs
+// are allocated before the first node. Memory is freed after the last reader of a tensor or of its views. Outputs, bases of
+// outputs and unread results stay allocated. A node may take over the memory of a source with the same layout. late.c handles
+// leafs that a node overwrites first. The cost is O(rows + edges).
 
 #include "alloc/lifetime.h"
 

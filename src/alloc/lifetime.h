@@ -5,8 +5,8 @@
 #include "berth-plan.h"
 #include "record/record.h"
 
-// Returns true if the result may take over the memory of source i_src, which has the same layout. Called for ops that ggml does not
-// run in place.
+// Returns true if the result may take over the memory of source i_src, which has the same layout. Called for ops that ggml does
+// not run in place.
 typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, void *user);
 
 // Columns of a record whose memory is planned.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tallocr.c: places tensors serially in a buffer, and all tensors of a context in as many buffers as necessary. A failed call leaves
-// every tensor unchanged.
+// tallocr.c: places tensors serially in a buffer, and all tensors of a context in as many buffers as necessary. A failed call
+// leaves every tensor unchanged.
 
 #include "backend/backend.h"
 #include "core/op.h"
