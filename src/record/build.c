@@ -158,8 +158,8 @@ static bool is_empty(const struct ggml_tensor *t) {
     return info != NULL && info->is_empty;
 }
 
-// Returns true if source s of row r is computed at or after row r. Views, which compute nothing, and casts, which name themselves as a
-// source, are allowed.
+// Returns true if source s of row r is computed at or after row r. Views, which compute nothing, and casts, which name themselves
+// as a source, are allowed.
 static bool reads_later_result(const struct build *b, int32_t r, int32_t s) {
     const struct ggml_tensor *t = b->rec->tensors[r], *src = b->rec->tensors[s];
     if (is_empty(t) || (src == t && t->op == GGML_OP_CPY)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// index.h: finds the position of a tensor in a list, by a hash table with open addressing, at most half full. The hash is the address
-// divided by the size of a tensor, so tensors of one arena rarely collide and are in order. On a collision the search goes on by a
-// large odd step that depends on the address, so clusters do not slow it down.
+// index.h: finds the position of a tensor in a list, by a hash table with open addressing, at most half full. The hash is the
+// address divided by the size of a tensor, so tensors of one arena rarely collide and are in order. On a collision the search
+// goes on by a large odd step that depends on the address, so clusters do not slow it down.
 #pragma once
 
 #include "base/base.h"

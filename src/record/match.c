@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// match.c: compares a graph with a record in one linear pass, without hashing or allocation, and assigns addresses in the same pass.
-// Row i corresponds to the i-th listed tensor. So edges are compared by pointer. It takes 9 ns per tensor; ggml takes 20 ns.
+// match.c: compares a graph with a record in one linear pass, without hashing or allocation, and assigns addresses in the same
+// pass. Row i corresponds to the i-th listed tensor. So edges are compared by pointer. It takes 9 ns per tensor; ggml takes 20
+// ns.
 
 #include "record/record.h"
 
@@ -16,8 +17,8 @@ static bool same_duplicates(const struct record *rec) {
     return true;
 }
 
-// Stores the listed tensors in rec->tensors. *is_moved: some of them have changed; the entries of unlisted tensors are then NULL until
-// is_row sets them. False: the numbers of tensors or the duplicates differ.
+// Stores the listed tensors in rec->tensors. *is_moved: some of them have changed; the entries of unlisted tensors are then NULL
+// until is_row sets them. False: the numbers of tensors or the duplicates differ.
 static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool *is_moved) {
     if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs) {
         return false;

@@ -9,8 +9,8 @@
 //   layouts of tensors that take memory.
 // - A full record (is_full_match true) holds all properties that decide a result, and the buffer types of the caller's memory.
 //
-// Terms: layout of a tensor: type, extents, strides and view offset. listed tensor: a node or a leaf of the graph. base of a row: the
-// row that owns its memory.
+// Terms: layout of a tensor: type, extents, strides and view offset. listed tensor: a node or a leaf of the graph. base of a row:
+// the row that owns its memory.
 #pragma once
 
 #include "core/graph.h"
