@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// backend.c: backends, which run graphs on a device: compute, synchronize, and queries that the device answers. A compute call
-// first reports a stored failure of an earlier void function (failure.c). Then it rejects graphs with poison or tensors without
-// memory (graph_check). Only then does the backend see the graph, so every tensor that it reads is in memory.
+// backend.c: backends: compute, synchronize, and queries.
+// A compute call first reports a stored failure of an earlier void function (failure.c).
+// Then graph_check rejects graphs with poison or tensors without memory.
 
 #include "backend/backend.h"
 #include "berth-backend.h"
@@ -13,8 +13,8 @@
 
 // ---- checks of a graph before a backend computes it ----
 
-// graph_check rejects poison, and computed nodes or sources whose bytes are not completely in memory (core/span.h). The CPU backend
-// has the same checks and skips them for a graph that has passed here (berth_backend_has_checked).
+// A tensor's bytes must be completely in memory (core/span.h).
+// The CPU backend has the same checks and skips them for a checked graph (berth_backend_has_checked).
 
 static enum ggml_status node_reject(
     const struct ggml_cgraph *graph, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
@@ -25,7 +25,6 @@ static enum ggml_status node_reject(
         ggml_op_name(node->op), bad == node ? "the result" : "source", text);
 }
 
-// Returns true if a leaf is poison. graph_check then calls berth_graph_check, which reports it.
 static bool has_poisoned_leaf(const struct ggml_cgraph *graph) {
     int32_t flags = 0;
     for (int i = 0; i < graph->n_leafs; i++) {
@@ -34,8 +33,7 @@ static bool has_poisoned_leaf(const struct ggml_cgraph *graph) {
     return (flags & BERTH_FLAG_POISON) != 0;
 }
 
-// Returns GGML_STATUS_FAILED with the reason as the last error if a backend must not compute the graph. *has_empty: a node has a
-// source without elements, which not every op supports.
+// On failure, the reason is the last error. *has_empty: a source has no elements, which not every op supports.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_empty) {
     *has_empty = false;
     if (graph == NULL || has_poisoned_leaf(graph)) {
@@ -57,7 +55,7 @@ static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_e
         }
         if (BERTH_UNLIKELY(fault > BERTH_SPAN_EMPTY)) {
             const struct berth_op_info *info = berth_op_info(node->op);
-            if (info == NULL || !info->is_empty) { // a view op accesses no memory; its readers check it as their source
+            if (info == NULL || !info->is_empty) { // readers of a view check its memory
                 return node_reject(graph, i, bad, fault);
             }
         }
@@ -217,8 +215,8 @@ bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *o
 
 // ---- memory that backends require to compute a graph ----
 
-// ggml's interface has no function for this memory. A backend that can report and reserve it offers functions in its registry. For
-// other backends the size is unknown and nothing is reserved.
+// ggml's interface has no function for this memory. A backend may offer functions in its registry.
+// Otherwise the size is unknown and nothing is reserved.
 
 typedef size_t (*reserve_size_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
 typedef enum ggml_status (*reserve_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
@@ -231,7 +229,7 @@ static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
     return proc != NULL;
 }
 
-// Returns the hooks if the backend belongs to a composite device, which has no registry; otherwise NULL.
+// Returns NULL unless the backend belongs to a composite device. A composite device has no registry.
 static const struct berth_composite_hooks *composite_hooks_of(ggml_backend_t backend) {
     const struct berth_composite_hooks *hooks = berth_composite_hooks_get();
     return hooks != NULL && hooks->is_backend(backend) ? hooks : NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend_lifetime.c: lists of backends, in which the entry of a freed backend becomes NULL. A program may free its backends before
-// it frees an object that uses them; libllama frees its scheduler last. The object registers its list of backends here.
+// backend_lifetime.c: lists of backends, in which the entry of a freed backend becomes NULL.
+// A program may free a backend before the object that uses it: libllama frees its scheduler last.
 
 #include "backend/backend.h"
 #include "base/lock.h"

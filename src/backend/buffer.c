@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: buffer types (alignment, largest buffer, bytes that a tensor requires), buffers, and multi-buffers. A buffer of size 0
-// has no memory and no functions.
+// buffer.c: buffer types, buffers, and multi-buffers. A buffer of size 0 has no memory and no functions.
 
 #include "backend/backend.h"
 #include "base/min.h"
@@ -54,14 +53,13 @@ size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft) {
     return buft->iface.get_max_size != NULL ? buft->iface.get_max_size(buft) : SIZE_MAX;
 }
 
-// Returns true if ggml's rules allow a buffer type to request more bytes than the tensor has: for results of ops that may expand,
-// for quantised types, and for tensors that no op computes.
+// ggml allows padding for results of ops that may expand, for quantised types, and for tensors that no op computes.
 static bool may_expand(const struct ggml_tensor *tensor) {
     const struct berth_op_info *info = berth_op_info(tensor->op);
     return info == NULL || info->is_empty || info->may_expand || ggml_is_quantized(tensor->type);
 }
 
-// Logs a size that ggml's rules do not allow. It logs once per process, because every graph would repeat it.
+// Logs once per process, because every graph would repeat the message.
 static void report_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
     static atomic_bool is_reported;
     if (!may_expand(tensor) && !atomic_exchange(&is_reported, true)) {
@@ -74,7 +72,7 @@ static void report_expansion(ggml_backend_buffer_type_t buft, const struct ggml_
     }
 }
 
-// The result is at least the tensor's bytes: a backend may request padding, but not fewer bytes.
+// A backend may request padding, but not fewer bytes than the tensor has.
 size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
     if (buft == NULL || tensor == NULL) {
         return 0;
@@ -97,7 +95,7 @@ ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft)
 
 // ---- buffers ----
 
-// For backends: creates a buffer with the given functions and context. If it returns NULL, the caller still owns the context.
+// If this function returns NULL, the caller still owns the context.
 ggml_backend_buffer_t ggml_backend_buffer_init(
     ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size) {
     ggml_backend_buffer_t buffer = berth_malloc(sizeof *buffer);
@@ -210,8 +208,7 @@ bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer) {
 
 // ---- multi-buffers, for tensors that do not fit into one buffer of the type ----
 
-// A multi-buffer owns its parts. Each tensor is in one part and has that part as its buffer. The multi-buffer itself is only freed,
-// cleared, reset and given a usage.
+// A multi-buffer owns its parts. tensor->buffer is a part, never the multi-buffer.
 
 struct multi {
     size_t n_parts;
@@ -246,7 +243,7 @@ static const struct ggml_backend_buffer_i multi_iface = {
     .reset = multi_reset,
 };
 
-// If it returns NULL, the caller still owns the parts.
+// If this function returns NULL, the caller still owns the parts.
 ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers) {
     if (buffers == NULL || n_buffers == 0) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_multi_buffer_alloc_buffer: no buffers given");

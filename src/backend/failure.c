@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// failure.c: stores failures of functions that return void (set, get or copy). Per backend, the first failure is kept until the
-// next synchronize or compute reports it. struct ggml_backend is part of the ABI and has no field for a failure, so the failures
-// are in a separate list. Invariant: n_kept is the length of the list. While n_kept is 0, a report costs one atomic load.
+// failure.c: stores failures of void functions (set, get, copy), because struct ggml_backend is part of the ABI.
+// The first failure per backend is kept until the next synchronize or compute reports it.
+// Invariant: n_kept is the length of the list. While n_kept is 0, a report costs one atomic load.
 
 #include "backend/backend.h"
 #include "base/lock.h"
@@ -53,7 +53,7 @@ void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
     berth_lock_drop(&kept_lock);
 }
 
-// Removes the entry of the backend from the list. The caller frees it.
+// The caller frees the entry.
 static struct kept *kept_take(ggml_backend_t backend) {
     if (BERTH_LIKELY(atomic_load_explicit(&n_kept, memory_order_acquire) == 0)) {
         return NULL;

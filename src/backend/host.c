@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// host.c: buffers in host memory: allocated memory ("CPU"), memory of the caller ("CPU_Mapped"), and mapped files ("File"). They
-// are in the base library, not in the CPU backend, because every backend copies through them. The context of a buffer is the
-// address of its first byte.
+// host.c: buffers in host memory: allocated ("CPU"), memory of the caller ("CPU_Mapped"), and mapped files ("File").
+// They are in the base library, because every backend copies through them.
+// The context of a host buffer is the address of its first byte.
 
 #include "backend/backend.h"
 
@@ -110,7 +110,7 @@ ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void) {
     return &type;
 }
 
-// Returns a buffer over the caller's memory. The caller keeps ownership; the memory must outlive the buffer.
+// The caller owns the memory, which must outlive the buffer.
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
     static struct ggml_backend_buffer_type type = HOST_TYPE(mapped_name);
     if (ptr == NULL || (uintptr_t) ptr % HOST_ALIGN != 0) {
@@ -122,16 +122,15 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
 
 // ---- files ----
 
-// A "File" buffer is a mapped file without a name in a folder that the caller chooses. The system may write its pages to disk and
-// read them back, so a value that is spilled there frees main memory. The disk space is allocated before the file is mapped. So a
-// full disk makes the allocation fail and does not cause a signal (SIGBUS) at a later access. The context of the buffer type is its
-// folder.
+// A "File" buffer maps a nameless file. The system may write its pages to disk, so spilled values free main memory.
+// Disk space is allocated first: a full disk fails the allocation instead of a later access (SIGBUS).
+// The context of the buffer type is its folder.
 
 static void file_free(ggml_backend_buffer_t buffer) {
     munmap(buffer->context, buffer->size > 0 ? buffer->size : 1);
 }
 
-// Returns a file descriptor for a nameless file of the given size, or -1 and errno.
+// Returns -1 and errno on failure.
 static int file_open(const char *folder, size_t size) {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) { // the file system does not support nameless files: the name is removed after creation
