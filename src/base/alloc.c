@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.c: all memory of the libraries comes from these functions. So a test can make the N-th allocation fail, and can count the
-// blocks that are not freed. Outside of tests, a call costs one predictable branch in addition to libc.
+// alloc.c: all memory of the libraries comes from these functions. A test can make the N-th allocation fail and find leaks.
+// Outside of tests, a call costs one predictable branch more than libc.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -104,8 +104,7 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     if (n_want <= *n_cap) {
         return true;
     }
-    // The first allocation has exactly the requested size (at least 8 elements), because a caller that knows the final number
-    // passes it in its first call.
+    // A caller that knows the final number passes it in the first call. So the first size is exact, but at least 8.
     size_t n = *n_cap > 0 ? *n_cap : max_size(n_want, 8);
     while (n < n_want) {
         if (!berth_add_ok(n, n / 2 + 1, &n)) {
@@ -127,9 +126,8 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
 
 // ---- scratch ----
 
-// Memory for the duration of one call. The first bytes that are taken come from the struct itself, which is on the caller's stack,
-// so that small problems allocate nothing. After that, each call of berth_scratch_take allocates a block. berth_scratch_back frees
-// all memory that was taken after a mark.
+// Memory for the duration of one call. The first bytes are in the struct, on the caller's stack.
+// berth_scratch_back frees all memory that was taken after a mark.
 
 struct berth_scratch_block {
     _Alignas(16) struct berth_scratch_block *prev;

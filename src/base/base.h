@@ -15,9 +15,9 @@
 #define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BERTH_MUST_USE __attribute__((warn_unused_result))
-// A thread-local variable for libraries that a program may load at any time. It uses the TLS model initial-exec, in which the
-// storage exists in every thread as soon as the library is loaded. With the default model, the first use in a thread allocates
-// memory, and libc ends the process if that fails. Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space.
+// A thread-local variable for libraries that a program may load at any time (TLS model initial-exec).
+// With the default model, the first use in a thread allocates memory. If that fails, libc ends the process.
+// Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space.
 #ifdef __ELF__
 #    define BERTH_LATE_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -58,8 +58,7 @@ BERTH_API void berth_free(void *p);
 BERTH_API void *berth_aligned_alloc(size_t align, size_t size) BERTH_MUST_USE;
 BERTH_API void berth_aligned_free(void *p);
 
-// Grows *p to at least n_want elements of elem_size bytes. *n_cap is the capacity in elements. Returns false if out of memory; *p
-// is unchanged then.
+// *n_cap: capacity in elements. If out of memory, returns false and leaves *p unchanged.
 BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
 
 // p: the address of a pointer to the elements.
@@ -72,8 +71,7 @@ struct berth_scratch_mark {
     size_t used;                      // bytes of `stack_bytes` in use
 };
 
-// In debug builds `stack_bytes` is tiny, so that nearly all memory comes from berth_malloc. Then sanitizers can check its bounds,
-// and tests can make its allocations fail.
+// In debug builds `stack_bytes` is tiny, so that sanitizers and allocation tests see nearly all memory.
 struct berth_scratch {
     struct berth_scratch_mark at;
     _Alignas(16) char stack_bytes[BERTH_DEBUG >= 3 ? 64 : 8192];
@@ -82,9 +80,9 @@ struct berth_scratch {
 static inline void berth_scratch_init(struct berth_scratch *s) {
     s->at = (struct berth_scratch_mark){0};
 }
-// Returns uninitialised memory aligned to 16; NULL: out of memory.
+// The memory is uninitialised and aligned to 16. Returns NULL if out of memory.
 BERTH_API void *berth_scratch_take(struct berth_scratch *s, size_t size) BERTH_MUST_USE;
-// Frees all memory that was taken since the caller copied s->at to `mark`.
+// Frees all memory taken since the caller copied s->at to `mark`.
 BERTH_API void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark);
 static inline void berth_scratch_fini(struct berth_scratch *s) {
     berth_scratch_back(s, (struct berth_scratch_mark){0});
@@ -102,9 +100,9 @@ BERTH_API void berth_arrays_free(struct berth_arrays *a);
 
 // ---- errors (error.c) ----
 
-// Stores the text as this thread's last error, logs it as one line, and returns status: `return berth_fail(...)`.
+// Stores the last error of this thread, logs one line, and returns status.
 BERTH_API enum ggml_status berth_fail(enum ggml_status status, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// The same for functions that return a pointer or a bool: `return BERTH_FAIL_NULL(...)`.
+// For functions that return a pointer or a bool.
 #define BERTH_FAIL_NULL(...) (berth_fail(__VA_ARGS__), NULL)
 #define BERTH_FAIL_FALSE(...) (berth_fail(__VA_ARGS__), false)
 // Stores the text without a log line.
@@ -115,9 +113,9 @@ BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 
 
 BERTH_API void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
-// Between berth_log_hold and berth_log_let_go, log lines of this thread are stored instead of printed. A function that holds a
-// lock while it calls other code calls berth_log_hold before it takes the lock, because the program's log callback may wait for a
-// thread that needs this lock. The pairs of calls nest.
+// Until berth_log_let_go, log lines of this thread are stored instead of printed. The pairs of calls nest.
+// Call berth_log_hold before taking a lock under which other code runs.
+// Reason: the program's log callback may wait for a thread that needs the lock.
 BERTH_API void berth_log_hold(void);
 BERTH_API void berth_log_let_go(void);
 // Prints all held lines of this thread and ends all holds: for a thread that ends the process.
@@ -125,10 +123,10 @@ void berth_log_flush(void);
 
 // ---- the client's release (client.c) ----
 
-// Stores the release of llama.cpp for which a loaded library was built ("b10361", "v0.5.0"). Ignores other texts and NULL.
+// release: the release of llama.cpp for which a loaded library was built ("b10361", "v0.5.0"). Other texts and NULL are ignored.
 BERTH_API void berth_client_release(const char *release);
-// Returns MINOR of the ggml version 0.MINOR for which all clients of this process were built: 19 or 25. The real version may be
-// newer. Returns 0 if the version is unknown or if the clients differ.
+// Returns MINOR of ggml 0.MINOR for which all clients were built: 19 or 25. The real version may be newer.
+// Returns 0 if the version is unknown or if the clients differ.
 BERTH_API int berth_client_minor(void);
 
 // ---- streams into memory (file.c) ----
@@ -141,7 +139,7 @@ struct berth_stream {
 };
 // Returns false if out of memory. The struct must not move until it is closed.
 BERTH_API bool berth_stream_open(struct berth_stream *s) BERTH_MUST_USE;
-// Returns false if berth_stream_open failed or if memory ran out since then. In this case s->text is NULL.
+// Returns false if memory ran out or berth_stream_open failed. Then s->text is NULL.
 BERTH_API bool berth_stream_close(struct berth_stream *s) BERTH_MUST_USE;
 BERTH_API void berth_stream_fini(struct berth_stream *s);
 
@@ -154,10 +152,10 @@ static inline bool berth_ends_with(const char *text, const char *end) {
 
 // ---- files ----
 
-// Opens a regular file for reading and returns its size; on failure *why is the reason. Never blocks (file.c).
+// Opens a regular file only, and never blocks (file.c). On failure *why is the reason.
 BERTH_API FILE *berth_file_open(const char *path, uint64_t *size, const char **why) BERTH_MUST_USE;
 BERTH_API int berth_file_open_fd(const char *path, uint64_t *size, const char **why) BERTH_MUST_USE; // -1: failed
-// Returns whether the path is a regular file that starts with these bytes, at most 16.
+// magic: at most 16 bytes.
 BERTH_API bool berth_file_starts_with(const char *path, const char *magic);
 
 // A new file that replaces `target` when it is complete (file.c).
@@ -167,12 +165,10 @@ struct berth_replace {
 };
 // On failure returns false and sets errno.
 BERTH_API bool berth_replace_open(struct berth_replace *r, const char *path) BERTH_MUST_USE;
-// Opens a new file for a path that does not exist yet. If another program creates a link with this name before
-// berth_replace_close, the link is replaced, not followed.
+// The path must not exist yet. If another program creates a link with this name meanwhile, the link is replaced, not followed.
 BERTH_API bool berth_replace_open_new(struct berth_replace *r, const char *path) BERTH_MUST_USE;
-// If ok, syncs the file to disk and renames it to its final name; otherwise removes it. On failure returns false and sets errno.
-// The old file is then unchanged, with one exception: if only the sync of the folder failed, the complete new file has replaced
-// it.
+// If ok, syncs the file and renames it; otherwise removes it. On failure returns false with errno.
+// The old file is then unchanged. Exception: if only the sync of the folder failed, the new file has replaced it.
 BERTH_API bool berth_replace_close(struct berth_replace *r, bool ok) BERTH_MUST_USE;
 
 // ---- checked arithmetic: returns false if the result does not fit; *out is undefined then ----
@@ -189,7 +185,7 @@ static inline bool berth_add_i64_ok(int64_t a, int64_t b, int64_t *out) {
 static inline bool berth_mul_i64_ok(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
-// Rounds x up to a multiple of align, which is a power of two.
+// align is a power of two.
 static inline bool berth_pad_ok(size_t x, size_t align, size_t *out) {
     if (__builtin_add_overflow(x, align - 1, out)) {
         return false;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// client.c: stores the ggml version for which the clients of this process were built, if it is known. When libggml is loaded, it
-// finds the release of llama.cpp (registry/client.c) and reports it here. A few functions of Berth read the version, because their
-// arguments changed between releases.
+// client.c: stores the ggml version for which the clients of this process were built, because some arguments changed between
+// releases. libggml reports the release of llama.cpp when it is loaded (registry/client.c).
 
 #include "base/base.h"
 
@@ -14,8 +13,7 @@
 
 static atomic_int minor = UNKNOWN;
 
-// Returns the minor version of ggml in a release of llama.cpp; UNKNOWN: it is uncertain. Releases before v0.1.0 are named by build
-// numbers, such as b10361.
+// Returns UNKNOWN if the version is uncertain. Releases before v0.1.0 are build numbers, such as b10361.
 static int release_minor(const char *release) {
     if (release[0] == 'b') {
         char *end;

@@ -15,9 +15,8 @@
 
 // ---- reading ----
 
-// Every file with untrusted bytes is opened here. It must be a regular file. Everything else, such as a pipe, is refused, so
-// opening never blocks. A pipe is refused before it is opened, because closing it would send SIGPIPE to its writer. The size is
-// read from the open file.
+// Every file with untrusted bytes is opened here. Only regular files are accepted, so opening never blocks.
+// A pipe is refused before it is opened, because closing a pipe would send SIGPIPE to its writer.
 
 static const char *stat_refusal(int rc, const struct stat *st) { // NULL: a regular file
     if (rc != 0) {
@@ -32,8 +31,7 @@ int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
     if (*why != NULL) {
         return -1;
     }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK |
-                                  O_NOCTTY); // not blocking, because the file may have been replaced by a pipe since the stat
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // a pipe may have replaced the file since the stat
     if (fd < 0) {
         *why = strerror(errno);
         return -1;
@@ -62,7 +60,7 @@ bool berth_file_starts_with(const char *path, const char *magic) {
     const size_t n = strlen(magic);
     uint64_t size;
     const char *why;
-    FILE *file = berth_file_open(path, &size, &why); // refuses a pipe, from which reading would remove bytes
+    FILE *file = berth_file_open(path, &size, &why); // reading from a pipe would remove bytes
     if (file == NULL) {
         return false;
     }
@@ -73,25 +71,21 @@ bool berth_file_starts_with(const char *path, const char *magic) {
 
 // ---- writing ----
 
-// Every file that Berth writes is opened here. Its bytes are written to a temporary file in the same folder. When they are
-// complete and on disk, the temporary file is renamed to its final name. So a failure or the end of the process leaves the old
-// file unchanged.
+// Every file that Berth writes is opened here. A failure or the end of the process leaves the old file unchanged:
 //
 //     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
 //
-// If the old file has several hard links, only this name gets the new content; the other names keep the old content. Four kinds of
-// files are written in place: devices, pipes, files of other owners, and files in folders in which no file can be created.
+// If the old file has several hard links, only this name gets the new content.
+// Devices, pipes, files of other owners, and files in unwritable folders are written in place.
 
-// Gives the open file the owner, group and mode of the old file. Returns false if that fails or if both are on different file
-// systems; then the open file cannot replace the old one.
+// If this function returns false, the open file cannot replace the old file.
 static bool try_take_owner_and_mode(int fd, const struct stat *old) {
     struct stat st;
     return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
            fchmod(fd, old->st_mode & 0777) == 0;
 }
 
-// Opens a temporary file in the folder of the target, under an unused name. It has the mode of the old file from the start, so
-// that users who may not read the old file cannot read the new one.
+// The mode is that of the old file from the start: users who may not read the old file cannot read the new one.
 static int part_open(const char *target, mode_t mode, char *part, size_t size) {
     int fd = -1;
     errno = EEXIST;
@@ -103,7 +97,6 @@ static int part_open(const char *target, mode_t mode, char *part, size_t size) {
     return fd;
 }
 
-// Whether the error means that no temporary file can be created in the folder, so that the target must be written in place.
 static bool must_write_in_place(int why) {
     return why == EACCES || why == EPERM || why == EROFS || why == ENAMETOOLONG;
 }
@@ -139,8 +132,8 @@ static bool names_make(struct berth_replace *r, const char *path, bool exists) {
     return true;
 }
 
-// Creates the temporary file for `path`. old: the status of the file to replace; NULL: there is none. On failure returns false with
-// errno; errno 0 means that the temporary file cannot replace the old file.
+// old: status of the file to replace, or NULL. On failure returns false with errno.
+// errno 0: the temporary file cannot replace the old file.
 static bool part_make(struct berth_replace *r, const char *path, const struct stat *old) {
     if (!names_make(r, path, old != NULL)) {
         return false;
@@ -162,7 +155,7 @@ static bool part_make(struct berth_replace *r, const char *path, const struct st
     return r->file != NULL;
 }
 
-// On failure returns false with errno; errno 0 means that the file must be written in place.
+// On failure returns false with errno. errno 0: the file must be written in place.
 static bool part_open_for(struct berth_replace *r, const char *path) {
     struct stat old;
     const bool exists = stat(path, &old) == 0;
@@ -193,13 +186,12 @@ bool berth_replace_open(struct berth_replace *r, const char *path) {
     return r->file != NULL;
 }
 
-// Some file systems and special files do not support fsync. That is not an error.
+// Some file systems and special files do not support fsync.
 static bool sync_ok(int fd) {
     return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EROFS;
 }
 
-// Syncs the folder of the target, because the folder stores the file's name. It is not an error if the folder cannot be opened: a
-// folder may be writable but not readable.
+// The folder stores the file's name. A folder may be writable but not readable, so a failed open is not an error.
 static bool folder_sync(const char *target) {
     char folder[PATH_MAX];
     const char *slash = strrchr(target, '/');
@@ -252,8 +244,7 @@ bool berth_replace_close(struct berth_replace *r, bool ok) {
 
 // ---- streams into memory ----
 
-// A stream that writes to memory. libc's open_memstream does not report when memory runs out while it grows: the written bytes are
-// lost, and closing returns 0 with a NULL text. This stream stores the failure, and its text comes from Berth's allocator.
+// libc's open_memstream does not report when memory runs out. This stream stores the failure.
 
 static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
     struct berth_stream *s = cookie;

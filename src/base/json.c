@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// json.c: the JSON reader of json.h. It reads in one pass and builds no tree. Its only allocation is one buffer, into which each
-// string is copied with its escapes resolved. Nesting is bounded, so that no input can exhaust the stack.
+// json.c: the JSON reader of json.h. One pass, no tree. Nesting is bounded, so that no input can exhaust the stack.
+// The only allocation is one buffer for the last string with its escapes resolved.
 
 #include "base/json.h"
 
@@ -60,7 +60,7 @@ bool berth_json_array(struct berth_json *r) {
     return list_enter(r, '[', "an array is expected");
 }
 
-// Moves to the next member. Returns false at the closing character, which it consumes.
+// At the closing character, consumes it and returns false.
 static bool list_advance(struct berth_json *r, char close, const char *what) {
     const char c = berth_json_peek(r);
     const bool is_first = r->is_first;
@@ -109,7 +109,6 @@ static bool text_add(struct berth_json *r, size_t *len, const char *bytes, size_
     return true;
 }
 
-// Reads four hex digits at p.
 static bool hex4_read(struct berth_json *r, uint32_t *out) {
     *out = 0;
     if (r->end - r->p < 4) {
@@ -128,7 +127,7 @@ static bool hex4_read(struct berth_json *r, uint32_t *out) {
     return true;
 }
 
-// Reads the code point of \uXXXX with p after the 'u'. Surrogates must come in pairs.
+// p is after the 'u'. Surrogates must come in pairs.
 static bool escape_unicode(struct berth_json *r, size_t *len) {
     uint32_t c, low;
     if (!hex4_read(r, &c)) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// json.h: a small JSON reader (RFC 8259) and a writer. The reader accepts any bytes, returns one value per call, and gives line and
-// column in every message.
+// json.h: a JSON reader (RFC 8259) and a writer. The reader accepts any bytes. Every message has line and column.
 //
 //     berth_json_object(&r)                  // '{' expected
 //     while (berth_json_key(&r, &key)) { ... read or berth_json_skip(&r) exactly one value ... }
