@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
-// builtin.c: loads backends automatically, without a request of the program, in two stages.
+// builtin.c: loads backends at the first query, in two stages.
 //
-// Stage 1, built-in backends: the CUDA and CPU backends that are linked into the process. If no CPU backend is linked,
-// libggml-cpu.so in the folder of libggml is loaded. If mpirun started the process, libggml-mpi.so is loaded, which has the
-// devices of other ranks. The functions of linked backends are weak symbols, so that libggml also works if no backend is linked.
+// Stage 1, built-in backends: linked CUDA and CPU backends (weak symbols). If no CPU backend is linked, libggml-cpu.so.
+// If mpirun started the process, also libggml-mpi.so, which has the devices of other ranks.
 //
-// Stage 2, installed backends: all backends in the default folders (scan.c). The first query loads them without a request of the
-// program, because a program that finds a built-in backend does not load others.
+// Stage 2, installed backends: all backends in the default folders (scan.c).
 //
-// One thread loads, without holding a lock. Other threads that query the registry wait until loading ends, but at most WAIT_S
-// seconds, because the backend that is being loaded may itself wait for such a thread. A backend may query the registry while it
-// is being loaded. Such a query, and one whose wait has timed out, sees the backends that are registered so far.
+// One thread loads, without holding a lock. Other threads wait for at most WAIT_S seconds.
+// Reason: the backend that is being loaded may itself wait for a waiting thread.
+// A query during loading, or after the timeout, sees the backends that are registered so far.
 
 #include "registry/registry.h"
 
@@ -32,7 +30,7 @@
 #endif
 #pragma weak ggml_backend_cuda_reg
 
-#define WAIT_S 10 // seconds that a thread waits for the thread that loads backends
+#define WAIT_S 10 // seconds
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t load_ended = PTHREAD_COND_INITIALIZER;
@@ -58,14 +56,14 @@ bool berth_own_folder(char *out, size_t size, bool is_real) {
     return true;
 }
 
-// Adds a linked backend; get is NULL if it is not linked. Returns false if out of memory.
+// get is NULL if the backend is not linked. Returns false if out of memory.
 static bool add_linked(ggml_backend_reg_t (*get)(void)) {
     bool known;
     ggml_backend_reg_t reg = get != NULL ? get() : NULL;
     return reg == NULL || berth_registry_add(reg, NULL, &known);
 }
 
-// Loads a backend file from the folder of libggml. Returns false if out of memory. A missing or broken file is not an error.
+// Returns false if out of memory. A missing or broken file is not an error.
 static bool add_file(const char *file) {
     char path[4096];
     ggml_backend_reg_t reg;
@@ -80,8 +78,7 @@ static bool add_file(const char *file) {
     return true;
 }
 
-// Adds the devices of other ranks if mpirun started the process. A program that is linked with the static library cannot use
-// loadable backends, because they would use another copy of the registry.
+// With the static library, loadable backends cannot be used: they would use another copy of the registry.
 static bool add_ranks(void) {
 #ifdef GGML_SHARED
     return !berth_has_mpirun() || add_file("libggml-mpi.so");
@@ -92,8 +89,8 @@ static bool add_ranks(void) {
 
 // ---- one thread loads ----
 
-// Returns true if this thread must load up to stage `want` and then call load_end. Returns false if the stage is complete, or if
-// waiting for it has timed out.
+// If this function returns true, the caller loads up to stage `want` and then calls load_end.
+// Returns false if the stage is complete or the wait has timed out.
 static bool load_begin(enum berth_registry_stage want) {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
@@ -121,8 +118,8 @@ static void load_end(int reached) {
     pthread_mutex_unlock(&load_lock);
 }
 
-// Loads the stages after `from` up to `want`. Adds GPU backends before the CPU backend, because programs prefer the first devices.
-// Returns the last complete stage: less than `want` if out of memory, so that the next query tries the rest.
+// GPU backends come before the CPU backend, because programs prefer the first devices.
+// Returns the last complete stage, which is less than `want` if out of memory.
 static int stage_load(int from, enum berth_registry_stage want) {
     ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
     ggml_backend_reg_t (*cpu)(void) = ggml_backend_cpu_reg;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// client.c: checks the loaded libraries that import functions of ggml (clients). A client that needs functions of a newer ggml is
-// loaded without an error, because the dynamic loader looks up a function at its first call. If the function is missing, that call
-// ends the process. This file reports all missing functions when libggml is loaded.
+// client.c: reports functions of a newer ggml that loaded libraries (clients) import but no library exports.
+// Without the report, the first call of a missing function ends the process (lazy binding).
 //
-// It visits all loaded libraries twice. The first pass copies the names of the functions that clients import. The second pass
-// marks those that a library exports. Between the passes no pointer into a library is kept, because another thread may unload it.
+// The first pass copies imported names. The second pass marks exported names.
+// No pointer into a library is kept between the passes, because another thread may unload the library.
 
 #include "base/lock.h"
 #include "registry/elf.h"
@@ -85,7 +84,7 @@ static void report_release(const char *library) {
     }
 }
 
-// Returns whether the library depends on a library of ggml. Reports releases of llama.cpp in the names of needed libraries.
+// Also reports releases of llama.cpp in the names of needed libraries.
 static bool is_client(const struct berth_elf *elf) {
     const char *name;
     bool found = false;
@@ -181,7 +180,7 @@ static void client_report(const struct client_check *check, uint32_t i_client) {
     }
 }
 
-// Reports each client once. Only the first 16 reported clients are remembered; the others may be reported repeatedly.
+// Only the first 16 reported clients are remembered. Other clients may be reported repeatedly.
 static void clients_report(const struct client_check *check) {
     static char reported[16][sizeof check->clients[0]];
     static size_t n_reported;

@@ -16,9 +16,10 @@
 
 // ---- before loading ----
 
-// Checks a file before it is loaded, because the dynamic loader handles three cases badly. A library for another machine: its
-// message is "No such file or directory". A pipe: it waits. A truncated file: it maps the file, and the first access to the
-// missing bytes ends the process. So this code checks the ELF header, and that the file contains the bytes of all segments.
+// The dynamic loader handles three kinds of files badly, so they are refused here:
+//   a library for another machine: the loader's message is "No such file or directory"
+//   a pipe: the loader waits
+//   a truncated file: the first access to missing bytes ends the process
 
 static const struct {
     unsigned machine;
@@ -47,7 +48,6 @@ static bool read_at(int fd, void *out, size_t size, uint64_t at) {
     return at <= INT64_MAX && pread(fd, out, size, (off_t) at) == (ssize_t) size;
 }
 
-// Reads the ELF header of the program. A library must be for the same machine.
 static bool own_header(ElfW(Ehdr) * header) {
     uint64_t size;
     const char *why;
@@ -59,7 +59,7 @@ static bool own_header(ElfW(Ehdr) * header) {
     return ok;
 }
 
-// Returns NULL if the file contains the bytes of every segment, otherwise a message.
+// Returns NULL if the file contains the bytes of every segment.
 static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * header, char *text, size_t text_size) {
     bool has_load = false, has_dynamic = false;
     for (unsigned i = 0; i < header->e_phnum; i++) {
@@ -84,7 +84,7 @@ static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * heade
     return has_load && has_dynamic ? NULL : "not a shared library";
 }
 
-// Returns NULL if the header is that of a library for this process, otherwise a message.
+// Returns NULL if the header is that of a library for this process.
 static const char *header_flaw(int fd, uint64_t size, char *text, size_t text_size) {
     ElfW(Ehdr) own, header;
     if (!read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
@@ -118,18 +118,17 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
 
 // ---- dynamic section and symbols ----
 
-// The dynamic section and the symbols of a library, from a file or from memory. Two functions do all reading: elf_copy copies a
-// few bytes; elf_table returns a table that is valid until berth_elf_fini. Both read only addresses inside a segment of the
-// library. A file is read with pread and not mapped, because another program may truncate it at any time.
+// All reads use elf_copy (a few bytes) or elf_table (valid until berth_elf_fini). Both check addresses against the segments.
+// A file is not mapped, because another program may truncate it at any time.
 
-// Largest size of a table in bytes. Even a library of several gigabytes has symbol tables of only some megabytes.
+// In bytes. Symbol tables have only some megabytes.
 #define TABLE_MAX ((uint64_t) 256 << 20)
 #define PHDRS_MAX 256
 #define DYNAMIC_MAX 4096
 #define CHAIN_MAX 65536 // largest number of symbols in one hash bucket
 #define N_ENTRIES(array) (sizeof(array) / sizeof(array)[0])
 
-// Returns the segment that contains the `size` bytes at address `addr` of the library; NULL: none.
+// Returns NULL if no segment contains the bytes.
 static const Elf64_Phdr *segment_find(const struct berth_elf *elf, uint64_t addr, uint64_t size) {
     for (size_t i = 0; i < elf->n_phdr; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
@@ -169,7 +168,7 @@ static bool elf_copy(const struct berth_elf *elf, uint64_t addr, void *out, uint
     return true;
 }
 
-// Returns a table of the library, which is valid until berth_elf_fini. NULL: not in the library, too large, or out of memory.
+// Returns NULL if the table is not in the library, is too large, or out of memory.
 static const void *elf_table(struct berth_elf *elf, uint64_t addr, uint64_t size) {
     if (size == 0 || size > TABLE_MAX || segment_find(elf, addr, size) == NULL) {
         return NULL;
@@ -204,8 +203,7 @@ static bool dynamic_value(const struct berth_elf *elf, int64_t tag, uint64_t *va
     return false;
 }
 
-// Stores the address in the entry with this tag, relative to elf->base. In a loaded library, the dynamic loader may have replaced
-// it by an absolute address.
+// addr is relative to elf->base. The dynamic loader may have replaced the entry by an absolute address.
 static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *addr) {
     if (!dynamic_value(elf, tag, addr)) {
         return false;
@@ -216,7 +214,6 @@ static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *
     return true;
 }
 
-// Finds the dynamic section and its string table.
 static bool dynamic_find(struct berth_elf *elf) {
     for (size_t i = 0; i < elf->n_phdr && elf->dynamic == NULL; i++) {
         const Elf64_Phdr *p = &elf->phdr[i];
@@ -317,8 +314,8 @@ void berth_elf_fini(struct berth_elf *elf) {
 
 // ---- symbols ----
 
-// Counts the symbols with the GNU hash table. The table does not contain their number. But it is sorted, so the last symbol is at
-// the end of the chain of the highest bucket.
+// The GNU hash table does not store the number of symbols. Chains are ordered by symbol index.
+// So the last symbol ends the chain of the bucket with the highest first symbol.
 static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
     uint32_t head[4], last = 0, some[1024]; // head: number of buckets, first hashed symbol, words of the filter, shift
     if (!elf_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {

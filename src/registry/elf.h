@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// elf.h: reads an ELF library from its file, or from memory if it is loaded: its own name, the names of the libraries that it
-// needs, and its symbols. The bytes are untrusted: every address and count is checked against the library's segments, and table
-// sizes are bounded.
+// elf.h: reads names and symbols of an ELF library, from its file or from memory. The bytes are untrusted:
+// every address and count is checked against the segments, and table sizes are bounded.
 #pragma once
 
 #include "base/base.h"
@@ -23,15 +22,15 @@ struct berth_elf {
     size_t strings_size;
 };
 
-// Opens a file. On failure returns false and writes the reason to why. The caller calls berth_elf_fini in both cases.
+// On failure returns false with the reason in why. Always call berth_elf_fini.
 BERTH_API bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t why_size) BERTH_MUST_USE;
-// Opens a loaded library from dl_iterate_phdr. Returns false if it has no valid dynamic section.
+// Returns false if the library has no valid dynamic section.
 BERTH_API bool berth_elf_loaded(struct berth_elf *elf, const struct dl_phdr_info *info) BERTH_MUST_USE;
 BERTH_API void berth_elf_fini(struct berth_elf *elf);
 
-// Returns the i-th name with that tag (DT_NEEDED, DT_SONAME, DT_RPATH); NULL: there are no more.
+// tag: DT_NEEDED, DT_SONAME or DT_RPATH. Returns NULL after the last name.
 BERTH_API const char *berth_elf_name(const struct berth_elf *elf, int64_t tag, size_t i);
 
-// Calls visit for every symbol that has a name. Returns false if the tables are invalid or cannot be allocated.
+// Visits symbols with a name. Returns false if the tables are invalid or cannot be allocated.
 typedef void (*berth_elf_visit)(void *user, const char *name, bool is_defined, bool is_weak);
 BERTH_API bool berth_elf_symbols(struct berth_elf *elf, berth_elf_visit visit, void *user) BERTH_MUST_USE;

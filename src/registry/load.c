@@ -14,9 +14,8 @@
 #    endif
 #endif
 
-// If a CPU backend is linked into the process, a loaded CPU backend would call the functions of the linked one, which have the
-// same names. RTLD_DEEPBIND makes a library call its own functions first. The flag is set only in this case, because preloaded
-// memory allocators and sanitizers do not work with it.
+// A loaded CPU backend would call the functions of a linked CPU backend, because the names are the same.
+// RTLD_DEEPBIND prevents this. Only this case uses the flag, because preloaded allocators and sanitizers do not support it.
 static int open_flags(void) {
     int flags = RTLD_NOW | RTLD_LOCAL;
 #if defined(RTLD_DEEPBIND) && !defined(SANITIZED)
@@ -46,7 +45,7 @@ static void symbol_get(void *handle, const char *name, void *out) {
     memcpy(out, &p, sizeof p);
 }
 
-// Returns the registry of an open library; on failure NULL, with an error.
+// Returns NULL with an error on failure.
 static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     ggml_backend_score_t score;
     ggml_backend_init_t init;
@@ -83,7 +82,7 @@ enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg
         dlclose(handle);
     }
     *out = status == GGML_STATUS_SUCCESS ? reg : NULL;
-    // A library without devices, such as MPI's outside mpirun, changes nothing for the program, so it is not logged.
+    // A library without devices, such as MPI's outside mpirun, is not logged.
     if (say && *out != NULL && !known && ggml_backend_reg_dev_count(reg) > 0) {
         ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
     }

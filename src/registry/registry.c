@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// registry.c: the process-wide table of registries and devices, and the queries on it. Any thread may use it.
-// The lock is never held while a function of a backend runs, so that backends may query the registry themselves.
+// registry.c: the process-wide table of registries and devices. Any thread may use it.
+// The lock is not held while a function of a backend runs, because backends may query the registry.
 // Invariant: each registry and each device is listed once; the devices of a registry are removed with it.
 
 #include "registry/registry.h"
@@ -121,13 +121,12 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
 // ---- one composite device in place of all GPUs (BERTH_SPLIT) ----
 
 static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before table_lock
-// This thread holds split_lock. A backend that is called meanwhile may query the registry, which must not take the lock twice.
+// A backend that is called while this thread holds split_lock may query the registry.
 static BERTH_LATE_LOCAL bool has_split_lock;
-// Number of devices at the last failed attempt to make the composite device. SIZE_MAX: no further attempt is needed, because it
-// was made or is not requested.
+// Number of devices at the last failed attempt to make the composite device. SIZE_MAX: no further attempt is needed.
 static size_t n_devs_tried;
 
-// Replaces the parts in the list of devices by the composite device. Returns false if a part is no longer listed.
+// Returns false if a part of the composite device is no longer listed.
 static bool split_list(ggml_backend_dev_t dev) {
     size_t n = 0, n_hidden, n_there = 0;
     berth_split_hidden(&n_hidden);
@@ -184,8 +183,8 @@ static void split_try_make(void) {
 
 // ---- unloading ----
 
-// Called with both locks held. If a part of the composite device belongs to this registry, removes the composite device from the
-// list and adds its other parts. Returns false if out of memory.
+// Requires both locks. A composite device with a part of this registry is replaced by its other parts.
+// Returns false if out of memory.
 static bool split_remove(ggml_backend_reg_t reg) {
     ggml_backend_dev_t made = berth_split_of(reg);
     size_t n_hidden, n_kept = 0;
@@ -215,7 +214,7 @@ static bool split_remove(ggml_backend_reg_t reg) {
     return true;
 }
 
-// Called with both locks held.
+// Requires both locks.
 static void reg_remove(size_t at) {
     const ggml_backend_reg_t reg = regs[at].reg;
     size_t n = 0;
@@ -232,8 +231,8 @@ static void reg_remove(size_t at) {
     n_devs_tried = n_devs_tried != SIZE_MAX ? 0 : SIZE_MAX; // the next query tries again to make a composite device
 }
 
-// The caller must have freed all backends and buffers of the registry, because its library is closed. If a composite device
-// (BERTH_SPLIT) has parts of this registry, it is removed, so the caller must have freed its backends and buffers, too.
+// Closes the library: the caller must have freed all backends and buffers of the registry.
+// A composite device (BERTH_SPLIT) with parts of this registry is removed: its backends and buffers must be freed too.
 void ggml_backend_unload(ggml_backend_reg_t reg) {
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     const bool is_inner = has_split_lock;
@@ -375,8 +374,7 @@ ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type type, const 
     return ggml_backend_dev_init(dev, params);
 }
 
-// Creates a backend on the fastest kind of device: a GPU with its own memory, then a GPU that shares the host's memory, then the
-// CPU.
+// Order: GPU with its own memory, GPU that shares the host's memory, CPU.
 ggml_backend_t ggml_backend_init_best(void) {
     static const enum ggml_backend_dev_type order[] = {
         GGML_BACKEND_DEVICE_TYPE_GPU,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// scan.c: loads all backends of a folder. A backend is a file libggml-NAME.so, or several files libggml-NAME-VARIANT.so, which are
-// builds of the same backend for different processors. Of the variants, the one with the highest ggml_backend_score() on this
-// machine is loaded; if that fails, the one with the next lower score. If no variant can be loaded, libggml-NAME.so is. A NAME
-// that is already registered is skipped. The CPU backend is loaded last, the others in alphabetical order, so that the order of
-// devices does not depend on the file system.
+// scan.c: loads all backends of a folder. A backend is a file libggml-NAME.so, or variants libggml-NAME-VARIANT.so.
+// Variant: a build for certain processors. Variants are tried by descending ggml_backend_score(), then libggml-NAME.so.
+// A NAME that is already registered is skipped.
+// The order is alphabetical, CPU last, so that the order of devices does not depend on the file system.
 
 #include "registry/registry.h"
 
@@ -115,7 +114,7 @@ static int score_of(const char *path) {
     return n;
 }
 
-// Loads the best of n files of the same backend. Returns false if out of memory.
+// All files belong to the same backend. Returns false if out of memory.
 static bool load_best(struct backend_file *items, size_t n) {
     if (ggml_backend_reg_by_name(items[0].name) != NULL) {
         return true;
@@ -178,8 +177,8 @@ static bool program_folder(char *out, size_t size) {
     return slash != NULL;
 }
 
-// Searches the folder of the program, then the folder from which libggml was loaded, then, if that was a symbolic link, the folder
-// of the linked file. It never searches the current folder, because that may contain downloaded files.
+// Order: folder of the program, folder of libggml, folder to which libggml's symbolic link points.
+// The current folder is never searched, because it may contain downloaded files.
 static bool load_default_folders(enum berth_scan which) {
     char path[PATH_MAX], resolved[3][PATH_MAX];
     const char *dirs[3];
@@ -197,15 +196,14 @@ static bool load_default_folders(enum berth_scan which) {
     return load_folders(dirs, n, which);
 }
 
-// Loads the file that GGML_BACKEND_PATH names. Returns false if out of memory.
+// Returns false if out of memory.
 static bool load_named_file(void) {
     ggml_backend_reg_t reg;
     const char *file = secure_getenv("GGML_BACKEND_PATH");
     return file == NULL || file[0] == '\0' || berth_library_load(file, true, &reg) != GGML_STATUS_ALLOC_FAILED;
 }
 
-// Without GGML_SHARED, nothing is loaded: loadable backends would use another copy of the registry than a program that is linked
-// with the static library.
+// Without GGML_SHARED nothing is loaded: loadable backends would use another copy of the registry.
 bool berth_installed_load(enum berth_scan which) {
 #ifdef GGML_SHARED
     if (which == BERTH_SCAN_CPU && ggml_backend_reg_by_name("CPU") != NULL) {
@@ -227,8 +225,7 @@ void ggml_backend_load_all_from_path(const char *dir_path) {
         berth_registry_skip_installed();
         ok = load_folders(&dir_path, 1, BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
-    } else if (!berth_registry_ready(
-                   BERTH_REGISTRY_INSTALLED)) { // the stage was loaded before: searches again, because files may have been added
+    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // stage already loaded: files may have been added
         ok = load_default_folders(BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
     }

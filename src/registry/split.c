@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// split.c: implements BERTH_SPLIT=tensor: tensor parallelism for programs that do not support it. Such a program sees one
-// composite GPU in place of all GPUs. If all its parts are CPUs of other ranks, this rank's CPU becomes a part, too. Each part
-// computes a share of every layer. The table `rules` decides by the name of a tensor how it is split: attention by heads, the
-// feed-forward network by rows. All other tensors are mirrored on every part, which is always correct. The number of heads is not
-// known here, so attention tensors are split into equal shares or not at all.
+// split.c: implements BERTH_SPLIT=tensor: a program sees one composite GPU in place of all GPUs.
+// If all parts are CPUs of other ranks, this rank's CPU becomes a part, too.
+// The table `rules` decides by name how a tensor is split. All other tensors are mirrored, which is always correct.
+// The number of heads is unknown here, so attention tensors are split into equal shares or not at all.
 
 #include "registry/registry.h"
 
@@ -14,7 +13,7 @@
 
 static struct {
     int n;        // number of parts
-    int n_listed; // the first n_listed parts stay in the list of devices: 1 if the first part is this rank's CPU, else 0
+    int n_listed; // first parts that stay listed: this rank's CPU
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
     // original get_props function of the composite device, which props_gpu replaces
     void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
@@ -50,8 +49,7 @@ static bool is_named(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (n > m && tensor[n - m - 1] == '.' && strcmp(tensor + n - m, rule) == 0);
 }
 
-// Shares of the feed-forward network are multiples of the largest block size of a type. So ffn_up, which is split by rows, and
-// ffn_down, which is split within rows, can have the same shares.
+// A multiple of the largest block size of a type, so that ffn_up (split by rows) and ffn_down (within rows) match.
 #define FF_UNIT 256
 
 static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
