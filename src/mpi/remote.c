@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// remote.c: a worker's rank as the program sees it: requests with tickets (ids that match answers to requests), deferred failures,
-// and the cache of sent graphs.
+// remote.c: a worker's rank as the program sees it: requests, deferred failures, and the cache of sent graphs.
+// Ticket: the id that matches an answer to its request.
 
 #include "mpi/remote.h"
 
@@ -121,8 +121,7 @@ void mpi_remote_sync(struct mpi_remote *r) {
 
 // ---- cache of the graphs that the rank has, by number ----
 
-// The cache is limited in bytes; the least recently run graph is dropped first. A program usually runs its graphs in the same order
-// repeatedly, so the search starts at the graph after the last one.
+// The least recently run graph is dropped first. Programs repeat their graphs in order, so the search starts after the last one.
 
 #define CACHED_SIZE ((size_t) 64 << 20) // bytes of all graphs; a single larger graph is allowed
 
@@ -153,7 +152,7 @@ void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache) {
     *graph_cache = (struct mpi_graph_cache){0};
 }
 
-// Returns the number of the graph; graph_cache->n: not cached.
+// Returns graph_cache->n if the graph is not cached.
 static size_t graph_find(
     const struct mpi_graph_cache *graph_cache, const struct mpi_wire_graph *g, uint32_t device, uint64_t hash) {
     for (size_t i = 0; i < graph_cache->n; i++) {
@@ -165,7 +164,7 @@ static size_t graph_find(
     return graph_cache->n;
 }
 
-// Drops the least recently run graphs until `size` bytes fit. The rank drops them too.
+// The rank drops the same graphs.
 static void cache_make_room(struct mpi_remote *r, size_t size) {
     struct mpi_graph_cache *graph_cache = &r->graph_cache;
     while (graph_cache->size > 0 && graph_cache->size + size > CACHED_SIZE) {
@@ -182,7 +181,7 @@ static void cache_make_room(struct mpi_remote *r, size_t size) {
     }
 }
 
-// Returns an unused number; graph_cache->n: out of memory.
+// Returns graph_cache->n if out of memory.
 static size_t number_new(struct mpi_graph_cache *graph_cache) {
     size_t i = 0;
     while (i < graph_cache->n && graph_cache->graphs[i].tensors != NULL) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// remote.h: the program's side: ranks that serve devices, and these devices as ggml devices. Failures of functions that return void
-// are stored with their rank. The next compute or synchronize of one of its backends reports them.
+// remote.h: the program's side: ranks that serve devices, and these devices as ggml devices.
+// Failures of void functions are stored with their rank. The next compute or synchronize reports them.
 #pragma once
 
 #include "mpi/wire.h"
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-// Numbers by which the program names objects at another rank. The rank has a table that is as long as the largest number. So the
-// smallest free number is used first.
+// Numbers that name objects at another rank. The rank has a table as long as the largest number.
+// So the smallest free number is used.
 struct mpi_id_pool {
     bool *taken; // [n] number is in use
     size_t n;
@@ -91,28 +91,27 @@ struct mpi_device {
 
 uint32_t mpi_remote_ticket(struct mpi_remote *r);
 enum ggml_status mpi_remote_send(struct mpi_remote *r, const struct mpi_head *head, const void *body, size_t size) BERTH_MUST_USE;
-// Sends a command and waits for the answer with the ticket. Returns NULL with an error.
+// On failure returns NULL with an error.
 struct mpi_queue_item *mpi_remote_ask(
     struct mpi_remote *r, uint32_t ticket, const struct mpi_head *head, const void *body, size_t size) BERTH_MUST_USE;
-// Receives an answer of `size` bytes, which comes in pieces. data NULL: the bytes are dropped. Missing bytes become 0, and the
-// failure is stored.
+// The answer comes in pieces. data NULL: the bytes are dropped. Missing bytes become 0, and the failure is stored.
 void mpi_remote_take(struct mpi_remote *r, uint32_t ticket, void *data, size_t size);
-// For an answer of which the last `left` of `size` bytes did not arrive: sets these bytes, at data, to 0 and stores the failure.
+// The last `left` of `size` bytes, at data, did not arrive: sets them to 0 and stores the failure.
 void mpi_remote_unread(struct mpi_remote *r, void *data, size_t left, size_t size);
-// Stores the text for the next call that can report it. The first failure is kept.
+// Only the first failure is stored.
 void mpi_remote_defer_error(struct mpi_remote *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// Copies the stored failure and removes it; "": none.
+// Removes the stored failure. text is "" if there was none.
 void mpi_remote_failure(struct mpi_remote *r, char text[MPI_FAILURE_SIZE]);
-// Reports the stored failure and removes it. Returns FAILED, or SUCCESS if there is none.
+// Removes the stored failure. Returns SUCCESS if there was none.
 enum ggml_status mpi_remote_report(struct mpi_remote *r) BERTH_MUST_USE;
-// Waits until all sent commands are done. A failure at the rank is stored.
+// Waits. A failure at the rank is stored.
 void mpi_remote_sync(struct mpi_remote *r);
 bool mpi_remote_init(struct mpi_remote *r, struct mpi_queue *queue, int rank);
 void mpi_remote_fini(struct mpi_remote *r);
 
 // ---- cache of sent graphs (remote.c); the caller holds the rank's lock ----
 
-// Finds the number of the graph in r->writing at that rank. A new graph is sent first.
+// The graph is in r->writing. A new graph is sent first.
 enum ggml_status mpi_graph_cache_number(struct mpi_remote *r, uint32_t device, uint32_t *number) BERTH_MUST_USE;
 void mpi_graph_cache_forget(struct mpi_graph_cache *graph_cache);
 void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache);
@@ -122,25 +121,24 @@ void mpi_graph_cache_fini(struct mpi_graph_cache *graph_cache);
 void mpi_device_init(
     struct mpi_device *d, struct mpi_remote *r, const struct mpi_device_info *info, uint32_t index, const char *host);
 void mpi_device_fini(struct mpi_device *d);
-// Returns true if the device supports the op. *size receives the bytes that the result requires on the device.
+// *size: bytes of the result on the device.
 bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size);
 ggml_backend_event_t mpi_event_new(ggml_backend_dev_t dev);
 void mpi_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event);
 void mpi_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event);
 
 void mpi_buft_init(struct mpi_device *d);
-// A place in the memory of another rank; dev NULL: the memory does not belong to an MPI device.
+// dev NULL: the memory does not belong to an MPI device.
 struct mpi_place {
     struct mpi_device *dev;
     uint32_t buffer;
     uint64_t offset;
 };
-// Returns the place `offset` bytes after the start of the tensor.
 struct mpi_place mpi_tensor_place(const struct ggml_tensor *t, size_t offset);
 void mpi_buffer_write(const struct mpi_place *to, const void *bytes, size_t size, bool is_weight);
 // Bytes that cannot be read become 0.
 void mpi_buffer_read(const struct mpi_place *from, void *bytes, size_t size);
-// Copies between two tensors of equal size on other ranks, without passing through this rank. Returns false if it is not possible.
+// The bytes do not pass through this rank. Returns false if the copy is not possible.
 bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
 
 ggml_backend_t mpi_backend_new(struct mpi_device *d);
@@ -149,8 +147,8 @@ bool mpi_backend_is(ggml_backend_t backend);
 void *mpi_comm_init(ggml_backend_t *backends, size_t n);
 void mpi_comm_free(void *comm);
 bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors);
-// mpi_comm_allreduce in two calls. mpi_comm_ask sends the commands to the other ranks; if the sum is not possible, it sends nothing
-// and returns false. mpi_comm_join adds this rank's part, for which the other ranks wait.
+// mpi_comm_allreduce in two calls. If the sum is not possible, mpi_comm_ask sends nothing and returns false.
+// mpi_comm_join adds this rank's part, for which the other ranks wait.
 bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors);
 bool mpi_comm_join(void *comm, struct ggml_tensor **tensors);
 
@@ -158,7 +156,6 @@ bool mpi_comm_join(void *comm, struct ggml_tensor **tensors);
 
 extern struct ggml_backend_reg mpi_reg;
 
-// Lists the devices that workers serve to this rank, and their ranks (one entry per rank of the world). Returns false with an
-// error.
+// *remotes has one entry per rank of the world. On failure returns false with an error.
 bool mpi_devices_list(
     struct mpi_world *w, struct mpi_remote **remotes, struct mpi_device **devices, size_t *n_devices) BERTH_MUST_USE;

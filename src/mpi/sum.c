@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sum.c: sums, broadcasts and barriers without MPI's own collectives, which would wait forever for a dead rank. For a sum of n
-// members, the vector is divided into n shares. Each member receives one share from all others, adds it, and sends the sum of this
-// share to the others. So each member sends and receives 2 (n - 1) / n times the vector. A short vector is sent completely to all
-// members, and each member adds all of it. The parts are added in the order of the members, so all members get the same bits in any
-// order of arrival.
+// sum.c: sums, broadcasts and barriers. MPI's own collectives would wait forever for a dead rank.
+// Sum: each of n members adds one share of the vector and sends the result (reduce-scatter, then all-gather).
+// Each member sends and receives 2 (n - 1) / n times the vector. A short vector is sent completely to all members.
+// Parts are added in member order, so all members get the same bits.
 
 #include "mpi/message_queue.h"
 
@@ -19,7 +18,7 @@ static bool part_send(struct mpi_group *g, int to, const void *data, size_t size
     return mpi_queue_send(g->queue, g->ranks[to], &head, data, size) == GGML_STATUS_SUCCESS;
 }
 
-// Receives the next part of that member, which must have this size. Returns NULL with an error.
+// The part must have this size. On failure returns NULL with an error.
 static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t size, const void **data) {
     struct mpi_queue_item *item = mpi_queue_take(g->queue, g->ranks[from], MPI_PART, g->number);
     if (item == NULL) {
@@ -37,9 +36,8 @@ static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t si
     return item;
 }
 
-// Ends a call. If this member failed, it sends an empty part to the others. They may have received all data of a lost rank and
-// would wait for this member without noticing the loss. A sum or a broadcast that receives an empty part fails. A barrier expects
-// empty parts, so it ends too. The group cannot be used afterwards.
+// A member that failed sends an empty part to the others, which would otherwise wait for it.
+// An empty part makes a sum or a broadcast fail, and ends a barrier. The group cannot be used afterwards.
 static bool call_end(struct mpi_group *g, bool ok) {
     for (int i = 0; !ok && i < g->n; i++) {
         if (i != g->me && !mpi_queue_is_lost(g->queue, g->ranks[i])) {
