@@ -350,7 +350,7 @@ static enum ggml_status nodes_run(
     return status;
 }
 
-// Each part of the split ends at a node that the callback observes.
+// Each part of the split ends at a node that the callback observes. *is_stopped: the callback stopped the run.
 static enum ggml_status split_run_observed(
     gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, bool *is_stopped) {
     int32_t i0 = split->i_start;
