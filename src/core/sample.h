@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sample.h: macros that define samples. A sample is a small node with an op, for queries to devices and for tests; the op's row in
-// the op table names the function that makes it (optable.h). The tensors of samples have 256 elements along ne[0], a multiple of
-// the block size of every format. If the op's constructor refuses the types, the sample is the poison tensor that the constructor
-// returns.
+// sample.h: macros that define samples. Sample: a small node with an op, for device queries and tests (optable.h).
+// Tensors of samples have 256 elements along ne[0], a multiple of every block size.
+// If the op's constructor refuses the types, the sample is poison (op.h).
 #pragma once
 
 #include "core/optable.h"
@@ -11,7 +10,7 @@
 #define I32 GGML_TYPE_I32
 #define N 256
 
-// The arguments of every sample: context, two types, and the formula of UNARY or GLU (sub). Most samples use only some of them.
+// sub: the formula of UNARY or GLU.
 #define BERTH_SAMPLE_ARGS struct ggml_context *c, enum ggml_type a, enum ggml_type b, int sub
 #define BERTH_SAMPLE_UNUSED (void) c, (void) a, (void) b, (void) sub
 
@@ -28,8 +27,7 @@ static inline struct ggml_tensor *sample_rows(struct ggml_context *c, enum ggml_
         BERTH_SAMPLE_UNUSED; \
         return (expr); \
     }
-// Samples of ops with one source (ONE), one source and parameters (ONE_WITH), two sources of types a and b (TWO), and two sources
-// of type a (TWICE).
+// ONE: one source; ONE_WITH: one source and parameters; TWO: sources of types a and b; TWICE: two sources of type a.
 #define ONE(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a)))
 #define ONE_WITH(name, ...) SAMPLE(name, ggml_##name(c, sample_rows(c, a), __VA_ARGS__))
 #define TWO(name) SAMPLE(name, ggml_##name(c, sample_rows(c, a), sample_rows(c, b)))

@@ -6,7 +6,7 @@
 #include "core/span.h"
 #include "core/type.h"
 
-// If a program has edited the extents, their product may overflow. It wraps, as in the reference.
+// If a program has edited the extents, the product may overflow and wraps, as in ggml.
 int64_t ggml_nrows(const struct ggml_tensor *tensor) {
     return tensor == NULL ? 0 : (int64_t) ((uint64_t) tensor->ne[1] * (uint64_t) tensor->ne[2] * (uint64_t) tensor->ne[3]);
 }
@@ -79,9 +79,8 @@ bool ggml_is_permuted(const struct ggml_tensor *tensor) {
     return tensor != NULL && (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
 }
 
-// Returns true if dimension 0 is dense and dimensions n_free + 1 to n_last follow without holes. Dimensions 1 to n_free may have
-// any stride, and dimensions above n_last are ignored. It is inlined for speed: constructors call the functions below for each
-// source.
+// Dimension 0 must be dense. Dimensions n_free + 1 to n_last must follow without holes. Other dimensions have any stride.
+// Inlined for speed: constructors call the functions below for each source.
 static inline __attribute__((always_inline)) bool is_contiguous_between(const struct ggml_tensor *t, int n_free, int n_last) {
     const struct berth_type_row *row = t != NULL ? berth_type_row(t->type) : NULL;
     if (row == NULL) {
