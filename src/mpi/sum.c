@@ -78,8 +78,7 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
     return ok;
 }
 
-// Receives the next part of each other member and adds all parts, with data as this member's part, in the order of the members. All
-// parts have n floats, at most one piece.
+// data is this member's part. Parts are added in member order. All parts have n floats, at most one piece.
 static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     float *sum = shim_calloc(n, sizeof *sum);
     bool ok = sum != NULL;
@@ -145,8 +144,7 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    // All members send before they receive, so the queue must hold the shares of all other members, in the worst case of two
-    // rounds. The size of a share keeps them below the limit of the queue.
+    // All members send before they receive. The queue must hold two rounds of shares of all other members.
     const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = min_size(kept, SHARE_SIZE);
     const size_t step = share / sizeof *data * (size_t) g->n;
     bool ok = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);

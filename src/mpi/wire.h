@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// wire.h: the commands from a program to a worker, and graphs as bytes. Values are sent in the machine's byte order: all ranks have
-// the same version and are little-endian 64-bit machines; the magic number in the hello message detects others. A worker executes
-// commands in the order of arrival. A ticket is a number that the program chooses for a command; the answer has it as its id. The
-// first failure of a command without an answer is stored and sent with the answer to the next MPI_SYNC.
+// wire.h: the commands from a program to a worker, and graphs as bytes. Values are in the machine's byte order.
+// All ranks must be little-endian 64-bit machines of one version. The magic number in the hello message detects others.
+// A worker executes commands in the order of arrival.
+// Ticket: a number that the program chooses for a command; the id of the answer.
+// The first failure of a command without an answer is sent with the answer to the next MPI_SYNC.
 #pragma once
 
 #include "ggml-backend-impl.h"
@@ -55,7 +56,7 @@ struct mpi_wire_tensor {
 
 // ---- the program's side (graph_write.c) ----
 
-// Finds the buffer and offset of a tensor at the rank. Returns false if the tensor is not in memory of the rank.
+// Returns false if the tensor is not in memory of the rank.
 typedef bool (*mpi_place_of)(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset);
 
 struct mpi_wire_graph {
@@ -66,8 +67,7 @@ struct mpi_wire_graph {
     size_t n_keys;
 };
 
-// Writes the nodes and their sources to g->tensors. If place is NULL, tensors are written without memory, for queries. g keeps its
-// storage for the next graph.
+// If place is NULL, tensors are written without memory, for queries. g keeps its storage for the next graph.
 enum ggml_status mpi_wire_write(
     struct mpi_wire_graph *g, struct ggml_tensor *const *nodes, int n_nodes, mpi_place_of place, const void *user) BERTH_MUST_USE;
 void mpi_wire_fini(struct mpi_wire_graph *g);
@@ -79,24 +79,21 @@ struct mpi_wire_buffer {
     uint32_t device;
 };
 
-// The buffers that the tensors of a graph may use.
 struct mpi_wire_memory {
     const struct mpi_wire_buffer *buffers; // [n]
     size_t n;
     uint32_t device;
 };
 
-// Returns a context with the tensors of *graph; NULL with the reason in why. Every tensor is inside a buffer of that device and
-// every node follows the rules of its op, so computing the graph accesses no other memory. memory NULL: tensors without memory, for
-// queries.
+// Returns a context with the tensors of *graph, or NULL with the reason in why.
+// Every tensor is inside a buffer of the device, so computing the graph accesses no other memory.
+// memory NULL: tensors without memory, for queries.
 struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_memory *memory,
     struct ggml_cgraph **graph, char *why, size_t why_size) BERTH_MUST_USE;
 
-// Returns true for ops without computation, which every device supports.
 static inline bool mpi_op_is_empty(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-// Computes the hash that names contents in a worker's cache (content_cache.c). It consists of two SipHash values with known keys,
-// so it does not protect against intentional collisions.
+// Names contents in a worker's cache (content_cache.c). The SipHash keys are known: intentional collisions are possible.
 void mpi_hash(const void *bytes, size_t size, uint8_t hash[16]);

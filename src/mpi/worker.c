@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Limit of the numbers of buffers, graphs and groups. Programs count from 0 and reuse numbers. A table is as long as the largest
-// number, so without a limit one message could allocate any amount of memory.
+// Limit of the numbers of buffers, graphs and groups. A table is as long as the largest number.
+// Without a limit, one message could allocate any amount of memory.
 #define NUMBER_MAX ((uint32_t) 1 << 20)
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
-    // A failure is ignored here: if the program is lost, waiting for the next command ends the service.
+    // If the program is lost, waiting for the next command ends the service.
     (void) !mpi_queue_send(w->queue, w->program_rank, &head, text, strlen(text));
 }
 
-// Grows a table to hold entry `number`; new entries are zero.
+// New entries are zero.
 static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t number, size_t elem_size) {
     if (number >= NUMBER_MAX) {
         mpi_worker_fail(w, "number %u is too large; it must be less than %u", number, NUMBER_MAX);
@@ -152,7 +152,7 @@ static void worker_sync(struct mpi_worker *w, const struct mpi_head *h, const vo
     w->failure[0] = '\0';
 }
 
-// Answers whether the device supports the op of the last tensor in the message, and how many bytes that tensor requires.
+// The op is that of the last tensor in the message.
 static void worker_ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;
@@ -261,7 +261,7 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item) {
     commands[head.kind - MPI_COMMAND](w, &head, body, size);
 }
 
-// Abort callback of the backend, which calls it between two ops. So each call counts one op as a step. It never aborts.
+// Abort callback: the backend calls it after each op. It never aborts.
 static bool op_is_done(void *queue) {
     atomic_fetch_add_explicit(&((struct mpi_queue *) queue)->n_steps, 1, memory_order_relaxed);
     return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// worker.h: a rank that serves its devices. One thread executes the commands of the program in the order of arrival. Commands are
-// not trusted: an invalid one cannot make the worker read or write memory outside the buffers that the program allocated.
+// worker.h: a rank that serves its devices. One thread executes the commands in the order of arrival.
+// Commands are not trusted: only memory inside the program's buffers is accessed.
 #pragma once
 
 #include "mpi/wire.h"
@@ -38,18 +38,18 @@ struct mpi_worker {
     } cache_miss;
 };
 
-// Opens the devices. Returns false with an error.
+// On failure returns false with an error.
 bool mpi_worker_init(
     struct mpi_worker *w, struct mpi_queue *queue, int program_rank, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
 void mpi_worker_fini(struct mpi_worker *w);
-// Executes one message, which may be an invalid command.
+// The message may be an invalid command.
 void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item);
-// Stores the failure text unless one is stored already.
+// Only the first failure is stored.
 void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // ---- data (worker_data.c) ----
 
-// Returns the buffer if the range is inside it; NULL after mpi_worker_fail.
+// If the range is not inside the buffer, calls mpi_worker_fail and returns NULL.
 ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size);
 void mpi_worker_write(ggml_backend_buffer_t buffer, uint64_t offset, const void *bytes, size_t size);
 void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes, size_t size);
@@ -66,16 +66,15 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
 
 // ---- cache of weights (content_cache.c) ----
 
-// Reads the bytes from the folder. Returns true only if the file has this size and hash.
+// Returns true only if the file has this size and hash.
 bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, size_t size);
 // Writes the file atomically. A full disk is not an error.
 void mpi_cache_write(const char *folder, const uint8_t hash[16], const void *bytes, size_t size);
 
 // ---- functions of `berth worker` (worker.c) ----
 
-// Returns descriptions of the devices for the program; NULL: out of memory.
+// Returns NULL if out of memory.
 struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *params);
-// Serves the program of the world until it leaves or is lost. Returns false with an error.
+// Serves until the program leaves or is lost. On failure returns false with an error.
 bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_params *params);
-// Joins the world of the process and serves its program.
 bool mpi_serve(const struct berth_mpi_serve_params *params);

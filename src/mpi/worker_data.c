@@ -30,8 +30,7 @@ ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, ui
     return w->buffers[buffer].buffer;
 }
 
-// Describes bytes of a buffer as a tensor, because the functions of buffers take tensors. size must not be 0: an empty buffer may
-// have no address.
+// Functions of buffers take tensors. size must not be 0: an empty buffer may have no address.
 static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
     t.data = (char *) ggml_backend_buffer_get_base(buffer) + offset;
@@ -54,7 +53,7 @@ void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes,
 
 // ---- commands of the program ----
 
-// Called when the contents of the last cache miss have arrived. Stores them in the cache if they have the announced hash.
+// The contents of the last cache miss are cached only if they have the announced hash.
 static void cache_fill(struct mpi_worker *w) {
     uint8_t hash[16];
     const size_t size = (size_t) w->cache_miss.size;
@@ -115,7 +114,7 @@ void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const voi
     }
 }
 
-// Answers in pieces. If the range is not inside the buffer, the answer is one message without data.
+// If the range is not inside the buffer, the answer is one message without data.
 void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
@@ -145,7 +144,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
     memcpy(&from, body, sizeof from);
     ggml_backend_buffer_t to = mpi_worker_bytes(w, h->id, h->a, h->b),
                           source = mpi_worker_bytes(w, from.buffer, from.offset, h->b);
-    // Overlapping ranges are rejected, because a copy in pieces would overwrite its source. Programs do not request them.
+    // A copy in pieces would overwrite an overlapping source.
     if (to == NULL || source == NULL || (to == source && from.offset < h->a + h->b && h->a < from.offset + h->b)) {
         mpi_worker_fail(w, "cannot copy %llu bytes to buffer %u: the ranges overlap or are outside their buffers",
             (unsigned long long) h->b, h->id);
@@ -158,7 +157,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
     }
 }
 
-// Returns the other rank of the command; -1 after mpi_worker_fail.
+// On failure calls mpi_worker_fail and returns -1.
 static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     uint32_t rank = UINT32_MAX;
     memcpy(&rank, body, min_size(size, sizeof rank));
@@ -169,8 +168,7 @@ static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     return (int) rank;
 }
 
-// Each piece contains the number of bytes in later pieces, so that the receiver recognises the last piece. If the range is invalid,
-// an empty piece ends the copy.
+// Each piece contains the number of bytes in later pieces. If the range is invalid, an empty piece ends the copy.
 void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int to = other_of(w, body, size);
@@ -190,7 +188,7 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
     }
 }
 
-// All pieces are received, even those that are not written. Otherwise a later copy would receive them.
+// All pieces are received, even if they are not written. Otherwise a later copy would receive them.
 void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int from = other_of(w, body, size);

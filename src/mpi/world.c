@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// world.c: joins and leaves the world (set of ranks). Every rank sends every other rank a hello message that describes it. A
-// received hello is not trusted: all its fields are checked. A rank of another version is reported and left out.
+// world.c: joins and leaves the world (set of ranks). Every rank sends every other rank a hello message.
+// Hello messages are not trusted: all fields are checked. A rank of another version is left out.
 
 #include "mpi/world.h"
 
@@ -81,7 +81,7 @@ static bool devices_check(const struct mpi_device_info *d, size_t n) {
     return ok;
 }
 
-// Returns true if the hello message is complete and has this version. Otherwise the rank is lost, with a reason.
+// If the hello message is incomplete or of another version, the rank is lost.
 static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h, size_t size) {
     if (size < sizeof *h || h->magic != MPI_MAGIC || !is_text(h->release, sizeof h->release) ||
         !is_text(h->host, sizeof h->host) || !is_text(h->pid_namespace, sizeof h->pid_namespace)) {
@@ -144,8 +144,8 @@ end:
 
 // ---- thread that sends keep-alive messages ----
 
-// Reports that a thread is blocked in an MPI call; the progress thread calls it. A worker then ends its process. A program ends
-// only if BERTH_MPI_HELD=end is set; otherwise its user has to end it.
+// A thread is blocked in an MPI call. A worker then ends its process.
+// A program ends only if BERTH_MPI_HELD=end is set; otherwise its user has to end it.
 static void blocked_report(const struct mpi_world *w) {
     const double seconds = (double) (3 * w->queue.timeout) / 1e9;
     if (w->ends_if_blocked) {
@@ -266,7 +266,7 @@ fail:
     return false;
 }
 
-// Waits until every other rank has left or is lost. Returns true if none was lost.
+// Returns true if no rank was lost.
 static bool wait_for_all(struct mpi_world *w) {
     bool in_order = true;
     for (int i = 0; i < w->queue.transport.size; i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// world.h: the world is the set of ranks that were started together. This file has the descriptions of the ranks, the progress
-// thread, which sends keep-alive messages, and the orderly end of all ranks. A rank is a program (default) or a worker, which
-// serves devices to the first program.
+// world.h: world: the set of ranks that were started together.
+// A rank is a program (default) or a worker, which serves devices to the first program.
 #pragma once
 
 #include "mpi/message_queue.h"
@@ -10,7 +9,7 @@
 
 #define MPI_MAGIC 0x42455254u // "BERT" as text
 
-// A worker's description of a device. It has a fixed size and no pointers, and is sent as it is.
+// Sent as bytes: fixed size, no pointers.
 struct mpi_device_info {
     char name[64], description[128];
     uint32_t type;               // enum ggml_backend_dev_type at the worker
@@ -25,10 +24,9 @@ struct mpi_hello {
     int32_t pid;
     char release[32]; // version of Berth
     char host[64];
-    char pid_namespace[96]; // identifies machine and PID namespace: this rank can check the process of a rank with the same value
+    char pid_namespace[96]; // equal values: processes can be checked by pid
 };
 
-// A rank as the others know it.
 struct mpi_member {
     bool is_worker;
     size_t n_devices;
@@ -48,18 +46,17 @@ struct mpi_world {
     atomic_bool exit_when_alone;    // for workers: the process ends 3 s after the program is lost
 };
 
-// Joins the world over an open transport, of which it takes ownership. Returns false with an error. Lost ranks and ranks of another
-// version are left out.
+// Takes ownership of the transport. Lost ranks and ranks of another version are left out. On failure returns false with an error.
 bool mpi_world_init(struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices,
     size_t n_devices) BERTH_MUST_USE;
 // Logs a warning for each rank that is left out.
 void mpi_world_report_left_out(struct mpi_world *w);
-// Sends MPI_BYE and waits until all other ranks that are alive do the same.
+// Sends MPI_BYE and waits until all other live ranks have sent theirs.
 void mpi_world_leave(struct mpi_world *w);
 // Sends MPI_BYE and does not wait. MPI is not finalized.
 void mpi_world_abandon(struct mpi_world *w);
-// Called after mpi_world_leave: finalizes MPI if no rank was lost. Objects that refer to other ranks, such as buffers, can still be
-// freed afterwards.
+// Call after mpi_world_leave. Finalizes MPI if no rank was lost.
+// Objects that refer to other ranks, such as buffers, can still be freed afterwards.
 void mpi_world_end(struct mpi_world *w);
 void mpi_world_fini(struct mpi_world *w); // as mpi_world_end; also frees the world
 
@@ -67,10 +64,8 @@ void mpi_world_fini(struct mpi_world *w); // as mpi_world_end; also frees the wo
 
 bool mpi_process_has_mpirun(void);
 bool mpi_process_is_worker(void);
-// Returns the world of this process and joins it at the first call. NULL: mpirun did not start the process, or joining failed, or
-// the call comes from a log callback while this thread is joining.
+// Joins at the first call. Returns NULL without mpirun, if joining failed, or in a log callback of the joining thread.
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices);
 bool mpi_process_is_joining(void); // this thread is joining and is in a log callback
-// Reports the result of joining once: the error, or the ranks that are left out. Call it without holding a lock, after
-// mpi_process_world.
+// Reports errors or left-out ranks once. Call after mpi_process_world, without holding a lock.
 void mpi_process_report(void);
