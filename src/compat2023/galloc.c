@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocators of the 2023 API. They use the record, the lifetimes and the planner of the current graph
-// allocator. A tensor allocator has a list of pieces: the ranges of its buffer that are in use. A graph is placed in the free
-// ranges between these pieces. After that, the tensors that the graph keeps become pieces, and the memory of the others is free.
-// The same calls with the same graph give the same offsets, so a buffer of the measured size is large enough.
+// galloc.c: the graph allocators of the 2023 API. They use the record, the lifetimes and the planner of the current allocator.
+// Piece: a range of a tensor allocator's buffer that is in use. A graph is placed between the pieces.
+// Afterwards, tensors that the graph keeps become pieces.
+// Equal calls give equal offsets, so a buffer of the measured size is large enough.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -10,15 +10,14 @@
 #include <string.h>
 
 struct gen_gallocr {
-    int *seq; // indices of nodes in the order of execution; -1: a barrier: memory is freed only at barriers
+    int *seq; // node indices in execution order; -1: barrier that frees memory
     int n_seq;
 };
 
-// The state of one graph allocation.
 struct job {
     struct gen_tallocr **tallocs; // buffer ids are indices in this list
     size_t *aligns;               // [n_tallocs]
-    int32_t *pools;               // [n_tallocs] pool i for allocator i, because allocators share no memory
+    int32_t *pools;               // [n_tallocs] pool i for allocator i: no shared memory
     int n_tallocs;
     size_t tallocs_cap, aligns_cap, pools_cap;
     struct ggml_cgraph graph; // nodes in execution order
@@ -30,7 +29,7 @@ struct job {
     uint64_t *offsets;   // [n_items] bytes from talloc.start
     bool *fits;          // [n_tallocs] the allocator is large enough
     bool *is_placed;     // [n_rows] the tensor has its address
-    int32_t *holders;    // [n_items] row of the record whose tensor uses the item's memory now; -1: none
+    int32_t *holders;    // [n_items] row that uses the item's memory; -1: none
     int32_t *deaths;     // [n_nodes] first item that is freed after the node; -1: none
     int32_t *next_death; // [n_items] next item that is freed after the same node; -1: none
 };
@@ -53,7 +52,7 @@ static void job_fini(struct job *j) {
     berth_free(j->next_death);
 }
 
-// Returns the index of a tensor allocator and adds it to the list if it is new. -1: out of memory. NULL means the first one.
+// Adds a new allocator to the list. NULL means the first allocator. Returns -1 if out of memory.
 static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
     for (int i = 0; i < j->n_tallocs; i++) {
         if (j->tallocs[i] == talloc) {
@@ -77,7 +76,7 @@ static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
 
 // ---- callbacks of the record ----
 
-// Returns the allocator whose buffer holds the tensor, or -1.
+// Returns -1 if no allocator's buffer holds the tensor.
 static int owner_of(const struct job *j, const struct ggml_tensor *t) {
     for (int i = 0; i < j->n_tallocs && t->buffer != NULL; i++) {
         if (t->buffer == gen_today(j->tallocs[i]->buffer)) {
@@ -130,7 +129,7 @@ static uint64_t base_of(const struct gen_tallocr *talloc) {
     return (uintptr_t) berth_2023_buffer_get_base(talloc->buffer) + talloc->start;
 }
 
-// Marks the tensors that the program placed one by one before this graph. They keep their addresses.
+// Tensors that the program placed before this graph keep their addresses.
 static void mark_fixed(struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         const int owner = owner_of(j, j->rec.tensors[r]);
@@ -141,8 +140,8 @@ static void mark_fixed(struct job *j) {
     }
 }
 
-// Whether the node was placed before this graph, at the address of one of its sources. The lifetime of such a node must start one
-// step later: while the node runs, the source still owns the memory, and two items must not share memory at one step.
+// Whether the node was placed before this graph, at the address of a source. The node's lifetime then starts one step later,
+// because two items must not share memory at one step.
 static bool is_fixed_in_place(const struct job *j, int32_t r) {
     const struct record_row *row = &j->rec.rows[r];
     for (int k = 0; k < row->n_src && r < j->rec.n_nodes; k++) {
@@ -172,7 +171,7 @@ static void pin_fixed(struct job *j) {
     }
 }
 
-// Whether no tensor has to be placed. This happens if the graph was placed before and its allocators were not reset.
+// True if the graph was placed before and its allocators were not reset.
 static bool is_all_fixed(const struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         if (lifetime_rows(&j->rec)[r].item >= 0 && !lifetime_rows(&j->rec)[r].is_fixed) {
@@ -215,8 +214,7 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     return status;
 }
 
-// Moves the placed tensors from the old buffer, which is too small, to the same offsets of the new one. Copies the data of leaves;
-// nodes are computed later.
+// The old buffer is too small. Offsets are unchanged. Only leaves are copied, because nodes are computed later.
 static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buffer_t old, uint64_t old_base, char *bytes) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         struct ggml_tensor *t = j->rec.tensors[r];
@@ -259,7 +257,7 @@ static bool tallocr_grow(const struct job *j, int p, uint64_t need) {
     return done;
 }
 
-// Sets j->fits for allocators that have enough memory for their items. Allocators that can grow do so.
+// Allocators that can grow do so.
 static void tallocs_check_sizes(struct job *j) {
     for (int p = 0; p < j->n_tallocs; p++) {
         const struct gen_tallocr *talloc = j->tallocs[p];
@@ -306,14 +304,14 @@ static enum ggml_status job_plan(struct job *j) {
 
 // ---- addresses: buffers get init_tensor and free_tensor calls in the order in which the graph creates and frees tensors ----
 
-// Returns the piece of item i, whose tensor was placed before this graph. NULL: an earlier graph freed the piece.
+// Returns NULL if an earlier graph freed the piece.
 static struct gen_piece *fixed_piece(const struct job *j, size_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
     const struct gen_tallocr *talloc = j->tallocs[item->pool];
     return berth_2023_piece(talloc, talloc->start + item->fixed, j->rec.tensors[j->lives.owners[i]]);
 }
 
-// Calls the buffer's free_tensor for the tensor that uses item i, because its memory goes to another tensor or is freed.
+// The item's memory goes to another tensor or is freed.
 static void holder_free(const struct job *j, int32_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
     const int32_t holder = j->holders[i];
@@ -323,8 +321,7 @@ static void holder_free(const struct job *j, int32_t i) {
     }
 }
 
-// Sets the address of the tensor of row r and calls init_tensor, only at the first call for this row. A view gets the address of
-// its source plus its offset.
+// Only the first call for a row has an effect. A view gets the address of its source plus its offset.
 static void row_place(struct job *j, int32_t r) {
     r = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
@@ -358,7 +355,6 @@ static void row_place(struct job *j, int32_t r) {
     j->holders[row->item] = r;
 }
 
-// Frees the items whose last use is this node.
 static void node_release(struct job *j, int32_t node) {
     for (int32_t i = j->deaths[node]; i >= 0; i = j->next_death[i]) {
         holder_free(j, i);
@@ -399,8 +395,7 @@ static enum ggml_status job_place(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Updates the pieces of the allocators. Items that the graph keeps become pieces. Pieces of items that the graph frees are
-// removed, also if they existed before the graph.
+// Items that the graph keeps become pieces. Items that the graph frees lose their pieces.
 static enum ggml_status job_update_pieces(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
         struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
@@ -423,7 +418,7 @@ static enum ggml_status job_update_pieces(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Clears the address of a tensor in a retired buffer: the allocator has replaced this buffer by a larger one and was then reset.
+// The allocator has replaced the retired buffer by a larger one and was then reset.
 static void retired_address_clear(const struct job *j, struct ggml_tensor *t) {
     for (int p = 0; p < j->n_tallocs && t != NULL && t->buffer != NULL; p++) {
         gen_buffer_t old = berth_2023_old(j->tallocs[p], t->buffer);
@@ -517,7 +512,6 @@ size_t berth_2023_gallocr_alloc_graph(gen_gallocr_t galloc, gen_tallocr_t talloc
     return berth_2023_tallocr_max_size(talloc);
 }
 
-// Returns the allocator of a tensor in the hash set, or NULL.
 static gen_tallocr_t hash_talloc(struct gen_hash_set set, gen_tallocr_t *tallocs, const struct ggml_tensor *t) {
     const size_t first = set.size > 0 ? (uintptr_t) t % set.size : 0;
     for (size_t n = 0; n < set.size; n++) {
@@ -532,7 +526,7 @@ static gen_tallocr_t hash_talloc(struct gen_hash_set set, gen_tallocr_t *tallocs
     return NULL;
 }
 
-// Returns the indices of the tensors' allocators. NULL: out of memory.
+// Returns NULL if out of memory.
 static int *tallocs_of(
     struct job *j, struct ggml_tensor *const *tensors, int n, struct gen_hash_set set, gen_tallocr_t *tallocs) {
     int *ids = berth_calloc((size_t) n + 1, sizeof *ids);
