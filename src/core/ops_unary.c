@@ -221,7 +221,6 @@ static T *of_silu(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_silu_back(g->ctx, grad, x);
 }
 
-// Returns a tensor that is 1 where x is between -3 and 3, else 0.
 static T *in_slope(struct berth_grad *g, T *x) {
     T *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, 3.0f));
     return ggml_mul(g->ctx, above, ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, 3.0f)));
@@ -274,8 +273,7 @@ static const derivative_t derivatives[GGML_UNARY_OP_COUNT] = {
 };
 // clang-format on
 
-// For x <= 0 the op is alpha_n (exp(min(x, eps)) - 1 - x) + beta x, for x > 0 alpha_p x^2 + beta x. In models, eps is never above
-// 0.
+// x <= 0: alpha_n (exp(min(x, eps)) - 1 - x) + beta x. x > 0: alpha_p x^2 + beta x. In models, eps <= 0.
 static T *of_xielu(struct berth_grad *g, T *x) {
     const float alpha_n = param_f32(g->node, 1), alpha_p = param_f32(g->node, 2), beta = param_f32(g->node, 3);
     const float eps = param_f32(g->node, 4);
@@ -313,7 +311,6 @@ static const enum ggml_unary_op activations[GGML_GLU_OP_COUNT] = {
     [GGML_GLU_OP_SWIGLU_CLAMP] = GGML_UNARY_OP_SILU,
 };
 
-// The two inputs of a gated unit and their gradients.
 struct glu_inputs {
     T *x, *gate;
     bool need_x, need_gate;
@@ -329,8 +326,8 @@ static void plain_glu_backward(struct berth_grad *g, struct glu_inputs *s, enum 
     }
 }
 
-// The op is v sigmoid(alpha v) (u + shift) with v = min(x, limit) and u the gate clamped to -limit .. limit. Outside the limits the
-// gradient is 0.
+// The op is v sigmoid(alpha v) (u + shift) with v = min(x, limit) and u = clamp(gate, -limit, limit).
+// Outside the limits the gradient is 0.
 static void limited_glu_backward(struct berth_grad *g, struct glu_inputs *s, float alpha, float limit, float shift) {
     struct ggml_context *ctx = g->ctx;
     T *v = ggml_clamp(ctx, s->x, -INFINITY, limit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops_view.c: constructors of ops that view data in another shape (reshape, view, permute, transpose) or copy it unchanged (cpy,
-// cast, cont, set). The name of a result is the name of its source and a suffix for the op.
+// ops_view.c: constructors of views (reshape, view, permute, transpose) and copies (cpy, cast, cont, set).
+// The name of a result is the name of its source and a suffix for the op.
 // op_params: view [offset, 64 bits], permute [axis0, axis1, axis2, axis3], set [nb1, nb2, nb3, offset, inplace].
 
 #include "core/grad.h"
@@ -8,7 +8,7 @@
 #include "core/sample.h"
 #include "core/span.h"
 
-// Returns true if ne[0] * ne[1] * ne[2] * ne[3] == n, with no negative extent and no overflow.
+// Negative extents and overflow give false.
 static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
     int64_t product = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -56,8 +56,7 @@ struct ggml_tensor *ggml_reshape_4d(
     return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
-// Returns true if the span of a view with strides nb[1..3] overflows. A view whose span does not overflow, but ends after its
-// source, is detected when the graph is computed.
+// Only overflow is checked here. Computing the graph detects views that end after their source.
 static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t *ne, const size_t nb[GGML_MAX_DIMS]) {
     if (BERTH_LIKELY((nb[1] | nb[2] | nb[3]) >> 34 == 0)) {
         return false; // the source's number of elements bounds the extents, so such small strides cannot overflow
@@ -147,7 +146,7 @@ struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor 
 
 // ---- copies ----
 
-// Copies a's values, converted to b's type, to b's memory. The result is a view of b.
+// Values are converted to b's type. The result is a view of b.
 struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, ggml_nelements(a) == ggml_nelements(b),
@@ -163,7 +162,7 @@ struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, st
     return BERTH_OP(result, GGML_OP_CPY, a, b);
 }
 
-// A copy into a tensor of another type. src[1] is the result itself, so that the node looks like any other CPY.
+// src[1] is the result itself, so that the node looks like any other CPY.
 struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type) {
     BERTH_SOURCES(ctx, a);
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne);
@@ -210,7 +209,6 @@ struct ggml_tensor *ggml_cont_4d(
 
 // ---- writing into a part of a tensor ----
 
-// Returns a with the part that starts at offset and has strides nb1, nb2, nb3 replaced by b.
 static struct ggml_tensor *set_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, const struct berth_part *part) {
     const size_t offset = part->offset;
@@ -251,7 +249,7 @@ struct ggml_tensor *berth_grad_part(struct berth_grad *g) {
         (size_t) p[1], (size_t) p[2], (size_t) p[3]);
 }
 
-// The gradient passes to the copied source. The overwritten source gets none.
+// The overwritten source gets no gradient.
 static void grad_cpy(struct berth_grad *g) {
     berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
 }
@@ -265,8 +263,8 @@ static void grad_reshape(struct berth_grad *g) {
     berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
 }
 
-// Adds the gradient to the first contiguous tensor in the chain of views: the source, or the tensor that the source is a view of,
-// and so on. The gradient of a view that is not contiguous has another layout than the view, so offsets in it cannot be computed.
+// The gradient is added to the first contiguous tensor in the chain of views.
+// The gradient of a view that is not contiguous has another layout than the view, so offsets in it are unknown.
 static void grad_view(struct berth_grad *g) {
     const struct ggml_tensor *node = g->node;
     struct ggml_tensor *to = node->src[0];
@@ -297,7 +295,6 @@ static void grad_transpose(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_transpose(g->ctx, g->grad));
 }
 
-// The second source gets the gradient of the overwritten part. The first source gets the gradient of all other elements.
 static void grad_set(struct berth_grad *g) {
     struct ggml_tensor *part = berth_grad_part(g);
     const int32_t *p = g->node->op_params;
@@ -313,7 +310,6 @@ static void grad_set(struct berth_grad *g) {
 
 // ---- costs ----
 
-// An in-place SET reads and writes only the part that it replaces.
 static void cost_set(const struct ggml_tensor *node, struct berth_op_cost *c) {
     if (node->view_src != NULL) {
         c->read_size = c->written_size = berth_elements_size(node->src[1]);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// optable.c: collects the rows of ops from the files of the constructors (ops_*.c) and answers queries about ops. FAMILIES has one
-// line per file.
+// optable.c: collects the rows of ops from ops_*.c and answers queries about ops. FAMILIES has one line per file.
 
 #include "core/optable.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// span.h: computes and checks which bytes belong to a tensor. The span of a tensor is the number of bytes from its first byte to
-// the end of its last element, including the holes of strided views. Its computation detects overflow. The checks ensure that a
-// view is inside its source, and that a tensor is inside its buffer. All code that touches the bytes of a tensor checks here first:
-// set, get, copies and the compute function of each backend. Kernels rely on these checks. All functions are inline, because
-// libggml-cpu can also be loaded with another libggml-base.
+// span.h: computes and checks which bytes belong to a tensor, with overflow checks.
+// Span: the bytes from a tensor's first byte to the end of its last element, including holes of strided views.
+// All code that accesses the bytes of a tensor checks here first: set, get, copies, compute. Kernels rely on these checks.
+// All functions are inline, because libggml-cpu can also be loaded with another libggml-base.
 #pragma once
 
 #include "base/base.h"
@@ -13,11 +12,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-// The span of a tensor that has an invalid type, a negative extent, or strides that lead past 63 bits. This value exceeds any
-// memory, and padding it to any alignment does not overflow.
+// The span of a tensor with an invalid type, a negative extent, or strides that lead past 63 bits.
+// This value exceeds any memory. Padding it to any alignment does not overflow.
 #define BERTH_SPAN_INVALID ((size_t) 1 << 63)
 
-// Computes the span with overflow checks at each step, for extents and strides of any size.
 static __attribute__((noinline, cold, unused)) size_t berth_span_checked(
     const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
     size_t size = type_size, step;
@@ -36,8 +34,8 @@ static __attribute__((noinline, cold, unused)) size_t berth_span_checked(
 }
 
 static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
-    // The fast path: with extents and strides this small, the sum of the products stays below 2^62. Nearly all tensors are this
-    // small. An extent of 0 or less becomes a large unsigned number here and fails the test.
+    // Fast path: with such small extents and strides, the sum of the products stays below 2^62.
+    // An extent of 0 or less becomes a large unsigned number and fails the test.
     const uint64_t n0 = (uint64_t) t->ne[0] - 1, n1 = (uint64_t) t->ne[1] - 1;
     const uint64_t n2 = (uint64_t) t->ne[2] - 1, n3 = (uint64_t) t->ne[3] - 1;
     if (BERTH_LIKELY(((n0 | n1 | n2 | n3) >> 26 | (t->nb[0] | t->nb[1] | t->nb[2] | t->nb[3]) >> 34) == 0 && blck_size > 0)) {
@@ -51,7 +49,7 @@ static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size
     return blck_size > 0 ? berth_span_checked(t, type_size, blck_size) : BERTH_SPAN_INVALID;
 }
 
-// Bytes of the span; 0: empty; BERTH_SPAN_INVALID: no memory can hold it.
+// 0: empty; BERTH_SPAN_INVALID: no memory can hold the tensor.
 static inline size_t berth_span(const struct ggml_tensor *t) {
     return BERTH_LIKELY(t->type == GGML_TYPE_F32) ? berth_span_of(t, sizeof(float), 1)
                                                   : berth_span_of(t, ggml_type_size(t->type), ggml_blck_size(t->type));
@@ -65,14 +63,13 @@ enum berth_span_fault {
     BERTH_SPAN_NO_MEMORY,
     BERTH_SPAN_NO_TYPE,     // the type is invalid
     BERTH_SPAN_TOO_MANY,    // more than BERTH_SPAN_MAX_ELEMENTS elements
-    BERTH_SPAN_SPLIT_BLOCK, // a row ends within a block, or the blocks of a row are not contiguous
+    BERTH_SPAN_SPLIT_BLOCK, // a row splits a block or has gaps
     BERTH_SPAN_TOO_LARGE,   // berth_span is BERTH_SPAN_INVALID
     BERTH_SPAN_PAST_SOURCE, // the view ends after the end of its source
     BERTH_SPAN_PAST_BUFFER,
 };
 
-// The base address of the last checked buffer, so that get_base is called once for consecutive tensors of one buffer. Initially all
-// zero.
+// The base address of the last checked buffer, so that get_base is called once per run of tensors. Initially all zero.
 struct berth_span_base {
     struct ggml_backend_buffer *buffer;
     uintptr_t base; // 0: the buffer has no addresses
@@ -82,9 +79,8 @@ static inline struct ggml_backend_buffer *berth_span_buffer(const struct ggml_te
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// The largest number of elements of a tensor. A tensor with strides of 0 has few bytes but any number of elements, so this number
-// is limited separately. Products of the limit with element sizes and task counts do not overflow, so that kernels may multiply the
-// extents of one tensor without checks.
+// A tensor with strides of 0 has few bytes but any number of elements, so this number is limited separately.
+// With this limit, kernels may multiply the extents of one tensor without checks.
 #define BERTH_SPAN_MAX_ELEMENTS ((int64_t) 1 << 48)
 
 static __attribute__((noinline, cold, unused)) bool berth_span_has_too_many_checked(const struct ggml_tensor *t) {
@@ -102,7 +98,7 @@ static inline bool berth_span_has_too_many(const struct ggml_tensor *t) {
     return BERTH_UNLIKELY(any >> 12 != 0) && berth_span_has_too_many_checked(t);
 }
 
-// Checks that the first `size` bytes of a tensor are inside the source of the view and inside the buffer. size must be more than 0.
+// The bytes must be inside the source of the view and inside the buffer. size must be more than 0.
 static inline enum berth_span_fault berth_span_check_bytes(
     struct berth_span_base *cached, const struct ggml_tensor *t, size_t size) {
     const struct ggml_tensor *whole = t->view_src;
@@ -153,7 +149,6 @@ static inline __attribute__((always_inline)) enum berth_span_fault berth_span_ch
     return BERTH_UNLIKELY(size == 0) ? BERTH_SPAN_EMPTY : berth_span_check_bytes(cached, t, size);
 }
 
-// Writes a description of the fault, with the numbers, to text.
 static inline void berth_span_report(enum berth_span_fault fault, const struct ggml_tensor *t, char *text, size_t text_size) {
     const char *name = t->name[0] != '\0' ? t->name : "(unnamed)";
     switch (fault) {
@@ -190,8 +185,7 @@ static inline void berth_span_report(enum berth_span_fault fault, const struct g
 
 // ---- checks of all tensors of a graph ----
 
-// State of the checks of one graph: base addresses of buffers, and tensors that passed the checks. Both are caches that are indexed
-// by address. Sources are usually results of recent nodes, or leafs that many nodes read, so most of them are found there.
+// State of the checks of one graph: two caches by address, of buffer bases and of tensors that passed.
 #define BERTH_SPAN_SLOTS 32
 struct berth_span_walk {
     struct berth_span_base bases[4]; // index: hash of the buffer's address
@@ -212,8 +206,7 @@ static inline bool berth_span_same_layout(const struct ggml_tensor *a, const str
            ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
 }
 
-// Checks a tensor that is not in the cache of passed tensors. A view with the address and layout of its source is valid if the
-// source is valid.
+// A view with the address and layout of its source is valid if the source is valid.
 static __attribute__((noinline, unused)) enum berth_span_fault berth_span_walk_uncached(
     struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct ggml_tensor *whole = t->view_src;
@@ -234,8 +227,7 @@ static inline enum berth_span_fault berth_span_walk(struct berth_span_walk *walk
     return *berth_span_slot(walk, t) == t ? BERTH_SPAN_OK : berth_span_walk_uncached(walk, t);
 }
 
-// Checks a node, which is usually not in the cache. The most frequent kind of node is handled inline: f32, not a view, in a buffer
-// whose base address is cached.
+// The most frequent kind of node is handled inline: f32, not a view, in a buffer with a cached base.
 static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct berth_span_base *cached = &walk->bases[((uintptr_t) t->buffer >> 6) % 4];
     if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && cached->buffer == t->buffer)) {
@@ -249,7 +241,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
     return berth_span_walk(walk, t);
 }
 
-// Returns a number of leading entries of node->src that includes all sources which are not NULL.
+// The first n entries of node->src include all sources that are not NULL.
 static inline int berth_span_n_src(const struct ggml_tensor *node) {
     uintptr_t more = 0;
     for (int s = 2; s < GGML_MAX_SRC; s++) {

@@ -16,8 +16,7 @@ struct layout {
     size_t size; // total bytes
 };
 
-// Returns true if the product of all extents that are not 0 exceeds 63 bits. Extents of 0 are left out, because the number of rows
-// of an empty tensor must fit too.
+// Extents of 0 are left out, because the number of rows of an empty tensor must fit too.
 static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
     int64_t n = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -28,14 +27,13 @@ static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
     return false;
 }
 
-// Computes the extents and strides of a contiguous tensor of this shape. Returns false if its bytes or its elements exceed 63 bits.
+// Returns false if the bytes or the elements exceed 63 bits.
 static bool layout_contiguous(struct layout *l, const struct berth_type_row *row, int n_dims, const int64_t *ne) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         l->ne[i] = i < n_dims ? ne[i] : 1;
     }
     const int64_t blck_size = row->traits.blck_size;
-    const int64_t n_blocks =
-        BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // avoids a division, which would be the slowest step here
+    const int64_t n_blocks = BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // avoids a slow division
     size_t step = row->traits.type_size;
     l->nb[0] = step;
     if (__builtin_mul_overflow(step, (size_t) n_blocks, &step)) {
@@ -56,15 +54,13 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
         }
     }
     l->size = size;
-    // No type stores 128 or more elements per byte, so that fewer than 2^56 bytes are fewer than 2^63 elements. With 0 bytes, the
-    // elements must be counted.
+    // No type stores 128 or more elements per byte, so fewer than 2^56 bytes are fewer than 2^63 elements.
     const bool is_small = size >> 56 == 0 && size != 0;
     return size <= (size_t) INT64_MAX && (BERTH_LIKELY(is_small) || !has_too_many(l->ne));
 }
 
-// Clears the tensor in two pieces below 256 bytes each. For larger pieces, glibc clears whole cache lines on some processors, and a
-// field that is read right after that stalls (bench/graph.c: a third of a constructor's time). The barrier keeps the compiler from
-// joining the two pieces.
+// Two pieces below 256 bytes: for larger pieces, glibc clears whole cache lines, and the next read stalls.
+// Measured by bench/graph.c: a third of a constructor's time. The barrier keeps the compiler from joining the pieces.
 static void tensor_clear(struct ggml_tensor *t) {
     const size_t half = sizeof *t / 2;
     memset(t, 0, half);
@@ -72,7 +68,6 @@ static void tensor_clear(struct ggml_tensor *t) {
     memset((char *) t + half, 0, sizeof *t - half);
 }
 
-// Returns poison whose error names the broken rule of the shape.
 static struct ggml_tensor *shape_refuse(
     struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
     const struct berth_type_row *row = berth_type_row(type);
@@ -91,8 +86,7 @@ static struct ggml_tensor *shape_refuse(
         row->traits.type_name, row->traits.blck_size);
 }
 
-// Returns true if the shape is valid. Rows of a view may end within a block, as those of a transposed tensor do. Rows of a tensor
-// with its own memory consist of complete blocks.
+// Rows of a view may end within a block. Rows of a tensor with its own memory consist of complete blocks.
 static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne, bool is_view) {
     if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 ||
         (row->traits.blck_size != 1 && !is_view && ne[0] % row->traits.blck_size != 0)) {
@@ -106,7 +100,7 @@ static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const i
     return true;
 }
 
-// The memory of a view. src is NULL for a tensor with its own memory.
+// src is NULL for a tensor with its own memory.
 struct view_target {
     struct ggml_tensor *src;
     size_t offs; // bytes
@@ -265,7 +259,7 @@ void ggml_set_input(struct ggml_tensor *tensor) {
     flag_set(tensor, GGML_TENSOR_FLAG_INPUT);
 }
 
-// A view that is an output keeps the memory of its source, so that the source becomes an output, too.
+// An output view keeps the memory of its source, so the source becomes an output, too.
 void ggml_set_output(struct ggml_tensor *tensor) {
     flag_set(tensor, GGML_TENSOR_FLAG_OUTPUT);
     if (tensor != NULL && tensor->view_src != NULL) {

@@ -149,7 +149,7 @@ void ggml_fp32_to_bf16_row(const float *x, ggml_bf16_t *y, int64_t n) {
 
 // ---- quantisation ----
 
-// The tables are constant, so that there is nothing to build or free.
+// The tables are constant.
 void ggml_quantize_init(enum ggml_type type) {
     (void) type;
 }
@@ -162,7 +162,6 @@ bool ggml_quantize_requires_imatrix(enum ggml_type type) {
     return row != NULL && row->needs_imatrix;
 }
 
-// Converts n floats to a type without blocks: with the type's reference writer, or by copying if the type is f32.
 static void plain_rows(const struct berth_type_row *row, const float *src, void *dst, int64_t n) {
     if (row->traits.from_float_ref != NULL) {
         row->traits.from_float_ref(src, dst, n);
@@ -171,8 +170,7 @@ static void plain_rows(const struct berth_type_row *row, const float *src, void 
     }
 }
 
-// Quantises nrows rows of src, from row start / n_per_row on, into the same rows of dst. Returns the bytes written, 0 after an
-// error.
+// Starts at row start / n_per_row of src and dst. Returns the bytes written, or 0 after an error.
 size_t ggml_quantize_chunk(
     enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix) {
     const struct berth_type_row *row = berth_type_row(type);

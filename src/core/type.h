@@ -8,8 +8,7 @@
 typedef size_t (*berth_quantize_t)(
     const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
 
-// The number format of the scales of a block (for float types: of the elements). ggml_validate_row_data checks these numbers for
-// NaN and infinity.
+// The format of a block's scales (float types: of the elements). ggml_validate_row_data checks them for NaN and infinity.
 enum berth_scale {
     BERTH_SCALE_NONE, // the type has no scales: every bit pattern is valid
     BERTH_SCALE_HALF,
@@ -21,7 +20,7 @@ enum berth_scale {
     BERTH_SCALE_UNSTORED,   // the type does not occur in files
 };
 
-// A row of the table. quant/formats.h defines the rows of block formats.
+// quant/formats.h defines the rows of block formats.
 struct berth_type_row {
     struct ggml_type_traits traits;
     berth_quantize_t quantize; // NULL: floats cannot be converted to this type

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// type_validate.c: checks that a row of data is valid for its type: no NaN and no infinity in float elements and in the scales of
-// blocks. The type table states where these numbers are.
+// type_validate.c: checks that float elements and block scales are finite.
 
 #include "core/type.h"
 
