@@ -261,7 +261,7 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item) {
     commands[head.kind - MPI_COMMAND](w, &head, body, size);
 }
 
-// Abort callback: the backend calls it after each op. It never aborts.
+// Abort callback, called between two ops: each call counts one op as a step. It never aborts.
 static bool op_is_done(void *queue) {
     atomic_fetch_add_explicit(&((struct mpi_queue *) queue)->n_steps, 1, memory_order_relaxed);
     return false;

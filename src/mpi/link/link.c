@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// link.c: the transport over MPI, the only file that includes mpi.h. It uses only MPI calls that return immediately. So a dying
-// rank can leave messages incomplete, but does not block other ranks. Memory of such messages is never reused, because MPI may
-// still access it. All messages are sent in MPI_COMM_WORLD with one tag, so a program that uses MPI itself is not disturbed unless
-// it uses this tag.
+// link.c: the transport over MPI. It uses only MPI calls that return immediately, so a dying rank does not block other ranks.
+// Memory of incomplete messages is never reused, because MPI may still access it.
+// All messages use MPI_COMM_WORLD and one tag. A program that uses MPI itself must not use this tag.
 
 #include "mpi/transport.h"
 
@@ -40,7 +39,6 @@ struct link {
     char why[MPI_MAX_ERROR_STRING];
 };
 
-// Returns MPI's text for the error, for transport.why.
 static const char *error_text(struct link *l, int error) {
     int n = 0;
     if (error == MPI_SUCCESS) {
@@ -124,7 +122,6 @@ static bool list_grow(struct mpi_transport *t, void **list, size_t *n_cap, size_
     return true;
 }
 
-// Removes messages that have been sent from the list.
 static void sent_reap(struct mpi_transport *t) {
     struct link *l = t->context;
     size_t n = 0;
@@ -175,7 +172,7 @@ static size_t link_unsent(struct mpi_transport *t, int to) {
     return ((struct link *) t->context)->unsent[to];
 }
 
-// Starts to receive the next message of a rank, or of any rank (MPI_ANY_SOURCE). Returns false if there is none.
+// from may be MPI_ANY_SOURCE. Returns false if there is no message.
 static bool receive_begin(struct mpi_transport *t, int from) {
     struct link *l = t->context;
     int found = 0, size = 0;
@@ -189,8 +186,8 @@ static bool receive_begin(struct mpi_transport *t, int from) {
     struct receiving *r = &l->in[l->n_in];
     *r = (struct receiving){.message = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
     r->message.bytes = t->alloc(r->message.size > 0 ? r->message.size : 1);
-    // If memory runs out, the message is not received and is passed on without bytes. It is not received into a smaller buffer,
-    // because Open MPI 4.1 would then write out of bounds over TCP.
+    // If memory runs out, the message is passed on without bytes.
+    // A smaller buffer is not used, because Open MPI 4.1 would then write out of bounds over TCP.
     r->error = r->message.bytes != NULL ? MPI_Imrecv(r->message.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
     if (r->message.bytes == NULL || r->error != MPI_SUCCESS) {
         t->release(r->message.bytes);
@@ -209,7 +206,7 @@ static bool is_receiving(const struct link *l, int from) {
     return i < l->n_in;
 }
 
-// Starts receives for all ranks, so that a rank that stops in the middle of a message does not block the others.
+// A rank that stops in the middle of a message must not block the others.
 static void receives_begin(struct mpi_transport *t) {
     struct link *l = t->context;
     while (l->n_in < RECEIVING_MAX) {
@@ -256,8 +253,7 @@ static bool link_receive(struct mpi_transport *t, struct mpi_message *out) {
     return found;
 }
 
-// Completes the messages in both directions. The other ranks do the same, so their MPI is active until all messages are complete.
-// Returns false after SETTLE_MS.
+// Completes the messages in both directions. Returns false after SETTLE_MS.
 static bool link_settle(struct mpi_transport *t) {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct link *l = t->context;
@@ -275,7 +271,7 @@ static bool link_settle(struct mpi_transport *t) {
     return false;
 }
 
-// in_order: all ranks close, so MPI_Finalize, which waits for all ranks, may be called.
+// in_order: all ranks close, so MPI_Finalize may be called.
 static void link_close(struct mpi_transport *t, bool in_order) {
     struct link *l = t->context;
     if (!in_order || !link_settle(t)) {
