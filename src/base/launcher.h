@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Returns whether the launcher of Open MPI, MPICH or Slurm started this process.
+// Recognises Open MPI, MPICH and Slurm.
 static inline bool berth_has_mpirun(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

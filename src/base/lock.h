@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// lock.h: a mutex with a static initialiser, so that it can guard process-wide state from the first call on. With
-// BERTH_LOCK_ACROSS_FORK, the thread that calls fork takes the lock before the fork and releases it after the fork. So no other
-// thread holds the lock at the fork, and the child finds its data consistent. This is only for locks that are held for a few
-// instructions, without calls of foreign code.
+// lock.h: a mutex with a static initialiser, for process-wide state.
+// BERTH_LOCK_ACROSS_FORK: fork waits for the lock, so that the child finds the data consistent.
+// Use it only for locks that are held for a few instructions, without calls of foreign code.
 #pragma once
 
 #include <pthread.h>
@@ -22,8 +21,8 @@ static inline void berth_lock_drop(struct berth_lock *lock) {
     pthread_mutex_unlock(&lock->mutex);
 }
 
-// Use this macro in the file that defines the static lock `name`. fork takes the lock with the highest priority number first and
-// 101 last. If lock B is taken while lock A is held, B needs a lower number than A.
+// Use in the file that defines the static lock `name`. fork takes the lock with the highest priority first and 101 last.
+// If lock B is taken while lock A is held, B needs a lower number than A.
 #define BERTH_LOCK_ACROSS_FORK(name, priority) \
     static void name##_before_fork(void) { \
         berth_lock_take(&name); \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// log.c: passes log lines to the program's callback, or to stderr if no callback is set. A thread may hold its lines for a while.
-// Lines that cannot be stored for lack of memory are counted, and a warning reports their number.
+// log.c: passes log lines to the program's callback, or to stderr. A thread may hold its lines.
+// If held lines cannot be stored, a warning reports their number.
 
 #include "base/base.h"
 #include "base/lock.h"
@@ -11,7 +11,7 @@
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 GGML_API void ggml_log_callback_default(enum ggml_log_level level, const char *text, void *user_data);
 
-// log_lock guards the callback together with its user data, so that a callback never gets the user data of another callback.
+// Guards the callback together with its user data.
 static struct berth_lock log_lock = BERTH_LOCK_INIT;
 static ggml_log_callback log_callback;
 static void *log_user_data;
@@ -71,7 +71,7 @@ void berth_log_hold(void) {
     held.depth++;
 }
 
-// The callback that berth_log_flush calls may itself log and call berth_log_hold and berth_log_let_go.
+// The callback may itself log, hold and let go.
 void berth_log_let_go(void) {
     if (held.depth > 0 && --held.depth == 0) {
         berth_log_flush();

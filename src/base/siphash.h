@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// siphash.h: SipHash-1-3, a hash with a secret key: one round per word and three at the end. Each table has its own key from the
-// system's random source. The author of a file cannot choose names that fall into the same slot, so no file can make a table of
-// names slow.
+// siphash.h: SipHash-1-3. Each table has its own random key, so no file can choose names that make a table slow.
 #pragma once
 
 #include <stddef.h>
@@ -14,7 +12,7 @@ struct berth_siphash_key {
     uint64_t k[2];
 };
 
-// A hash in progress. Bytes may arrive in parts; the hash is that of their concatenation.
+// Bytes may arrive in parts.
 struct berth_siphash {
     uint64_t v[4];
     uint64_t word;        // bytes that do not fill a word yet, first byte lowest
@@ -41,8 +39,7 @@ static inline void berth_siphash_rounds(uint64_t v[4], int n) {
     }
 }
 
-// Returns an unpredictable key from the system's random source. If that fails, computes the key from the time, `place` and the
-// address of a local variable.
+// If the system's random source fails, the key comes from the time, `place` and a stack address.
 static inline struct berth_siphash_key berth_siphash_key_new(const void *place) {
     struct berth_siphash_key key;
     if (getrandom(&key, sizeof key, GRND_NONBLOCK) != (ssize_t) sizeof key) {

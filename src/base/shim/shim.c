@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// shim.c: the functions of shim.h. The references to berth_ symbols are weak: a symbol is NULL if the base library is not Berth's.
-// An allocation and its free use the same library, Berth's or libc, so that each frees only its own memory.
+// shim.c: the functions of shim.h. The berth_ symbols are weak: NULL if the base library is not Berth's.
+// An allocation and its free use the same library, Berth's or libc.
 
 #include "base/shim/shim.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// shim.h: memory, errors, log and function lookup for the library of a backend. A backend of Berth can also be loaded by another
-// ggml, whose libggml-base has no berth_ symbols. With Berth's libggml-base, these functions use its allocator and its last error.
-// With another one they use libc and ggml's log. A backend's library contains this folder and links to nothing else of src/base.
+// shim.h: memory, errors, log and function lookup for the library of a backend.
+// With Berth's libggml-base, these functions use its allocator and last error. Otherwise they use libc and ggml's log.
+// A backend's library compiles this folder in. It links to nothing else of src/base.
 #pragma once
 
 #include "base/base.h"
@@ -12,9 +12,8 @@ void shim_free(void *p);
 void *shim_aligned_alloc(size_t align, size_t size) BERTH_MUST_USE; // align: a power of two >= 8. Free with shim_aligned_free
 void shim_aligned_free(void *p);
 
-// Logs one line through ggml's log.
 void shim_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// Stores the text as the last error if the base library has one, logs it, returns status.
+// If the base library has a last error, sets it. Logs the text and returns status.
 enum ggml_status shim_error(enum ggml_status status, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // A function that the registry entry of a backend returns by name (get_proc_address).
@@ -23,5 +22,5 @@ struct shim_proc {
     const char *name;
     shim_proc_t proc;
 };
-// Returns the address of the function with this name; NULL: there is none.
+// Returns NULL if no function has this name.
 void *shim_proc_find(const struct shim_proc *procs, size_t n, const char *name);
