@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// tensor.c: the memory of one tensor: its address in a buffer, access from the host, and copies to other tensors. Each function
-// checks its arguments first. It rejects NULL, tensors without memory, and bytes outside the tensor. A rejected call changes
-// nothing and sets the last error. If a backend is given, the error is also stored for the next synchronize or compute of that
-// backend.
+// tensor.c: the memory of one tensor: address, access from the host, copies.
+// A call with NULL, without memory, or with bytes outside the tensor is rejected: it changes nothing and sets the last error.
+// If a backend is given, its next synchronize or compute reports the error too.
 
 #include "backend/backend.h"
 #include "core/op.h"
@@ -92,7 +91,7 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size
     return buffer;
 }
 
-// n pieces of size bytes. Piece i is at offset + i * stride in the tensor and at i * stride_data in the caller's memory.
+// Piece i is at offset + i * stride in the tensor and at i * stride_data in the caller's memory. size is in bytes.
 struct pieces {
     size_t offset, size;
     size_t n, stride, stride_data;
@@ -102,7 +101,7 @@ static struct pieces piece_of(size_t offset, size_t size) {
     return (struct pieces){.offset = offset, .size = size, .n = 1};
 }
 
-// Returns the end of the last piece in the tensor in bytes; SIZE_MAX: overflow.
+// Returns SIZE_MAX on overflow.
 static size_t pieces_end(const struct pieces *s) {
     size_t last, end;
     return berth_mul_ok(s->n - 1, s->stride, &last) && berth_add_ok(last, s->offset, &end) && berth_add_ok(end, s->size, &end)
@@ -110,8 +109,7 @@ static size_t pieces_end(const struct pieces *s) {
                : SIZE_MAX;
 }
 
-// Returns the tensor's buffer. Returns NULL if there are no bytes to access or if the call is rejected. data is only compared with
-// NULL.
+// Returns NULL if there are no bytes to access or if the call is rejected. data is only compared with NULL.
 static ggml_backend_buffer_t access_check(
     const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct pieces *s) {
     if (tensor != NULL && (s->size == 0 || s->n == 0)) {
@@ -292,7 +290,7 @@ void ggml_backend_tensor_get_2d_async(ggml_backend_t backend, const struct ggml_
 
 // ---- copies ----
 
-// Returns false if the copy is rejected, and stores the failure. Otherwise both tensors have memory and the same layout.
+// If the copy is rejected, returns false and stores the failure.
 static bool check_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, const struct ggml_tensor *dst) {
     char reason[320];
     if (berth_tensor_memory(src, ggml_nbytes(src), reason, sizeof reason) == NULL ||
@@ -311,7 +309,7 @@ static bool check_copy(const char *func, ggml_backend_t backend, const struct gg
     return true;
 }
 
-// For backends: tries cpy_tensor of dst's buffer. Returns true if the buffer has copied the tensor.
+// Returns true if dst's buffer has copied the tensor.
 bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!check_copy(__func__, NULL, src, dst)) {
         return false;
@@ -330,7 +328,7 @@ static bool copy_through_host(const char *func, ggml_backend_t backend, const st
             from->iface.get_tensor == NULL ? "read" : "written");
         return false;
     }
-    // The tensor is copied as a whole, because a buffer may rearrange its tensors and accept only complete ones.
+    // A buffer may accept only complete tensors.
     const bool has_staging = staging != NULL && staging->size >= size;
     void *bytes = has_staging ? staging->bytes : berth_malloc(size);
     if (bytes == NULL) {
