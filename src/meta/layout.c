@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// layout.c: the memory of a graph, planned for each device separately. The size of an item on a device is that of its part there,
-// and the planner is the same as for a single device. All devices share one range of addresses. Addresses are assigned
-// consecutively and never reused, so an address identifies a layout and an item. Invariants:
+// layout.c: the memory of a graph, planned for each device separately. All devices share one range of addresses.
+// Addresses are never reused, so an address identifies a layout and an item. Invariants:
 //
 //   base <= starts[i] < starts[i + 1] < end, for every layout; no two layouts of the process overlap
 //   slots[j * n_items + i] of items that are alive at the same time do not overlap, and end at peak[j] or before
 //   after meta_layout_ensure_memory(buffer, l), the buffer has at least peak[j] bytes of l on device j, until it is resized
 //
-// A layout may outlive its plan: a program may alternate between more graphs than an allocator keeps plans for. A graph whose plan
-// was dropped can still be computed as long as its layout is kept.
+// A layout may outlive its plan. A graph whose plan was dropped can be computed as long as its layout is kept.
 
 #include "meta/program.h"
 
@@ -17,7 +15,7 @@
 #include <stdatomic.h>
 
 #define SPACE ((size_t) 1 << 59)         // number of addresses
-#define OLD_SLOTS_MAX ((size_t) 1 << 18) // limit of the slots of all old layouts (layouts without a plan) that a buffer keeps
+#define OLD_SLOTS_MAX ((size_t) 1 << 18) // limit of slots in a buffer's layouts without plan
 
 // ---- new ----
 
@@ -62,8 +60,7 @@ static bool is_same(const struct berth_plan_item *a, const struct berth_plan_ite
     return i == n;
 }
 
-// Plans the memory of device j. items: [2 * n_items], the items of device j - 1 and of device j. If both are equal, the plan of
-// device j - 1 is copied.
+// items: [2 * n_items], those of device j - 1 and of device j. If both are equal, the plan of device j - 1 is copied.
 static enum ggml_status plan_device(
     struct meta_layout *l, const struct meta_sizing *s, int j, struct berth_plan_item *items, uint64_t *offsets) {
     const size_t n = l->n_items, align = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(s->device->parts[j]));
@@ -127,7 +124,6 @@ static struct meta_layout *layout_make(int n, size_t n_items) {
     return l;
 }
 
-// Returns true if one buffer per device suffices.
 static bool is_one_buffer_each(const struct meta_layout *l, const struct meta_device *device) {
     int j = 0;
     while (j < l->n && l->peak[j] <= ggml_backend_buft_get_max_size(ggml_backend_dev_buffer_type(device->parts[j]))) {
@@ -204,7 +200,7 @@ void meta_layout_free(struct berth_layout *layout) {
         }
         *at = l->next;
     }
-    if (in == NULL || l->n_separate > 0) { // a layout with separate memory is not kept: its graph may never be computed again
+    if (in == NULL || l->n_separate > 0) { // not kept: its graph may never be computed again
         layout_free(l, in);
         return;
     }
@@ -292,7 +288,7 @@ bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout
     return ok;
 }
 
-// layout_first and layout_next iterate over the layouts with a plan, then over the old ones.
+// Layouts with a plan come first, then old layouts.
 static struct meta_layout *layout_first(const struct meta_buffer *mb) {
     return mb->layouts != NULL ? mb->layouts : mb->old;
 }

@@ -79,7 +79,7 @@ static bool crew_gate(struct meta_crew *crew) {
 
 typedef void (*phase_run)(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j);
 
-// Waits for the device's work and collects its failures.
+// Also collects the device's failures.
 static void part_wait(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     (void) step;
@@ -139,7 +139,7 @@ static bool stage_piece(const struct meta_piece *p, void *user) {
     return true;
 }
 
-// Sums the parts of a partial tensor on the host, into the staging memory.
+// The sum is in the staging memory.
 static void stage_sum(const struct meta_step *step, struct meta_program *p) {
     const size_t size = ggml_nbytes(step->shape), count = size / sizeof(float);
     float *sum = (float *) (void *) p->stage, *one = sum + count;
@@ -184,7 +184,7 @@ static bool comm_call(
     return call(crew->comm.ctx, tensors);
 }
 
-// Sums the parts with comm.allreduce, if it can. One thread calls it for all devices.
+// One thread calls this function for all devices.
 static void sum_by_registry(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     crew->has_pending_work[j] = crew->has_pending_work[j] || crew->is_async[j];
@@ -193,8 +193,7 @@ static void sum_by_registry(struct meta_crew *crew, struct meta_program *p, cons
     }
 }
 
-// The three phases of a sum without a registry function. Each device copies its share of all other parts (shares_take), adds them
-// (shares_add), and copies the summed shares of the other devices (shares_collect).
+// A sum without a registry function: reduce-scatter (shares_take, shares_add), then all-gather (shares_collect).
 static void shares_take(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
     (void) p;
@@ -229,7 +228,7 @@ static void step_skip(struct meta_crew *crew, struct meta_program *p, const stru
     (void) j;
 }
 
-// A phase of a step. has_gate: all threads meet at a gate before it. ends_summed: the step ends before this phase if is_summed.
+// has_gate: all threads meet at a gate first. ends_summed: the step ends before this phase if is_summed.
 struct phase {
     phase_run run;
     bool has_gate, ends_summed;
@@ -253,7 +252,6 @@ static const struct phase *phases_of(const struct meta_crew *crew, const struct 
     return step->kind == META_SUM && crew->comm.allreduce != NULL ? sum_phases_by_registry : phases[step->kind];
 }
 
-// Runs a thread's part of the program.
 static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     for (size_t i = 0; i < p->n_steps; i++) {
         const struct meta_step *step = &p->steps[i];
@@ -270,7 +268,7 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     part_wait(crew, p, NULL, j);
 }
 
-// Runs a step on the caller's thread. In each phase, asynchronous devices get their work before the synchronous one.
+// Asynchronous devices get their work before the synchronous device.
 static void run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
         if (crew->status != GGML_STATUS_SUCCESS || (phase->ends_summed && crew->is_summed)) {
@@ -284,7 +282,6 @@ static void run_step(struct meta_crew *crew, struct meta_program *p, const struc
     }
 }
 
-// Runs the nodes of the asynchronous devices, or those of the synchronous one.
 static void run_nodes_of(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, bool is_async) {
     for (int j = 0; j < crew->n; j++) {
         if (crew->is_async[j] == is_async) {
@@ -293,7 +290,7 @@ static void run_nodes_of(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Issues a step to all asynchronous devices. If the step cannot be issued ahead, it issues nothing and returns false.
+// If the step cannot be issued ahead, issues nothing and returns false.
 static bool step_issue(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_COMPUTE) {
         run_nodes_of(crew, p, step, true);
@@ -306,8 +303,7 @@ static bool step_issue(struct meta_crew *crew, struct meta_program *p, const str
     return true;
 }
 
-// Runs the synchronous device's part of a step that was issued to the asynchronous devices. A sum is joined even after a failure,
-// because the other devices wait for it.
+// A sum is joined even after a failure, because the other devices wait for it.
 static void step_run_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_SUM && !comm_call(crew, step, crew->comm.join)) {
         crew_fail(crew, GGML_STATUS_FAILED);
@@ -316,7 +312,7 @@ static void step_run_own(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Runs steps from `at` on as long as they can be issued ahead. Returns the index of the first step that was not run.
+// Stops at a step that cannot be issued ahead. Returns the index of the first step that was not run.
 static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t at) {
     size_t n_issued = at;
     bool can_issue = true;
@@ -332,7 +328,6 @@ static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t a
     return at;
 }
 
-// Runs all steps on the caller's thread.
 static void run_on_caller(struct meta_crew *crew, struct meta_program *p) {
     const bool may_ahead = crew->comm.ask != NULL && crew->comm.join != NULL;
     for (size_t i = 0; i < p->n_steps && crew->status == GGML_STATUS_SUCCESS;) {

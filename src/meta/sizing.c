@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sizing.c: computes the size of each item of a graph's plan on each device before any memory exists. It builds the steps of the
-// graph (build.c) with tensors that have no addresses. Each part that the steps use enlarges its item, if necessary. Tensors that
-// the composite device does not compute (inputs, copies from other backends) are complete on every device.
+// sizing.c: computes the size of each item of a graph's plan on each device before any memory exists.
+// It builds the steps of the graph (build.c) without addresses. Each part enlarges its item, if necessary.
 
 #include "meta/program.h"
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // state.c: describes which elements of a tensor each device has, and derives the states of views.
 //
-// The split axis consists of segments. Each segment is repeated nr times, and each repetition is divided among the devices in
-// order. The part of a device holds all its ranges one after the other. For example, one segment with two repetitions of 6 elements
-// on two devices gives device 0 the elements 0-2 and 6-8.
+// The split axis consists of segments. Each segment is repeated nr times. Each repetition is divided among the devices in order.
+// Example: two repetitions of 6 elements on two devices give device 0 the elements 0-2 and 6-8.
 //
-// A position is one index of the axis with all inner dimensions (a block for axis 0); it is never divided. A period is the complete
-// axis with all inner dimensions; the bytes of a root are a sequence of periods. Each dimension of a view must be of one of three
-// kinds: it stays inside a position, it counts complete periods, or it runs along the axis. At most one dimension runs along the
-// axis. It is called the carrier, and the view is split along it. This covers reshape, permute, transpose and view.
+// Terms:
+//   position: one index of the axis with all inner dimensions (axis 0: a block); never divided
+//   period: the complete axis with all inner dimensions; the bytes of a root are a sequence of periods
+//   carrier: the dimension of a view that runs along the axis; the view is split along it
+// At most one dimension is a carrier. Each other dimension stays inside a position or counts complete periods.
 
 #include "meta/meta.h"
 
@@ -131,7 +131,7 @@ static bool is_outer(const struct layout *l, size_t stride) {
     return stride % l->period == 0;
 }
 
-// Returns the dimension with the largest stride among those that are neither inside a position nor count complete periods.
+// The candidate with the largest stride is the carrier.
 static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     int carrier = -1;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -144,7 +144,7 @@ static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     return carrier;
 }
 
-// Returns the bytes that one element of the carrier spans, including the dimensions of the view that stay inside a position.
+// Includes the dimensions of the view that stay inside a position.
 static size_t span_within(const struct layout *l, const struct ggml_tensor *t) {
     size_t span = ggml_type_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -201,8 +201,7 @@ static bool read_layout(
     return true;
 }
 
-// Returns the number of carrier elements in positions [from, to); -1: the border of the range divides an element. end: the last
-// position of the carrier + 1.
+// Counts elements in positions [from, to). Returns -1 if a border divides an element. end: last carrier position + 1.
 static int64_t layout_count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
     if (l->step == 0) {
         return (to - from) * l->per;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// version.c: creates versions of tensors, and the steps that convert one version to another. A version is the set of a tensor's
-// parts in one state: in the memory from the graph's plan (native), as a complete copy, or as slices.
+// version.c: creates versions of tensors, and the steps that convert one version to another.
+// Version: the parts of a tensor in one state: in planned memory (native), as a complete copy, or as slices.
 
 #include "meta/build.h"
 
@@ -61,7 +61,6 @@ void meta_use(struct meta_builder *b, struct meta_version v) {
     }
 }
 
-// Sets contiguous strides.
 static void make_dense(struct ggml_tensor *t) {
     t->nb[0] = ggml_type_size(t->type);
     for (int d = 1; d < GGML_MAX_DIMS; d++) {
@@ -69,7 +68,6 @@ static void make_dense(struct ggml_tensor *t) {
     }
 }
 
-// Returns a contiguous temporary tensor of t's shape in a state.
 struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s) {
     struct meta_program *p = b->p;
     struct meta_version v = {.parts = meta_parts_take(b), .temp = (int32_t) p->n_temps};
@@ -91,7 +89,7 @@ struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tens
     return v;
 }
 
-// Makes part a view of root. If root has no address yet, part gets its address later.
+// If root has no address yet, part gets its address later.
 static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggml_tensor *root, size_t offset, bool is_temp) {
     struct meta_program *p = b->p;
     part->view_src = root;
@@ -109,7 +107,7 @@ static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggm
 
 // ---- versions ----
 
-// Returns the version of view t for a given version of its root. state is the state of t that follows from root_state.
+// state: the state of t that follows from root_state.
 static struct meta_version view_version(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root,
     const meta_state *root_state, const meta_state *state) {
     struct meta_version v = {.parts = root.parts != NULL ? meta_parts_take(b) : NULL, .temp = root.temp};
@@ -123,7 +121,7 @@ static struct meta_version view_version(struct meta_builder *b, const struct ggm
     return v;
 }
 
-// Describes the root's part on device j. If the memory of the part was planned for another state and is too small, it is enlarged.
+// Memory that was planned for another state and is too small is enlarged.
 static bool root_part(
     struct meta_builder *b, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
     if (b->sizing != NULL) {
@@ -181,7 +179,6 @@ void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_
     b->whole_bytes += (int64_t) size * (meta_is_split(to_state) ? 1 : b->n);
 }
 
-// Initialises `view` as a view of the part's elements [from, to).
 static void share_view(
     struct meta_builder *b, struct ggml_tensor *view, struct ggml_tensor *part, int64_t from, int64_t to, bool is_temp) {
     const size_t element = ggml_type_size(part->type);
@@ -191,14 +188,12 @@ static void share_view(
     view_of(b, view, part, (size_t) from * element, is_temp);
 }
 
-// A sum divides a tensor of ne elements into n shares. Returns the first element of share i. Shares are multiples of 32 elements
-// (128 bytes), so that no two devices write to one cache line.
+// Returns the first element of share i of n. Shares are multiples of 128 bytes: no two devices write to one cache line.
 static int64_t share_start(int64_t ne, int n, int i) {
     const int64_t each = ((ne + n - 1) / n + 31) / 32 * 32, at = each * i;
     return min_i64(at, ne);
 }
 
-// Adds the parts of all devices in place.
 void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct meta_version v) {
     const size_t n = (size_t) b->n;
     struct meta_step step = {.kind = META_SUM, .dst = v.parts};
@@ -279,8 +274,7 @@ static struct meta_version whole_of(struct meta_builder *b, const struct ggml_te
     return t->view_src == NULL ? root : view_version(b, t, root, &meta_mirrored, &meta_mirrored);
 }
 
-// Returns true if the roots of x and y are in the same item of graph memory. Then a slice of one must not be read while the other
-// is written, because their parts may overlap at different elements.
+// Parts in one item may overlap at different elements. So a slice of x must not be read while y is written.
 static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
     const struct ggml_tensor *a = meta_root(x), *c = meta_root(y);
     const int32_t item = b->sizing != NULL ? meta_sizing_item(b->sizing, a) : -1;
@@ -291,8 +285,7 @@ static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor
     return a->buffer == c->buffer && !meta_is_own(b, a) && at < other + ggml_nbytes(c) && other < at + ggml_nbytes(a);
 }
 
-// Returns the version of a source in split state s, made from its complete version: views if the slices are views and do not share
-// memory with the node, otherwise a temporary copy.
+// Returns views if the slices are views and do not share memory with the node. Otherwise returns a temporary copy.
 static struct meta_version source_slice(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s, const struct ggml_tensor *node) {
     const struct meta_version whole = whole_of(b, t);
