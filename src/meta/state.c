@@ -131,7 +131,7 @@ static bool is_outer(const struct layout *l, size_t stride) {
     return stride % l->period == 0;
 }
 
-// The candidate with the largest stride is the carrier.
+// Returns -1 if every dimension stays inside a position or counts complete periods.
 static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     int carrier = -1;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -144,7 +144,7 @@ static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     return carrier;
 }
 
-// Includes the dimensions of the view that stay inside a position.
+// Returns the bytes of one element of the carrier, with the dimensions that stay inside a position.
 static size_t span_within(const struct layout *l, const struct ggml_tensor *t) {
     size_t span = ggml_type_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -201,7 +201,7 @@ static bool read_layout(
     return true;
 }
 
-// Counts elements in positions [from, to). Returns -1 if a border divides an element. end: last carrier position + 1.
+// Counts carrier elements in positions [from, to). Returns -1 if a border divides an element. end: last carrier position + 1.
 static int64_t layout_count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
     if (l->step == 0) {
         return (to - from) * l->per;
