@@ -16,12 +16,14 @@ enum berth_registry_stage {
     BERTH_REGISTRY_BUILT_IN,
     BERTH_REGISTRY_INSTALLED,
 };
+// Loads the stages up to `want` that are not loaded yet.
 // Every query calls this function with the last stage, every change of the registry with the built-in stage.
 // Returns true if this call has loaded backends.
 bool berth_registry_ready(enum berth_registry_stage want); // builtin.c
 // After this call, queries do not load installed backends. For programs that load their backends themselves.
 void berth_registry_skip_installed(void); // builtin.c
-// Loads from the default folders and GGML_BACKEND_PATH. BERTH_SCAN_CPU loads nothing if a CPU backend is registered.
+// Loads from the default folders and GGML_BACKEND_PATH. BERTH_SCAN_DEVICES: all except CPU backends.
+// BERTH_SCAN_CPU loads nothing if a CPU backend is registered.
 // Returns false if out of memory.
 enum berth_scan { BERTH_SCAN_DEVICES = 1, BERTH_SCAN_CPU = 2, BERTH_SCAN_ALL = 3 };
 bool berth_installed_load(enum berth_scan which) BERTH_MUST_USE; // scan.c
