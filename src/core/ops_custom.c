@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ops_custom.c: constructors of ops that call a function of the caller. op_params hold the structs of custom.h.
+// NULL functions are refused, because computing the graph would call address 0.
 
 #include "core/custom.h"
 #include "core/op.h"
