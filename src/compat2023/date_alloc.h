@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // date_alloc.h: part of date.h: allocators, the scheduler, copies and comparisons of graphs, and multi-buffers.
+// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
 
 // ---- allocators ----
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // date_buffer.h: part of date.h: sources of buffers, buffers, host memory, and measuring.
+// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
 
 // ---- sources ----
 
