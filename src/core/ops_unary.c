@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ops_unary.c: constructors of activation functions. UNARY applies a formula to each element.
-// GLU (gated linear unit) multiplies formula(x) by a gate. Both are halves of a row, or two tensors.
+// GLU (gated linear unit) multiplies formula(x) by a gate. x and the gate are in one row, or in two tensors.
 // op_params: unary [formula], glu [formula, swapped, alpha, limit]. alpha and limit are floats.
 // swiglu_oai sets alpha and limit. swiglu_clamp sets limit.
 
