@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// arch.c: one row per architecture. tests/unit/model/test_model_arch_oracle.c compares each architecture with llama.cpp on a
-// generated model.
+// arch.c: one row per architecture. tests/unit/model/test_model_arch_oracle.c compares each with llama.cpp.
 
 #include "model/arch.h"
 
@@ -12,7 +11,7 @@
 #define NORMAL GGML_ROPE_TYPE_NORMAL
 #define NEOX GGML_ROPE_TYPE_NEOX
 
-// llama.cpp ignores an attention window that a file of llama, qwen2, qwen3 or phi3 specifies. Berth ignores it, too.
+// Like llama.cpp, Berth ignores an attention window in a file of llama, qwen2, qwen3 or phi3.
 static const struct model_arch archs[] = {
     {"llama", NORMAL, 0, ACT_SILU, SHARE_SUM, 0, 0, 0},
     {"mistral", NORMAL, 0, ACT_SILU, SHARE_SUM, 1, 0, 0},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// builder.c: helpers that all parts of a graph use: names, norms, products with adapters, soft caps.
+// builder.c: helpers for all parts of a graph.
 
 #include "model/graph.h"
 
@@ -14,8 +14,7 @@ struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_ten
     return t;
 }
 
-// The result gets the name `name`. The normalised value before the product with the weight gets this name with the suffix .rms or
-// .norm.
+// The normalised value before the product with the weight gets the suffix .rms or .norm.
 struct ggml_tensor *builder_norm(
     struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias, const char *name) {
     const bool has_mean = builder_has(b, ARCH_LAYER_NORM);

@@ -12,7 +12,7 @@
     "<\xef\xbd\x9c" \
     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
 
-// A format in which the texts of the roles differ only in the name of the role.
+// The texts of the roles differ only in the name of the role.
 #define ROLES(before_name, after_name, after) \
     .texts = {{before_name "system" after_name, after}, {before_name "user" after_name, after}, \
         {before_name "assistant" after_name, after}}, \
@@ -198,7 +198,7 @@ static void put_text(FILE *file, const char *text) {
     fputs(text != NULL ? text : "", file);
 }
 
-// Writes a message between the texts of its role. system: a system message to insert before the content of the message; NULL: none.
+// system: a system message to insert before the content; NULL: none.
 static void put_message(
     FILE *file, const struct chat_template *row, const struct chat_message *m, const struct chat_message *system) {
     static const char blanks[] = " \t\n\v\f\r";

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// engine.c: the part of models and sessions that is the same for all engines; it calls the functions of the model's engine (struct
-// model_engine).
+// engine.c: the part of models and sessions that all engines share (struct model_engine).
 
 #include "base/min.h"
 #include "model/vocab.h"

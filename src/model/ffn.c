@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// ffn.c: builds the feed-forward part of a layer, dense or with experts, with the activation of its architecture.
+// ffn.c: builds the feed-forward part of a layer, dense or with experts.
 
 #include "model/graph.h"
 
 #include <math.h>
 
-// Returns the activation of gate, multiplied with up. up NULL: each row of gate holds the gate, then up.
+// up NULL: each row of gate holds the gate, then up.
 static struct ggml_tensor *ffn_gate(struct graph_builder *b, struct ggml_tensor *gate, struct ggml_tensor *up) {
     switch (b->p->desc->act) {
         case ACT_GELU: return up != NULL ? ggml_geglu_split(b->ctx, gate, up) : ggml_geglu(b->ctx, gate);
@@ -34,8 +34,7 @@ struct choice {
     struct ggml_tensor *shares; // f32 [1, n_used, n_tokens] weights of these experts
 };
 
-// Selects groups of experts, and sets the scores of experts in the other groups to -infinity. The score of a group is the sum of
-// the two highest scores of its experts.
+// Sets the scores of experts outside the selected groups to -infinity. The score of a group is the sum of its two highest scores.
 static struct ggml_tensor *groups_mask(struct graph_builder *b, struct ggml_tensor *scores) {
     const struct model_params *p = b->p;
     const int64_t n_tokens = scores->ne[1], size = p->n_expert / p->n_group, n_excluded = p->n_group - p->n_group_used;
@@ -54,7 +53,6 @@ static struct ggml_tensor *groups_mask(struct graph_builder *b, struct ggml_tens
     return ggml_reshape_2d(b->ctx, builder_named(b, grouped, "ffn.grouped"), p->n_expert, n_tokens);
 }
 
-// Selects the experts of each token and computes their weights.
 static struct choice experts_choose(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];
@@ -83,7 +81,6 @@ static struct choice experts_choose(struct graph_builder *b, struct ggml_tensor 
     return c;
 }
 
-// Multiplies each token with the matrices of its selected experts.
 static struct ggml_tensor *experts_product(struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias,
     struct ggml_tensor *x, struct ggml_tensor *chosen, const char *name) {
     struct ggml_tensor *y = builder_named(b, ggml_mul_mat_id(b->ctx, weight, x, chosen), name);

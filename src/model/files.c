@@ -29,7 +29,7 @@ static bool part_check(const struct berth_gguf_map *map, const char *path, int64
                    actual_no + 1, actual_n, no + 1, n));
 }
 
-// Opens files 2 to n. They are in the folder of the first file, `path`.
+// The files are in the folder of the first file, `path`.
 static bool others_open(struct model *m, const char *path, bool read, int64_t n, struct model_error *error) {
     char end[32], other[4096];
     snprintf(end, sizeof end, "-00001-of-%05" PRId64 ".gguf", n);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// fingerprint.c: computes a number that identifies a model. It covers all keys of the file except those that cannot change a
-// computed value (names, the tokenizer, the division into files). So a key that a later architecture adds is covered without a
-// change here. Optionally the number also covers the name, type and shape of every weight and samples of its bytes. It does not
-// cover all bytes, because that would require reading the whole file.
+// fingerprint.c: computes a number that identifies a model. It covers all keys except those that cannot change a computed value:
+// names, the tokenizer, the division into files. A key of a later architecture is covered without a change here. For weights it
+// covers names, types, shapes and samples of the bytes. Covering all bytes would require reading the whole file.
 
 #include "base/siphash.h"
 #include "model/model.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// graph.c: builds one graph that computes a batch of tokens. With a cache, an input of the graph lists the cache rows to which new
-// keys and values are written. So the graphs of consecutive tokens are equal, and a new plan is needed only when n_kv changes.
-// Without a cache, a batch holds several sequences, and each sequence attends only to itself, as training requires.
-// Errors are not checked during building: a failed constructor returns poison, which the caller finds with berth_graph_check.
+// graph.c: builds the graph of a batch. An input lists the cache rows to write, so the graphs of consecutive tokens are equal. A
+// new plan is needed only when n_kv changes. Without a cache, each sequence of a batch attends only to itself, as training
+// requires.
+// A failed constructor returns poison, which the caller finds with berth_graph_check.
 
 #include "model/graph.h"
 
@@ -17,8 +17,7 @@ static struct ggml_tensor *builder_scaled(struct graph_builder *b, struct ggml_t
     return scale != 1 ? builder_named(b, ggml_scale(b->ctx, x, scale), name) : x;
 }
 
-// Applies the post-norm and the residual scale to y, the output of attention or of the feed-forward part, before it is added to the
-// residual stream.
+// y: the output of attention or of the feed-forward part, before it is added to the residual stream.
 static struct ggml_tensor *branch_output(
     struct graph_builder *b, struct ggml_tensor *y, struct ggml_tensor *norm, const char *name) {
     if (norm != NULL) {
@@ -27,8 +26,8 @@ static struct ggml_tensor *branch_output(
     return builder_scaled(b, y, b->p->residual_scale, name);
 }
 
-// In the last layer, returns the row of the token whose logits are needed: the other tokens are not needed after attention. In
-// other layers, or with all_outputs, returns x.
+// In the last layer only the token whose logits are needed continues after attention. In other layers, or with all_outputs, returns
+// x.
 static struct ggml_tensor *rows_select(struct graph_builder *b, struct ggml_tensor *x, const char *name) {
     const bool is_last = b->i + 1 == b->p->n_layer && b->in->out != NULL;
     return is_last ? builder_named(b, ggml_get_rows(b->ctx, x, b->in->out), name) : x;
@@ -84,7 +83,6 @@ static void inputs_make(struct graph_builder *b) {
     in->out = s->all_outputs ? NULL : input_new(b, GGML_TYPE_I32, 1, 0, "wanted");
 }
 
-// Returns the embeddings of the tokens, plus the position embeddings if the model has them.
 static struct ggml_tensor *embedding_build(struct graph_builder *b) {
     struct ggml_tensor *x = builder_named(b, ggml_get_rows(b->ctx, b->m->token_embd, b->in->tokens), "embedding");
     x = builder_scaled(b, x, b->p->embd_scale, "embedding_scaled");

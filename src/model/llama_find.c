@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // llama_find.c: finds libllama and loads it with Berth's libraries as its ggml. The structs of libllama differ between releases, so
-// only the releases in llama_abi.h are accepted; the file name states the release. libllama depends on libraries of ggml by name.
-// Berth's libraries with these names, in the program's own folders, are loaded before libllama, so that the dynamic linker uses
-// them.
+// only the releases in llama_abi.h are accepted. The file name states the release. Berth's libraries with the names of ggml are
+// loaded first, so that the dynamic linker uses them for libllama.
 
 #include "model/llama.h"
 
@@ -25,7 +24,7 @@ struct search {
     char unloadable[4096 + 200]; // the first file that cannot be loaded, with the reason; "": none
 };
 
-// A pipe or a truncated file must not reach the dynamic linker: it would wait for the pipe, and a truncated file would crash it.
+// The dynamic linker would wait for a pipe and crash on a truncated file.
 static bool library_is_sound(struct search *s) {
     char why[160];
     struct berth_elf elf;
@@ -62,7 +61,6 @@ static bool node_search(struct search *s, const char *folder) {
     return s->release != NULL;
 }
 
-// Searches the folders where npm installs globally and for one user.
 static bool npm_search(struct search *s) {
     static const char *const folders[] = {"/usr/local/lib", "/usr/lib"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders && s->release == NULL; i++) {
@@ -100,8 +98,8 @@ static bool default_search(struct search *s) {
     return s->release != NULL || npm_search(s);
 }
 
-// Returns whether libllama is in the current folder. It is never loaded from there unless BERTH_LLAMA names the folder: a folder of
-// downloaded files must not be able to run code. The error message mentions it.
+// libllama in the current folder is only mentioned in the error message. It is never loaded unless BERTH_LLAMA names the folder,
+// because a folder of downloaded files must not run code.
 static bool is_in_current_folder(void) {
     struct search s = {.release = NULL};
     return node_search(&s, ".");
@@ -122,8 +120,8 @@ static bool library_find(struct search *s, struct model_error *error) {
                                     is_in_current_folder() ? "; BERTH_LLAMA=. uses the one in ./node_modules" : "");
 }
 
-// Loads Berth's libraries under the ggml names that libllama depends on. If Berth has no library with such a name, the linker loads
-// ggml's own library in addition; Berth's functions still take precedence.
+// Loads Berth's libraries under the ggml names that libllama depends on. If Berth lacks a name, the linker also loads ggml's
+// library. Berth's functions still take precedence.
 static void ggml_names_load(const char *path) {
     char why[160];
     struct berth_elf elf;
@@ -144,8 +142,8 @@ static bool symbol_get(void *handle, const char *name, void *out) {
     return p != NULL;
 }
 
-// Data from libllama's log: the first error since llama_error_clear, which is the cause of later errors, and the sum of the sizes
-// of caches since the last llama_logged_cache_size.
+// Data from libllama's log: the first error since llama_error_clear, and the bytes of caches since the last
+// llama_logged_cache_size.
 static struct {
     char error[512];
     double cache_mib;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// speed_test.c: measures the speed of graphs ("pieces") on a device. A round computes all pieces once. speed_test_run times each
-// piece separately and uses its shortest time over all rounds: a piece is short, so other processes do not interfere in every
-// round. speed_test_mean uses the mean time of a round, which includes interference.
+// speed_test.c: measures the speed of graphs ("pieces") on a device. A round computes all pieces once. speed_test_run uses the
+// shortest time of each piece, because other processes rarely interfere with a short piece. speed_test_mean uses the mean time of a
+// round, which includes interference.
 
 #include "model/speed_test.h"
 #include "base/min.h"
@@ -12,7 +12,7 @@
 #define MAX_ROUNDS 32
 #define MEAN_US 200000 // microseconds of speed_test_mean
 #define MIN_ROUNDS 4
-#define EXTRA_LEAFS 8 // leafs in addition to 2 per node, for small graphs whose nodes have many sources
+#define EXTRA_LEAFS 8 // leafs in addition to 2 per node, for small graphs
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
     const size_t graphs =
@@ -55,8 +55,8 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
     return true;
 }
 
-// Runs n_first uncounted rounds, then rounds until `us` microseconds have passed, but at least MIN_ROUNDS and at most `most`. All
-// tensors are zero. Returns the mean seconds per round; negative: the device does not support an op, or an error.
+// Runs n_first uncounted rounds. Then runs rounds for `us` microseconds, at least MIN_ROUNDS and at most `most`. All tensors are
+// zero. Returns the mean seconds per round; negative: failed, or the device does not support an op.
 static double rounds_run(struct speed_test *t, ggml_backend_t backend, int n_first, int most, int64_t us) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
     bool ok = buffer != NULL;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// state.c: builds state-space layers (Mamba 2), which carry a state instead of attending to earlier tokens. A layer is a short
-// convolution over the last inputs, then a scan that decays the state of each head and adds the new input. The size of the state
-// does not depend on the length of the sequence. For layer i, s->k[i] holds the last inputs of the convolution [kernel - 1,
-// channels], and s->v[i] the states of the heads [state size, head size, heads].
+// state.c: builds state-space layers (Mamba 2). A layer is a short convolution over the last inputs, then a scan that decays the
+// state of each head and adds the new input. The size of the state does not depend on the length of the sequence. s->k[i] holds the
+// last inputs of layer i's convolution [kernel - 1, channels]. s->v[i] holds the states of its heads [state size, head size,
+// heads].
 
 #include "model/graph.h"
 
@@ -14,7 +14,7 @@ static void state_write(struct graph_builder *b, struct ggml_tensor *x, struct g
     ggml_build_forward_expand(b->graph, builder_named(b, ggml_cpy(b->ctx, x, to), name));
 }
 
-// Convolves each channel over its previous and current inputs. Returns [channels, n_tokens].
+// Returns [channels, n_tokens].
 static struct ggml_tensor *state_convolve(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *before = b->s->k[b->i];
@@ -28,7 +28,7 @@ static struct ggml_tensor *state_convolve(struct graph_builder *b, struct ggml_t
     return builder_named(b, ggml_silu(b->ctx, y), "state.conv_act");
 }
 
-// Scans the states of the heads over the tokens. Returns [head, heads, n_tokens].
+// Returns [head, heads, n_tokens].
 static struct ggml_tensor *state_scan(struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *step) {
     const struct model_params *p = b->p;
     const struct model_layer *l = &b->m->layers[b->i];

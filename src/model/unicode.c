@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// unicode.c: decodes and encodes UTF-8, converts bytes that arrive in pieces to complete characters, and classifies characters as
-// \p{L}, \p{N}, \p{P} and \s of regular expressions do.
+// unicode.c: decodes and encodes UTF-8, and classifies characters as \p{L}, \p{N}, \p{P} and \s do.
 
 #include "model/unicode_table.h"
 #include "model/vocab.h"
@@ -9,7 +8,7 @@
 
 #define REPLACEMENT 0xFFFDu
 
-// Returns the number of bytes of a character by its first byte; 0: no character begins with this byte.
+// 0: no character begins with this byte.
 static size_t char_size(unsigned char first) {
     if (first < 0xC2) {
         return first < 0x80;
@@ -17,7 +16,7 @@ static size_t char_size(unsigned char first) {
     return first < 0xF5 ? 2 + (first >= 0xE0) + (first >= 0xF0) : 0;
 }
 
-// Returns whether `second` may follow `first`. Excludes overlong forms, surrogates and values above U+10FFFF.
+// Excludes overlong forms, surrogates and values above U+10FFFF.
 static bool is_second(unsigned char first, unsigned char second) {
     switch (first) {
         case 0xE0: return second >= 0xA0 && second <= 0xBF;
@@ -28,7 +27,7 @@ static bool is_second(unsigned char first, unsigned char second) {
     }
 }
 
-// Returns how many bytes at p form a valid beginning of a character, at most one character; 0: not even the first byte is valid.
+// Returns the number of bytes at p that begin one valid character; 0: the first byte is invalid.
 static size_t valid_prefix(const unsigned char *p, size_t size) {
     const size_t full_size = size > 0 ? char_size(p[0]) : 0;
     size_t n = full_size > 0 ? 1 : 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vocab.c: the vocabulary of a file: the hash table of its texts, the bytes of a token, and the tokens that end a text.
-// vocab_read.c reads it, tokenize.c encodes texts with it.
+// vocab.c: the vocabulary of a file. vocab_read.c reads it; tokenize.c encodes texts with it.
 
 #include "model/vocab.h"
 
@@ -83,7 +82,7 @@ static bool is_visible(uint32_t byte) {
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-// Bytes that are not printable characters of Latin-1 map to the characters from U+0100 on, in order.
+// Bytes that are not printable in Latin-1 map to the characters from U+0100 on, in order.
 uint32_t byte_to_char(uint8_t byte) {
     if (is_visible(byte)) {
         return byte;
@@ -175,7 +174,7 @@ static bool has_name(const struct vocab *v, const char *name) {
     return vocab_find(v, name, strlen(name)) >= 0;
 }
 
-// Returns whether the format has several messages per text. Then "<|end|>" ends a message, and other tokens end the text.
+// A format with several messages per text: "<|end|>" ends a message, and other tokens end the text.
 static bool has_messages(const struct vocab *v) {
     return (has_name(v, "<|return|>") || has_name(v, "<|flush|>")) && (has_name(v, "<|call|>") || has_name(v, "<|calls|>"));
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Reads a list of texts. The table stays empty if the key is absent.
+// If the key is absent, the table stays empty.
 static bool texts_read(const struct gguf_context *meta, const char *key, struct text_table *table, struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
     if (id < 0) {
@@ -40,7 +40,7 @@ static bool texts_read(const struct gguf_context *meta, const char *key, struct 
     return true;
 }
 
-// Reads an array with one number per token; *out NULL: the key is absent.
+// One number per token. *out NULL: the key is absent.
 static bool numbers_read(const struct gguf_context *meta, const char *key, enum gguf_type type, int32_t n, const void **out,
     struct model_error *error) {
     const int64_t id = gguf_find_key(meta, key);
@@ -151,7 +151,7 @@ static bool specials_read(struct vocab *v, const struct gguf_context *meta, stru
     return specials_init(v) || model_fail(error, "out of memory for the special tokens");
 }
 
-// Finds the token of each byte: the token "<0x0A>" stands for byte 10.
+// The token "<0x0A>" stands for byte 10.
 static void bytes_find(struct vocab *v) {
     for (int b = 0; b < 256; b++) {
         char text[8];

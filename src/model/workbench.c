@@ -31,8 +31,7 @@ bool work_is_stopped(const struct work_watch *watch) {
     return watch->is_stopped != NULL && watch->is_stopped(watch->user);
 }
 
-// Searches the folder of installed models and the link in a build folder. Both paths are relative to the program's folder, because
-// the installation may be moved.
+// Both paths are relative to the program's folder, because the installation may be moved.
 static bool shipped_find(char path[4096]) {
     static const char *const places[] = {BERTH_MODELS, "../models"};
     char program[4096];
