@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// bench.c: `berth bench [MODEL]...`: measures tokens per second of prefill (pp) and decode (tg), with mean and deviation over
-// repetitions, for every combination of model, threads, tokens and depth (tokens that are in the cache before the test). The
-// command fails if a repetition predicts another token than the warm-up.
+// bench.c: `berth bench [MODEL]...`: measures tokens per second of prefill (pp) and decode (tg). It runs every combination of
+// model, threads, tokens and depth. Depth: tokens in the cache before the test. The command fails if a repetition predicts another
+// token than the warm-up.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -104,8 +104,7 @@ static int options_check(struct options *o) {
 
 // ---- measuring ----
 
-// Fills in pseudo-random tokens, the same in each run. They are random so that the processor caches do not already hold their rows
-// of the embedding matrix.
+// The tokens are the same in each run. They are random, so that the caches do not hold their rows of the embedding.
 static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     uint64_t x = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -114,7 +113,7 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     }
 }
 
-// Runs a test once. *us: its time, without the tokens of the depth.
+// *us excludes the tokens of the depth.
 static bool test_time(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
     const int64_t n_step = test->kind[0] == 'p' ? test->n_tokens : 1;
     session_reset(s);
@@ -131,7 +130,7 @@ static bool test_time(struct session *s, const struct test *test, const int32_t 
     return true;
 }
 
-// Returns the most likely token; -1 if a logit is not finite.
+// -1: a logit is not finite.
 static int64_t token_likeliest(const struct session *s) {
     int64_t best = 0;
     for (int64_t i = 0; i < s->model->params.n_vocab; i++) {
@@ -185,8 +184,7 @@ struct row {
     struct test test;
 };
 
-// Sets all fields except test. row->model: the name of the model, or else its architecture, and the type of most bytes of weights.
-// Returns false if out of memory.
+// Sets all fields except test. row->model: the model's name or architecture, and the type of most bytes. False: out of memory.
 static bool row_init(struct row *row, const struct workbench *m, int64_t n_threads) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int type = 0;
@@ -227,7 +225,7 @@ static void row_fini(struct row *row) {
     berth_stream_fini(&row->backend);
 }
 
-// Prints a text in which `replacement` replaces each character `end`, which would end a table cell or a CSV field.
+// `end` would end a table cell or a CSV field.
 static void print_escaped(FILE *file, const char *text, char end, const char *replacement) {
     for (; *text != '\0'; text++) {
         if (*text == end) {
@@ -275,7 +273,7 @@ static void print_object(FILE *file, const struct row *row) {
         test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
-// Prints a row when its test is done; the first call also prints the head of the table.
+// The first call also prints the head of the table.
 static void print_row(FILE *file, const struct row *row, int i, enum output output) {
     switch (output) {
         case MD: print_md(file, row, i); break;
@@ -318,7 +316,6 @@ static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, co
     return ok || model_fail(error, "out of memory for the names");
 }
 
-// Runs every test of one session.
 static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     const struct options *o = b->o;
     struct model_error error = {""};
@@ -341,7 +338,7 @@ static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-// Measures one model with one number of threads. The first call opens the output file.
+// The first call opens the output file.
 static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     struct model_options options = b->o->model;
     struct workbench m;

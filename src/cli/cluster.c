@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cluster.c: the parts of the commands that use clusters. `berth fit MODEL --cluster FILE` predicts memory and speed of a model on
-// a cluster, divided by layers and by tensors. `berth bench --cluster FILE` measures the available devices and writes a cluster
-// file. `--split auto` measures the available devices and chooses the division that is predicted to be faster.
+// cluster.c: `berth fit MODEL --cluster FILE`, `berth bench --cluster FILE` and `--split auto`.
 
 #include "simulate/cluster.h"
 #include "base/json.h"
@@ -119,7 +117,7 @@ int cli_cluster_fit(const struct model_options *options, const char *file, bool 
     return code;
 }
 
-// Sets the types to measure: those of the model's weights, or all types that weights can have.
+// path NULL: all types that weights can have.
 static bool types_find(const char *path, struct cluster_measure_params *params, struct model_error *error) {
     if (path != NULL) {
         struct model *model = model_open(path, error);

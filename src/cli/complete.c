@@ -29,7 +29,7 @@ static void list_types(void) {
     }
 }
 
-// The size of a head must be a multiple of the block size. Heads have 64 or more elements, so blocks of up to 32 elements fit.
+// A head must be a multiple of the block size. Heads have 64 or more elements, so blocks of up to 32 elements fit.
 static void list_cache_types(void) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (ggml_blck_size((enum ggml_type) t) <= 32 && quantize_can_make((enum ggml_type) t, false)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// embed.c: `berth embed MODEL [TEXT]...`: computes the embedding vector of each text: the output of the model's last norm, as the
-// mean over all tokens or of the last token, scaled to length 1.
+// embed.c: `berth embed MODEL [TEXT]...`: computes the embedding vector of each text: the output of the last norm, as mean or of
+// the last token, scaled to length 1.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -107,7 +107,6 @@ static int text_embed(struct embedding *e, const char *text, size_t size) {
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-// Embeds each line of a file.
 static int lines_embed(struct embedding *e, const char *path) {
     size_t size = 0;
     cli_interrupt_wake_reads(true);

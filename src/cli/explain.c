@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// explain.c: `berth explain MODEL`: prints the device of every op of a model's graphs, the reason, and the tensors that are copied
-// between devices. The graphs are split as in a run, but nothing is loaded. With --split tensor or --fused the model is loaded and
-// both graphs run once, because the shares of tensors and the fusions are known only after computing.
+// explain.c: `berth explain MODEL`: prints the device of every op of a model's graphs, the reason, and the copies between devices.
+// Nothing is loaded. With --split tensor or --fused the model is loaded and both graphs run once, because shares and fusions are
+// known only after computing.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -94,7 +94,7 @@ struct block {
     size_t n_lines;
 };
 
-// Parses "  node 5 blk.0.attn.q (ROPE": sets the layer and returns the text after its number; NULL: the line has no layer.
+// Parses "  node 5 blk.0.attn.q (ROPE". Returns the text after the layer's number; NULL: the line has no layer.
 static const char *layer_of(const char *line, int64_t *layer) {
     const char *p = strncmp(line, "  node ", 7) == 0 ? line + 7 : NULL;
     if (p != NULL) {
@@ -114,7 +114,7 @@ static const char *next_line(const char *line) {
     return end != NULL ? end + 1 : line + strlen(line);
 }
 
-// Returns the block that starts with this line, which has a layer.
+// The line must have a layer.
 static struct block block_at(const char *line) {
     struct block b = {.text = line};
     int64_t layer;
@@ -147,9 +147,8 @@ static void equal_layers_print(int64_t from, int64_t to, const struct block *fir
     }
 }
 
-// Prints the lines of a graph. layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. The line of a node belongs to the
-// layer in its tensor's name (blk.3.ffn.up). Lines without a layer are always printed. Returns the number of lines of `layer`.
-// O(text).
+// layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. A node belongs to the layer in its name (blk.3.ffn.up). Lines
+// without a layer are always printed. Returns the number of lines of `layer`. O(text).
 static size_t layers_print(const char *text, int64_t layer, FILE *file) {
     struct block first = {0};  // the last printed block
     int64_t from = 0, to = -1; // the layers after it that are equal to it
@@ -240,7 +239,7 @@ static void print_shares(const struct workbench *m) {
     berth_meta_explain(m->devices.backend[0], stdout);
 }
 
-// Prints the fusions of each backend that reports them: one line per fusion, with the number of its uses.
+// One line per fusion, with the number of its uses. Skips backends that do not report fusions.
 static void print_fused(const struct workbench *m) {
     int n_printed = 0;
     for (int i = 0; i < m->devices.n; i++) {
@@ -275,7 +274,6 @@ static int compute_and_print(const struct workbench *m, int64_t n_tokens, print_
     return CLI_OK;
 }
 
-// Computes a batch, then one token.
 static int explain_computed(const struct workbench *m, print_t print) {
     const struct session *s = m->session;
     cli_text(stdout, 0, m->path);
@@ -303,7 +301,6 @@ static int explain_json(const struct workbench *m, const struct model_options *o
     return code;
 }
 
-// Runs the command on an open model.
 static int explain_model(struct workbench *m, const struct options *o) {
     if (o->fused && !m->model->engine->has_fused) {
         return cli_fail(CLI_NEGATIVE, "--fused is not supported for a model that libllama runs");

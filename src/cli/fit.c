@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fit.c: `berth fit MODEL --memory N`: finds the largest context and batch within N bytes, predicts the decode speed, and shows the
-// gain of more memory. A limit applies to all devices together or to one device. src/fit does the search.
+// gain of more memory.
 
 #include "fit/fit.h"
 #include "base/json.h"
@@ -91,7 +91,6 @@ struct found {
     struct fit_found f;
 };
 
-// Returns "all devices" or the name of a device.
 static const char *limit_name(const struct found *s, int device) {
     return device >= 0 ? ggml_backend_dev_name(s->m->devices.dev[device]) : "all devices";
 }
@@ -113,7 +112,6 @@ static void print_limit(const struct found *s, const char *what, enum fit_limit_
     printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? limit_name(s, full) : "");
 }
 
-// Returns the bytes of compute memory that recomputing saves.
 static uint64_t saved_of(const struct found *s) {
     uint64_t bytes = 0;
     for (int d = 0; d < s->m->devices.n; d++) {
@@ -149,7 +147,6 @@ static void print_device(const struct found *s, int d) {
     }
 }
 
-// Prints what recomputing saves and costs, or why it is not used.
 static void print_recompute(const struct found *s) {
     const struct session_recompute_plan *plan = &s->m->session->recompute_plan;
     char text[2][64];
@@ -209,8 +206,7 @@ static void print_next(const struct found *s) {
     }
 }
 
-// Prints the values alive at the peak. w: JSON output; NULL: text. Prints nothing for an engine that would have to load the model a
-// second time.
+// w NULL: text instead of JSON. Prints nothing for an engine that would load the model a second time.
 static void print_peak(const struct found *s, struct berth_json_writer *w) {
     if (!s->m->model->engine->can_replan) {
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate_options.h: options of the commands that generate text (run, chat) or process a text file (perplexity, imatrix).
+// generate_options.h: options of run and chat (sampling), and of perplexity and imatrix (contexts).
 #pragma once
 
 #include "cli/help.h"
@@ -68,7 +68,7 @@ int cli_sampling_grammar(const struct cli_option *option, const char *command, c
 int cli_sampling_stop(const struct cli_option *option, const char *command, const char *text, void *target);
 // Call after parsing: chooses a seed if none is given.
 void cli_sampling_init(struct cli_sampling *o);
-// Opens the grammar of --grammar or --json-schema, if given. Returns CLI_OK, or prints a message and returns the exit code.
+// Does nothing without --grammar and --json-schema. On failure prints a message and returns the exit code.
 int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct text_guide *guide);
 
 // ---- contexts ----
@@ -90,6 +90,6 @@ struct cli_contexts {
         CLI_OPTION( \
             0, "chunks", "N", "process at most N contexts (default: all)", CLI_RANGE(1, INT32_MAX), CLI_TO_CONTEXTS(n_max))
 
-// Calls contexts_read on the text file. Ctrl-C stops it. The caller sets r->each and r->user. Returns CLI_OK, or prints a message
-// and returns the exit code.
+// Calls contexts_read on the text file. Ctrl-C stops the work. The caller sets r->each and r->user. On failure prints a message and
+// returns the exit code.
 int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct context_reader *r, int64_t *n_read);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gguf.c: `berth gguf SUBCOMMAND FILE...`: finds the subcommand, and contains `check`, `diff` and `hash`.
+// gguf.c: `berth gguf SUBCOMMAND FILE...`, with `check`, `diff` and `hash`.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -106,7 +106,7 @@ const struct cli_help cli_gguf_check_help = {
     .examples = {{"Check a download", "gguf check model.gguf"}, {"All files of a folder", "gguf check *.gguf"}},
 };
 
-// Returns the first tensor with a NaN or infinite value; NULL: there is none.
+// NULL: all values are finite.
 static const char *fault_find(const struct berth_gguf_map *map) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
     for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {

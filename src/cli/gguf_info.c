@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gguf_info.c: `berth gguf info FILE...`: prints the keys and tensors of a model file. Only the header is read, so a file without
-// its tensor data works, too.
+// gguf_info.c: `berth gguf info FILE...`: prints the keys and tensors of a model file. Only the header is read, so the tensor data
+// may be missing.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -44,7 +44,6 @@ static void print_real(double x, bool json) {
     }
 }
 
-// Prints element i of a number or an array of numbers.
 static void print_number(enum gguf_type type, const void *data, size_t i, bool json) {
     switch (type) {
         case GGUF_TYPE_UINT8: printf("%u", ((const uint8_t *) data)[i]); break;
@@ -62,7 +61,7 @@ static void print_number(enum gguf_type type, const void *data, size_t i, bool j
     }
 }
 
-// Prints a string on one line, cut to at most n_most bytes between two characters.
+// Prints at most n_most bytes of complete characters on one line.
 static void print_text(const char *text, size_t n_most) {
     size_t n = strlen(text);
     if (n > n_most) {

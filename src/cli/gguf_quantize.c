@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-// The requested result.
 struct target {
     struct recipe recipe;
     const struct imatrix *imatrix; // NULL: none
@@ -71,7 +70,7 @@ static void progress_show(const char *what, uint64_t done, uint64_t all, const c
     cli_progress(what, done, all, "%s, %s of %s", text, cli_short_bytes(done, bytes[0]), cli_short_bytes(all, bytes[1]));
 }
 
-// Prints tensors and bytes by type, the type with the most bytes first.
+// The type with the most bytes comes first.
 static void print_types(const struct gguf_context *meta, FILE *file) {
     int64_t n[GGML_TYPE_COUNT] = {0};
     size_t size[GGML_TYPE_COUNT] = {0};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gguf_write.c: the subcommands of `berth gguf` that rewrite a model with the same tensors: `set` with other keys, `split` into
-// several files, `merge` into one; and `merge-lora`, which adds an adapter to the weights.
+// gguf_write.c: `berth gguf set`, `split`, `merge` and `merge-lora`.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -25,7 +24,6 @@ struct options {
     CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct options, out), .is_required = true)
 #define OPT_JSON(fields) CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: " fields)
 
-// Returns the stream for results.
 static FILE *results_stream(const struct options *o) {
     return cli_is_stdout(o->out) ? stderr : stdout;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// guard.c: handles SIGBUS. Files are mapped; if another program truncates a mapped file, an access to the lost part raises the
-// signal. The handler prints the name of the file and ends the program like any other failure, without partly written files. It
-// calls async-signal-safe functions only: it allocates nothing, and reads the file's name from the kernel's list of mappings.
+// guard.c: handles SIGBUS, which an access to a truncated mapped file raises. The handler prints the file's name, removes partly
+// written files and ends the program. It calls async-signal-safe functions only, so it allocates nothing and reads the name from
+// /proc/self/maps.
 
 #include "cli/cli.h"
 
@@ -38,7 +38,7 @@ static void line_add(struct map_line *line, char c) {
     }
 }
 
-// Finds the line of the mapping that contains the address `at`. Returns false if no mapping of a file contains it.
+// False: no mapping of a file contains the address `at`.
 static bool map_find(uintptr_t at, struct map_line *line) {
     char text[512];
     bool is_found = false;

@@ -20,7 +20,7 @@ static const struct cli_option common_rows[] = {
 
 // ---- text ----
 
-// Prints words from column `at` on, wrapped; lines after the first start at column `indent`.
+// at: current column. indent: column of the following lines.
 static void text_wrap(const char *text, size_t n, int at, int indent, FILE *file) {
     for (size_t i = 0; i < n;) {
         const size_t len = min_size(strcspn(text + i, " "), n - i);
@@ -51,8 +51,7 @@ static void print_about(const char *text, FILE *file) {
     }
 }
 
-// Writes the description of an option with its default and its other names: before_also precedes the first name, `between` the
-// next ones. Returns false if out of memory.
+// before_also precedes the first other name, `between` each further name. False: out of memory.
 static bool option_text(const struct cli_option *o, const char *before_also, const char *between, struct berth_stream *text) {
     if (!berth_stream_open(text)) {
         return false;
@@ -133,7 +132,7 @@ void cli_list_print(const struct cli_command *list, FILE *file) {
 
 // ---- man page ----
 
-// Writes one word. At the start of a line, a word that looks like a macro of mdoc is escaped.
+// At the start of a line, a word that looks like a macro of mdoc is escaped.
 static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     fputs(at_start && (*word == '.' || *word == '\'') ? "\\&" : "", file);
     for (size_t i = 0; i < n; i++) {
@@ -141,7 +140,7 @@ static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     }
 }
 
-// Writes words in short lines, one sentence per line, with a full stop at the end.
+// mdoc needs one sentence per line.
 static void man_text(const char *text, FILE *file) {
     size_t at = 0;
     for (const char *p = text; *p != '\0';) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model on a text and writes the importance of each column of its
-// matrices: the sum of squares of the values that multiply the column, in the format of llama.cpp's llama-imatrix.
+// imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model on a text and writes an importance matrix in the format of
+// llama.cpp's llama-imatrix.
 
 #include "base/json.h"
 #include "cli/generate_options.h"
@@ -66,8 +66,7 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
 
 // ---- the command ----
 
-// Counts a context unless Ctrl-C interrupted it. Ctrl-C ends the graph early, which is not a failure of the session. The part that
-// was computed stays in the sums.
+// Ctrl-C ends the graph early, which is not a failure of the session. An interrupted context is not counted, but its sums stay.
 static bool context_count(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
     const struct imatrix_collector *c = user;
     (void) ids;

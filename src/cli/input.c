@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// input.c: reads a file or standard input as text. Also registers the files that a command reads, so that none of its outputs
-// replaces them (output.c). options.c registers the files of options and operands; commands register others by cli_input_add.
+// input.c: reads text, and registers the files that a command reads, so that no output replaces them (output.c). options.c
+// registers the files of options and operands.
 
 #include "cli/cli.h"
 
@@ -15,7 +15,7 @@
 #define MAX_SIZE ((size_t) 1 << 30)
 #define PIECE ((size_t) 1 << 16) // smallest number of bytes per read
 
-// Reads an open file completely; NULL on failure, with the reason in errno.
+// NULL: failed, with errno.
 static char *file_read(FILE *file, size_t *size) {
     char *text = NULL;
     size_t cap = 0;
@@ -95,7 +95,7 @@ static void folder_register(const char *path, enum cli_use use) {
     }
 }
 
-// Registers all files of a split model, which are named NAME-00001-of-00003.gguf and so on.
+// The parts are named NAME-00001-of-00003.gguf and so on.
 static void parts_register(const char *path, enum cli_use use) {
     static const char like[] = "-00001-of-00001.gguf";
     const size_t size = strlen(path), tail = sizeof like - 1;

@@ -12,7 +12,7 @@
 static const struct cli_command commands[] = {CLI_COMMANDS(CLI_ROW){0}};
 #define N_COMMANDS (sizeof commands / sizeof *commands - 1)
 
-// Names that other programs use for a command, and subcommands without their first word. They are only suggested, not accepted.
+// Names in other programs, and subcommands without their first word. These names are suggested, not accepted.
 static const struct {
     const char *name, *meant;
 } aliases[] = {
@@ -27,8 +27,8 @@ static const struct {
 };
 #define N_ALIASES (sizeof aliases / sizeof *aliases)
 
-// Returns the number of letters to add, drop, change or swap with a neighbour to turn a into b. Only the first 15 letters of a and
-// of b are compared.
+// Returns the number of letters to add, drop, change or swap with a neighbour to turn a into b. Compares the first 15 letters of
+// each name.
 static int names_distance(const char *a, const char *b) {
     enum { MAX = 15 };
     int d[MAX + 1][MAX + 1];
@@ -47,7 +47,7 @@ static int names_distance(const char *a, const char *b) {
     return d[n][m];
 }
 
-// Returns the command that was probably meant; NULL: no name is close.
+// NULL: no name is close.
 static const char *command_nearest(const char *name) {
     const char *best = NULL;
     int least = 3; // at most two typing errors are accepted, and fewer than half of the letters
@@ -85,7 +85,7 @@ static void help_print(FILE *file) {
         file);
 }
 
-// Prints the warnings of the library. Its errors are not printed here, because the commands print them.
+// The commands print errors themselves.
 static void log_warnings(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
     if (level == GGML_LOG_LEVEL_WARN) {
@@ -93,7 +93,7 @@ static void log_warnings(enum ggml_log_level level, const char *text, void *user
     }
 }
 
-// `berth help --man`: the commands' part of the man page; the build inserts it into docs/man/berth.1.in.
+// `berth help --man`: the build inserts this text into docs/man/berth.1.in.
 static int man_print(const struct cli_command *list) {
     for (const struct cli_command *c = list; c->help != NULL; c++) {
         c->help->parts != NULL ? (void) man_print(c->help->parts) : cli_help_man(c->help, stdout);
@@ -118,10 +118,9 @@ static int help_run(int argc, char **argv) {
     return cli_command_run(command, argc > 1 ? 3 : 2, help_argv);
 }
 
-// Sets environment variables for MPI while there is only one thread; values that are already set stay. BERTH_MPI_HELD=end ends a
-// command if a call of MPI does not return. The empty opal_signal keeps Open MPI from handling the signals of crashes; otherwise it
-// would handle them until src/mpi/link/link.c restores the handlers. The blacklist keeps hwloc's plugins from loading libX11,
-// OpenCL, libxml2 and their dependencies into every rank: 2.5 MB that nothing uses.
+// Call while there is only one thread. Variables that are set stay. BERTH_MPI_HELD=end ends a command if a call of MPI does not
+// return. The empty opal_signal keeps Open MPI from handling crashes before src/mpi/link/link.c restores the handlers. The
+// blacklist keeps hwloc's plugins from loading libX11, OpenCL and libxml2 into every rank: 2.5 MB.
 static void mpi_prepare(void) {
     setenv("BERTH_MPI_HELD", "end", 0);
     setenv("OMPI_MCA_opal_signal", "", 0);

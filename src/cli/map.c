@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map.c: `berth map FILE [OTHER] -o OUT`: plans files that have no plan and writes the memory map. src/view/map_view.c computes the
-// objects to draw; map_svg.c and map_html.c write them.
+// map.c: `berth map FILE [OTHER] -o OUT`: plans files that have no plan and writes the memory map (src/view).
 
 #include "view/map.h"
 
@@ -122,7 +121,7 @@ static int options_check(struct options *o, int n, char **operands) {
     return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' must end in .svg or .html", o->out);
 }
 
-// Reads a file, and plans it if it has no offsets. The caller frees *offsets.
+// Plans a file without offsets. The caller frees *offsets.
 static int map_load(const char *path, const struct options *o, struct view_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
     if (cli_plan_open(path, &o->model, &o->budget, plan) != CLI_OK) {
@@ -143,7 +142,6 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
                : cli_fail(CLI_FAILURE, "%s: the offsets are not a valid plan; 'berth verify' prints the first fault", path);
 }
 
-// Sets *map to the offsets that the captured program used.
 static int captured_get(const char *path, const struct view_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
     bool has_all = !set->has_offsets;

@@ -24,8 +24,7 @@ static bool type_find(const char *name, size_t size, enum ggml_type *out) {
     return false;
 }
 
-// Parses "q8_0" for keys and values, or "q8_0,f16" for keys and values separately. session_new checks whether the devices support
-// such a cache.
+// Parses "q8_0" for keys and values, or "q8_0,f16" for each. session_new checks whether the devices support the types.
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
     const size_t n = strcspn(value, ",");
@@ -38,7 +37,7 @@ int cli_model_cache_type(const struct cli_option *option, const char *command, c
                      command, "--cache-type '%s' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16", value);
 }
 
-// llama.cpp takes a number of layers. Berth places as many layers as fit, so only none or all can be requested.
+// llama.cpp takes a number of layers. Berth places as many layers as fit, so only 0 or all can be requested.
 int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
     int64_t n;

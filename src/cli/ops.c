@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ops.c: `berth ops`: lists the ops that a device supports, their types, and the tier of kernels that computes them on this
-// machine. It queries the device with a small tensor of each op in every combination of types (berth_op_sample); nothing is
-// computed.
+// ops.c: `berth ops`: lists the ops that a device supports, their types and their tier of kernels. The device is queried with a
+// small tensor per op and combination of types (berth_op_sample). Nothing is computed.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -59,7 +58,7 @@ struct query {
     bool has_failed; // out of memory for a tier
 };
 
-// The support of an op. The relation of its two types is a word such as "to" for copies; NULL: the op has one type.
+// relation: a word between the two types, such as "to" for copies; NULL: the op has one type.
 struct answer {
     const char *name, *relation;
     int tier[GGML_TYPE_COUNT][GGML_TYPE_COUNT]; // by first and second type: index of the tier, or NOT_SUPPORTED
@@ -117,7 +116,7 @@ struct line {
     int tier;
 };
 
-// Calls print for each line of the table. First types with the same second types and tiers share a line.
+// First types with the same second types and tiers share a line.
 static void each_line(const struct query *q, const struct answer *a,
     void (*print)(const struct query *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
@@ -145,8 +144,8 @@ static void each_line(const struct query *q, const struct answer *a,
     }
 }
 
-// For copies: if every type can be copied to itself, removes the entries of types to which no other type can be copied, and returns
-// true. The caller prints the line "any type to itself" instead.
+// For copies. True: every type can be copied to itself, and the caller prints "any type to itself". Entries of types to which no
+// other type can be copied are then removed.
 static bool fold_same(struct answer *a) {
     if (a->relation == NULL || strcmp(a->relation, "to") != 0) {
         return false;
@@ -172,7 +171,7 @@ static bool fold_same(struct answer *a) {
 #define COLUMN_TIER 26
 #define COLUMN_TYPES 46
 
-// Prints a word in the column of types, on the next line if the current line is full. Returns the column after the word.
+// Returns the column after the word.
 static int put_word(int column, const char *word) {
     const int n = (int) strlen(word);
     if (column + 1 + n > LINE_LENGTH) {
@@ -293,7 +292,7 @@ static void visit_requested(struct query *q, struct answer *a, visit_t visit, en
     }
 }
 
-// Visits every requested op; each variant of GGML_OP_UNARY and GGML_OP_GLU counts as an op.
+// Each variant of GGML_OP_UNARY and GGML_OP_GLU counts as an op.
 static void each_op(struct query *q, struct answer *a, visit_t visit) {
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
         if (op == GGML_OP_UNARY) {

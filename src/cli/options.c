@@ -177,7 +177,7 @@ static void names_fini(struct names *t) {
     berth_free(t->also);
 }
 
-// Returns false if out of memory.
+// False: out of memory.
 static bool names_init(struct names *t, const struct cli_option *rows) {
     static const struct cli_option common[] = {{.letter = 'h', .name = "help"}, {.letter = 'q', .name = "quiet"}};
     size_t n_rows = 0, size = 1;
@@ -201,7 +201,7 @@ static bool names_init(struct names *t, const struct cli_option *rows) {
     return true;
 }
 
-// Returns the row for a value of getopt_long; NULL: none.
+// NULL: none.
 static const struct cli_option *row_find(const struct cli_option *rows, int c) {
     if (c >= FIRST_ROW) {
         return &rows[c - FIRST_ROW];
@@ -216,7 +216,7 @@ static const struct cli_option *row_find(const struct cli_option *rows, int c) {
 
 // ---- parsing ----
 
-// Replaces llama.cpp's -ngl by --ngl, because getopt would parse it as three short options.
+// getopt would parse llama.cpp's -ngl as three short options.
 static void ngl_replace(int argc, char **argv) {
     static char layers[] = "--ngl";
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -226,7 +226,6 @@ static void ngl_replace(int argc, char **argv) {
     }
 }
 
-// Returns whether the word is a group of short options that contains c.
 static bool has_short(const char *word, int c) {
     return word[0] == '-' && word[1] != '-' && strchr(word + 1, c) != NULL;
 }
@@ -240,7 +239,7 @@ static int option_refuse(const char *command, int argc, char **argv) {
     return cli_usage(command, optopt > 0 ? "option '%s' takes no value" : "unknown option '%s'", last);
 }
 
-// Handles one option, for which getopt_long returned c. Returns -1 if parsing continues, else the exit code.
+// c: result of getopt_long. Returns -1 if parsing continues, else the exit code.
 static int option_take(const struct cli_help *help, int c, int argc, char **argv, void *options) {
     const struct cli_option *o = row_find(help->options, c);
     switch (c) {
@@ -257,8 +256,8 @@ static int option_take(const struct cli_help *help, int c, int argc, char **argv
     return code == CLI_OK ? -1 : code;
 }
 
-// Assigns operands to the options that have is_operand and were not given, in the order of the table. Returns -1 if the command can
-// run, else the exit code.
+// Operands replace options with is_operand that were not given, in the order of the table. Returns -1 if the command can run, else
+// the exit code.
 static int operands_take(const struct cli_help *help, int argc, char **argv, void *options) {
     int n = argc - optind;
     for (int i = optind; i < argc && i - optind < help->n_operands.read; i++) {

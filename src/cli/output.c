@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// output.c: opens and closes the output files of the commands. An output appears under its name only when it is complete
-// (base/file.c). The list `outputs` holds the unfinished files, so that a signal handler can remove them.
+// output.c: opens and closes output files. An output appears under its name only when it is complete (base/file.c). A signal
+// handler removes the unfinished files in `outputs`.
 
 #include "base/base.h"
 #include "cli/cli.h"
@@ -14,14 +14,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// An unfinished file.
 struct output {
     struct berth_replace to;
     struct output *_Atomic next;
 };
-static struct output *_Atomic outputs; // consistent at any time, because a signal may arrive between two changes
-// A signal between the creation of a file and its entry in the list would leave the file. So while is_opening is set, the handler
-// only stores the signal, and output_list handles it afterwards.
+static struct output *_Atomic outputs; // consistent at any time, for the signal handler
+// While is_opening is set, the handler only stores the signal. Otherwise a signal between creating and listing a file would leave
+// the file.
 static atomic_bool is_opening;
 static atomic_int pending_signal; // the pending signal, 0: none
 
@@ -39,7 +38,7 @@ bool cli_is_stdout(const char *path) {
                                          s.st_dev == t.st_dev && s.st_ino == t.st_ino);
 }
 
-// Returns the errno why the file cannot be created in its folder, as far as it can be checked in advance; 0: no reason found.
+// Returns the errno with which creating the file would fail, as far as known in advance; 0: none.
 static int folder_refuses(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash != NULL ? strdup(path) : NULL;
@@ -126,13 +125,13 @@ static void signals_catch(void) {
     }
 }
 
-// Returns whether a temporary file will be created. A pipe is opened directly, which blocks until it has a reader.
+// A pipe is opened directly, which blocks until the pipe has a reader.
 static bool needs_part_file(const char *path) {
     struct stat st;
     return stat(path, &st) != 0 || S_ISREG(st.st_mode);
 }
 
-// Opens the file and adds it to the list. A signal is handled before or after both steps, not in between.
+// A signal is handled before or after opening and listing the file, not in between.
 static bool output_list(struct output *o, const char *path) {
     signals_catch();
     is_opening = needs_part_file(path);
@@ -174,7 +173,7 @@ FILE *cli_open_update(const char *path) {
     return output_open(path, CLI_UPDATE);
 }
 
-// Returns the entry of an open file; NULL: it is standard output.
+// NULL: standard output.
 static struct output *output_find(const FILE *file) {
     struct output *o = outputs;
     while (o != NULL && o->to.file != file) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// perplexity.c: `berth perplexity MODEL TEXT`: measures how well a model predicts a text, in the same way as llama.cpp's
-// llama-perplexity. The text is cut into contexts, each starts with the BOS token, and the second half of each context counts, so
-// that every counted token has a context.
+// perplexity.c: `berth perplexity MODEL TEXT`: measures how well a model predicts a text, as llama.cpp's llama-perplexity does.
+// Each context starts with the BOS token. Only the second half of each context counts, so that every counted token has a context.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -47,7 +46,6 @@ struct sums {
     int64_t n;
 };
 
-// Returns the negative logarithm of the probability of `token`.
 static double token_surprise(const float *logits, int64_t n, int32_t token) {
     float most = -INFINITY;
     double sum = 0;
@@ -60,7 +58,7 @@ static double token_surprise(const float *logits, int64_t n, int32_t token) {
     return log(sum) - ((double) logits[token] - (double) most);
 }
 
-// Adds the surprises of the second half of a context. The logits of row i predict token i + 1.
+// The logits of row i predict token i + 1.
 static bool context_add(void *user, const int32_t *ids, int64_t i_context, int64_t n, struct model_error *error) {
     struct sums *sums = user;
     const struct session *s = sums->session;

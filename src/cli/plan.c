@@ -84,7 +84,6 @@ static int options_check(struct options *o) {
     return cli_output_check(o->out);
 }
 
-// Prints the members that are common to the whole plan and to each buffer.
 static void print_report(
     struct berth_json_writer *w, const struct options *o, size_t n_items, const struct berth_plan_report *r) {
     berth_json_printf(w, "'items': %zu, 'peak': %" PRIu64 ", 'bound': %" PRIu64 ", 'gap': %.6f, 'proven': %c", n_items, r->peak,
@@ -97,7 +96,7 @@ static void print_report(
     berth_json_printf(w, "'method': %s, 'ms': %.3f", r->method, (double) r->time_us / 1000);
 }
 
-// Returns false if out of memory.
+// False: out of memory.
 static bool print_json(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *sum) {
     bool ok = true;
     struct berth_json_writer w = {.file = stdout};
@@ -145,7 +144,6 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
     return ok;
 }
 
-// Prints the values that are alive together in every schedule, largest first.
 static void print_alive_together(FILE *file, const struct view_plan *plan) {
     const size_t n = plan->budgeted->n_alive;
     char text[64];
@@ -160,7 +158,6 @@ static void print_alive_together(FILE *file, const struct view_plan *plan) {
     fputs(n > 0 ? "\n" : "", file);
 }
 
-// Prints the result of --budget: the cost of keeping the memory limit, or the missing bytes.
 static void print_budget(FILE *file, const struct options *o, const struct view_plan *plan) {
     const struct berth_budget_result *b = plan->budgeted;
     const uint64_t bytes = o->budget.bytes;
@@ -226,7 +223,6 @@ static void print_text(FILE *file, const struct options *o, const struct view_pl
     fprintf(file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan so far" : "");
 }
 
-// Prints one line per buffer, if there are several.
 static void print_buffers(FILE *file, const struct view_plan *plan) {
     char peak[64], bound[64];
     for (size_t b = 0; b < plan->n_buffers && plan->n_buffers > 1; b++) {
@@ -238,7 +234,6 @@ static void print_buffers(FILE *file, const struct view_plan *plan) {
     }
 }
 
-// Prints a model's weights and cache in addition to the planned compute memory.
 static void print_homes(FILE *file, const struct view_plan *plan) {
     uint64_t total = 0;
     char text[4][32];

@@ -84,7 +84,6 @@ const struct cli_help cli_run_help = {
         {"Continue a file, with the same result each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
 };
 
-// The results of a run, for the statistics.
 struct result {
     int64_t n_prompt, prompt_us;
     int64_t n_kept; // tokens of the prompt that came from the prompt cache
@@ -119,7 +118,7 @@ static int options_check(struct options *o, const struct cli_args *args) {
     return CLI_OK;
 }
 
-// Gets the prompt: as given, from a file, from standard input, or the beginning of a tale.
+// The default prompt is the beginning of a tale.
 static int prompt_get(struct options *o) {
     const bool is_dash = o->prompt != NULL && strcmp(o->prompt, "-") == 0;
     const bool is_pipe = is_dash || (o->prompt == NULL && o->file == NULL && cli_has_stdin());
@@ -145,8 +144,8 @@ static int prompt_get(struct options *o) {
 
 // ---- the prompt cache ----
 
-// Loads the prompt cache. A missing file is not an error: cache_save creates it. A file of another version of Berth is replaced.
-// Any other file that cannot be used is an error.
+// A missing file is not an error: cache_save creates it. A file of another version of Berth is replaced. Any other unusable file is
+// an error.
 static bool cache_load(
     const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
     struct model_error why = {""};
@@ -180,7 +179,7 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 // ---- running ----
 
-// Encodes the prompt and adds its tokens to the history of the sampler, for the penalties.
+// The sampler gets the tokens of the prompt for its penalties.
 static bool prompt_encode(
     const struct options *o, const struct generator *g, struct token_list *tokens, struct model_error *error) {
     const int64_t n_ctx = g->session->params.n_ctx;
@@ -342,7 +341,7 @@ static int run_text(const struct options *o, struct workbench *m) {
 
 // ---- other output files ----
 
-// Writes the plan of the largest graph. The scheduler has this plan as long as no graph was computed.
+// The scheduler has the plan of the largest graph until a graph is computed.
 static int write_map(const char *path, struct workbench *m) {
     if (!cli_map_is_name(path)) {
         FILE *file = cli_open(path);
@@ -358,7 +357,7 @@ static int write_map(const char *path, struct workbench *m) {
     return code;
 }
 
-// Generates the text and writes its timeline. The file is opened first, so that an unwritable file is reported before a long run.
+// The file is opened first, so that an unwritable file is reported before a long run.
 static int run_traced(const struct options *o, struct workbench *m) {
     FILE *file = o->trace != NULL ? cli_open(o->trace) : NULL;
     if (file == NULL) {
@@ -372,7 +371,6 @@ static int run_traced(const struct options *o, struct workbench *m) {
     return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
-// Finds the settings within --memory and stores them in the options.
 static int memory_limit_apply(struct options *o) {
     struct fit_question *q = &o->fit;
     struct fit_answer a;
@@ -413,7 +411,6 @@ static int memory_limit_apply(struct options *o) {
     return code;
 }
 
-// Checks before the work that the output files can be written.
 static int outputs_check(const struct options *o, const struct workbench *m) {
     if (cli_output_check(o->trace) != CLI_OK || cli_output_check(o->map) != CLI_OK || cli_update_check(o->cache) != CLI_OK) {
         return CLI_FAILURE;
@@ -437,7 +434,6 @@ static int run_opened(const struct options *o, struct workbench *m) {
     return run_traced(o, m);
 }
 
-// Chooses the settings that the options leave open, opens the model and runs it.
 static int run_model(struct options *o) {
     struct workbench m;
     int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;

@@ -17,8 +17,7 @@
 
 // ---- progress: a line on a terminal that is overwritten by the next one ----
 
-// The progress is counted, not estimated. Nothing is shown if standard error is not a terminal, nor before FIRST_US, so that short
-// work shows nothing.
+// Progress is counted, not estimated. Nothing is shown before FIRST_US, or if standard error is not a terminal.
 
 #define FIRST_US 200000  // before the first line
 #define PERIOD_US 100000 // between two lines
@@ -146,8 +145,7 @@ int cli_usage(const char *command, const char *fmt, ...) {
     return CLI_USAGE;
 }
 
-// Returns the bytes of a unit: "" or "b" is 1; a letter with "", "i" or "ib" is a power of 1024; a letter with "b" is a power of
-// 1000; 0: invalid.
+// "" or "b": 1. A letter with "", "i" or "ib": a power of 1024. A letter with "b": a power of 1000. 0: invalid.
 static double unit_bytes(const char *text) {
     static const char letters[] = "kmgt";
     const char *letter = *text != '\0' ? strchr(letters, tolower((unsigned char) *text)) : NULL;

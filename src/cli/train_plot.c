@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train_plot.c: draws the losses of a run as SVG: a thin line for the losses of all steps, a thick line for their running mean, and
-// points for validation losses. Colours follow the viewer's light or dark setting.
+// train_plot.c: draws the losses of a run as SVG: thin line: each step; thick line: running mean; points: validation.
 
 #include "cli/models.h"
 #include "train/train.h"
@@ -29,7 +28,7 @@ static double y_of(const struct frame *f, double loss) {
     return TOP + (HEIGHT - TOP - BOTTOM) * (f->highest - loss) / (f->highest - f->lowest);
 }
 
-// Returns the smallest of ..., 0.1, 0.2, 0.5, 1, 2, 5, ... that divides a span into at most n pieces.
+// Returns the smallest of ..., 0.1, 0.2, 0.5, 1, 2, 5, ... that divides span into at most n pieces.
 static double nice_step(double span, double n) {
     static const double ones[] = {1, 2, 5};
     for (double unit = 1e-9;; unit *= 10) {
@@ -95,8 +94,7 @@ static void write_axes(FILE *file, const struct frame *f) {
     fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">step</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8);
 }
 
-// Draws the losses or their running mean. The mean has a time constant of a fortieth of the run, so that it is equally smooth for
-// long and short runs.
+// The running mean has a time constant of a fortieth of the run, so long and short runs look equally smooth.
 static void write_line(FILE *file, const struct trainer *t, const struct frame *f, bool is_mean) {
     const int64_t every = t->n_done / MAX_POINTS + 1;
     const double keep = exp(-1 / fmax((double) t->n_done / 40, 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// which.c: `berth which PID`: reports whether a running process has loaded Berth's libraries or those of another ggml.
-// /proc/PID/maps lists the files; a file belongs to Berth if it contains one of Berth's own names.
+// which.c: `berth which PID`: reports whether a process has loaded Berth's libraries or another ggml. A file in /proc/PID/maps
+// belongs to Berth if it contains one of Berth's own names.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -34,8 +34,7 @@ const struct cli_help cli_which_help = {
 
 // ---- one library ----
 
-// Names that only Berth's files contain, as plain text: a function of its base library, which libraries that call it also name, and
-// an environment variable of its CPU library.
+// Names that only Berth's files contain: a function of the base library, and an environment variable of the CPU library.
 static const char *const berth_names[] = {"berth_version", "BERTH_CPU_ISA"};
 enum { NAME_SIZE = 13 };
 
@@ -85,7 +84,7 @@ static void library_print(struct found *f, const char *path, bool is_berth) {
     f->n_berth += is_berth;
 }
 
-// Lines are "from-to rights offset device inode   path"; a library has several consecutive lines.
+// Lines are "from-to rights offset device inode   path". A library has several consecutive lines.
 static void maps_search(FILE *maps, const char *program, struct found *f) {
     char *line = NULL, *last = NULL;
     size_t cap = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// worker.c: `berth worker`: serves this machine's devices to the program that mpirun started together with the worker.
-// libggml-mpi.so (src/mpi) does the work.
+// worker.c: `berth worker`: serves this machine's devices to the program that mpirun started together with the worker (src/mpi).
 
 #include "cli/help.h"
 
@@ -40,7 +39,7 @@ const struct cli_help cli_worker_help = {
     .examples = {{"Serve all devices", "worker"}, {"Two threads and 8 GiB per device", "worker -t 2 --memory 8GiB"}},
 };
 
-// Lists the devices of this machine, without devices of type ACCEL, which only speed up the CPU. Returns false if out of memory.
+// Devices of type ACCEL only speed up the CPU and are not listed. False: out of memory.
 static bool devices_list(struct flags *f) {
     const size_t n = ggml_backend_dev_count();
     f->params.devices = berth_calloc(n + 1, sizeof *f->params.devices);
