@@ -11,7 +11,7 @@ static bool is_limited_by_memory(const struct fit_answer *a) {
            (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
 }
 
-// Adds one GiB to the exceeded limit and finds the best setting within the new limits.
+// Adds one GiB to the exceeded limit.
 static bool next_find(struct fit_next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried,
     struct model_error *error) {
     struct fit_limit *limit = fit_limits_get(&q->limits, full);
@@ -29,7 +29,7 @@ static bool next_find(struct fit_next *next, struct fit_question *q, int full, c
     return ok;
 }
 
-// Finds the effect of 1 to FIT_N_NEXT more GiB, each added to the limit that was exceeded last. Restores the limits afterwards.
+// Each GiB is added to the limit that was exceeded last. Restores the limits afterwards.
 static bool further_find(
     struct fit_found *f, struct fit_question *q, const struct model_speed *speed, struct model_error *error) {
     const struct fit_answer *a = &f->answer;
@@ -48,7 +48,7 @@ static bool further_find(
     return ok;
 }
 
-// Returns the measured tokens per second of a small model; 0: the model is large, or cannot run.
+// Returns tokens per second; 0: the model is large, or cannot run.
 static double speed_try(const struct fit_question *q, const struct workbench *m, const struct fit_answer *a) {
     struct model_options o = q->model;
     struct model_error error = {""};
