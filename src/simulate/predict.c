@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// predict.c: predicts the speed and the memory of a model on a simulated cluster, split by layers or by tensors. It opens, places,
-// reserves and runs the model as `berth run` does: one batch of a prompt, then one token. It adds up the sizes of the simulated
-// buffers.
+// predict.c: predicts the speed and the memory of a model on a simulated cluster. The model is opened, placed and run as by `berth
+// run`: one batch of a prompt, then one token. Memory is the sum of the simulated buffers.
 
 #include "simulate/cluster.h"
 
@@ -47,7 +46,7 @@ static bool by_tensors_open(struct predicting *f, struct model_error *error) {
                  : model_fail(error, "a split by tensors requires at least two devices");
 }
 
-// Adds the bytes that each device has allocated since the last call to the field at byte offset `at` of its prediction_device.
+// Adds the bytes allocated since the last call to the field at byte offset `at` of each prediction_device.
 static void allocated_bytes_add(struct predicting *f, size_t at) {
     for (int i = 0; i < f->cluster->n_devices; i++) {
         struct prediction_device *d = &f->out->devices[i];
@@ -72,7 +71,7 @@ static bool model_reserve(struct predicting *f, const struct session_params *par
     return true;
 }
 
-// Adds the bytes that are not in simulated buffers: the pages of the mapped file, and the work memory of backends.
+// Adds the pages of the mapped file and the work memory of backends, which are not in simulated buffers.
 static void other_bytes_add(struct predicting *f, bool by_tensor) {
     const struct session *s = f->m.session;
     const int host = s->devices->n - 1, n = f->cluster->n_devices;
@@ -103,7 +102,7 @@ static void memory_check(struct predicting *f) {
     }
 }
 
-// Stores the seconds for n tokens at position `at`. It runs them twice; the second run is a hit of the graph cache and counts.
+// The second of two runs counts, because it hits the graph cache.
 static bool tokens_time(struct predicting *f, int64_t at, int64_t n, double *seconds, struct model_error *error) {
     struct session *s = f->m.session;
     int32_t *tokens = berth_calloc((size_t) n, sizeof *tokens);
@@ -190,7 +189,7 @@ int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]) {
     return best;
 }
 
-// Returns the number of devices over which a model can be split, in addition to the CPU.
+// Without the CPU.
 static size_t gpu_count(void) {
     size_t n = 0;
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rounds.c: combines several rounds of measuring into one cluster. A round takes a few seconds. Other programs may slow down some
-// rounds. So each number is the median over the rounds, which is not affected if fewer than half of the rounds are slow. If the
-// number of rounds is even, the faster of the two middle numbers is used. This file handles numbers only and uses no device.
+// rounds.c: combines rounds of measuring into one cluster. Each number is the median over the rounds, because other programs may
+// slow down some rounds. The median is not affected if fewer than half of the rounds are slow.
 
 #include "simulate/cluster.h"
 
@@ -29,7 +28,7 @@ double cluster_median(double *numbers, int n, bool is_time) {
     return numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
-// Returns the bytes of weights per second of the slowest device of a host: alone, or (is_together) while all of them compute.
+// Returns bytes of weights per second of the slowest device: alone, or (is_together) while all devices of the host compute.
 static double host_speed(const struct cluster *c, int h, enum ggml_type type, bool is_together) {
     double slowest = 0;
     for (int i = 0; i < c->n_devices; i++) {
@@ -42,8 +41,7 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
     return is_together ? slowest * c->hosts[h].together : slowest;
 }
 
-// Returns the median of one number over all rounds. list_at: byte offset in struct cluster of the pointer to the list that
-// contains the number. number_at: byte offset of the number in this list.
+// list_at: byte offset in struct cluster of the pointer to a list. number_at: byte offset of the number in this list.
 static double median_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
     double numbers[CLUSTER_ROUNDS];
     for (int r = 0; r < n; r++) {
@@ -81,8 +79,8 @@ void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, in
         out->links[l].latency = median_at(rounds, n, at, first + offsetof(struct cluster_link, latency), true);
         out->links[l].bandwidth = median_at(rounds, n, at, first + offsetof(struct cluster_link, bandwidth), false);
     }
-    // `together` is a ratio of two speeds: all devices at the same time, and alone. The median of each speed is computed first,
-    // then the ratio, so that a round that was slow for one speed does not affect the other.
+    // `together` is a ratio of two speeds. The medians are computed before the ratio, so that a round that is slow for one speed
+    // does not affect the other speed.
     for (int h = 0; h < out->n_hosts; h++) {
         double speeds[CLUSTER_ROUNDS];
         for (int r = 0; r < n; r++) {
