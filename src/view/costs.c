@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// costs.c: applies a memory limit to a CSV with the columns `cost` and `reads`. A row is a value, and the op that computes it at
-// step `lower` from the values in `reads`. The solver decides which ops to recompute and which values to spill. The items of its
+// costs.c: applies a memory limit to a CSV with the columns `cost` and `reads`. A row is a value and the op that computes it, at
+// step `lower`, from the values in `reads`. The solver decides which ops to recompute and which values to spill. The items of its
 // schedule replace those of the file. Each computation of a value is a separate item.
 
 #include "base/base.h"
@@ -99,7 +99,7 @@ static enum ggml_status rows_sort(struct rows *r) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Adds one name from the column 'reads' of op k.
+// word: a name from the column `reads`.
 static enum ggml_status read_add(struct rows *r, size_t k, const char *word) {
     const struct berth_plan_set *set = r->set;
     const struct named key = {word, 0}, *found = bsearch(&key, r->names, set->n_items, sizeof key, by_id);
@@ -133,8 +133,8 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
     return status;
 }
 
-// Fills the ops. A row without a cost is an input if it reads nothing; if it reads something, its op must not be recomputed. A
-// value whose lifetime ends after its last reader is an output.
+// A row without a cost that reads nothing is an input. A row without a cost that reads values must not be recomputed. A value whose
+// lifetime ends after its last reader is an output.
 static enum ggml_status ops_fill(struct rows *r) {
     const struct berth_plan_set *set = r->set;
     const size_t n = set->n_items;
@@ -180,15 +180,13 @@ static void item_write(
         name, item->first, item->last, item->size, item->align, item->pool);
 }
 
-// The result of the solver.
 struct schedule {
     const struct rows *r;
     const struct berth_budget_params *params;
     const struct berth_budget_result *b;
 };
 
-// Writes the items. The solver's steps 0 to n - 1 stand for values that exist before the first op. Its step n becomes step 0 of
-// the file.
+// The solver's steps 0 to n - 1 stand for values that exist before the first op. Its step n becomes step 0 of the file.
 static enum ggml_status schedule_write(FILE *file, void *user) {
     const struct schedule *s = user;
     const struct rows *r = s->r;

@@ -15,7 +15,6 @@ struct map_plan {
 
 // ---- map_view.c: the objects that are drawn ----
 
-// One item of the plan.
 struct map_item {
     int64_t first, last; // steps, inclusive
     uint64_t size;
@@ -26,7 +25,7 @@ struct map_item {
     bool is_fixed;
 };
 
-// The rectangle of one tensor. It covers the bytes of an item and the steps during which this tensor occupies the item.
+// Covers the bytes of an item and the steps during which the tensor occupies the item.
 struct map_rect {
     size_t item;
     const char *name, *op, *type;
@@ -57,16 +56,16 @@ struct map_view {
     bool has_ops; // colours distinguish families of ops
 };
 
-// Returns false with berth_last_error() if out of memory or if the plan has no bound.
+// False with berth_last_error(): out of memory, or the plan has no bound.
 bool map_view_init(struct map_view *view, const struct map_plan *plan);
 void map_view_fini(struct map_view *view);
 
-// One entry of a curve: the live bytes from this step up to the step of the next entry.
+// The live bytes from this step to the next entry's step.
 struct map_live {
     int64_t step;
     uint64_t bytes;
 };
-// Returns the curve of one buffer, whose last entry has 0 bytes; NULL: out of memory.
+// The last entry has 0 bytes. NULL: out of memory.
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n);
 
 // ---- families of ops ----

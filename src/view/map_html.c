@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_html.c: writes the memory map as one HTML file. The file contains the page of src/view/page, which is compiled into the
-// program, and the plans as JSON, which the scripts of the page draw.
+// map_html.c: writes the memory map as one HTML file: the page of src/view/page, and the plans as JSON, which the page's scripts
+// draw.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -24,7 +24,7 @@ extern const char map_page_html[], map_page_css[], map_page_model_js[], map_page
         fputs("],\n", file); \
     } while (0)
 
-// Writes one text of every rectangle. field: byte offset of the text in struct map_rect.
+// field: byte offset of the text in struct map_rect.
 static void write_texts(FILE *file, const char *key, const struct map_view *view, size_t field) {
     fprintf(file, "\"%s\":[", key);
     for (size_t i = 0; i < view->n_rects; i++) {
@@ -96,8 +96,7 @@ static void write_data(FILE *file, const struct map_view *views, size_t n_views)
     fputs("]}", file);
 }
 
-// Writes the JSON with every '<' escaped, so that a name cannot end the script element that contains the JSON. Only strings
-// contain '<'.
+// Escapes every '<', so that a name cannot end the script element. Only strings contain '<'.
 static bool write_safely(FILE *file, const struct map_view *views, size_t n_views) {
     struct berth_stream data;
     if (!berth_stream_open(&data)) {

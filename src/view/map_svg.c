@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// map_svg.c: writes the memory map as an SVG file: one panel per buffer of each plan. All panels have the same time axis. If two
-// plans are compared, their panels of a buffer have the same scale of addresses. A curve below each map shows the live bytes.
-// Colours follow the light or dark setting of the program that shows the file.
+// map_svg.c: writes the memory map as SVG: one panel per buffer of each plan. All panels have the same time axis. Compared plans
+// have the same scale of addresses. A curve below each map shows the live bytes.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -29,7 +28,7 @@ struct scale {
     double height;     // of the map
 };
 
-// Returns the number of steps from one step to a later one. Steps range from -2^62 to 2^62.
+// Steps range from -2^62 to 2^62, so the difference may exceed INT64_MAX.
 static double steps_between(int64_t from, int64_t to) {
     return (double) ((uint64_t) to - (uint64_t) from);
 }
@@ -53,7 +52,7 @@ static void write_text(FILE *file, const char *text) {
     }
 }
 
-// Formats a number of bytes, such as "2.03 MiB". The unit is chosen for the size `like`.
+// Formats bytes, such as "2.03 MiB". `like` determines the unit.
 static const char *bytes_like(double size, double like, char text[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     int unit = 0;
@@ -69,7 +68,7 @@ static const char *bytes_text(uint64_t size, char text[32]) {
     return bytes_like((double) size, (double) size, text);
 }
 
-// Returns the smallest of 1, 2, 5, 10, 20, ... (by_two: 1, 2, 4, 8, ...) that divides span into at most n_max pieces.
+// Returns the smallest of 1, 2, 5, 10, 20, ... that divides span into at most n_max pieces. by_two: of 1, 2, 4, 8, ...
 static double nice_step(double span, double n_max, bool by_two) {
     static const double tens[] = {1, 2, 5};
     for (double unit = 1;; unit *= by_two ? 2 : 10) {
@@ -112,7 +111,7 @@ static void write_style(FILE *file) {
         file);
 }
 
-// Marks of values that a memory limit changed: recomputed, or spilled to another pool and back.
+// Values that a memory limit changed.
 static const struct { const char *class, *text; } marks[] = {{"again", "recomputed"}, {"moved", "spilled"}};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
@@ -122,7 +121,7 @@ static bool has_mark(const struct map_rect *r, int mark) {
                : berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_SPILLED) || berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_RESTORED);
 }
 
-// Returns whether a rectangle belongs to entry i of the legend: a family of ops, or a mark from map_n_families on.
+// i: a family of ops; from map_n_families on, a mark.
 static bool has_legend(const struct map_view *view, const struct map_rect *r, int i) {
     return i < map_n_families ? view->has_ops && r->family == i : has_mark(r, i - map_n_families);
 }
@@ -190,7 +189,7 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     const double x = step_x(s, r->first), w = (steps_between(r->first, r->last) + 1) * s->x_step;
     const double y = s->y0 - ((double) item->at + (double) item->size) * s->y_byte, h = (double) item->size * s->y_byte;
     char text[32];
-    // Without ops there are no families, so the colours only distinguish neighbours.
+    // Without ops, the colours only distinguish neighbours.
     const int colour = view->has_ops ? r->family : (int) (i % 10);
     fprintf(file, "<g><title>");
     write_text(file, r->name);
@@ -203,7 +202,7 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     }
     fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes_text(item->size, text), item->at,
         r->first, r->last);
-    // Rectangles have borders only if they are large enough.
+    // Small rectangles have no borders.
     fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
         colour, x, y, max_f64(w, 0.4), max_f64(h, 0.4));
     for (int m = 0; m < N_MARKS; m++) {
@@ -274,7 +273,6 @@ static void write_caption(FILE *file, const struct map_view *views, size_t n_vie
 
 // ---- the picture ----
 
-// One map: plan v, buffer b, and its position.
 struct panel {
     size_t v, b;
     double y, height;
@@ -335,7 +333,6 @@ bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
     fputs("<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n", file);
     write_title(file, views, n_views);
     write_legend(file, views, n_views);
-    // The panels of a buffer follow each other, the plan `before` first.
     for (size_t b = 0; i_panel < n_panels; b++) {
         for (size_t v = 0; v < n_views; v++) {
             if (b < views[v].n_buffers) {

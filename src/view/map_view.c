@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map_view.c: converts a plan to the objects that are drawn: items with their addresses in the picture, one rectangle per tensor
-// of an item, and peak and bound per buffer. O(n log n).
+// map_view.c: converts a plan to the objects that are drawn. O(n log n).
 
 #include "view/map.h"
 
@@ -50,7 +49,7 @@ static int by_offset(const void *a, const void *b) {
 
 // Sets the addresses and the peak of one buffer. places: its items.
 static void set_addresses(struct map_view *view, size_t b, uint64_t chunk_limit, struct place *places, size_t n) {
-    uint64_t chunk = 0, base = 0, used = 0; // current chunk: its number; its address in the picture; its used bytes
+    uint64_t chunk = 0, base = 0, used = 0; // current chunk: number; address; used bytes
     if (n > 0) {
         qsort(places, n, sizeof *places, by_offset);
     }
@@ -105,8 +104,7 @@ static void add_rect(struct map_view *view, const struct map_rect *rect) {
     }
 }
 
-// Divides the lifetime of an item among its tensors: each ends where the next one begins. Returns the first tensor of the next
-// item.
+// Each tensor of an item ends where the next tensor begins. Returns the first tensor of the next item.
 static int64_t add_tensors(struct map_view *view, const struct berth_plan_set *set, int64_t i, int64_t t) {
     const struct berth_plan_item *item = &set->items[i];
     struct map_rect rect = {.item = (size_t) i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
@@ -221,9 +219,7 @@ struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_
         qsort(events, n_events, sizeof *events, by_step);
     }
     for (size_t i = 0; live != NULL && i < n_events; i++) {
-        bytes += events[i].is_end
-                     ? 0 - events[i].bytes
-                     : events[i].bytes; // may wrap while the events of one step are added, but is correct after the last of them
+        bytes += events[i].is_end ? 0 - events[i].bytes : events[i].bytes; // may wrap within a step; correct after its last event
         if (i + 1 == n_events || events[i + 1].step != events[i].step) {
             live[(*n)++] = (struct map_live){events[i].step, bytes};
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read.c: reads any input file as a plan. It chooses the reader by the kind of the file, and it contains the reader of models. For
-// a model, it creates a session with the context and batch size of the options and takes the items of the session's graph. The
-// weights are not read, so a sparse file is sufficient.
+// read.c: reads any input file as a plan. A model is planned as a session with the context and batch of the options. The weights
+// are not read.
 
 #include "base/base.h"
 #include "model/workbench.h"
