@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ggraph.h: rebuilds captured graphs (.ggraph, .ggraph.gz) as ggml graphs for planning. The tensors have the recorded shapes,
-// edges, flags and owners. They have no data, so the graphs cannot be computed.
+// ggraph.h: rebuilds captured graphs (.ggraph, .ggraph.gz) as ggml graphs for planning. The tensors have no data, so the graphs
+// cannot be computed.
 #pragma once
 
 #include "ggml-backend-impl.h"
@@ -22,9 +22,9 @@ struct ggraph_place {
     int buf;               // buffer id that the program gave, -1: none
 };
 
-// An item of the program's plan: a piece of memory that tensors used one after another.
+// A piece of memory that tensors used one after another.
 struct ggraph_item {
-    int64_t first, last; // nodes from which and up to which the item is used
+    int64_t first, last; // first and last node that use the item
     uint64_t size;       // bytes
     int buf;
     int64_t owner; // id of the first tensor in the item
@@ -38,7 +38,7 @@ struct ggraph {
     size_t n_ctxs;
     int *node_bufs;              // [n_nodes] buffer ids
     int *leaf_bufs;              // [n_leafs] buffer ids
-    struct ggraph_place *places; // [n_places] indexed by tensor id: nodes, then leafs, then other tensors
+    struct ggraph_place *places; // [n_places] by tensor id: nodes, leafs, other tensors
     int64_t n_places;
     bool has_items;            // the file has the columns `item` and `life`
     struct ggraph_item *items; // [n_items]
@@ -48,18 +48,18 @@ struct ggraph {
     struct ggml_backend_buffer_type *bufts; // [n_bufs] buffer types with the recorded alignment and chunk size
 };
 
-// Reads a file, compressed or not. On failure g is empty and berth_last_error() contains the line number.
+// On failure g is empty and berth_last_error() contains the line number.
 enum ggml_status ggraph_read(struct ggraph *g, const char *path);
 void ggraph_free(struct ggraph *g);
 
-// Returns the id of a tensor of the graph: its index in places.
+// The id is the tensor's index in places.
 static inline int64_t ggraph_id(const struct ggml_tensor *t) {
     return (int64_t) (intptr_t) t->extra - 1;
 }
 
-// Writes the buffer types by id to types[n_bufs], as ggml_gallocr_new_n takes them.
+// types: [n_bufs] by buffer id, for ggml_gallocr_new_n.
 void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types);
 
-// A callback of type berth_inplace_t; `user` is the ggraph. Returns whether the ggml version in the file runs the node in place
-// although the common list of in-place ops does not contain its op.
+// A berth_inplace_t; `user` is the ggraph. Returns whether the file's ggml version runs the node in place although the common list
+// of in-place ops lacks the op.
 bool ggraph_in_place(const struct ggml_tensor *node, int i_src, void *user);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// write.c: writes captured graphs: the lines of the format, and files that appear under their final name only when complete.
+// write.c: writes captured graphs. A file appears under its final name only when it is complete.
 
 #include "capture/capture.h"
 
@@ -38,7 +38,7 @@ void berth_capture_write_columns(FILE *f) {
 }
 
 static void write_op(const struct capture_tensor *t, FILE *f) {
-    if (t->op != t->tensor->op) { // the destination of a scheduler's copy, which is recorded with the op of a copy
+    if (t->op != t->tensor->op) { // the destination of a scheduler's copy
         fputs(ggml_op_name(t->op), f);
         return;
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // text.c: reads the lines and fields of a captured graph. The text is decompressed line by line, because a small file may
-// decompress to more than fits in memory. With zlib (BERTH_ZLIB) the file may be compressed by gzip. Without zlib a compressed file
-// is refused with a hint.
+// decompress to more than fits in memory. Without zlib (BERTH_ZLIB) a compressed file is refused with a hint.
 
 #include "capture/read/reader.h"
 
@@ -12,7 +11,7 @@
 #include <string.h>
 
 #define PIECE 65536                      // bytes per read
-#define LINE_MAX_SIZE ((size_t) 1 << 26) // the line leaforder may be long, because it has two numbers per leaf
+#define LINE_MAX_SIZE ((size_t) 1 << 26) // the line leaforder has two numbers per leaf
 
 // ---- the file ----
 
@@ -30,7 +29,7 @@ static enum ggml_status file_open(struct ggraph_reader *r) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Returns the number of bytes read: 0 at the end of the file, and on an error, which is stored in r->status.
+// Returns the number of bytes read; 0: end of the file, or an error in r->status.
 static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
     int code = Z_OK;
     errno = 0;
@@ -45,7 +44,7 @@ static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
     return n > 0 ? (size_t) n : 0;
 }
 
-// Returns text to append to the error if the first bytes are not those of a captured graph.
+// Returns a hint for the error message if the file is not a captured graph.
 static const char *file_hint(const struct ggraph_reader *r) {
     return gzdirect(r->file) ? "" : "; it is compressed: decompress it first";
 }
@@ -92,7 +91,7 @@ static void file_close(struct ggraph_reader *r) {
 
 // ---- lines and fields ----
 
-// Appends up to PIECE bytes to the unread text. On failure sets r->status; at the end of the file sets r->is_end.
+// On failure sets r->status. At the end of the file sets r->is_end.
 static void piece_read(struct ggraph_reader *r) {
     if (r->size - r->at > LINE_MAX_SIZE) {
         r->i_line++;
