@@ -546,7 +546,7 @@ static int chat_run(struct chat *c) {
     chat_line_open(&line);
     c->is_script = !line.is_terminal;
     int code = c->options->prompt != NULL ? turn_take(c, c->options->prompt) : CLI_OK;
-    // A script also ends after any failure.
+    // A script, unlike a terminal, ends after any failure.
     for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
                            !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
         if (text[0] == '/' && !command_run(c, text)) {
