@@ -7,22 +7,22 @@
 
 // Differences from the llama architecture.
 enum arch_has {
-    ARCH_LAYER_NORM = 1 << 0,   // norms subtract the mean and may have a bias; otherwise they are RMS norms
-    ARCH_PARALLEL = 1 << 1,     // attention and the feed-forward part read the same norm
-    ARCH_POST_NORMS = 1 << 2,   // the results of attention and feed-forward are normalised before they are added
-    ARCH_POSITIONS = 1 << 3,    // positions are embedded; no RoPE
-    ARCH_EMBD_ROOT = 1 << 4,    // the embedding is multiplied with the square root of its width
-    ARCH_FUSED_QKV = 1 << 5,    // one matrix may compute queries, keys and values
-    ARCH_FUSED_FFN = 1 << 6,    // ffn_up holds the rows of the gate, then those of up
-    ARCH_NO_GATE = 1 << 7,      // the feed-forward part is up, activation, down
-    ARCH_QK_WIDE = 1 << 8,      // the norms of queries and keys span all heads
-    ARCH_QK_EACH = 1 << 9,      // the norms of queries and keys have separate weights for each head
-    ARCH_SINKS = 1 << 10,       // attention sinks
-    ARCH_SCALES = 1 << 11,      // keys of the file scale the embedding, attention and residuals, and divide the logits
-    ARCH_LOGIT_SCALE = 1 << 12, // a key of the file multiplies the logits
-    ARCH_SOFT_CAPS = 1 << 13,   // attention scores and logits are soft-capped: 50 and 30 unless keys of the file set other values
-    ARCH_LOGIT_CAP = 1 << 14,   // a key of the file may soft-cap the logits
-    ARCH_LOCAL_ROPE = 1 << 15,  // layers with a window have their own RoPE base
+    ARCH_LAYER_NORM = 1 << 0,    // layer norms, possibly with a bias, instead of RMS norms
+    ARCH_PARALLEL = 1 << 1,      // attention and the feed-forward part read the same norm
+    ARCH_POST_NORMS = 1 << 2,    // outputs of attention and feed-forward are normalised before addition
+    ARCH_POSITIONS = 1 << 3,     // positions are embedded; no RoPE
+    ARCH_EMBD_ROOT = 1 << 4,     // the embedding is multiplied with the square root of its width
+    ARCH_FUSED_QKV = 1 << 5,     // one matrix may compute queries, keys and values
+    ARCH_FUSED_FFN = 1 << 6,     // ffn_up holds the rows of the gate, then those of up
+    ARCH_NO_GATE = 1 << 7,       // the feed-forward part is up, activation, down
+    ARCH_QK_WIDE = 1 << 8,       // the norms of queries and keys span all heads
+    ARCH_QK_EACH = 1 << 9,       // the norms of queries and keys have separate weights for each head
+    ARCH_SINKS = 1 << 10,        // attention sinks
+    ARCH_SCALES = 1 << 11,       // keys scale embedding, attention and residuals, and divide logits
+    ARCH_LOGIT_SCALE = 1 << 12,  // a key of the file multiplies the logits
+    ARCH_SOFT_CAPS = 1 << 13,    // attention scores and logits are soft-capped; defaults 50 and 30
+    ARCH_LOGIT_CAP = 1 << 14,    // a key of the file may soft-cap the logits
+    ARCH_LOCAL_ROPE = 1 << 15,   // layers with a window have their own RoPE base
     ARCH_NORM_IS_POST = 1 << 16, // the feed-forward norm is named post_attention_norm
     ARCH_WIDE_QUERIES = 1 << 17, // the model with n_layer_wide layers scales queries by n_embd / n_head instead of the head size
     ARCH_MLA = 1 << 18,          // multi-head latent attention: one cached latent row for all heads
@@ -34,7 +34,7 @@ enum arch_act { ACT_SILU, ACT_GELU, ACT_OAI };
 
 // How the selected experts are weighted.
 enum arch_share {
-    SHARE_SUM,    // softmax over all experts, divided by the sum of the selected ones
+    SHARE_SUM,    // softmax over all experts, divided by the selected sum
     SHARE_PLAIN,  // softmax over all experts
     SHARE_CHOSEN, // softmax over the selected experts
     SHARE_KEYS,   // by keys of the file: softmax or sigmoid, optional division by the sum, a scale, groups of experts

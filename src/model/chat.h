@@ -9,14 +9,14 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_N_ROLES };
 
 struct chat_template {
     const char *name;     // as in llama.cpp
-    const char *marks[3]; // a Jinja template that contains all of these strings belongs to this family
+    const char *marks[3]; // strings that identify the family's Jinja templates
     const char *begin;    // text at the start of a conversation
     struct {
         const char *before, *after; // text before and after a message
     } texts[CHAT_N_ROLES];          // by role
-    const char *answer_begin;       // text after the last message: the model generates its answer after it
+    const char *answer_begin;       // text after the last message, before the answer
     const char *before_next_user;   // text before every user message except the first
-    unsigned trims;                 // bits 1 << role: white space around messages of this role is removed
+    unsigned trims;                 // bits 1 << role: white space around messages is removed
     bool is_system_in_user;         // the first user message contains the formatted system message
 };
 

@@ -62,14 +62,14 @@ struct model_params {
     int64_t n_inner;               // ARCH_STATE: width inside a layer
     // ARCH_STATE: state size, heads, groups of heads, kernel size of the convolution.
     int64_t n_state, n_state_head, n_group_state, n_conv;
-    int64_t n_ctx_orig;                  // context that the model was trained for before its RoPE was scaled
-    int64_t n_window;                    // positions that a token attends to in a layer with a window, including its own; 0: all
-    int window_every;                    // every window_every-th layer has no window (params_has_window)
-    float eps;                           // epsilon of the norms
-    float freq_base, freq_base_window;   // RoPE base frequency; in layers with a window
-    float freq_scale, freq_scale_window; // RoPE frequency scale; in layers with a window
-    float ext_factor;                    // YaRN extrapolation: 1 for yarn, otherwise 0
-    float attn_factor;                   // RoPE magnitude scale
+    int64_t n_ctx_orig;                                        // context of training before RoPE scaling
+    int64_t n_window;                                          // window in positions, including the token's own; 0: none
+    int window_every;                                          // every window_every-th layer has no window (params_has_window)
+    float eps;                                                 // epsilon of the norms
+    float freq_base, freq_base_window;                         // RoPE base frequency; in layers with a window
+    float freq_scale, freq_scale_window;                       // RoPE frequency scale; in layers with a window
+    float ext_factor;                                          // YaRN extrapolation: 1 for yarn, otherwise 0
+    float attn_factor;                                         // RoPE magnitude scale
     float attn_scale, embd_scale, residual_scale, logit_scale; // factors; 1: no scaling
     float attn_cap, logit_cap;                                 // soft caps; 0: none
     float expert_scale;                                        // factor of the weights of the selected experts
@@ -269,8 +269,8 @@ struct session_params {
     bool no_flash;                   // attention without flash attention, as separate products
     bool plan_only;                  // nothing is allocated
     bool is_embedding;               // computes n_embd values per token instead of logits
-    bool all_outputs;                // the last layer computes logits for every token, not only for the last one
-    size_t compute_limit;            // bytes that the compute buffer may take; ops are recomputed to keep it; 0: no limit
+    bool all_outputs;                // logits for every token, not only the last
+    size_t compute_limit;            // byte limit of the compute buffer, kept by recomputing; 0: none
 };
 
 struct session_memory {
@@ -281,7 +281,7 @@ struct session_memory {
 
 // How the graph of the largest batch keeps session_params.compute_limit (native.c).
 struct session_recompute_plan {
-    bool fits;            // a schedule within the limit was found; false: the graph is used as it was built
+    bool fits;            // false: no schedule keeps the limit; the graph is unchanged
     int64_t n_recomputed; // recomputed nodes
     int64_t n_nodes;      // nodes of the graph as it was built
     uint64_t min_size;    // bytes that every schedule needs
@@ -317,7 +317,7 @@ struct session {
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
-    int64_t n_ring;              // cache rows of a layer with a window; position p: row p % n_ring
+    int64_t n_ring;              // cache rows of a layer with a window; n_ctx: no ring
     struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx], or [row, n_ring]
     struct model_part *caches;   // [devices->n]
     ggml_backend_sched_t sched;
@@ -332,7 +332,7 @@ struct session {
     size_t n_steps;
     struct ggml_cgraph *graph;
     struct graph_inputs in;
-    int64_t graph_tokens, graph_kv; // n_tokens and n_kv of graph; graph_tokens 0: the graph must not be reused
+    int64_t graph_tokens, graph_kv; // size of graph; graph_tokens 0: do not reuse graph
     bool is_allocated;              // graph has its memory
     int64_t n_past;                 // number of positions in the cache
     float *logits;                  // [n_vocab] of the last token; [n_embd] with is_embedding
@@ -399,7 +399,7 @@ bool weights_place(struct model *model, const struct model_devices *devices, boo
 // ---- speed (speed.c) ----
 
 struct device_speed {
-    double bytes[GGML_TYPE_COUNT]; // bytes of weights per second in products with one column; 0: not measured for this type
+    double bytes[GGML_TYPE_COUNT]; // [type] weight bytes per second with one column; 0: unknown
     double node;                   // seconds per small op
 };
 struct model_speed {
@@ -444,7 +444,7 @@ struct sampler {
     float mu;                  // mirostat: largest surprise allowed now
     int32_t *past;             // [past_room] ring of the last tokens
     int64_t n_past, past_room; // tokens accepted since the start; capacity of the ring
-    float *logits;             // [2 * n_vocab] modified logits, then the number of occurrences of each token in `past`
+    float *logits;             // [2 * n_vocab] modified logits; occurrences of each token
     struct sample_entry *heap; // [2 * n_heap], n_heap >= n_vocab; the second half is temporary memory
     int64_t n_heap;
     uint64_t state[4]; // of the random number generator
