@@ -73,7 +73,7 @@ struct client_folder {
     size_t n, n_cap;
     struct client_names unreadable; // "NAME: why"
     char release[32];               // of llama.cpp, "" if no name contains it
-    char place[4096];               // folder that has Berth's libraries under the names that clients use; "" if there is none
+    char place[4096];               // folder with Berth's libraries under clients' names; "": none
     struct client_names nameless;   // names of required libraries for which Berth has no file
     size_t n_callers, n_missing;    // number of callers; number of missing functions over all callers
     bool has_rpath;                 // of a caller
