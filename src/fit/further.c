@@ -3,7 +3,7 @@
 
 #include "fit/fit.h"
 
-#define TRIED_SIZE ((uint64_t) 64 << 20) // bytes; a model of at most this size is run to measure its speed
+#define TRIED_SIZE ((uint64_t) 64 << 20) // bytes of the largest model whose speed is measured
 #define STEP_SIZE ((uint64_t) 1 << 30)
 
 static bool is_limited_by_memory(const struct fit_answer *a) {

@@ -331,7 +331,7 @@ static bool places_try(struct search *s, int64_t n_ctx) {
     if (s->a->fits || (s->q->allow & FIT_SPILL) == 0 || !has_gpu_layer(s->m)) {
         return true;
     }
-    int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; high, all layers on the host, may fit
+    int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; high: all layers on the host
     while (low + 1 < high) {
         const int64_t n = low + (high - low) / 2;
         if (!place_try(s, n, n_ctx)) {
