@@ -45,9 +45,9 @@ struct gguf_table {
     size_t n, n_cap;
     uint32_t *slots; // open addressing; index of an item + 1, 0: empty
     size_t n_slots;
-    size_t n_expected;            // final number of items, at which the capacity stops growing; 0: unknown
+    size_t n_expected;            // final number of items; 0: unknown
     size_t name_at;               // bytes from an item to its name
-    struct berth_siphash_key key; // secret key of the hash of names; set when the first slots are allocated
+    struct berth_siphash_key key; // random hash key; set with the first slots
 };
 
 #define GGUF_TABLE_MAX ((size_t) UINT32_MAX - 1)
@@ -98,7 +98,7 @@ static inline void *berth_gguf_kv_value(const struct gguf_kv *kv) {
 // ---- tensors ----
 
 struct gguf_info {
-    uint64_t offset; // bytes from the start of the data section to the tensor's data
+    uint64_t offset; // bytes from the start of the data section
     uint8_t type;
     uint8_t flags;
     char name[];
