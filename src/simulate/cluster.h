@@ -26,7 +26,7 @@ struct cluster_device {
 
 struct cluster_host {
     char name[64];
-    double together; // speed of a device beside all others / alone
+    double together; // speed while all devices compute, divided by speed alone
 };
 
 // A link between devices of two hosts, or of one host.

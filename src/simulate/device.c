@@ -14,17 +14,17 @@
 #define FIRST_ADDRESS ((uintptr_t) 0x2000000000000000u) // never an address of the process
 #define ADDRESS_STEP ((uintptr_t) 1 << 20)
 #define N_REQUESTED_MAX 8 // largest number of incomplete sums; src/meta/run.c requests fewer
-#define SHORT_SUM 32768   // bytes; up to this size src/mpi/sum.c sends complete vectors, above it parts
+#define SHORT_SUM 32768   // bytes; src/mpi/sum.c divides longer vectors into parts
 
 struct sim_device {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
     struct simulation *sim;
     const struct cluster_device *spec;
-    ggml_backend_t cpu; // real CPU backend that computes the size of work memory; NULL: unknown, counted as 0
+    ggml_backend_t cpu; // real CPU, for the size of work memory; NULL: 0
     int i;
     uint64_t bytes;
-    double busy;                    // time on the clock at which the device has finished all work
+    double busy;                    // time at which all work is finished
     double queued[N_REQUESTED_MAX]; // [n_requested] seconds of work that wait for each requested sum
     int n_requested;
 };

@@ -17,9 +17,9 @@
 #define N_TOKENS 256   // tokens of the measured prompt
 // A product of one token is so short that waiting threads do not sleep.
 #define MATRIX_SIZE ((size_t) 1 << 20)
-#define N_MATRICES 64 // timed matrices
-#define N_SWEEP 960   // largest number of matrices that are only read to evict the timed ones from the caches (the sweep)
-#define N_SMALL 64    // small ops in a chain
+#define N_MATRICES 64               // timed matrices
+#define N_SWEEP 960                 // largest number of untimed matrices in the sweep
+#define N_SMALL 64                  // small ops in a chain
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
 #define N_TRIES 200                 // short messages
 #define N_ROUNDS 8                  // repetitions of tests_seconds
