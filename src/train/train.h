@@ -65,7 +65,7 @@ struct train_params {
     enum train_schedule schedule;
     enum ggml_opt_optimizer_type optimizer;
     uint64_t seed;
-    uint64_t memory;                     // limit in bytes for trained tensors and graphs of a step; 0: no limit
+    uint64_t memory;                     // byte limit of trained tensors and graphs; 0: none
     const struct berth_mpi_world *world; // ranks that share each batch; NULL: a single process
 };
 
