@@ -18,7 +18,7 @@ struct map_plan {
 struct map_item {
     int64_t first, last; // steps, inclusive
     uint64_t size;
-    uint64_t at; // address in the picture, where each chunk starts at the end of the previous one
+    uint64_t at; // address in the picture; chunks follow each other
     uint64_t align;
     size_t buffer; // index in map_view.buffers
     size_t rect;   // index of its first rectangle
