@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc_cases.h: random graphs that are computed twice: through the graph allocator, which reuses the memory of dead tensors, and
-// with separate memory for every tensor. All results must have the same bytes.
+// alloc_cases.h: random graphs, computed with memory of the graph allocator and with separate memory for every tensor. All results
+// must have the same bytes.
 #pragma once
 
 #include "support/check.h"
@@ -87,7 +87,7 @@ static inline struct ggml_tensor *net_view(struct ggml_context *ctx, struct chec
     }
 }
 
-// Makes a new leaf, and a copy or a fill that overwrites the leaf or a part of it, directly or through a view.
+// A copy or a fill overwrites a new leaf or a part of it, directly or through a view.
 static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng *r, struct ggml_tensor *a) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *leaf = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);
@@ -108,7 +108,7 @@ static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng 
     }
 }
 
-// Makes a random op on random tensors. Returns NULL if the op is not possible with these tensors.
+// Returns NULL if the op is not possible with these tensors.
 static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *a = net_pick(n, r);
@@ -185,7 +185,7 @@ static inline void net_free(struct net *n) {
     ggml_free(n->ctx);
 }
 
-// Fills weights and leafs with numbers that depend only on the seed, so that both nets of a case get the same numbers.
+// Numbers depend only on the seed, so that both nets of a case get the same numbers.
 static inline void net_fill(struct net *n, uint64_t seed) {
     for (int i = 0; i < n->n_t; i++) {
         struct check_rng r = check_rng_new(seed ^ 0xF111 ^ (uint64_t) i << 40);

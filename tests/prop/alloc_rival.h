@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc_rival.h: compares the graph allocator with the reference's (ggml's) on random small graphs, over several buffer types with
-// random alignments and largest sizes. For the same graph and the same choice of buffer types, Berth must never take more bytes.
-// Both allocators read the same graph in memory, because Berth has the ABI of ggml.
+// alloc_rival.h: compares the graph allocator with the reference's on random small graphs and random buffer types. Berth must never
+// take more bytes. Both allocators read the same graph in memory, because Berth has the ABI of ggml.
 #pragma once
 
 #include "support/check.h"
@@ -144,7 +143,7 @@ static inline size_t rival_total(
     return total;
 }
 
-// Compares one graph. Returns whether Berth's size is larger.
+// Returns whether Berth's size is larger.
 static inline bool rival_case(const struct rival_api *ggml, uint64_t seed, double *ratio) {
     const struct rival_api berth = {ggml_gallocr_new_n, ggml_gallocr_free, ggml_gallocr_reserve_n_size};
     struct check_rng r = check_rng_new(seed ^ 0x517A1);

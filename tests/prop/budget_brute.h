@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force. Brute force visits every state
-// that a schedule can reach: it tries to run every op, to spill and read back every value, and to discard every value at any time.
-// It shares no code with the solver. A once op may run only once. An op must not run after the op that its field until names.
+// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force over all reachable states. It
+// shares no code with the solver. A once op may run only once. An op must not run after the op that its field until names.
 #pragma once
 
 #include "plan_brute.h"
@@ -22,7 +21,7 @@ static inline uint32_t case_roll(uint32_t n) {
     return (uint32_t) brute_random(n);
 }
 
-// Makes a graph like a training step: an op of the second half also reads its mirror image in the first half, or a neighbour of it.
+// Like a training step: an op of the second half also reads its mirror image in the first half, or a neighbour of it.
 static inline void case_mirror(struct budget_case *c, uint32_t every) {
     for (int32_t i = 0; i < c->n; i++) {
         struct berth_budget_op *op = &c->ops[i];
@@ -132,8 +131,7 @@ static inline bool case_may_take(const struct case_brute *b, int32_t i, int32_t 
     return may && n_reads == 1 && op->size == b->c->ops[j].size && op->size > 0 && (b->keep >> j & 1) == 0;
 }
 
-// A queue of states by rising cost: one list of states per cost. A state is three sets of values, 8 bits each:
-// live | spilled << 8 | done << 16.
+// A queue of states by rising cost. A state is three sets of values, 8 bits each: live | spilled << 8 | done << 16.
 #define CASE_COSTS 512
 #define CASE_STATES (1u << 24)
 
@@ -196,7 +194,7 @@ static inline void case_expand(struct case_queue *q, const struct case_brute *b,
     }
 }
 
-// Returns the least cost of a schedule whose live bytes are within the budget; BUDGET_NEVER: there is none. q is scratch.
+// Returns the least cost within the budget; BUDGET_NEVER: no schedule fits. q is scratch.
 static inline uint32_t case_least(struct case_queue *q, const struct budget_case *c, uint64_t budget) {
     const struct case_brute b = case_brute_new(c);
     uint32_t found = BUDGET_NEVER;
@@ -257,7 +255,7 @@ static inline void case_print(const struct budget_case *c, uint64_t budget) {
     }
 }
 
-// Checks the solver at one limit on live bytes: its cost and its bound equal the least cost by brute force, and it has proven this.
+// The solver's cost and bound must equal the least cost by brute force, and be proven.
 static inline void case_compare(struct case_queue *q, struct budget_case *c, uint64_t budget) {
     const uint32_t least = case_least(q, c, budget);
     struct berth_budget_result *r = NULL;
@@ -298,7 +296,7 @@ struct case_listing {
     int64_t left; // nodes until the search gives up
 };
 
-// Returns the packed peak of a sequence of runs, by brute force. No op works in place.
+// By brute force. No op works in place.
 static inline uint64_t case_packed(const struct case_listing *l) {
     struct berth_plan_item items[BRUTE_MAX];
     int64_t n = 0;
@@ -321,7 +319,7 @@ static inline uint64_t case_packed(const struct case_listing *l) {
     return brute_live(items, n) > l->budget ? UINT64_MAX : brute_optimum(items, n);
 }
 
-// Returns whether the steps so far can be extended, at a cost of at most `most`, to a schedule that packs into the limit.
+// Whether the steps so far can be extended to a schedule that costs at most `most` and packs into the limit.
 static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t most) {
     if (l->n == 32 || --l->left < 0) {
         return false;
@@ -369,7 +367,7 @@ static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
 
 // ---- many cases ----
 
-// Checks n random graphs at every limit. In every n_spill-th graph values may be spilled; 0: in none.
+// Every n_spill-th graph may spill values; 0: none.
 static inline void cases_compare(uint64_t seed, int n, int n_spill) {
     brute_seed = check_seed(seed);
     struct case_queue *q = case_queue_new();

@@ -33,8 +33,8 @@ static inline void chain_free(struct chain_case *c) {
     free(c->srcs);
 }
 
-// Returns the least number of runs of forward ops for a backward pass over l ops with c checkpoints (values that stay in memory).
-// This number is r * l - beta(c + 1, r - 1), where beta(c, r) = (c + r)! / (c! r!) and r is the least number with beta(c, r) >= l.
+// Least number of forward runs for a backward pass over l ops with c checkpoints: r * l - beta(c + 1, r - 1), where
+// beta(c, r) = (c + r)! / (c! r!) and r is the least number with beta(c, r) >= l.
 static inline uint64_t chain_runs(int32_t l, int32_t c) {
     double beta = 1, before = 0; // beta(c, r); the sum of beta(c, 0 .. r - 1), which is beta(c + 1, r - 1)
     int32_t r = 0;
@@ -46,7 +46,7 @@ static inline uint64_t chain_runs(int32_t l, int32_t c) {
     return (uint64_t) ((double) r * (double) l - before + 0.5);
 }
 
-// Returns the cost of the recomputations in the solver's schedule at a limit. Asserts that the schedule fits and is proven optimal.
+// Returns the cost of the recomputations. Asserts that the schedule fits and is proven optimal.
 static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) {
     const struct berth_budget_pool pool = {.limit = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .max_nodes = -1};
@@ -73,8 +73,8 @@ static inline void chain_compare_equal(int32_t l, uint64_t budget) {
     chain_free(&c);
 }
 
-// Returns the least cost of computing x[s + 1] .. x[t] for the backward pass from t down to s + 1, if x[s] is in memory and m more
-// values fit. sum[k]: cost of computing x[1] .. x[k]. known_cost: results so far, 0 if not computed yet.
+// Least cost of computing x[s + 1] .. x[t] for the backward pass, if x[s] is in memory and m more values fit. sum[k]: cost of
+// x[1] .. x[k]. known_cost: results so far, 0 if not computed yet.
 static inline uint64_t chain_least(const uint64_t *sum, uint64_t *known_cost, int32_t n, int32_t s, int32_t t, int32_t m) {
     if (t <= s) {
         return 0;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// budget_deep.h: for tests: random graphs whose values are read long after they are computed, without and with a memory limit.
+// budget_deep.h: random graphs whose values are read long after they are computed, without and with a memory limit.
 #pragma once
 
 #include "support/device_graph.h"
 
 enum { N_WEIGHTS = 3, MAX_DEPTH = 14, WIDTH = 32, MAX_RESULT = MAX_DEPTH * 64 * 4 };
 
-// A graph whose values are read long after they are computed, as in a training step, with its weights and input.
 struct deep {
     struct ggml_context *weights, *ctx;
     struct ggml_tensor *w[N_WEIGHTS], *x, *out[MAX_DEPTH];
@@ -97,7 +96,7 @@ static inline size_t deep_results(struct deep *d, char *bytes) {
     return n;
 }
 
-// Runs the graph without a memory limit. Copies the results, *size bytes, to `expected`. Returns the size of the compute buffer.
+// No memory limit. Copies the results, *size bytes, to `expected`. Returns the size of the compute buffer.
 static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend, size_t *size) {
     struct deep d;
     deep_init(&d, seed, depth, backend);
@@ -122,9 +121,8 @@ struct limited {
     struct berth_graph_budget_params params;
 };
 
-// Draws a limit between the least bytes of any schedule and unlimited_size, and finds a schedule. The first call of
-// berth_graph_budget, with a limit of 0, reports the least bytes. Spilling is cheap in some cases and expensive in others, so that
-// both spills and recomputations occur.
+// Draws a limit between the least bytes of any schedule and unlimited_size. The cost of spilling varies, so that both spills and
+// recomputations occur.
 static inline void limited_init(struct limited *u, struct ggml_cgraph *graph, uint64_t seed, size_t unlimited_size,
     ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     struct check_rng rng = check_rng_new(seed ^ 0xB0D6E7);
@@ -156,8 +154,7 @@ static inline void results_compare(uint64_t seed, int depth, size_t size, size_t
     }
 }
 
-// Assigns all nodes to the backend own and the copies of spilled values to the backend other, and allocates. The caller then writes
-// the inputs.
+// Nodes go to the backend own, copies of spilled values to the backend other. The caller then writes the inputs.
 static inline void sched_begin(
     ggml_backend_sched_t sched, struct limited *u, ggml_backend_t own, ggml_backend_t other, uint64_t seed) {
     ggml_backend_sched_reset(sched);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// budget_lp.h: the budget problem as an integer programme, for a solver (cbc) that has nothing in common with Berth's. In the
-// programme the first runs of the ops are in the given order. Time is divided into stages. Stage t contains the first run of op t,
-// as its last run, and before that recomputations of earlier ops. In a stage each op runs at most once, in the given order. Berth
-// may change the order of first runs, so its cost can be lower than that of the programme.
+// budget_lp.h: the budget problem as an integer programme, for the solver cbc. Stage t ends with the first run of op t; before
+// that, earlier ops may be recomputed, each at most once, in the given order. Berth may also reorder first runs, so Berth's cost
+// can be lower.
 //
 //   r t i     op i runs in stage t (i <= t)
 //   s t i     value i is in memory when stage t begins (i < t)
@@ -137,7 +136,7 @@ static inline void lp_stage_write(FILE *f, const struct lp_case *c, int32_t t, u
     }
 }
 
-// Writes the programme to a file in LP format. most: upper limit of the cost; UINT64_MAX: none.
+// LP format. most: upper limit of the cost; UINT64_MAX: none.
 static inline void lp_write(const char *path, const struct lp_case *c, uint64_t budget, uint64_t most) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -176,7 +175,7 @@ static inline void lp_write(const char *path, const struct lp_case *c, uint64_t 
 
 enum lp_answer { LP_OPTIMAL, LP_NONE, LP_OPEN };
 
-// Runs cbc on the file. *cost: cost of the best solution that cbc found; INFINITY: none. LP_OPEN: cbc did not finish in time.
+// *cost: cost of the best solution; INFINITY: none. LP_OPEN: cbc did not finish in time.
 static inline enum lp_answer lp_solve(const char *path, int seconds, double *cost) {
     char command[512], line[256] = "";
     snprintf(command, sizeof command, "cbc %s ratio 0 allow 0 sec %d solve solu %s.out > %s.log 2>&1", path, seconds, path, path);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// long_budget_lp.c: compares the budget solver with an integer programme (budget_lp.h) on 60 graphs of 20 to 40 ops, at random
-// limits on live bytes. The solver cbc searches for the cheapest schedule that costs at most as much as Berth's. It may prove that
-// there is none: Berth may change the order of ops, the programme may not.
+// long_budget_lp.c: compares the budget solver with an integer programme (budget_lp.h) on 60 graphs of 20 to 40 ops. cbc searches
+// for a schedule that costs at most as much as Berth's. There may be none, because only Berth may reorder ops.
 // BERTH_SECONDS=n sets the time limit per graph (30), BERTH_GRAPHS=n the number of graphs (60).
 
 #include "budget_lp.h"
@@ -10,7 +9,7 @@
 
 struct tally {
     int n_proven, n_open, n_equal, n_below, n_none;
-    double gap;   // sum, over the graphs of n_proven, of how far Berth's cost is above the optimum, relative to the optimum
+    double gap;   // sum over n_proven of Berth's relative cost above the optimum
     double worst; // the largest of these
 };
 

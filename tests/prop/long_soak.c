@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// long_soak.c: creates and frees contexts, graphs, schedulers and thread pools in one process for a long time, with devices that
-// fail at random. Checks that results stay correct and that memory and the numbers of file descriptors and threads do not grow.
+// long_soak.c: creates and frees contexts, graphs, schedulers and thread pools for a long time, with devices that fail at random.
+// Results must stay correct. Memory, file descriptors and threads must not grow.
 // BERTH_SOAK_MINUTES sets the duration, 1 by default (`make soak`).
 
 #include "support/device_graph.h"
@@ -73,8 +73,7 @@ static void failures_clear(struct rg_world *w) {
     }
 }
 
-// Devices and Berth's own allocations fail while graphs run. Any status is allowed, but calls must return. Returns the number of
-// failures.
+// Any status is allowed, but calls must return. Returns the number of failures.
 static int round_of_failures(struct check_rng *rng, uint64_t seed) {
     static struct rg_world world;
     const struct rg_params p = any_params(rng, seed);
@@ -104,7 +103,6 @@ static int round_of_failures(struct check_rng *rng, uint64_t seed) {
     return n_failed;
 }
 
-// Makes and frees a thread pool of random size, and computes a graph with it.
 static void round_of_threads(struct check_rng *rng) {
     const int n_threads = 1 + (int) check_rng_below(rng, 4), n = 1 + (int) check_rng_below(rng, 300);
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 22});

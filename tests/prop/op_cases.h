@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// op_cases.h: random ops, alone and in small graphs, in memory between guard pages. A case takes the sample of an op, a small
-// tensor that `berth ops` also uses. It changes extents of the sample; equal extents are changed together, so that most shapes
-// still match. Some cases also corrupt an extent, stride, parameter, type or view, as a program could that fills in tensors itself.
-// Guard pages cannot be accessed. Every tensor is directly next to a guard page. The CPU backend may compute the case or refuse it,
-// but it must not access a guard page. If it does, the signal handler prints the seed and the case.
+// op_cases.h: random ops, alone and in small graphs, in memory between guard pages. A case takes the sample of an op (`berth ops`)
+// and changes extents; equal extents change together, so that most shapes still match. Some cases also corrupt an extent, stride,
+// parameter, type or view. The CPU backend may compute or refuse a case, but must not access a guard page. If it does, the signal
+// handler prints the seed and the case.
 #pragma once
 
 #include "support/check.h"
@@ -26,7 +25,7 @@
 struct op_cases {
     uint64_t seed, i_case;
     struct check_rng rng;
-    const uint8_t *bytes; // bytes of a fuzzer that decide the choices; after n_bytes of them, rng decides
+    const uint8_t *bytes; // a fuzzer's choices; after n_bytes, rng decides
     size_t n_bytes;
     int64_t max_elements;     // largest number of elements of a tensor
     int threads_chance;       // one case in threads_chance runs with two threads
@@ -105,8 +104,8 @@ static inline void op_cases_close(struct op_cases *c) {
 
 // ---- memory ----
 
-// Allocates size bytes in a region, at its end or at its start, so that they are directly next to guard pages. The CANARY bytes on
-// the other side are set to a fixed value. NULL: all regions are used, or size is too large.
+// The memory is next to a guard page. The CANARY bytes on the other side have a fixed value. NULL: all regions are used, or size is
+// too large.
 static inline char *region_take(struct op_cases *c, size_t size) {
     if (c->n_used == N_REGIONS || size > REGION_SIZE - CANARY) {
         return NULL;
@@ -134,7 +133,7 @@ static inline bool canaries_are_intact(const struct op_cases *c) {
     return true;
 }
 
-// Fills memory with mostly small numbers: row numbers, positions, floats around 1; random bits for block types.
+// Mostly small numbers: row numbers, positions, floats around 1. Random bits for block types.
 static inline void numbers_put(struct op_cases *c, const struct ggml_tensor *t, char *at, size_t size) {
     const bool wild = pick(c, 8) == 0;
     for (size_t i = 0; i + 4 <= size; i += 4) {
@@ -192,7 +191,7 @@ static inline bool is_custom(const struct ggml_tensor *t) {
            t->op == GGML_OP_CUSTOM;
 }
 
-// Changes all extents that equal `was` to `now`. In half of the cases, also changes the parameters of the op that equal `was`.
+// In half of the cases, also changes the op parameters that equal `was`.
 static inline void extents_rename(struct op_cases *c, struct ggml_context *ctx, int64_t was, int64_t now) {
     const bool params = pick(c, 2) == 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
@@ -216,17 +215,17 @@ static inline struct ggml_tensor *any_tensor(struct op_cases *c) {
 }
 
 static const int64_t odd_extents[] = {0, 0, 1, 1, 2, 3, 5, 7, 8, 9, 16, 31, 33, 64, 65, 256};
-// Strides aligned for every element type. Misaligned strides are left out, because processors differ in how they treat them.
+// Aligned for every element type, because processors differ in how they treat misaligned strides.
 static const size_t odd_strides[] = {0, 8, 16, 24, 64, 1024, (size_t) 1 << 20, (size_t) 1 << 33, (size_t) 1 << 48,
     (size_t) 1 << 62, (size_t) 0 - 8, (size_t) 0 - 64, (size_t) 0 - (1 << 20)};
 #define ODD(c, list) (list)[pick(c, sizeof(list) / sizeof(list)[0])]
 
-// Extents that no valid tensor has: their products overflow, and only strides of 0 make them fit into memory.
+// Their products overflow. Only strides of 0 make them fit into memory.
 static const int64_t wild_extents[] = {-1, -256, INT64_MIN, INT64_MAX, INT64_MAX - 7, ((int64_t) 1 << 62) + 1,
     ((int64_t) 1 << 62) + 4, (int64_t) 1 << 61, ((int64_t) 1 << 60) + 2, (int64_t) 1 << 58};
 static const int wild_types[] = {-3, -1, INT32_MIN, INT32_MAX, 4, 5, 31, 33, GGML_TYPE_COUNT, 1000};
 
-// Sets a type or an extent that the CPU backend must refuse. Strides of 0 hide a huge extent: the tensor then spans few bytes.
+// The CPU backend must refuse the result. Strides of 0 hide a huge extent: the tensor then spans few bytes.
 static inline void property_corrupt_wildly(struct op_cases *c) {
     struct ggml_tensor *t = any_tensor(c);
     const int d = (int) pick(c, GGML_MAX_DIMS);
@@ -246,7 +245,7 @@ static inline void property_corrupt_wildly(struct op_cases *c) {
     }
 }
 
-// Sets one property of a tensor to an unusual value, with which the op may still be valid.
+// The op may still be valid.
 static inline void property_corrupt(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = any_tensor(c);
     const int d = (int) pick(c, GGML_MAX_DIMS);
@@ -314,7 +313,7 @@ static inline struct ggml_tensor *sample_make(struct op_cases *c, struct ggml_co
     return berth_op_sample(ctx, op, (int) pick(c, (uint64_t) n_sub), a, b);
 }
 
-// Adds optional sources that the samples do not have: attention sinks, and frequency factors of RoPE.
+// Optional sources: attention sinks, and frequency factors of RoPE.
 static inline void extras_add(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = c->node;
     const int i = t->op == GGML_OP_SOFT_MAX || t->op == GGML_OP_ROPE ? 2 : t->op == GGML_OP_FLASH_ATTN_EXT ? 4 : -1;
@@ -338,8 +337,7 @@ static inline struct ggml_tensor *op_append(struct op_cases *c, struct ggml_cont
     }
 }
 
-// Returns the number of threads: 1 in most cases, otherwise 2. Under the thread sanitizer it is always 1: a corrupted result may
-// have rows that overlap, and two threads would then write the same bytes.
+// Always 1 under the thread sanitizer: rows of a corrupted result may overlap, and two threads would write the same bytes.
 static inline int some_threads(struct op_cases *c) {
     const bool is_two = pick(c, (uint64_t) c->threads_chance) == 0;
 #if defined(__SANITIZE_THREAD__)

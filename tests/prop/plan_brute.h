@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan_brute.h: for the planner's property tests: random numbers, and the least peak by brute force, without code of the solver.
+// plan_brute.h: random numbers, and the least peak by brute force, without code of the solver.
 #pragma once
 
 #include "berth.h"
@@ -70,8 +70,8 @@ struct brute {
     uint64_t best, live;
 };
 
-// Tries all ways to place the unplaced items by rising offset, each at the lowest offset that the placed items allow. at: the
-// highest offset of a placed item. peak: the highest end of a placed item.
+// Places items by rising offset, each at the lowest offset that the placed items allow. at: the highest offset of a placed item.
+// peak: the highest end of a placed item.
 static inline void brute_place(struct brute *b, int64_t n_left, uint64_t at, uint64_t peak) {
     if (n_left == 0) {
         b->best = peak < b->best ? peak : b->best;
@@ -98,7 +98,7 @@ static inline void brute_place(struct brute *b, int64_t n_left, uint64_t at, uin
     }
 }
 
-// Returns the least peak of items without alignments, fixed offsets, alias groups and pools; n <= BRUTE_MAX.
+// Items have no alignments, fixed offsets, alias groups or pools; n <= BRUTE_MAX.
 static inline uint64_t brute_optimum(const struct berth_plan_item *items, int64_t n) {
     struct brute b = {.items = items, .n = n, .live = brute_live(items, n)};
     b.best = 1;

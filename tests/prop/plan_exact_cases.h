@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. The two programs differ in the number of cases. An
-// instance is a set of items. plan/solve/exact.h defines asks, rules and the answers of the exact search.
+// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. Instance: a set of items. plan/solve/exact.h defines
+// asks, rules and answers.
 #pragma once
 
 #include "plan/solve/exact.h"
@@ -15,8 +15,8 @@ static void fail_case(
     exit(1);
 }
 
-// Checks the breadth-first search (beam.c) at all capacities from the bound to the optimum. If it finds a plan, the plan is valid.
-// If it answers "no", the capacity is below the optimum. A narrow beam may give no answer.
+// Checks beam.c at all capacities from the bound to the optimum. A plan must be valid. "No" requires a capacity below the optimum.
+// A narrow beam may give no answer.
 static void check_beams(
     const struct berth_plan_item *items, int64_t n, struct exact *x, const struct plan_prob *p, unsigned rules, int64_t best) {
     static const int32_t widths[] = {1, 3, 500};
@@ -43,7 +43,7 @@ static void check_beams(
     }
 }
 
-// Checks the joined problem (join.c) at the bound: it has the same answer as the original problem, and its plan is valid for both.
+// Checks join.c at the bound: the joined problem has the same answer, and its plan is valid for both.
 static void check_joined(const struct berth_plan_item *items, int64_t n, const struct plan_prob *p, int64_t best) {
     int32_t joined_id[BRUTE_MAX];
     int64_t off[BRUTE_MAX], unjoined[BRUTE_MAX];
@@ -71,8 +71,8 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
     berth_plan_prob_fini(&joined);
 }
 
-// Checks the exact search with each rule switched off in turn: at the optimum it finds a plan, below the optimum it proves that
-// there is none, and next never exceeds the optimum.
+// With each rule switched off in turn, the search must find a plan at the optimum and refute lower capacities. next must not exceed
+// the optimum.
 static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t optimum) {
     struct plan_traits traits;
     int32_t ids[BRUTE_MAX];
@@ -126,7 +126,6 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     berth_scratch_fini(&scratch);
 }
 
-// Checks the three paths of the solver on one instance: without search, with a short search, with a long search.
 static void check_instance(const struct berth_plan_item *items, int64_t n, bool with_rules) {
     uint64_t optimum = brute_optimum(items, n);
     uint64_t live = brute_live(items, n);
@@ -172,8 +171,8 @@ static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint
     }
 }
 
-// Makes n_free random items. Then adds items of one step each that fill every step almost completely, up to the largest number of
-// live bytes. Only instances that the fast path does not solve are checked. For many of them the optimum is above the live bytes.
+// Random items, and items of one step each that fill every step almost completely. Only instances that the fast path does not solve
+// are checked. For many of them the optimum is above the live bytes.
 static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int64_t steps, bool with_rules) {
     struct berth_plan_item items[BRUTE_MAX];
     for (int k = 0; k < n_instances;) {

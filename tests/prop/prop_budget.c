@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_budget.c: compares the budget solver with brute force on random small graphs at every limit. There are limits on live bytes,
-// without and with spilling, and limits on packed memory (the peak of a plan). Also compares chains with the known optimum.
-// BERTH_SEED=n repeats a run.
+// prop_budget.c: compares the budget solver with brute force on random small graphs at every limit on live bytes and on packed
+// memory, and with the known optimum on chains. BERTH_SEED=n repeats a run.
 
 #include "budget_brute.h"
 #include "budget_chain.h"
@@ -78,8 +77,7 @@ static void test_refused(void **state) {
     assert_null(r);
 }
 
-// Sizes whose sum overflows are refused: the sizes of all ops, and the sizes of all steps of a schedule that recomputes an op
-// several times. This holds with limits on live bytes and on packed memory.
+// The sum of the sizes of all ops, or of all steps of a schedule, overflows.
 static void test_too_large(void **state) {
     (void) state;
     const int32_t zero[] = {0}, one[] = {1};
@@ -105,7 +103,7 @@ static void test_too_large(void **state) {
     assert_null(r);
 }
 
-// Each allocation of a solve fails once: the solver returns a status, leaks nothing, and the next call works.
+// Each allocation fails once: the solver returns a status, leaks nothing, and the next call works.
 static void test_memory_fails(void **state) {
     (void) state;
     brute_seed = check_seed(4);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_budget_clock.c: the results of the budget solver do not depend on the clock. Random graphs with tight limits on packed
-// memory are solved with a clock that does not advance, and with a clock that advances two hours per reading, as if the machine
-// were busy. berth_budget_check must confirm every result with both clocks. With local search, which ends by the clock, the results
-// may differ, but the check must confirm them as well. BERTH_SEED=n repeats a run.
+// prop_budget_clock.c: the results of the budget solver do not depend on the clock. Random graphs are solved with a clock that does
+// not advance, and with a clock that advances two hours per reading. Only local search may give different results.
+// berth_budget_check must confirm all results. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"
 
@@ -37,8 +36,7 @@ struct problem {
     struct berth_budget_params params;
 };
 
-// Makes a graph like a training step: each op of the second half reads its mirror image in the first half. The sizes are random
-// numbers without a common divisor, so that packing is difficult.
+// Like a training step. The sizes have no common divisor, so that packing is difficult.
 static void problem_make(struct check_rng *rng, struct problem *p) {
     const bool is_aligned = check_rng_below(rng, 4) == 0, may_spill = check_rng_below(rng, 3) == 0;
     *p = (struct problem){.n = 12 + check_rng_below(rng, OPS_MAX - 11), .params = {.pools = p->pools, .max_nodes = 300}};
@@ -131,7 +129,7 @@ static void test_solve(void **state) {
     assert_true(n_fit >= check_cases(50));
 }
 
-// Local search ends by the clock, so its schedule depends on the clock. The check must confirm the schedule with every clock.
+// Local search ends by the clock, so its schedule depends on the clock.
 static void test_local_search(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(check_seed(7));
@@ -148,7 +146,7 @@ static void test_local_search(void **state) {
     }
 }
 
-// A planner search that counts work gives the same plan with every clock and number of threads, also with alignments and chunks.
+// Work limits give the same plan with every clock and number of threads, also with alignments and chunks.
 static void test_planner(void **state) {
     (void) state;
     struct check_rng rng = check_rng_new(check_seed(8));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_budget_graph.c: random graphs under memory limits, in which values are spilled and ops are recomputed. The results have the
-// same bits as those of the graph without a limit, and the memory stays within the limits. Some tests run on one CPU backend and
-// spill to files. Others run with the scheduler on simulated devices, whose memory the other backends cannot access. In one test
-// each allocation fails once. BERTH_SEED=n repeats a run.
+// prop_budget_graph.c: random graphs under memory limits, with spills and recomputations. The results have the same bits as without
+// a limit, and the memory stays within the limits. Tests run on one CPU backend with files, and on simulated devices with the
+// scheduler. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 
@@ -65,7 +64,7 @@ static void test_files(void **state) {
     assert_null(berth_file_buffer_type_new(""));
 }
 
-// Graphs with ops that write into existing tensors. Such ops run only once, and the tensors that they write are not spilled.
+// Ops that write into existing tensors run only once, and the tensors that they write are not spilled.
 static void test_writes(void **state) {
     (void) state;
     static struct rg_world alone, world;
@@ -137,7 +136,7 @@ static void pair_fini(struct pair *p) {
     ggml_backend_free(p->backends[p->n]);
 }
 
-// Computes the graph three times on the first device. Values are spilled to the second device or, without one, to the host.
+// Values are spilled to the second device or, without one, to the host.
 static void sched_compute(
     struct limited *u, struct deep *d, struct pair *p, uint64_t seed, int depth, size_t size, struct tally *t) {
     const bool is_parallel = seed % 8 == 7;
