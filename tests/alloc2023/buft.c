@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buft.c: buffer types and the registry of December 2023 and February 2024, with a backend that the program defines (guest.h):
-// memory by type, copies between types, and a graph that is copied to another backend and compared. For C and C++.
+// buft.c: buffer types and the registry of December 2023 and February 2024, with a backend that the program defines (guest.h). For
+// C and C++.
 
 #include "guest.h"
 #include "program.h"
@@ -251,7 +251,6 @@ static bool compare_nodes(int i, struct ggml_tensor *t1, struct ggml_tensor *t2,
     return ++seen->n != seen->stop_at;
 }
 
-// Returns false if something failed.
 static bool graph_copy_works(ggml_backend_t backend, ggml_backend_t cpu, struct seen *seen) {
     struct model m = model_build();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(cpu, 1 << 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gen1.c: tests ggml_allocr_*, the first generation of allocators: a program measures a graph, then allocates and computes it for
-// several tokens. The memory comes from the program, from a buffer or from a backend.
+// gen1.c: tests ggml_allocr_*, the first generation of allocators. The memory comes from the program, from a buffer or from a
+// backend.
 
 #include "program.h"
 
@@ -38,8 +38,7 @@ static void tokens(ggml_backend_t backend, ggml_allocr_t alloc, size_t size) {
     ggml_allocr_free(alloc);
 }
 
-// Memory of the measured size is sufficient for every misalignment. With less memory, the allocator reports an error and does not
-// crash.
+// The measured size suffices for every misalignment. With less memory, the allocator reports an error.
 static void memory(ggml_backend_t backend) {
     const size_t size = measure(ggml_allocr_new_measure(ALIGN));
     char *block = malloc(size + ALIGN);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen2.c: tests ggml_tallocr_t and ggml_gallocr_t, the second generation of allocators: a graph is placed with one tensor
-// allocator, or with two or 77, which a hash set assigns to its nodes.
+// gen2.c: tests ggml_tallocr_t and ggml_gallocr_t, the second generation of allocators, with 1, 2 or 77 tensor allocators.
 
 #include "program.h"
 
@@ -152,8 +151,7 @@ static void whole_context(ggml_backend_t backend) {
     ggml_free(other);
 }
 
-// A tensor allocator whose buffer comes from a backend grows if a graph needs more. Tensors that were placed before move to the
-// larger buffer.
+// If a graph needs more, a backend's buffer grows, and tensors that were placed before move to the larger buffer.
 static void grows(ggml_backend_t backend) {
     ggml_gallocr_t galloc = ggml_gallocr_new();
     ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(backend, N * sizeof(float));
@@ -183,8 +181,7 @@ static void grows(ggml_backend_t backend) {
     free(memory);
 }
 
-// The program changes an edge or an output of a graph between two computations and allocates the graph a second time. The second
-// result must be that of the changed graph.
+// The program changes a graph between two computations and allocates it again.
 static void changed_graphs(ggml_backend_t backend) {
     for (int kind = 0; kind < 2; kind++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});

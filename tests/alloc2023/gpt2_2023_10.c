@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gpt2_2023_10.c: a C program of autumn 2023. Weights and cache are in the memory of a context. One ggml_allocr measures the
-// largest graph, and another places every graph. Graphs are computed with a plan and a work buffer of the program.
+// largest graph, and another places every graph.
 
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml.h"
@@ -18,7 +18,7 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
     return ggml_soft_max_inplace(ctx, ggml_diag_mask_inf_inplace(ctx, kq, in->n_past));
 }
 
-// Creates an input and allocates it. If the allocator only measures, the caller must not write to the input.
+// If the allocator only measures, the caller must not write to the input.
 static struct ggml_tensor *input(struct ggml_context *ctx, struct ggml_allocr *alloc, enum ggml_type type, int n) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, type, n);
     ggml_allocr_alloc(alloc, t);

@@ -73,7 +73,7 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
 }
 #endif
 
-// Builds the graph of some tokens, with inputs from the CPU's allocator. NULL: the allocator is full.
+// NULL: the allocator is full.
 static struct ggml_cgraph *build(struct program *p, struct ggml_context *ctx, struct inputs *in) {
     ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(p->sched, p->backends[1]);
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
@@ -119,7 +119,7 @@ static bool schedule(struct program *p) {
     return !ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(p->sched, p->backends[0]));
 }
 
-// Runs one evaluation. Returns false if it failed, which is correct only in tests that make an allocation fail.
+// Returns false if it failed, which is correct only if an allocation was made to fail.
 static bool evaluate(struct program *p, const int *tokens, int n, int n_past, float *logits) {
     struct ggml_context *ctx = context_new(1 << 20);
     struct inputs in = {NULL, NULL, NULL, NULL, n, n_past};

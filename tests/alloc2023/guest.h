@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// guest.h: the guest, a backend as a program of 2023 defines it, with the function tables of the date BERTH_2023. It supports some
-// ops. Its plans store a copy of struct ggml_cgraph. Outside its own calls its memory is inaccessible, so a program that forgets a
-// copy crashes. For C and C++.
+// guest.h: the guest, a backend as a program of 2023 defines it. Its plans store a copy of struct ggml_cgraph. Outside its own
+// calls its memory is inaccessible, so a program that forgets a copy crashes. For C and C++.
 #pragma once
 
 #include "check.h"

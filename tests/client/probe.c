@@ -81,7 +81,7 @@ static struct llama_context_params context_params(uint32_t n_ctx, uint32_t n_uba
     return params;
 }
 
-// Fills the batch with tokens first .. first + n - 1 of a fixed pseudo-random text, at the same positions.
+// A fixed pseudo-random text, at the same positions.
 static void batch_fill(struct llama_batch *batch, int32_t first, int32_t n, int32_t n_vocab) {
     batch->n_tokens = n;
     for (int32_t i = 0; i < n; i++) {
@@ -146,7 +146,6 @@ static bool has_word(int n_args, char **args, const char *word) {
     return false;
 }
 
-// Applies the adapter that an argument names, if there is one.
 static bool adapter_set(struct run *run, int n_args, char **args) {
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "lora=", 5) == 0) {
@@ -313,8 +312,7 @@ static int n_files(void) {
     return n;
 }
 
-// Compares the maxima of the first and the second half of the cycles. Caches and arenas reach their size in the first half, and
-// threads end at arbitrary times.
+// Compares the maxima of the first and the second half of the cycles, because caches and arenas grow in the first half.
 static int cmd_cycles(struct llama_model *model, int n_args, char **args) {
     const int n = n_args > 0 ? atoi(args[0]) : 1000;
     const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
@@ -400,7 +398,6 @@ static int cmd_errors(struct llama_model *model, int n_args, char **args) {
     return 2;
 }
 
-// Prints the text of one token.
 static void print_piece(const struct llama_vocab *vocab, int32_t token) {
     char piece[64];
     const int32_t size = llama_token_to_piece(vocab, token, piece, sizeof piece, 0, false);

@@ -16,7 +16,7 @@ const struct call_info call_table[CALL_COUNT] = {
 };
 
 void api_load(struct api *api, void *handle) {
-    // dlsym returns an object pointer. POSIX allows storing it as a function pointer in this way.
+    // POSIX allows storing the object pointer of dlsym as a function pointer in this way.
 #define CALL(result, name, ...) *(void **) &api->name = dlsym(handle, #name);
 #include "calls.inc"
 #define PLAIN(name) *(void **) &api->name = dlsym(handle, #name);
@@ -151,7 +151,7 @@ const char *recipe_name(int64_t i) {
     return i >= 0 && i < RECIPE_NAMES ? names[i] : NULL;
 }
 
-// Returns the name of a type. The names are listed here, so that neither library is called.
+// The names are listed here, so that neither library is called.
 static const char *type_text(int64_t type, char *buffer, size_t size) {
     static const char *const names[GGML_TYPE_COUNT] = {
 #define NAME(x) [GGML_TYPE_##x] = #x

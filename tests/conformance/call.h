@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// call.h: recipes. A recipe is a list of API calls with their arguments, stored as plain data, so that it can be sent to another
-// process, mutated and printed. An argument #i refers to the result of call i:
+// call.h: recipes. A recipe is a list of API calls as plain data, which can be sent to another process, mutated and printed. An
+// argument #i refers to the result of call i:
 //
 //     0 ggml_new_tensor_2d(f32, 4, 3)
 //     1 ggml_transpose(#0)
 //     2 ggml_mul_mat(#0, #1)
 //
-// machine.c runs a recipe on one implementation and writes the outcome as text. The texts of Berth and of the reference must be
-// equal.
+// machine.c runs a recipe and writes the outcome as text. The texts of Berth and of the reference must be equal.
 #pragma once
 
 #include "core/graph.h"
@@ -62,9 +61,7 @@ struct api {
     void (*berth_clear_error)(void);
 };
 
-// Looks up every function in handle with dlsym.
 void api_load(struct api *api, void *handle);
-// Whether the implementation has the function of a call.
 bool api_has(const struct api *api, int id);
 
 union value {
@@ -77,7 +74,7 @@ union value {
 
 struct machine;
 
-// Makes one call. Arguments may refer to values of earlier calls.
+// Arguments may refer to values of earlier calls.
 void call_invoke(struct machine *m, const struct call *call, union value *result);
 
 // ---- recipes ----
@@ -86,7 +83,6 @@ void recipe_clear(struct recipe *r);
 void recipe_free(struct recipe *r);
 // Appends a call with default arguments and returns its index.
 int recipe_push(struct recipe *r, enum call_id id);
-// Prints the recipe, one call per line.
 void recipe_print(const struct recipe *r, FILE *f);
 // Returns the string of an argument of kind Z.
 const char *recipe_name(int64_t i);

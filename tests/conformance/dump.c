@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// dump.c: writes the results of a recipe as text. A tensor is named after the first call that returned it (#3). Tensors that are
-// only reachable through sources and views are numbered in the order of discovery (+0, +1, ...). Addresses are never printed.
+// dump.c: writes the results of a recipe as text. A tensor is named after the first call that returned it (#3). Tensors found
+// through sources and views are numbered in the order of discovery (+0, +1, ...). Addresses are never printed.
 #include "machine.h"
 
 #include <inttypes.h>
@@ -94,8 +94,7 @@ static void dump_tensor(struct machine *m, const struct names *s, const struct g
     }
     text_add(o, " params");
     for (size_t i = 0; i < n; i++) {
-        // The op_params of custom ops are {function, int, pointer}. The bytes between int and pointer are padding, which is
-        // uninitialised in the reference.
+        // op_params of custom ops are {function, int, pointer}. The reference does not initialise the padding.
         text_add(o, " %" PRIx32, is_custom && i == 3 ? 0 : (uint32_t) t->op_params[i]);
     }
     text_add(o, " src");
@@ -151,7 +150,7 @@ static void dump_graph(struct machine *m, const struct names *s, int call, const
     }
 }
 
-// Returns the first call after the last ggml_reset. The results of earlier calls no longer exist.
+// ggml_reset frees the results of earlier calls.
 static int first_alive(const struct recipe *r) {
     int first = 0;
     for (int i = 0; i < r->n_calls; i++) {

@@ -144,8 +144,7 @@ int gen_new(struct gen *g, enum ggml_type type, struct shape s) {
     }
 }
 
-// Pushes the calls that create a permuted tensor of shape s. Axis i of the created tensor becomes axis axes[i] of the result.
-// keep: axis 0 stays axis 0.
+// Axis i of the created tensor becomes axis axes[i] of the result. keep: axis 0 stays axis 0.
 static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool keep) {
     int64_t axes[4] = {0, 1, 2, 3};
     for (int i = 3; i > (keep ? 1 : 0); i--) {
@@ -162,7 +161,6 @@ static int gen_permuted(struct gen *g, enum ggml_type type, struct shape s, bool
     return PUSH(g, CALL_ggml_permute, a, axes[0], axes[1], axes[2], axes[3]);
 }
 
-// Pushes a view of a part of a larger tensor.
 static int gen_strided(struct gen *g, enum ggml_type type, struct shape s) {
     struct shape base = s;
     const int64_t block = type_block(type), bytes = type_bytes(type);
@@ -266,7 +264,7 @@ static bool makes_tensor(const struct call *c) {
     return c->id <= CALL_ggml_opt_step_sgd; // constructors; other functions may return NULL
 }
 
-// Returns a tensor that the recipe creates before call `end`, -1 if there is none.
+// -1: the recipe creates no tensor before call `end`.
 static int64_t any_tensor(struct gen *g, int end) {
     for (int tries = 0; tries < 32 && end > 0; tries++) {
         const int i = (int) pick(g, 0, end - 1);
@@ -367,8 +365,8 @@ static void mutate(struct gen *g) {
     }
 }
 
-// Corrects arguments that would test nothing: graphs of 2^40 nodes, for which the reference loops; lists longer than their arrays;
-// and tensors that a ggml_reset has freed.
+// Corrects arguments that would test nothing: huge graphs, for which the reference loops; lists longer than their arrays; tensors
+// that ggml_reset has freed.
 static void tidy(struct recipe *r) {
     int first = 0; // first call whose result still exists
     for (int i = 0; i < r->n_calls; i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gen.h: generates random recipes (call.h). There are three sorts for every function: valid, mutated (valid with one change) and
-// wild (arbitrary arguments). The generator that calls.inc names for a function makes its valid recipes. Wild recipes depend only
-// on the kinds of the arguments (calls.inc).
+// gen.h: generates random recipes (call.h) of three sorts for every function: valid, mutated (valid with one change) and wild
+// (arbitrary arguments). calls.inc names the generator of valid recipes, and the kinds of the arguments.
 #pragma once
 
 #include "call.h"
@@ -68,9 +67,8 @@ static inline struct shape shape4(int64_t ne0, int64_t ne1, int64_t ne2, int64_t
 struct shape shape_fit(struct shape s, enum ggml_type type);
 int64_t shape_count(struct shape s);
 
-// Pushes the calls that create a tensor of this type, shape and layout. Returns the index of the tensor.
+// Returns the index of the tensor.
 int gen_tensor(struct gen *g, enum ggml_type type, struct shape s, enum layout layout);
-// Pushes one call that creates a new tensor.
 int gen_new(struct gen *g, enum ggml_type type, struct shape s);
 
 int gen_push(struct gen *g, enum call_id id, const int64_t *args, size_t n);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// Fills the arguments from index `from` on with random values of their kinds. The letters are the kinds of calls.inc.
+// The letters are the kinds of calls.inc.
 static void args_fill(struct gen *g, enum call_id id, int64_t *args, int from) {
     const char *kinds = call_table[id].kinds;
     for (int i = from; kinds[i] != 0; i++) {
@@ -25,7 +25,7 @@ static void call_push_filled(struct gen *g, enum call_id id, int64_t *args, int 
     gen_push(g, id, args, strlen(call_table[id].kinds));
 }
 
-// Pushes a call whose tensor arguments all have this type, shape and layout.
+// All tensor arguments have this type, shape and layout.
 static void push_same(struct gen *g, enum call_id id, enum ggml_type type, struct shape s, enum layout layout) {
     const char *kinds = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
@@ -137,8 +137,7 @@ void gen_op_add1(struct gen *g, enum call_id id) {
     PUSH(g, id, a, b);
 }
 
-// For ggml_acc and ggml_set: the arguments after the tensors a and b are the strides and the offset of the part of a to which b is
-// written.
+// The arguments after a and b are the strides and the offset of the part of a to which b is written.
 void gen_op_acc(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
     const struct shape sb = divisor_shape(g, s);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen_graph.c: recipes that build graphs: random nets with shared nodes, views, parameters and inputs, and random calls of the
-// graph functions on them.
+// gen_graph.c: recipes that build random graphs and call graph functions on them.
 #include "gen.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ static void pool_add(struct pool *p, int64_t t) {
     }
 }
 
-// Returns a random tensor of the pool, in most cases one of the last eight, because real networks mostly use recent results.
+// Mostly one of the last eight, because real networks mostly use recent results.
 static int64_t pool_pick(struct gen *g, const struct pool *p) {
     const int64_t back = chance(g, 70) ? pick(g, 1, p->n < 8 ? p->n : 8) : pick(g, 1, p->n);
     return p->t[p->n - back];
@@ -87,7 +86,7 @@ static void push_net(struct gen *g, struct pool *p, int n_nodes) {
     }
 }
 
-// Pushes one random call of a graph function on the graph gr. other: a second graph, for functions that need two.
+// other: a second graph, for functions that need two.
 static void push_graph_call(struct gen *g, const struct pool *p, int64_t gr, int64_t other, bool grads) {
     switch (pick(g, 0, 11)) {
         case 0:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// link.h: runs the reference in a separate process. Recipes are sent there, and outcomes are received. If the process ends, the
-// next recipe starts a new one. Its program, conformance-oracle, is built without sanitizers, because these do not work with the
-// reference.
+// link.h: runs the reference in a separate process. If the process ends, the next recipe starts a new one. conformance-oracle is
+// built without sanitizers, because these do not work with the reference.
 #pragma once
 
 #include "machine.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// machine.c: runs a recipe call by call and survives aborts and signals: the abort callback and the signal handler jump back to
-// machine_run. All tensors are in the machine's arena, so a jump leaks nothing. Only one machine may run at a time in a process,
-// because signal handlers and callbacks use static variables.
+// machine.c: runs a recipe call by call. After aborts and signals, handlers jump back to machine_run. All tensors are in the
+// machine's arena, so a jump leaks nothing. Only one machine may run at a time in a process, because handlers use static variables.
 #include "machine.h"
 
 #include <setjmp.h>
@@ -110,7 +109,7 @@ static void outcome_set(struct outcome *o, enum outcome_kind kind, int at, const
     snprintf(o->message, sizeof(o->message), "%s", message);
 }
 
-// Sets all values to NULL, so that references to calls without a result are valid.
+// References to calls without a result are then valid.
 static void machine_clear(struct machine *m, const struct recipe *r) {
     if (r->n_calls + 1 > m->n_values_alloc) {
         m->n_values_alloc = 2 * r->n_calls + 64;
@@ -139,7 +138,7 @@ static void run_calls(struct machine *m, const struct recipe *r, struct outcome 
         if (api->berth_is_poison == NULL || o->kind != OUTCOME_DONE) {
             continue;
         }
-        // Poison is a failure of the call that returned it. The calls after it still run, because they must accept poison.
+        // Poison is a failure of the call that returned it. Later calls still run, because they must accept poison.
         const struct ggml_tensor *t = result == 'T' ? m->values[i].t : NULL;
         if (t != NULL && api->berth_is_poison(t)) {
             const char *error = api->berth_last_error != NULL ? api->berth_last_error() : "";

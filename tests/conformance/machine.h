@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// machine.h: the machine runs a recipe (call.h) on one implementation, Berth or the reference, and writes the outcome as text,
-// with one line per value, tensor and graph. A tensor is named by the call that created it, so that the texts of two
-// implementations can be compared line by line.
+// machine.h: the machine runs a recipe (call.h) on Berth or the reference, and writes the outcome as text, with one line per value,
+// tensor and graph.
 #pragma once
 
 #include "call.h"
@@ -44,7 +43,7 @@ void machine_run(struct machine *m, const struct recipe *r, struct outcome *o);
 void outcome_fini(struct outcome *o);
 
 void text_add(struct outcome *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// dump.c: writes a description of all results to the outcome's text.
+// dump.c
 void machine_dump(struct machine *m, const struct recipe *r);
 
 // ---- probes: fixed procedures whose text must be equal ----

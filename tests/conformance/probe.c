@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// probe.c: fixed procedures for functions that recipes cannot call: conversions of number formats bit by bit, type traits, and
-// others. Each procedure writes text. The texts of Berth and of the reference must be equal.
+// probe.c: fixed procedures for functions that recipes cannot call. The texts of Berth and of the reference must be equal.
 #include "machine.h"
 #include "rng.h"
 

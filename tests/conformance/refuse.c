@@ -55,8 +55,7 @@ static void expect_sound(const struct ggml_tensor *t) {
     expect(is_sound, "the result is neither valid nor poison");
 }
 
-// Runs the recipe, its last call optionally without a context, and returns the result of the last call. The caller frees the
-// context.
+// Returns the result of the last call, which may run without a context. The caller frees the context.
 static struct ggml_tensor *run(struct machine *m, bool with_context) {
     static _Alignas(64) char arena[64 << 20]; // static, because sanitizers are slow to allocate this much memory
     void *memory = recipe.mem_size <= sizeof arena ? arena : NULL;
@@ -108,8 +107,7 @@ static int n_read_args(const struct call *c) {
                                                : c->n_args;
 }
 
-// Inserts a call before the last one that creates a tensor of n elements, which is poison for n < 0. Replaces each source of the
-// last call in turn by this tensor, and then by NULL.
+// Replaces each source of the last call in turn by a tensor of n elements (poison for n < 0), and then by NULL.
 static void replace_sources(struct machine *m) {
     const int last = recipe_push(&recipe, CALL_ggml_new_tensor_1d);
     const struct call c = recipe.calls[last - 1];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// report.c: decides whether two outcomes agree. Success and failure must agree call by call. After success, the texts must be
-// equal.
+// report.c: decides whether two outcomes agree. Success and failure must agree call by call. Texts must be equal.
 #include "report.h"
 
 #include <string.h>
@@ -12,7 +11,7 @@ static bool is_constructor(int id) {
 
 // ---- intended differences: docs/user/differences.md explains the same reasons in detail ----
 
-// Whether a tensor of the reference overflowed: it has a negative extent or stride, or more bytes than 63 bits can count.
+// A tensor overflowed if it has a negative extent or stride, or more bytes than 63 bits can count.
 static bool has_wrapped(const struct outcome *ref) {
     const char *end = ref->text + ref->n_text;
     for (const char *line = ref->text; ref->n_text > 0 && line < end; line += strcspn(line, "\n") + 1) {
@@ -172,7 +171,7 @@ static bool error_contains(const struct outcome *mine, const char *text) {
     return mine->kind == OUTCOME_FAILED && strstr(mine->message, text) != NULL;
 }
 
-// Returns why the outcomes may differ on this recipe, NULL if they must agree.
+// Returns NULL if the outcomes must agree.
 static const char *purpose(const struct recipe *r, const struct outcome *mine, const struct outcome *ref) {
     for (int i = 0; i < r->n_calls; i++) {
         const struct call *c = &r->calls[i];
@@ -252,7 +251,6 @@ struct verdict compare(const struct recipe *r, const struct outcome *mine, const
     return v;
 }
 
-// Prints the lines at the same position that differ between the two texts.
 static void print_lines(const char *mine, const char *ref) {
     int shown = 0;
     while ((*mine != 0 || *ref != 0) && shown < 6) {

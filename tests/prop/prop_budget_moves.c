@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_budget_moves.c: spills with the scheduler: between CPU memory and files, between device and host memory, and between the
-// memories of two devices. The results have the same bits as without a memory limit. After reserve, computing allocates nothing. In
-// two tests, each allocation and some copies fail once. BERTH_SEED=n repeats a run.
+// prop_budget_moves.c: spills with the scheduler: CPU memory to files, device to host, device to device. The results have the same
+// bits as without a memory limit. After reserve, computing allocates nothing. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 
@@ -46,7 +45,7 @@ static void test_files(void **state) {
 
 enum { N_REVERSED = 24 };
 
-// Makes a graph of a forward and a backward part. The backward part reads the values of the forward part in reverse order.
+// The backward part reads the values of the forward part in reverse order.
 static void reversed_init(struct deep *d, ggml_backend_t backend) {
     deep_weights(d, backend);
     d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
@@ -63,7 +62,7 @@ static void reversed_init(struct deep *d, ggml_backend_t backend) {
     ggml_build_forward_expand(d->graph, d->out[0]);
 }
 
-// Limits the graph to half of its memory. A spill costs less than two products, so that spilling is cheaper than recomputing.
+// The limit is half of the memory. A spill costs less than two products, so that spilling is cheaper than recomputing.
 static struct berth_graph_budget_params reversed_params(
     const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     ggml_gallocr_t galloc = ggml_gallocr_new(own);
@@ -79,10 +78,8 @@ static struct berth_graph_budget_params reversed_params(
 
 // ---- allocations and failures ----
 
-// Where values are spilled: from the CPU to files, from a device to the host, or from one device to another.
 enum rig_kind { RIG_FILES, RIG_HOST, RIG_PAIR, RIG_N };
 
-// The backends for one kind of spilling, with a graph and its memory limit.
 struct rig {
     enum rig_kind kind;
     struct device dev, other;
@@ -138,7 +135,7 @@ static ggml_backend_sched_t rig_sched(struct rig *r) {
     return ggml_backend_sched_new(r->backends, r->bufts, r->n_backends, 4096, false, false);
 }
 
-// Reserves the graph, or computes it and copies the result. False: an allocation or a copy failed.
+// False: an allocation or a copy failed.
 static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, char *result) {
     ggml_backend_sched_reset(sched);
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
@@ -188,7 +185,7 @@ static void test_no_alloc_after_reserve(void **state) {
     }
 }
 
-// Clears the addresses of the graph's tensors, after the scheduler that owned the memory was freed.
+// For use after the scheduler that owned the memory was freed.
 static void rig_forget(struct rig *r) {
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
         ggml_graph_node(r->u.graph, i)->data = NULL;
@@ -264,7 +261,6 @@ struct spill_case {
     char want[64];
 };
 
-// Two devices, the host, and all graphs.
 struct case_set {
     struct device devices[2];
     ggml_backend_t backends[3];
@@ -282,7 +278,6 @@ static void spill_case_init(struct spill_case *l, struct case_set *y, int own, i
     assert_true(l->u.r->fits && l->u.r->n_spilled >= 5);
 }
 
-// Computes the expected results on the CPU, without a limit.
 static void spill_case_expect(struct spill_case *l, uint64_t seed) {
     struct deep d;
     ggml_backend_t cpu = ggml_backend_cpu_init();
@@ -365,8 +360,7 @@ static void test_alternating_graphs(void **state) {
     case_set_fini(&y);
 }
 
-// Spills from one device to another and back, with three kinds of devices. The memory stays within both limits. If a copy fails,
-// the computation fails, and the next computation is correct.
+// The memory stays within both limits. If a copy fails, the computation fails, and the next computation is correct.
 static void test_two_devices(void **state) {
     (void) state;
     static struct case_set y;

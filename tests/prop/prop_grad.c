@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// prop_grad.c: compares every gradient rule, on random shapes and numbers (grad_cases.h), with central differences in double.
-// The result of the op is also computed in double (wide.h) and must equal Berth's result up to the rounding of f32. The loss is a
-// weighted sum of the result. For each element of each parameter, the derivative of the loss is computed in double from four values
-// of the element, which is exact to 1e-10 or better. The difference to Berth's gradient is therefore the rounding of f32: a few
-// millionths of the largest gradient. If the graph is in planned memory, where ops run in place, the gradients must have the same
-// bits. At the end, every op with a rule must have occurred, with each source for which its rule computes a gradient.
+// prop_grad.c: compares every gradient rule, on random shapes and numbers (grad_cases.h), with central differences in double
+// (wide.h). The differences are exact to 1e-10, so Berth's error is the rounding of f32. The loss is a weighted sum of the result.
+// In planned memory, where ops run in place, the gradients must have the same bits. Every op with a rule must occur, with each
+// source for which its rule computes a gradient.
 // BERTH_SEED sets the seed, BERTH_WORST=1 prints the largest error of each case.
 
 #include "support/grad_cases.h"
@@ -88,7 +86,7 @@ static void compare_gradient(const struct grad_rule *rule, const struct grad_gra
     }
 }
 
-// Builds the same graph in planned memory and compares its gradients with those of plain_graph, which shares no memory.
+// plain_graph shares no memory.
 static void compare_planned(
     const struct grad_rule *rule, uint64_t seed, const struct grad_case *plain, struct ggml_cgraph *plain_graph) {
     const struct grad_api api = grad_api_own();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_graph.c: builds random graphs and checks the invariants: sources come before their users, no tensor occurs twice, no source
-// is missing, use counts are correct. A chain of a million nodes can be built with a small stack. A graph with too few places for
-// its nodes or leafs fails with a message. BERTH_SEED=N repeats a run.
+// prop_graph.c: random graphs keep the invariants: sources come before their users, no tensor occurs twice, no source is missing,
+// use counts are correct. A deep graph needs little stack. If a graph is too small, building fails with a message. BERTH_SEED=N
+// repeats a run.
 #include "support/check.h"
 
 #include "core/graph.h"
@@ -80,7 +80,7 @@ static size_t slot_of(const struct ggml_cgraph *g, const struct ggml_tensor *t) 
     return slot != BERTH_HASH_NONE && berth_bit_get(g->visited_hash_set.used, slot) ? slot : BERTH_HASH_NONE;
 }
 
-// Checks that a tensor occurs for the first time, after its sources. seen, uses: indexed by slot of the graph's hash set.
+// seen, uses: indexed by slot of the graph's hash set.
 static void check_member(const struct ggml_cgraph *g, const struct ggml_tensor *t, bool *seen, int32_t *uses) {
     const size_t slot = slot_of(g, t);
     assert_int_not_equal(slot, BERTH_HASH_NONE);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_matmul.c: products and attention with random shapes and types, with matrices that several batches share, permuted sources,
-// sources with gaps, and results with gaps between their rows. The results have the same bits for every number of threads and are
-// close to those of the portable kernels. No kernel accesses memory after a source, a result or the work memory: each of them ends
-// directly before a page that cannot be accessed.
+// prop_matmul.c: products and attention with random shapes, types, batches and layouts. The results have the same bits for every
+// number of threads and are close to those of the portable kernels. Sources, results and work memory each end before a page that
+// cannot be accessed.
 
 #include "support/walled.h"
 
@@ -40,7 +39,7 @@ static int64_t pick(struct check_rng *r, int64_t low, int64_t high) {
 
 // ---- tensors ----
 
-// Fills a tensor of any type with numbers. Gaps between rows keep the NaN values that walled() has set.
+// Gaps between rows keep the NaN values that walled() has set.
 static void fill(struct check_rng *r, struct ggml_tensor *t) {
     float row[4096];
     for (int64_t i = 0; i < ggml_nrows(t); i++) {
@@ -91,8 +90,8 @@ static void rows_add_gaps(struct check_rng *r, struct ggml_tensor *t) {
 
 // ---- one op ----
 
-// Computes op with n_threads threads and returns the bytes of the result. The work memory has only the cache lines that the op
-// requests, without the bytes that ggml_graph_plan adds for unaligned memory, so that it ends before the inaccessible page.
+// Returns the bytes of the result. The work memory has only the cache lines that the op requests, so that it ends before the
+// inaccessible page.
 static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     graph->nodes[0] = op;
@@ -204,8 +203,7 @@ static void attention(struct check_rng *r, uint64_t seed) {
     ggml_free(ctx);
 }
 
-// A product with so many columns that the kernel needs several rounds: the panels (repacked columns) of one round do not hold them.
-// There are one or several batches, and several batches may share a matrix.
+// So many columns that the panels (repacked columns) of one round do not hold them. Several batches may share a matrix.
 static void rounds(struct check_rng *r, uint64_t seed) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};

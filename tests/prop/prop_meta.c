@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // prop_meta.c: random graphs on composite devices of 2, 3 and 4 CPUs, with weights and caches split at random. The results must
-// equal those of one CPU up to rounding. Each graph is built twice from one seed: once for the CPU, once for the composite device.
-// META_ONE=seed META_N=n prints one graph on n devices.
+// equal those of one CPU up to rounding. META_ONE=seed META_N=n prints one graph on n devices.
 
 #include "support/meta_split.h"
 
@@ -153,7 +152,6 @@ static struct ggml_tensor *build_rows(struct made *m) {
     return ggml_get_rows(m->ctx, x, fixed_new(m, GGML_TYPE_I32, 8, 1, 1, "ids"));
 }
 
-// Writes into a cache, by rows or by a copy, and reads it.
 static struct ggml_tensor *build_cache(struct made *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
@@ -176,7 +174,7 @@ static struct ggml_tensor *build_in_place(struct made *m) {
     return ggml_add_inplace(m->ctx, a, pick_like(m, a));
 }
 
-// Attention with heads of size 32, and fewer heads of keys and values than of queries.
+// Keys and values have fewer heads than queries.
 static struct ggml_tensor *build_attention(struct made *m) {
     struct ggml_tensor *q = fixed_new(m, GGML_TYPE_F32, 32, 4, 4, "q"), *k = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv"),
                        *v = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv");
@@ -220,7 +218,7 @@ static void free_made(struct made *m) {
     ggml_free(m->fixed);
 }
 
-// Fills a tensor with numbers that depend only on its name.
+// The numbers depend only on the tensor's name.
 static void fill(struct ggml_tensor *t) {
     struct check_rng rng = check_rng_new(meta_split_hash(&(struct meta_split){.seed = 7}, t->name));
     const int64_t n = ggml_nelements(t);

@@ -59,7 +59,7 @@ static bool tokenize(const struct model *model, struct check_rng *r) {
     return true;
 }
 
-// Plans the model, or loads it and computes some tokens; the results do not matter. Returns whether that succeeded.
+// Whether the model can be planned, or loaded and computed. The results do not matter.
 static bool model_try(struct model *model, const struct model_devices *devices, bool plan_only) {
     static const int32_t tokens[] = {1, 0, 2, 3, 2, 1, 0, 0, 3, 1, 2};
     struct model_error error = {""};
@@ -82,8 +82,7 @@ static bool file_try(const char *path, const struct model_devices *devices) {
     return ok;
 }
 
-// Runs n_cases cases with changes in the first n_first bytes of the header; 0: in the complete header. Returns the number of models
-// that could be used.
+// Changes the first n_first bytes of the header; 0: the complete header. Returns the number of models that could be used.
 static int file_mutate(const char *path, int n_cases, size_t n_first, uint64_t seed, bool has_vocab) {
     struct model_error error = {""};
     struct model_devices devices;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive reference, on random small grammars, including
-// recursive and ambiguous ones. A language is a set of texts of the letters a and b with at most MAX_LEN bytes. It is stored as a
-// number with one bit per text. The reference computes the language of each rule: it starts with empty languages and applies the
-// rules until nothing is added. It shares no code with the guide. The guide must accept a text if and only if its bit is set.
+// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive reference, on random small grammars. Language: a
+// set of texts of the letters a and b with at most MAX_LEN bytes, as one bit per text. The reference applies the rules to empty
+// languages until nothing is added. The guide must accept a text if and only if its bit is set.
 
 #include "support/vocab_sample.h"
 
@@ -132,7 +131,6 @@ static uint64_t item_language(const struct item *x, const uint64_t *known) {
     return out;
 }
 
-// Computes the least solution: starts with empty languages and repeats until nothing is added.
 static uint64_t language_of(const struct made *m) {
     uint64_t known[N_RULES + 12] = {0};
     for (bool is_changed = true; is_changed;) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_model_window.c: a layer with a sliding window keeps only the last rows (keys and values) of its cache, in a ring. For any
-// window, batch size, step sizes and context, the logits equal those of a session that keeps every row. A saved session continues
-// correctly with a ring of another size.
+// prop_model_window.c: a layer with a sliding window keeps only the last rows (keys and values) of its cache, in a ring. The logits
+// must equal those of a session that keeps every row. A saved session continues correctly with a ring of another size.
 
 #include "support/model_sample.h"
 
@@ -80,7 +79,7 @@ static void logits_compare(const struct session *a, const struct session *b, con
     }
 }
 
-// Both sessions decode the tokens up to `to` in the same steps. Their logits must be equal after each step.
+// The logits must be equal after each step.
 static void read_both(struct session *all, struct session *ring, const int32_t *tokens, int64_t to, struct check_rng *r) {
     struct model_error error = {""};
     while (ring->n_past < to) {
@@ -93,8 +92,7 @@ static void read_both(struct session *all, struct session *ring, const int32_t *
     }
 }
 
-// Saves session `from` to a file and loads it into session `to`, for a text of n tokens. The first `equal` tokens of the text equal
-// the saved tokens. Returns the number of positions that `to` has kept.
+// The first `equal` of n tokens equal the saved tokens. Returns the number of positions that `to` has kept.
 static int64_t session_transfer(
     const struct session *from, const int32_t *tokens, struct session *to, int64_t n, int64_t equal, struct model_error *error) {
     int32_t *text = malloc((size_t) n * sizeof *text);
@@ -134,12 +132,12 @@ static void case_try(const char *arch, struct check_rng *r) {
     const int64_t half = 1 + (int64_t) check_rng_below(r, (uint64_t) n_ctx - 1);
     read_both(all, ring, tokens, half, r);
 
-    // Load into a session with another batch size, and therefore another ring. It must continue with the same logits.
+    // Another batch size gives another ring size.
     struct session *next = session_open(&x, n_ctx, 1 + (int64_t) check_rng_below(r, 300), no_flash);
     assert_int_equal(session_transfer(ring, tokens, next, half + 1, half + 1, &error), half);
     read_both(all, next, tokens, n_ctx, r);
 
-    // Load with a text that differs from token `equal` on. The common part is kept, unless the ring has lost rows of its window.
+    // The text differs from token `equal` on. The common part is kept, unless the ring has lost rows of its window.
     const int64_t equal = (int64_t) check_rng_below(r, (uint64_t) half);
     const bool is_far = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
     session_reset(next);
@@ -179,7 +177,7 @@ static void test_some_layers(void **state) {
     }
 }
 
-// The planned size of the cache is that of 256 rows, the smallest ring, because the window has only 100 positions.
+// The window has 100 positions; the smallest ring has 256 rows.
 static void test_bytes(void **state) {
     (void) state;
     struct shared x = shared_open("mistral", 100);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_align.c: plans up to 6 random items with mixed alignments, without a time limit for a search. The plans are valid, the
-// bound is never above the optimum, and every plan is optimal and proven, because the fast path tries all plans of so few items.
-// The optimum comes from an exhaustive search over all offsets.
+// prop_plan_align.c: up to 6 random items with mixed alignments, without search time. The plans are valid, and the bound is never
+// above the optimum. Every plan is proven optimal, because the fast path tries all plans of so few items.
 
 #include "plan_brute.h"
 #include "support/check.h"
@@ -15,7 +14,7 @@ struct offset_search {
     uint64_t best; // the search looks for plans below this peak
 };
 
-// Places item i and all later items: tries every offset at which an item ends below the peak of the best plan so far.
+// Tries every offset at which an item ends below the peak of the best plan so far.
 static void offsets_try_all(struct offset_search *a, int64_t i, uint64_t peak) {
     if (i == a->n) {
         a->best = peak;

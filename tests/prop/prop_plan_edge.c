@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_edge.c: random items with alignments, fixed offsets, alias groups, pools and chunks. The plans are valid
-// (brute_is_valid), the bound is never above the optimum, and proven plans are optimal. The optimum comes from a search over all
-// offsets.
+// prop_plan_edge.c: random items with alignments, fixed offsets, alias groups, pools and chunks. The plans are valid, the bound is
+// never above the optimum (exhaustive search), and proven plans are optimal.
 
 #include "plan_brute.h"
 #include "support/check.h"
@@ -17,7 +16,7 @@ struct offset_search {
     uint64_t best;
 };
 
-// Returns the bytes that the first n items require: the sum, over all chunks of all pools, of the highest end in the chunk.
+// The sum, over all chunks of all pools, of the highest end in the chunk.
 static uint64_t required_bytes(const struct offset_search *o, int64_t n, const uint64_t *off) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_exact.c: compares the planner with brute force on small sets of items. With a long search the planner finds the optimum
-// and proves it. The exact search also does so with each of its rules switched off in turn. With less time, the plans are valid and
-// their peaks not below the optimum. long_plan_exact.c runs many more instances.
+// prop_plan_exact.c: compares the planner with brute force on small sets of items. A long search finds and proves the optimum, also
+// with each rule switched off. With less time, plans are valid and not below the optimum. long_plan_exact.c runs more instances.
 
 #include "plan_exact_cases.h"
 #include "support/check.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_memory.c: the memory of a scheduler depends on the graphs that it has seen, but not on how often and in which order
-// they ran. The tests make random sequences of reserve, reserve_size, split, alloc, compute and reset over graphs of 1 to 120
-// nodes. After the first N_WARM calls, memory must not grow.
+// prop_sched_memory.c: the memory of a scheduler depends on the graphs that it has seen, not on the number and order of calls.
+// After the first N_WARM random calls, memory must not grow.
 
 #include "support/device_net.h"
 
@@ -12,7 +11,7 @@ enum { N_GRAPHS = 30, N_ROUNDS = 10000, N_WARM = 2000, SLACK = 256 << 10 };
 static struct ggml_context *ctxs[N_GRAPHS];
 static struct ggml_cgraph *graphs[N_GRAPHS];
 
-// Returns the bytes in use of the C library's allocator. A sanitizer has its own allocator; the result is then always 0.
+// Always 0 with a sanitizer, which has its own allocator.
 static size_t bytes_in_use(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return 0;
@@ -22,7 +21,7 @@ static size_t bytes_in_use(void) {
 #endif
 }
 
-// Makes a chain of ops over the weights of the scheduler's backends. The last op also reads the first result.
+// A chain of ops over the weights of the backends. The last op also reads the first result.
 static void graph_make(struct net *n, int i, int n_nodes, int n_backends) {
     ctxs[i] = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     graphs[i] = ggml_new_graph_custom(ctxs[i], 512, false);
@@ -95,7 +94,7 @@ static void graphs_in_flight_stay_flat(void **state) {
     stays_flat(*state, 3, true);
 }
 
-// The scheduler caches two large graphs. Then smaller graphs are reserved, which must not increase its memory much.
+// After two large graphs, reserving smaller graphs must not increase the memory much.
 static void small_reserves_after_large_graphs(void **state) {
     struct net *n = *state;
     ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 512, false, true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_rival.c: compares the bytes that Berth's scheduler and the reference's (ggml's) scheduler reserve, on random graphs
-// over two or three devices. The weights are on random devices, and ops also read views of weights.
+// prop_sched_rival.c: compares the bytes that Berth's scheduler and the reference's scheduler reserve, on random graphs over two or
+// three devices.
 
 #include "support/check.h"
 #include "support/device_plain.h"
@@ -44,7 +44,6 @@ static struct ggml_tensor *pick(const struct net *net, struct check_rng *r) {
     return net->t[net->n - 1 - (int) check_rng_below(r, (uint64_t) back)];
 }
 
-// Returns a weight or a view of some of its rows.
 static struct ggml_tensor *weight(const struct net *net, struct check_rng *r, int64_t n_rows) {
     struct ggml_tensor *w = net->weights[check_rng_below(r, N_WEIGHTS)];
     if (n_rows == 0 && check_rng_below(r, 2) == 0) {
