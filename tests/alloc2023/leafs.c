@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// leafs.c: tests when ggml_allocr_t gives memory to the leaves of a graph. A leaf that a copy overwrites before any node reads it
-// is a late leaf: its memory is used only from that copy on. This makes sizes equal to those that ggml measured in 2023. Every
-// other leaf needs its memory from the start, because the program may write data to it after allocation, which the graph reads.
+// leafs.c: tests when ggml_allocr_t gives memory to the leaves of a graph. Late leaf: a copy overwrites the leaf before any node
+// reads it. The memory of a late leaf is used only from that copy on, as in ggml in 2023. Other leaves have memory from the start,
+// because the program may write to them after allocation.
 
 #include "program.h"
 
@@ -24,7 +24,7 @@ static float get_at(struct ggml_tensor *t, int i) {
 
 // ---- measured sizes ----
 
-// Copies x to a new leaf, this leaf to another new leaf, and so on, n times. Returns the last copy.
+// Each copy is the source of the next copy. Returns the last copy.
 static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_tensor *x, int n, struct ggml_cgraph *graph) {
     for (int i = 0; i < n; i++) {
         x = ggml_cpy(ctx, x, leaf_new(ctx));
@@ -33,7 +33,7 @@ static struct ggml_tensor *copies_build(struct ggml_context *ctx, struct ggml_te
     return x;
 }
 
-// The measured size must not grow with the number of copies. It must be sufficient, and the last copy must equal x.
+// The measured size does not grow with the number of copies and is sufficient.
 static void copies(ggml_backend_t backend) {
     enum { N_COPIES = 32 };
     struct ggml_context *ctx = context_new();
@@ -111,8 +111,7 @@ static size_t gpt2_measure(const struct gpt2 *m, int n_layers) {
     return size;
 }
 
-// The measured size must not grow with the number of layers. It is the size of the largest step of one layer: the up projection
-// (the layer's input, and input and result of the projection), or attention.
+// The measured size does not grow with the number of layers.
 static void gpt2(ggml_backend_t backend) {
     struct gpt2 m = gpt2_new();
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(m.weights, backend);
@@ -335,8 +334,7 @@ static void alignment_24(ggml_backend_t backend) {
     ggml_free(ctx);
 }
 
-// Makes each allocation of the library fail in turn. The graph must then have no memory, an error must be set, and nothing may
-// leak.
+// Each allocation fails in turn. The graph then has no memory, an error is set, and nothing leaks.
 static void allocations_fail(void) {
     struct ggml_context *ctx = context_new();
     struct ggml_cgraph *graph = ggml_new_graph(ctx);

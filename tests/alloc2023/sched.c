@@ -129,8 +129,7 @@ static ggml_backend_t toy_new(struct toy *toy) {
 
 // ---- programs ----
 
-// x comes from the CPU's allocator. If b exists, it is a weight, and its ops run on its backend. Otherwise b comes from the CPU's
-// allocator, too, and the program assigns the nodes.
+// x comes from the CPU's allocator. If has_weight, b decides the backend. Otherwise the program assigns the nodes.
 static void prepare(ggml_backend_sched_t sched, ggml_backend_t *backends, struct model *m, bool has_weight) {
     ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(sched, backends[1]);
     ggml_tallocr_alloc(talloc, m->x);
@@ -228,7 +227,7 @@ static struct model build_on_cpu(ggml_backend_sched_t sched, ggml_backend_t *bac
     return m;
 }
 
-// While measuring, all nodes are on the CPU. After that, nodes are assigned to the toy, whose buffer must grow.
+// Measuring puts all nodes on the CPU. Nodes are then assigned to the toy, whose buffer must grow.
 static void grows(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
     struct model m = build_on_cpu(sched, backends);
@@ -281,7 +280,7 @@ static void grows(ggml_backend_t *backends, struct toy *toy) {
     CHECK(toy->n_buffers == 0);
 }
 
-// The program changes an edge or an output between two computations. The second result must be that of the changed graph.
+// The program changes a graph between two computations.
 static void changed_graphs(ggml_backend_t *backends) {
     for (int kind = 0; kind < 2; kind++) {
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
@@ -318,8 +317,7 @@ static void changed_graphs(ggml_backend_t *backends) {
     }
 }
 
-// The program places inputs that are larger than the measured ones. The allocator grows while some are already in its smaller
-// buffer.
+// Inputs are larger than the measured ones. The allocator grows while some inputs are in its smaller buffer.
 static void inputs_grow(ggml_backend_t *backends) {
     enum { LARGE = 1 << 16 };
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
@@ -390,7 +388,7 @@ static void failures(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_free(NULL);
 }
 
-// Measures and computes unless an allocation fails. Returns NULL if there is no scheduler.
+// Returns NULL if there is no scheduler.
 static ggml_backend_sched_t try_all(ggml_backend_t *backends) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
     for (int t = 0; t < 2 && sched != NULL; t++) {
@@ -409,7 +407,7 @@ static ggml_backend_sched_t try_all(ggml_backend_t *backends) {
     return sched;
 }
 
-// Makes each allocation fail in turn. Nothing may leak, and if the scheduler was created, it must work afterwards.
+// Each allocation fails in turn. Nothing leaks, and a scheduler that was created still works.
 static void every_allocation_may_fail(void) {
     bool was_hit = true;
     for (int64_t n = 1; was_hit; n++) {

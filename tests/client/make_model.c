@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// make_model.c: writes a GGUF model with random weights, which libllama can load and run. The weights are scaled so that
-// activations stay near 1 through any number of layers; the generated text is meaningless. Uses only the public API.
-// Tensors are created and written one by one, so that a model may be larger than memory. Only the first rows of a large tensor are
-// random, and then repeated, because drawing and quantising a billion numbers would take minutes.
+// make_model.c: writes a GGUF model with random weights, which libllama can load and run. Activations stay near 1 through any
+// number of layers. Tensors are written one by one, so that a model may be larger than memory. Only the first rows of a large
+// tensor are random; they repeat, because quantising a billion numbers would take minutes.
 //
 //     make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]]     SIZE tiny, deep, small, 1b or 8b; TYPE f32, f16, q8_0, q4_K, ...
 //     make_model list                                          the architectures
@@ -59,7 +58,6 @@ static bool error_print(const char *what, const char *which) {
 
 // ---- dimensions ----
 
-// Returns a dimension by its letter (model_archs.h).
 static int64_t dimension(const struct maker *m, char letter) {
     const struct size *s = m->size;
     const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss glm4moe",
@@ -210,8 +208,7 @@ static void keys_write(struct maker *m) {
     }
 }
 
-// Applies the arguments KEY=VALUE. It is called twice: first for dimensions, before any tensor is created, then (are_keys) for
-// keys, which replace those of the architecture.
+// Called twice: for dimensions, before any tensor is created; then (are_keys) for keys, which replace those of the architecture.
 static bool words_apply(struct maker *m, bool are_keys) {
     char **words = m->words;
     for (int i = 0; i < m->n_words; i++) {
@@ -262,7 +259,7 @@ static bool extras_add(struct maker *m) {
 
 // ---- random numbers ----
 
-// Returns the sum of four 16-bit numbers from one 64-bit number, which is approximately normally distributed.
+// The sum of four 16-bit numbers is approximately normally distributed.
 static float draw(struct maker *m, float *uniform) {
     m->random ^= m->random << 13;
     m->random ^= m->random >> 7;

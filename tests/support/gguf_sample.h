@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gguf_sample.h: creates GGUF contexts with all kinds of keys and tensors, and describes a context as text. It calls the GGUF
-// functions through a table, so that the same code runs with Berth and with the reference.
+// gguf_sample.h: creates GGUF contexts with all kinds of keys and tensors, and describes a context as text. The same code runs with
+// Berth and with the reference.
 #pragma once
 
 #include "check.h"
@@ -93,7 +93,6 @@ static const struct gguf_api gguf_berth = {
 
 // ---- creating contexts ----
 
-// The number of keys that gguf_sample_keys sets.
 #define GGUF_SAMPLE_KEYS 27
 
 static inline void gguf_sample_keys(const struct gguf_api *api, struct gguf_context *g, struct check_rng *rng) {
@@ -135,7 +134,7 @@ static inline void gguf_sample_keys(const struct gguf_api *api, struct gguf_cont
     api->gguf_set_arr_str(g, "array.none", strings, 0);
 }
 
-// Adds one tensor of each type, with a random shape and random bytes. The caller frees the returned context.
+// The caller frees the returned context.
 static inline struct ggml_context *gguf_sample_tensors(
     const struct gguf_api *api, struct gguf_context *g, struct check_rng *rng) {
     struct ggml_context *ctx = api->ggml_init((struct ggml_init_params){.mem_size = 2 << 20});
@@ -147,8 +146,7 @@ static inline struct ggml_context *gguf_sample_tensors(
                 (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
             const int n_dims = (int) (1 + check_rng_below(rng, 4));
             if (check_rng_below(rng, 6) == 0) {
-                // Makes the tensor empty. The axis is one that the reference writes: it omits extents at the end that are not
-                // above 1, also if they are 0.
+                // The reference does not write trailing extents that are 0 or 1, so an earlier axis becomes 0.
                 ne[n_dims > 2 && ne[2] > 1 ? 1 : 0] = 0;
             }
             char name[64];
@@ -206,7 +204,7 @@ static inline void gguf_describe_value(const struct gguf_api *api, const struct 
     }
 }
 
-// Returns everything that can be queried about a context and its tensors, as text. The caller frees it.
+// The caller frees the text.
 static inline char *gguf_describe(const struct gguf_api *api, const struct gguf_context *g, const struct ggml_context *tensors) {
     char *text = NULL;
     size_t size = 0;
@@ -245,7 +243,7 @@ static inline char *gguf_describe(const struct gguf_api *api, const struct gguf_
 
 // ---- files ----
 
-// Creates an empty temporary file and returns its name. The caller deletes the file.
+// The caller deletes the file.
 static inline void gguf_sample_path(char path[64]) {
     snprintf(path, 64, "/tmp/berth-gguf-XXXXXX");
     const int fd = mkstemp(path);
@@ -266,7 +264,7 @@ static inline unsigned char *gguf_sample_load(const char *path, size_t *size) {
     return data;
 }
 
-// Returns the bytes of a small file with all kinds of keys and all types of tensors. The caller frees them.
+// The caller frees the bytes.
 static inline unsigned char *gguf_sample_file(const struct gguf_api *api, uint64_t seed, bool with_tensors, size_t *size) {
     char path[64];
     gguf_sample_path(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// grad_api.h: the functions with which gradient cases are built, as a table: Berth's own, or the reference's, looked up by name.
+// grad_api.h: a table of the functions that build gradient cases, from Berth or from the reference.
 #pragma once
 
 #include "ggml-alloc.h"
@@ -58,7 +58,7 @@ static inline struct grad_api grad_api_own(void) {
 #undef GRAD_API_OWN
 }
 
-// Looks up the functions in two loaded libraries. Returns false if one is missing.
+// Returns false if a function is missing.
 static inline bool grad_api_of(struct grad_api *api, void *base, void *cpu) {
     bool all = true;
     void *found;

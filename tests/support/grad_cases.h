@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // grad_cases.h: a random graph for each gradient rule: parameters with data, and a result.
 //
-// Values stay away from points where a function is not differentiable: |x| is 0.2 to 0.6 or 0.9 to 1.4, so that corners at 0 and
-// 0.75 are at least 0.15 away. Shapes are random wherever an op allows it.
+// Values stay away from points where a function is not differentiable: |x| is 0.2 to 0.6 or 0.9 to 1.4. Shapes are random.
 #pragma once
 
 #include "support/check.h"
@@ -88,7 +87,7 @@ static inline void grad_make_positive(T *t) {
     }
 }
 
-// Sets elements that differ by at least 0.1, so that a small change does not change which element is the maximum of a pool.
+// Elements differ by at least 0.1, so that a small change does not change the maximum of a pool.
 static inline void grad_make_distinct(struct grad_case *c, T *t) {
     const int64_t n = ggml_nelements(t);
     float *x = t->data;
@@ -103,7 +102,7 @@ static inline void grad_make_distinct(struct grad_case *c, T *t) {
     }
 }
 
-// A parameter with the shape of x, with some extents reduced to 1.
+// Some extents are reduced to 1.
 static inline T *grad_param_bcast(struct grad_case *c, const T *x) {
     int64_t ne[4];
     for (int i = 0; i < 4; i++) {
@@ -178,8 +177,7 @@ static inline T *build_unary(struct grad_case *c, int kind) {
                                        : c->a->ggml_unary(c->ctx, x, (enum ggml_unary_op) kind);
 }
 
-// Step functions pass no gradient: the derivative of x * step(x) is step(x). Values stay 0.1 away from multiples of 0.5, where the
-// steps are.
+// Step functions pass no gradient: the derivative of x * step(x) is step(x). Values stay 0.1 away from multiples of 0.5.
 static inline T *build_flat(struct grad_case *c, int kind) {
     T *x = grad_param_any(c);
     for (int64_t i = 0; i < ggml_nelements(x); i++) {
@@ -436,7 +434,7 @@ static inline T *build_attn(struct grad_case *c, int kind) {
 
 enum { IM2COL, CONV_2D, CONV_2D_DIRECT, CONV_2D_DW };
 
-// The parameters of a convolution along one axis, and an extent `side` of the image that is large enough for them.
+// A convolution along one axis, and a sufficient extent `side` of the image.
 struct grad_walk {
     int stride, pad, dilation;
     int64_t kernel, side;
@@ -510,7 +508,7 @@ static inline T *build_loss(struct grad_case *c, int kind) {
     return c->a->ggml_cross_entropy_loss(c->ctx, x, l);
 }
 
-// Builds a layer with a residual connection, in which several ops read one tensor.
+// A residual connection, in which several ops read one tensor.
 static inline T *build_block(struct grad_case *c, int kind) {
     (void) kind;
     struct ggml_context *ctx = c->ctx;
@@ -523,7 +521,6 @@ static inline T *build_block(struct grad_case *c, int kind) {
     return c->a->ggml_mul(ctx, h, x);
 }
 
-// Returns element i of an f32 tensor with any strides.
 static inline float grad_element(const struct ggml_tensor *t, int64_t i) {
     int64_t at[4];
     ggml_unravel_index(t, i, &at[0], &at[1], &at[2], &at[3]);

@@ -34,8 +34,7 @@ static inline void sample_lora_matrix(
     gguf_add_tensor(g, t);
 }
 
-// Writes pairs of matrices for the queries, the output of attention and the feed-forward part of each layer. The caller deletes the
-// file.
+// The caller deletes the file.
 static inline void sample_lora_write(const struct sample_lora *l, const struct sample_model *m, char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20});
     struct gguf_context *g = gguf_init_empty();

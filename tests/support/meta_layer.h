@@ -86,8 +86,7 @@ static inline struct layer layer_new(struct layer_dims dims) {
     return l;
 }
 
-// Returns the split state of a tensor. The layer is split as libllama splits a model: by heads, and by rows of the feed-forward
-// network. user: the number of devices.
+// Splits as libllama does: by heads, and by rows of the feed-forward network. user: the number of devices.
 static inline struct ggml_backend_meta_split_state layer_state(const struct ggml_tensor *t, void *user) {
     static const struct {
         const char *name;

@@ -23,8 +23,7 @@ static inline uint64_t meta_split_hash(const struct meta_split *m, const char *n
     return h;
 }
 
-// Divides n_units randomly into segments, some of which occur twice, and each segment among the devices. Sets ne and nr of the
-// state.
+// Divides n_units randomly into segments, and each segment among the devices. Some segments occur twice.
 static inline void meta_split_fill(
     struct meta_split *m, struct check_rng *rng, int64_t n_units, int64_t unit, struct ggml_backend_meta_split_state *s) {
     int64_t left = n_units;
@@ -48,7 +47,7 @@ static inline void meta_split_fill(
     }
 }
 
-// Returns a random split state that depends only on m and the tensor's name.
+// The state depends only on m and the tensor's name.
 static inline struct ggml_backend_meta_split_state meta_split_state(const struct ggml_tensor *t, void *user) {
     struct meta_split *m = user;
     struct check_rng rng = check_rng_new(meta_split_hash(m, t->name));

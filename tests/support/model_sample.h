@@ -90,7 +90,7 @@ static inline void sample_u32(const struct sample_model *m, struct gguf_context 
     }
 }
 
-// Writes the model. path must end in XXXXXX; the caller deletes the file.
+// path must end in XXXXXX. The caller deletes the file.
 static inline void sample_model_write(const struct sample_model *m, char *path) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 16 << 20});
     struct gguf_context *g = gguf_init_empty();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// module.h: loadable backends for tests, which are compiled at run time into a temporary folder. Without a compiler, tests that
-// need them print a line and are skipped.
+// module.h: loadable backends for tests, compiled at run time into a temporary folder. If there is no compiler, tests are skipped.
 #pragma once
 
 #include <dirent.h>
@@ -53,7 +52,7 @@ static inline const char *module_path(const char *file) {
     return path[i];
 }
 
-// Compiles the file `source` to the library `file` in module_dir. flags: additional arguments of the compiler.
+// flags: additional arguments of the compiler.
 static inline bool module_compile(const char *file, const char *source, const char *flags) {
     char command[1024];
     snprintf(command, sizeof command, "%s -std=c11 -shared -fPIC -Iinclude -DGGML_BACKEND_DL %s -o %s %s", module_compiler(),
@@ -61,8 +60,7 @@ static inline bool module_compile(const char *file, const char *source, const ch
     return system(command) == 0;
 }
 
-// Compiles a backend without devices, with this name, score and API version. score below 0: it has no score function. api_version
-// 0: its init function returns NULL.
+// A backend without devices. If score < 0, there is no score function. If api_version is 0, the init function returns NULL.
 static inline bool module_write(const char *file, const char *name, int score, int api_version) {
     char source[MODULE_PATH];
     snprintf(source, sizeof source, "%s", module_path("module.c"));

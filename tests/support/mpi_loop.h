@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // mpi_loop.h: an MPI transport whose ranks are threads of one process, so that sanitizers and fuzzers can check them. Each rank
-// has an inbox, a list of messages. One lock guards all inboxes. Sending appends the message to the inbox immediately, so no
-// message is ever waiting to be sent.
+// has an inbox of messages. One lock guards all inboxes. Sending appends to the inbox immediately.
 #pragma once
 
 #include "mpi/transport.h"
@@ -96,7 +95,7 @@ static void loop_close(struct mpi_transport *t, bool all) {
     (void) all;
 }
 
-// Opens the transport of one rank. The caller has set alloc and release.
+// The caller has set alloc and release.
 static bool mpi_loop_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
     t->rank = rank;
     t->size = loop->n;

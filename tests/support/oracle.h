@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// oracle.h: loads the reference's libraries into the same process as Berth's, for benchmarks and kernel tests. dlmopen gives them
-// a separate namespace of symbols, because both sets of libraries define the same ggml_* functions. tools/fetch-reference.sh
-// downloads the libraries; this file downloads nothing.
+// oracle.h: loads the reference's libraries into the same process as Berth's, for benchmarks and kernel tests. Both define the same
+// ggml_* functions, so dlmopen gives the reference a separate namespace. tools/fetch-reference.sh downloads the libraries.
 //
 //     void *base = oracle_load("libggml-base.so");
 //     if (base == NULL) {
@@ -9,8 +8,8 @@
 //         return 77;
 //     }
 //
-// Sanitizers do not work with a second namespace, so oracle_load fails in such builds. tests/conformance and tests/op must run
-// with sanitizers, so they run the reference in a separate process.
+// Sanitizers do not work with a second namespace, so oracle_load fails in such builds. tests/conformance and tests/op run the
+// reference in a separate process instead.
 #pragma once
 
 #include "support/oracle_cpus.h"
@@ -44,7 +43,6 @@
 #    define ORACLE_SANITIZED 0
 #endif
 
-// The state of this program: one namespace, loaded once.
 static struct {
     char dir[PATH_MAX];
     char why[PATH_MAX + 128]; // why the last call failed
@@ -56,8 +54,7 @@ static inline const char *oracle_why(void) {
     return oracle.why;
 }
 
-// Sets oracle.dir if the libraries are in the folder itself, or in the subfolder that tools/fetch-reference.sh creates. Returns
-// false if they are not.
+// Accepts the folder of the libraries, or the folder above it. Returns false if the libraries are in neither.
 static inline bool oracle_dir_try(const char *folder) {
     static const char *const below[] = {"", "/" ORACLE_ARCH "-" ORACLE_VERSION "/bins/" ORACLE_ARCH};
     for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
@@ -71,7 +68,6 @@ static inline bool oracle_dir_try(const char *folder) {
     return false;
 }
 
-// Searches for .cache/reference in path and in all folders above it.
 static inline bool oracle_dir_above(char *path) {
     for (;;) {
         char folder[PATH_MAX + 32];
@@ -87,7 +83,7 @@ static inline bool oracle_dir_above(char *path) {
     }
 }
 
-// Returns the folder of the reference's libraries: $BERTH_REFERENCE, otherwise the repository's cache. NULL: there is none.
+// $BERTH_REFERENCE, otherwise the repository's cache. NULL: there is none.
 static inline const char *oracle_dir(void) {
     char path[PATH_MAX];
     const char *given = getenv("BERTH_REFERENCE");
@@ -108,7 +104,7 @@ static inline const char *oracle_dir(void) {
     return NULL;
 }
 
-// Loads one of the reference's libraries into its namespace. Returns NULL, with the reason in oracle_why(), if that fails.
+// If loading fails, returns NULL; oracle_why() returns the reason.
 static inline void *oracle_load(const char *library) {
     if (ORACLE_SANITIZED) {
         snprintf(oracle.why, sizeof(oracle.why), "the reference cannot be loaded into a process with sanitizers");
@@ -131,8 +127,7 @@ static inline void *oracle_load(const char *library) {
     return handle;
 }
 
-// Loads the base library and the CPU library that the reference's own loader would select on this machine. *name gets the file
-// name of the CPU library. NULL: none.
+// Loads the CPU library that the reference's own loader would select on this machine. *name: its file name. NULL: none.
 static inline void *oracle_load_cpu(const char **name) {
     for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(oracle_cpus) / sizeof(oracle_cpus[0]); i++) {
         void *lib = oracle_load(oracle_cpus[i]);
