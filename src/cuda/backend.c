@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // backend.c: a backend, which is one stream on a device. All work is asynchronous and in order; synchronize waits and reports
-// failures. graph_optimize enlarges the arena, because schedulers call it while they reserve. If it was not called, compute does.
+// failures. graph_optimize enlarges the arena, or compute if graph_optimize was not called.
 
 #include "cuda/backend.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. Buffer functions run on the stream of the device
-// and wait for that stream only. set and get return nothing, so their failures make the next compute of the device fail.
+// buffer.c: device memory as ggml buffers, one cuMemAlloc per buffer and no pool. Buffer functions run on the stream of the
+// device and wait for that stream only. set and get return nothing, so their failures make the next compute of the device fail.
 
 #include "cuda/device.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// comm.c: sums tensors over devices that can access each other's memory. Part: the tensor of one device. Each device adds all parts
-// into separate memory, and copies the sum over its part only after all devices have added. Each stream runs these steps:
+// comm.c: sums tensors over devices that can access each other's memory. Part: the tensor of one device. Each device adds all
+// parts into separate memory, and copies the sum over its part only after all devices have added. Each stream runs these steps:
 //
 //     compute the part, record `ready` | wait for all `ready`, add, record `added` | wait for all `added`, copy over the part
 //

@@ -27,7 +27,8 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
     return cuda_device_of(dev)->traits.integrated ? GGML_BACKEND_DEVICE_TYPE_IGPU : GGML_BACKEND_DEVICE_TYPE_GPU;
 }
 
-// If buffer_from_host_ptr is true, programs leave their weights in host memory. A GPU with separate memory would read them slowly.
+// If buffer_from_host_ptr is true, programs leave their weights in host memory. GPUs with separate memory read host memory
+// slowly.
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     struct cuda_device *d = cuda_device_of(dev);
     *props = (struct ggml_backend_dev_props){

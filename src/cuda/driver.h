@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// driver.h: the part of NVIDIA's driver API that Berth calls. It is declared by hand, so that the host code needs no CUDA toolkit.
+// driver.h: the part of NVIDIA's driver API that Berth calls. It is declared by hand to avoid the CUDA toolkit.
 // driver.c loads the functions. Symbols and values are those of the driver's stable ABI.
 #pragma once
 
@@ -171,5 +171,5 @@ struct cuda_driver {
 
 // The first call loads the driver. If no driver is usable, returns NULL and stores the reason in *why.
 const struct cuda_driver *cuda_driver(const char **why);
-// Writes the text into buf and returns it: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)".
+// Writes the text into buf and returns buf: "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)".
 const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// plan.c: makes the plan of a graph, which is a list of steps; a step is one node or one fusion. A plan is reused for graphs whose
-// tensors have the same data addresses and properties. Invariants: snapshots[] holds the nodes in order, each followed by its
-// sources. If n_snapshots of a plan is 0, the plan is free.
+// plan.c: makes the plan of a graph, which is a list of steps; a step is one node or one fusion. A plan is reused for graphs
+// whose tensors have the same data addresses and properties. Invariants: snapshots[] holds the nodes in order, each followed by
+// its sources. If n_snapshots of a plan is 0, the plan is free.
 
 #include "cuda/backend.h"
 
@@ -63,8 +63,8 @@ static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_ten
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
 
-// This comparison runs for every token, over about a thousand nodes, so it must be fast. A source that is also a node was compared
-// at that node. If all structs so far are those of the plan, such a source is not compared again.
+// This comparison runs for every token, over about a thousand nodes, so it must be fast. A source that is also a node was
+// compared at that node. If all structs so far are those of the plan, such a source is not compared again.
 static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
     bool are_same_nodes = true; // all nodes so far are the same ggml_tensor structs as in the plan
@@ -259,8 +259,8 @@ bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) 
     return true;
 }
 
-// Returns the least recently used plan, enlarged if necessary. If it cannot be enlarged, returns the least recently used plan that
-// is large enough, or NULL.
+// Returns the least recently used plan, enlarged if necessary. If that plan cannot be enlarged, returns the least recently used
+// plan that is large enough, or NULL.
 static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {

@@ -10,7 +10,7 @@
 #include "attn.cuh"
 
 enum { FEW_ROWS = 8 };
-// The running maximum stays until a score exceeds it by 8. Weights are therefore at most 2^8, which fits into f16.
+// The running maximum stays until a score exceeds the maximum by 8. Weights are therefore at most 2^8, which fits into f16.
 #define FEW_SLACK 8.0f
 
 LANE uint4 few_read(const char *p, bool there) {
@@ -55,7 +55,7 @@ template <int D> struct few_halves {
     enum { STAGES = 0 };
     uint4 k[2][D / 32], v[4][D / 64];
 
-    // query_dim: first dimension of the thread's i-th pair of query elements. value_dim: first dimension of its i-th pair of sums.
+    // query_dim: first dimension of the thread's i-th pair of query elements. value_dim: the same for pairs of sums.
     LANE static int query_dim(int i, int t) {
         return i / 4 * 32 + 8 * t + i % 4 * 2;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attn_wide.cuh: attention with head dimensions of 257 to 576, whose sums do not fit into the registers of one warp.
-// A block computes 32 rows, 32 keys at a time. Four warps share 16 rows; each warp has a quarter of the dimensions. The four warps
-// add their partial scores through shared memory.
+// A block computes 32 rows, 32 keys at a time. Four warps share 16 rows; each warp has a quarter of the dimensions. The four
+// warps add their partial scores through shared memory.
 #pragma once
 
 #include "attn.cuh"

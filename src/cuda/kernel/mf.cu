@@ -60,7 +60,7 @@ struct mf_work {
     float *y, *red;   // red: [2][warp][row][column], partial sums
     int buffer;
 
-    // *piece holds the data of position p. The function replaces it by the data of position *ahead and advances *ahead.
+    // *piece holds the data of position p. Afterwards *piece holds the data of position *ahead, and *ahead is advanced.
     LANE void step(const mf_args &a, mf_place p, mf_place *ahead, mf_piece *piece, float *sum) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = p.pass * MF_THREADS + threadIdx.x;
         if (i < walk.n_pieces) {

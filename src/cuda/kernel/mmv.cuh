@@ -4,8 +4,8 @@
 // A block has up to 8 columns (blockIdx.y) and loops over tiles of 16 rows. Chunk c (decode.cuh) of a tile belongs to warp
 // c % WARPS. Each warp copies chunks in advance into its own ring, also chunks of the next tile, so that copies never pause. At
 // the end of a tile, the sums of the warps are added.
-// Columns are f16, or bf16 for bf16 and f32 weights (act.cu). With XP = 2, their rounding residuals are multiplied too. If columns
-// do not fit into shared memory, the block processes all tiles once per part of k_part chunks.
+// Columns are f16, or bf16 for bf16 and f32 weights (act.cu). With XP = 2, their rounding residuals are multiplied too. If
+// columns do not fit into shared memory, the block processes all tiles once per part of k_part chunks.
 #pragma once
 
 #include "decode.cuh"

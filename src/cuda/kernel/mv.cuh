@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. The warp
 // copies steps (pieces of both rows) in advance into its own ring in shared memory, so that memory is always busy.
-// The column is in shared memory: in 8 bits with a scale per sub of 32 elements (dot.cuh) for block formats, as f32 for dense rows.
+// The column is in shared memory: in 8 bits with a scale per sub of 32 elements (dot.cuh), or as f32 for dense rows.
 // Optional norm, addition and gate: mv_args.h.
 #pragma once
 
@@ -73,8 +73,8 @@ template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
-    // Layout of a column: run 0 of all subs (16 bytes each), run 1 of all subs, then four floats per sub: the scale, and the scale
-    // times the sum of run 0, of run 1 and of both.
+    // Layout of a column: run 0 of all subs (16 bytes each), run 1 of all subs, then four floats per sub: the scale, and the
+    // scale times the sum of run 0, of run 1 and of both.
     LANE static uint32_t column_size(int k) {
         return (uint32_t) (k / 32) * 48;
     }

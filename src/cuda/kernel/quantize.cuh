@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// quantize.cuh: quantises 32 floats to a block of a KV cache type, one thread per block. The bytes equal those of the CPU backend:
-// quantize_row_X_ref in quant/*.c, except q8_0 (BERTH_Q8_FACTOR_OF_MAX in quant/blocks.h).
+// quantize.cuh: quantises 32 floats to a block of a KV cache type, one thread per block. The bytes are those of the
+// CPU backend: quantize_row_X_ref in quant/*.c, except q8_0 (BERTH_Q8_FACTOR_OF_MAX in quant/blocks.h).
 #pragma once
 
 #include "cuda/kernel/dequant.cuh"

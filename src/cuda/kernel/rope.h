@@ -15,8 +15,8 @@ struct cuda_rope_args {
     // is_halves: NEOX. is_multi, is_vision, is_interleaved: MROPE, VISION, IMROPE.
     int32_t is_halves, is_multi, is_vision, is_interleaved;
     int32_t sections[4];
-    // step: ratio of the angles of consecutive pairs. length: factor of the rotated elements. ramp, ext_factor: YaRN. sin_sign: -1 for
-    // ROPE_BACK, otherwise 1.
+    // step: ratio of the angles of consecutive pairs. length: factor of the rotated elements. ramp, ext_factor: YaRN. sin_sign:
+    // -1 for ROPE_BACK, otherwise 1.
     float step, freq_scale, ext_factor, ramp[2], length, sin_sign;
     // Cache row of each token, if fused with SET_ROWS. NULL: rows are written to dst in order.
     const char *numbers;

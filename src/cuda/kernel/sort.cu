@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sort.cu: sorts the indices of each row by 64-bit keys, with a bitonic sorting network. Upper half of a key: the float as an
-// unsigned integer of the same order. Lower half: the index, so that equal elements keep their order. Rows of up to 4,096 elements
-// are sorted in shared memory, longer rows in device memory with one launch per step.
+// unsigned integer of the same order. Lower half: the index, so that equal elements keep their order. Rows of up to 4,096
+// elements are sorted in shared memory, longer rows in device memory with one launch per step.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/reduce.h"

@@ -116,7 +116,7 @@ KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// Each element is the sum of all elements of g.a into which REPEAT copied it.
+// Gradient of REPEAT: sums the elements of g.a that REPEAT copied from the same element.
 KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -153,8 +153,8 @@ KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// g.a: weights; g.b: gradient; g.c, g.d: moments. p: hyperparameters, nb bytes apart: alpha, beta1, beta2, eps, weight decay, bias
-// corrections of the two moments.
+// g.a: weights; g.b: gradient; g.c, g.d: moments. p: hyperparameters, nb bytes apart: alpha, beta1, beta2, eps, weight decay,
+// bias corrections of the two moments.
 KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
     dep_begin();
     float q[7];

@@ -70,8 +70,8 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
         n_turns += (a->m[i] + 1) / 2;
     }
     const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = (int64_t) r->traits->n_sm;
-    // One block per multiprocessor uses all of the shared memory. Two blocks of half the size took a fifth longer, because their rings
-    // were too short.
+    // One block per multiprocessor uses all of the shared memory. Two blocks of half the size took a fifth longer, because their
+    // rings were too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   max_stages = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages = (int) min_i64(max_stages, 7);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion also computes the ADD before
-// a norm, the MUL by weights and the ADD of a bias.
+// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion also computes the ADD
+// before a norm, the MUL by weights and the ADD of a bias.
 
 #include "cuda/kernel/norm.h"
 
@@ -49,8 +49,8 @@ static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- fusions: [ADD] NORM [MUL [ADD]] ----
 
-// Returns the source of node i that is not `from`. Returns NULL unless node i is an `op` and the only reader of `from`, all tensors
-// are f32, and the returned tensor repeats to the shape of the node.
+// Returns the source of node i that is not `from`. Returns NULL unless node i is an `op` and the only reader of `from`, all
+// tensors are f32, and the returned tensor repeats to the shape of the node.
 static const struct ggml_tensor *other_of(
     const struct ggml_cgraph *graph, int i, enum ggml_op op, const struct ggml_tensor *from) {
     if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {

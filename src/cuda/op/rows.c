@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rows.c: GET_ROWS and SET_ROWS access rows by index. DUP, CPY and CONT copy elements, in order, between layouts and types. Kernels
-// cannot report an error. If an index is out of range, GET_ROWS therefore returns zeros and SET_ROWS writes nothing. The source
-// and result of a copy have the same number of elements, but may differ in shape.
+// rows.c: GET_ROWS and SET_ROWS access rows by index. DUP, CPY and CONT copy elements, in order, between layouts and types.
+// Kernels cannot report an error. If an index is out of range, GET_ROWS therefore returns zeros and SET_ROWS writes nothing. The
+// source and result of a copy have the same number of elements, but may differ in shape.
 
 #include "cuda/kernel/rows.h"
 
