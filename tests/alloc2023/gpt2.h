@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2.h: a small model with GPT-2's layers and random weights. One program per date of the 2023 API runs it, and one program uses
-// the current API. Their outputs must be equal. Each program includes the headers of its date.
+// gpt2.h: a small model with GPT-2's layers and random weights. One program per date of the 2023 API runs it, and one program
+// uses the current API. Their outputs must be equal. Each program includes the headers of its date.
 #pragma once
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // leafs.c: tests when ggml_allocr_t gives memory to the leaves of a graph. Late leaf: a copy overwrites the leaf before any node
-// reads it. The memory of a late leaf is used only from that copy on, as in ggml in 2023. Other leaves have memory from the start,
-// because the program may write to them after allocation.
+// reads it. The memory of a late leaf is used only from that copy on, as in ggml in 2023. Other leaves have memory from the
+// start, because the program may write to them after allocation.
 
 #include "program.h"
 

@@ -7,8 +7,8 @@
 //     make_model list                                          the architectures
 //
 // KEY is the part of a key after "ARCH.". The value 3 is stored as an integer, 3.0 as a float, anything else as a text. KEY may
-// also be a dimension: N, B, W or X of model_archs.h. +NAME:FILL:SHAPE adds a tensor to each layer (model_archs.h describes SHAPE;
-// FILL is a letter of row_fill, such as m for a matrix). -NAME omits tensors whose names start with NAME.
+// also be a dimension: N, B, W or X of model_archs.h. +NAME:FILL:SHAPE adds a tensor to each layer (model_archs.h describes
+// SHAPE; FILL is a letter of row_fill, such as m for a matrix). -NAME omits tensors whose names start with NAME.
 
 #include "model_archs.h"
 #include "model_tokens.h"

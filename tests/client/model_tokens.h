@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model_tokens.h: a small tokenizer of each kind that libllama supports. All have special tokens, every byte (or letter), the pieces
-// below, and unused tokens up to the size of the vocabulary.
+// model_tokens.h: a small tokenizer of each kind that libllama supports. All have special tokens, every byte (or letter), the
+// pieces below, and unused tokens up to the size of the vocabulary.
 #pragma once
 
 #include "ggml.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// probe.c: runs one query with the libllama of a folder on one model. The folder determines which ggml is used. The results of two
-// folders are compared by `compare` or by client.sh.
+// probe.c: runs one query with the libllama of a folder on one model. The folder determines which ggml is used. The results of
+// two folders are compared by `compare` or by client.sh.
 //
 //     probe FOLDER logits MODEL OUT [N WORD...] writes the logits of N positions: half as a prompt, half one by one.
 //                                              Words: embeddings (instead of logits), exact (keys and values in f32), unfused

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // machine.c: runs a recipe call by call. After aborts and signals, handlers jump back to machine_run. All tensors are in the
-// machine's arena, so a jump leaks nothing. Only one machine may run at a time in a process, because handlers use static variables.
+// machine's arena, so a jump leaks nothing. Only one machine may run at a time in a process, because handlers use static
+// variables.
 #include "machine.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// machine.h: the machine runs a recipe (call.h) on Berth or the reference, and writes the outcome as text, with one line per value,
-// tensor and graph.
+// machine.h: the machine runs a recipe (call.h) on Berth or the reference, and writes the outcome as text, with one line per
+// value, tensor and graph.
 #pragma once
 
 #include "call.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// custom_functions.h: the functions that the cases of custom ops call. op-suite and op-oracle contain them at different addresses.
+// custom_functions.h: the functions that the cases of custom ops call. op-suite and op-oracle contain them at different
+// addresses.
 #pragma once
 
 #include "ggml.h"

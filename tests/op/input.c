@@ -73,8 +73,8 @@ static enum op_layout layout_next(struct op_build *b) {
     return b->which < 0 || b->which == i ? b->layout : OP_AS_BUILT;
 }
 
-// Elements of a row are `step` elements apart. After each row there are `more` unused elements. If more > 0, an unused row follows
-// each plane.
+// Elements of a row are `step` elements apart. After each row there are `more` unused elements. If more > 0, an unused row
+// follows each plane.
 static struct ggml_tensor *tensor_with_gaps(
     struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
     const bool planes = more > 0 && ne[2] * ne[3] > 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // op.h: the op suite, which compares results of ops with the reference. A case is a small graph with its input data. Berth's CPU
-// backend computes a case on one thread and on several. The reference computes it on the same tensors (oracle_link.h), because the
-// ABI is the same. If the reference does not compute a case or is imprecise, the builder names a loop in double precision
+// backend computes a case on one thread and on several. The reference computes it on the same tensors (oracle_link.h), because
+// the ABI is the same. If the reference does not compute a case or is imprecise, the builder names a loop in double precision
 // (plain.h). Each family of ops is one file with a function op_suite_<family>(), listed in runner.c. Example:
 //
 //     static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
@@ -21,14 +21,14 @@
 #define OP_EXACT 0.0 // equal values
 #define OP_F32 1e-7  // normalised mean squared error
 
-// Variants: the reference's CPU libraries for different processors. Products of quantised rows: sums within blocks are integers, so
-// only the order of blocks differs. armv8.2_1 and armv8.0_1 differ by at most 9.6e-13 (q5_1). Berth differs from them by at most
-// 2.6e-11, if terms nearly cancel (measured with op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
+// Variants: the reference's CPU libraries for different processors. Products of quantised rows: sums within blocks are integers,
+// so only the order of blocks differs. armv8.2_1 and armv8.0_1 differ by at most 9.6e-13 (q5_1). Berth differs from them by at
+// most 2.6e-11, if terms nearly cancel (measured with op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
 #define OP_QUANT 1e-10
 // For results of fewer than 8 numbers, whose terms may cancel (measured: 3.1e-10).
 #define OP_QUANT_FEW 1e-8
-// Products of f16. Variants with f16 arithmetic add in f16: armv8.2_2 differs from armv8.2_1 by up to 9e-6, and by up to 6.8e-5 if
-// the result has few numbers. Berth adds in f32, or a few terms in f16. Berth must be within OP_F16_PLAIN of double precision.
+// Products of f16. Variants with f16 arithmetic add in f16: armv8.2_2 differs from armv8.2_1 by up to 9e-6, and by up to 6.8e-5
+// if the result has few numbers. Berth adds in f32, or a few terms in f16. Berth must be within OP_F16_PLAIN of double precision.
 // Measured: 4e-8 in f32; in f16 1.9e-7 for one column and 7.6e-7 for many (armv8.2_2: 3.4e-6 and 1.1e-5). One number whose terms
 // cancel: 7.9e-6 from double precision and 1.2e-4 from armv8.2_2 (OP_F16_FEW, OP_F16_PLAIN_FEW).
 #define OP_F16 1e-5

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc_cases.h: random graphs, computed with memory of the graph allocator and with separate memory for every tensor. All results
-// must have the same bytes.
+// alloc_cases.h: random graphs, computed with memory of the graph allocator and with separate memory for every tensor. All
+// results must have the same bytes.
 #pragma once
 
 #include "support/check.h"

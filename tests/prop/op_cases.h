@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// op_cases.h: random ops, alone and in small graphs, in memory between guard pages. A case takes the sample of an op (`berth ops`)
-// and changes extents; equal extents change together, so that most shapes still match. Some cases also corrupt an extent, stride,
-// parameter, type or view. The CPU backend may compute or refuse a case, but must not access a guard page. If it does, the signal
-// handler prints the seed and the case.
+// op_cases.h: random ops, alone and in small graphs, in memory between guard pages. A case takes the sample of an op (`berth
+// ops`) and changes extents; equal extents change together, so that most shapes still match. Some cases also corrupt an extent,
+// stride, parameter, type or view. The CPU backend may compute or refuse a case, but must not access a guard page. If it does,
+// the signal handler prints the seed and the case.
 #pragma once
 
 #include "support/check.h"
@@ -104,8 +104,8 @@ static inline void op_cases_close(struct op_cases *c) {
 
 // ---- memory ----
 
-// The memory is next to a guard page. The CANARY bytes on the other side have a fixed value. NULL: all regions are used, or size is
-// too large.
+// The memory is next to a guard page. The CANARY bytes on the other side have a fixed value. NULL: all regions are used, or size
+// is too large.
 static inline char *region_take(struct op_cases *c, size_t size) {
     if (c->n_used == N_REGIONS || size > REGION_SIZE - CANARY) {
         return NULL;

@@ -15,7 +15,8 @@ static void fail_case(
     exit(1);
 }
 
-// Checks beam.c at all capacities from the bound to the optimum. A plan must be valid. "No" requires a capacity below the optimum.
+// Checks beam.c at all capacities from the bound to the optimum. A plan must be valid. "No" requires a capacity below the
+// optimum.
 // A narrow beam may give no answer.
 static void check_beams(
     const struct berth_plan_item *items, int64_t n, struct exact *x, const struct plan_prob *p, unsigned rules, int64_t best) {
@@ -71,8 +72,8 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
     berth_plan_prob_fini(&joined);
 }
 
-// With each rule switched off in turn, the search must find a plan at the optimum and refute lower capacities. next must not exceed
-// the optimum.
+// With each rule switched off in turn, the search must find a plan at the optimum and refute lower capacities. next must not
+// exceed the optimum.
 static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t optimum) {
     struct plan_traits traits;
     int32_t ids[BRUTE_MAX];
@@ -171,8 +172,8 @@ static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint
     }
 }
 
-// Random items, and items of one step each that fill every step almost completely. Only instances that the fast path does not solve
-// are checked. For many of them the optimum is above the live bytes.
+// Random items, and items of one step each that fill every step almost completely. Only instances that the fast path does not
+// solve are checked. For many of them the optimum is above the live bytes.
 static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int64_t steps, bool with_rules) {
     struct berth_plan_item items[BRUTE_MAX];
     for (int k = 0; k < n_instances;) {

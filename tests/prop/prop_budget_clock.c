@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_budget_clock.c: the results of the budget solver do not depend on the clock. Random graphs are solved with a clock that does
-// not advance, and with a clock that advances two hours per reading. Only local search may give different results.
+// prop_budget_clock.c: the results of the budget solver do not depend on the clock. Random graphs are solved with a clock that
+// does not advance, and with a clock that advances two hours per reading. Only local search may give different results.
 // berth_budget_check must confirm all results. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_budget_graph.c: random graphs under memory limits, with spills and recomputations. The results have the same bits as without
-// a limit, and the memory stays within the limits. Tests run on one CPU backend with files, and on simulated devices with the
-// scheduler. BERTH_SEED=n repeats a run.
+// prop_budget_graph.c: random graphs under memory limits, with spills and recomputations. The results have the same bits as
+// without a limit, and the memory stays within the limits. Tests run on one CPU backend with files, and on simulated devices with
+// the scheduler. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_budget_moves.c: spills with the scheduler: CPU memory to files, device to host, device to device. The results have the same
-// bits as without a memory limit. After reserve, computing allocates nothing. BERTH_SEED=n repeats a run.
+// prop_budget_moves.c: spills with the scheduler: CPU memory to files, device to host, device to device. The results have the
+// same bits as without a memory limit. After reserve, computing allocates nothing. BERTH_SEED=n repeats a run.
 
 #include "prop/budget_deep.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // prop_grad.c: compares every gradient rule, on random shapes and numbers (grad_cases.h), with central differences in double
-// (wide.h). The differences are exact to 1e-10, so Berth's error is the rounding of f32. The loss is a weighted sum of the result.
+// (wide.h). The differences are exact to 1e-10, so Berth's error is the rounding of f32. The loss is a weighted sum of the
+// result.
 // In planned memory, where ops run in place, the gradients must have the same bits. Every op with a rule must occur, with each
 // source for which its rule computes a gradient.
 // BERTH_SEED sets the seed, BERTH_WORST=1 prints the largest error of each case.

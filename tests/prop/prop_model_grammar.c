@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive reference, on random small grammars. Language: a
-// set of texts of the letters a and b with at most MAX_LEN bytes, as one bit per text. The reference applies the rules to empty
+// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive reference, on random small grammars. Language:
+// a set of texts of the letters a and b with at most MAX_LEN bytes, as one bit per text. The reference applies the rules to empty
 // languages until nothing is added. The guide must accept a text if and only if its bit is set.
 
 #include "support/vocab_sample.h"

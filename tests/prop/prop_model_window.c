@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_model_window.c: a layer with a sliding window keeps only the last rows (keys and values) of its cache, in a ring. The logits
-// must equal those of a session that keeps every row. A saved session continues correctly with a ring of another size.
+// prop_model_window.c: a layer with a sliding window keeps only the last rows (keys and values) of its cache, in a ring. The
+// logits must equal those of a session that keeps every row. A saved session continues correctly with a ring of another size.
 
 #include "support/model_sample.h"
 

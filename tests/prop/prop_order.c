@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // prop_order.c: the order pass on random graphs. The new order is valid. Its peak of live bytes is never higher than that of the
-// given order. The reported peak equals that of berth_plan_order_items. A second run gives the same order. On small graphs the peak
-// is the optimum over all orders. BERTH_SEED=n repeats a run.
+// given order. The reported peak equals that of berth_plan_order_items. A second run gives the same order. On small graphs the
+// peak is the optimum over all orders. BERTH_SEED=n repeats a run.
 
 #include "support/check.h"
 

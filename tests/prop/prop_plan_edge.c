@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_edge.c: random items with alignments, fixed offsets, alias groups, pools and chunks. The plans are valid, the bound is
-// never above the optimum (exhaustive search), and proven plans are optimal.
+// prop_plan_edge.c: random items with alignments, fixed offsets, alias groups, pools and chunks. The plans are valid, the bound
+// is never above the optimum (exhaustive search), and proven plans are optimal.
 
 #include "plan_brute.h"
 #include "support/check.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_plan_exact.c: compares the planner with brute force on small sets of items. A long search finds and proves the optimum, also
-// with each rule switched off. With less time, plans are valid and not below the optimum. long_plan_exact.c runs more instances.
+// prop_plan_exact.c: compares the planner with brute force on small sets of items. A long search finds and proves the optimum,
+// also with each rule switched off. With less time, plans are valid and not below the optimum. long_plan_exact.c runs more
+// instances.
 
 #include "plan_exact_cases.h"
 #include "support/check.h"

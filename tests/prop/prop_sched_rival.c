@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_sched_rival.c: compares the bytes that Berth's scheduler and the reference's scheduler reserve, on random graphs over two or
-// three devices.
+// prop_sched_rival.c: compares the bytes that Berth's scheduler and the reference's scheduler reserve, on random graphs over two
+// or three devices.
 
 #include "support/check.h"
 #include "support/device_plain.h"

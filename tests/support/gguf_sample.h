@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gguf_sample.h: creates GGUF contexts with all kinds of keys and tensors, and describes a context as text. The same code runs with
-// Berth and with the reference.
+// gguf_sample.h: creates GGUF contexts with all kinds of keys and tensors, and describes a context as text. The same code runs
+// with Berth and with the reference.
 #pragma once
 
 #include "check.h"

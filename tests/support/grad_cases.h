@@ -542,8 +542,8 @@ struct grad_rule {
 };
 
 // clang-format off
-// The tolerances are larger for ops that round to f16 (11 bits), for products with quantised weights, which round activations to 8
-// bits (only in the result), for RoPE with angles up to 200 in f32, and for sequences of ops.
+// The tolerances are larger for ops that round to f16 (11 bits), for products with quantised weights, which round activations to
+// 8 bits (only in the result), for RoPE with angles up to 200 in f32, and for sequences of ops.
 #define HALF 1e-3
 
 static const struct grad_rule grad_rules[] = {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// module.h: loadable backends for tests, compiled at run time into a temporary folder. If there is no compiler, tests are skipped.
+// module.h: loadable backends for tests, compiled at run time into a temporary folder. If there is no compiler, tests are
+// skipped.
 #pragma once
 
 #include <dirent.h>

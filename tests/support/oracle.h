@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// oracle.h: loads the reference's libraries into the same process as Berth's, for benchmarks and kernel tests. Both define the same
-// ggml_* functions, so dlmopen gives the reference a separate namespace. tools/fetch-reference.sh downloads the libraries.
+// oracle.h: loads the reference's libraries into the same process as Berth's, for benchmarks and kernel tests. Both define the
+// same ggml_* functions, so dlmopen gives the reference a separate namespace. tools/fetch-reference.sh downloads the libraries.
 //
 //     void *base = oracle_load("libggml-base.so");
 //     if (base == NULL) {

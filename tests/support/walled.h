@@ -13,8 +13,8 @@ static inline size_t walled_all(size_t size) {
     return (size + WALL - 1) / WALL * WALL + WALL;
 }
 
-// The memory ends at the inaccessible page, so the address is aligned only as far as size is. It is filled with 0xff, which is NaN
-// in every float type.
+// The memory ends at the inaccessible page, so the address is aligned only as far as size is. It is filled with 0xff, which is
+// NaN in every float type.
 static inline void *walled(size_t size) {
     const size_t all = walled_all(size);
     char *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

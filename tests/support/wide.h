@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// wide.h: evaluates a graph in double precision, independently of src/cpu. Each tensor is a contiguous array of doubles. Leaves are
-// converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
+// wide.h: evaluates a graph in double precision, independently of src/cpu. Each tensor is a contiguous array of doubles. Leaves
+// are converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
 #pragma once
 
 #include "core/op_params.h"
