@@ -1672,8 +1672,7 @@ GGML_API struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx, struct g
 GGML_API struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata);
 // Returns a result `[ne0, ne1, ne2, ne3]` of the given type, computed by fun from n_args tensors, at most GGML_MAX_SRC - 1.
-// The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0. n_tasks is positive or
-// GGML_N_TASKS_MAX.
+// The list args is copied, and its tensors may be NULL. args may be NULL if n_args is 0.
 GGML_API struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata);
 // As ggml_custom_4d, and the result is a view of a. Source 0 is a, and the tensors of args, at

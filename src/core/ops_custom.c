@@ -18,8 +18,6 @@ _Static_assert(sizeof(struct ggml_map_custom1_op_params) == sizeof(struct custom
                    sizeof(struct ggml_custom_op_params) == sizeof(struct custom),
     "custom ops share one layout of op_params");
 
-#define BAD_N_TASKS "n_tasks is %d, it must be positive or GGML_N_TASKS_MAX"
-
 // Padding bytes are 0. Poison is unchanged.
 static void custom_put(struct ggml_tensor *result, const struct custom *custom) {
     if (result != NULL && !berth_poisoned(result)) {
@@ -39,7 +37,8 @@ static struct ggml_tensor *map_custom(struct ggml_context *ctx, const char *func
     BERTH_SOURCE_OPT_AS(ctx, func, srcs[1]);
     BERTH_SOURCE_OPT_AS(ctx, func, srcs[2]);
     BERTH_REQUIRE_AS(ctx, func, custom->fun != NULL, "the function is NULL");
-    BERTH_REQUIRE_AS(ctx, func, custom->n_tasks == GGML_N_TASKS_MAX || custom->n_tasks > 0, BAD_N_TASKS, custom->n_tasks);
+    BERTH_REQUIRE_AS(ctx, func, custom->n_tasks == GGML_N_TASKS_MAX || custom->n_tasks > 0,
+        "n_tasks is %d, it must be positive or GGML_N_TASKS_MAX", custom->n_tasks);
     struct ggml_tensor *result = berth_like_or_view(ctx, func, srcs[0], inplace);
     custom_put(result, custom);
     return berth_op_set(result, op, NULL, 0, srcs, 3);
@@ -97,12 +96,11 @@ static struct ggml_tensor *custom_set(
 
 // Returns NULL if the sources and the argument list are valid.
 static struct ggml_tensor *custom_refuse(
-    struct ggml_context *ctx, const char *func, struct ggml_tensor **args, int n_args, int n_max, const struct custom *custom) {
+    struct ggml_context *ctx, const char *func, struct ggml_tensor **args, int n_args, int n_max, ggml_custom_op_t fun) {
     BERTH_REQUIRE_AS(ctx, func, ctx != NULL, "the context is NULL");
     BERTH_REQUIRE_AS(ctx, func, n_args <= n_max, "%d sources, must be at most %d", n_args, n_max);
     BERTH_REQUIRE_AS(ctx, func, n_args <= 0 || args != NULL, "%d sources, but the list of them is NULL", n_args);
-    BERTH_REQUIRE_AS(ctx, func, custom->fun != NULL, "the function is NULL");
-    BERTH_REQUIRE_AS(ctx, func, custom->n_tasks == GGML_N_TASKS_MAX || custom->n_tasks > 0, BAD_N_TASKS, custom->n_tasks);
+    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
     for (int i = 0; i < n_args; i++) {
         BERTH_SOURCE_OPT_AS(ctx, func, args[i]);
     }
@@ -111,7 +109,7 @@ static struct ggml_tensor *custom_refuse(
 
 struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata) {
-    struct ggml_tensor *bad = custom_refuse(ctx, __func__, args, n_args, GGML_MAX_SRC - 1, CUSTOM);
+    struct ggml_tensor *bad = custom_refuse(ctx, __func__, args, n_args, GGML_MAX_SRC - 1, fun);
     if (bad != NULL || ctx == NULL) {
         return bad;
     }
@@ -124,7 +122,7 @@ struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type
 struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor **args, int n_args,
     ggml_custom_op_t fun, int n_tasks, void *userdata) {
     BERTH_SOURCES(ctx, a);
-    struct ggml_tensor *bad = custom_refuse(ctx, __func__, args, n_args, GGML_MAX_SRC - 2, CUSTOM);
+    struct ggml_tensor *bad = custom_refuse(ctx, __func__, args, n_args, GGML_MAX_SRC - 2, fun);
     if (bad != NULL) {
         return bad;
     }

@@ -136,7 +136,7 @@ void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
     if (a == NULL || berth_poisoned(a)) {
         return;
     }
-    if (sinks == NULL && a->op == GGML_OP_SOFT_MAX) {
+    if (sinks == NULL) {
         a->src[2] = NULL;
         return;
     }

@@ -9,7 +9,6 @@
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
 
-#include <limits.h>
 #include <unistd.h>
 
 static char log_text[1 << 14]; // start of the log output
@@ -390,45 +389,6 @@ static void backward_without(void **state) {
     assert_error("created without gradients");
 }
 
-static void do_nothing(struct ggml_tensor *dst, int ith, int nth, void *userdata) {
-    (void) dst, (void) ith, (void) nth, (void) userdata;
-}
-
-// Computing an op with no tasks would leave its result unset.
-static void custom_ops_without_tasks(void **state) {
-    (void) state;
-    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
-    static const int counts[] = {0, -2, INT_MIN};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        berth_clear_error();
-        assert_true(berth_is_poison(ggml_custom_4d(ctx, GGML_TYPE_F32, 4, 1, 1, 1, &a, 1, do_nothing, counts[i], NULL)));
-        assert_error("it must be positive or GGML_N_TASKS_MAX");
-        berth_clear_error();
-        assert_true(berth_is_poison(ggml_custom_inplace(ctx, a, NULL, 0, do_nothing, counts[i], NULL)));
-        assert_error("it must be positive or GGML_N_TASKS_MAX");
-    }
-    assert_false(berth_is_poison(ggml_custom_4d(ctx, GGML_TYPE_F32, 4, 1, 1, 1, &a, 1, do_nothing, GGML_N_TASKS_MAX, NULL)));
-    assert_false(berth_is_poison(ggml_custom_inplace(ctx, a, NULL, 0, do_nothing, 1, NULL)));
-}
-
-// NULL removes the sinks of a SOFT_MAX. It must not remove the third source of another op.
-static void sinks_of_another_op(void **state) {
-    (void) state;
-    struct ggml_tensor *a = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 4, 2, 3), *sinks = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 3);
-    struct ggml_tensor *p = ggml_soft_max(ctx, a);
-    ggml_soft_max_add_sinks(p, sinks);
-    assert_ptr_equal(p->src[2], sinks);
-    ggml_soft_max_add_sinks(p, NULL);
-    assert_null(p->src[2]);
-    assert_false(berth_is_poison(p));
-    struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 3);
-    struct ggml_tensor *sum = ggml_add_id(ctx, a, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4, 5), ids);
-    ggml_soft_max_add_sinks(sum, NULL);
-    assert_error("sinks can be added once to a SOFT_MAX only");
-    assert_ptr_equal(sum->src[2], ids);
-    assert_true(berth_is_poison(sum));
-}
-
 // The ids [k, t] apply to every index of the fourth axis. The shape rule and the gradient must agree with the constructor.
 static void add_id_with_a_fourth_extent(void **state) {
     (void) state;
@@ -468,8 +428,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(fused, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_of_a_device, setup, teardown),
         cmocka_unit_test_setup_teardown(backward_without, setup, teardown),
-        cmocka_unit_test_setup_teardown(custom_ops_without_tasks, setup, teardown),
-        cmocka_unit_test_setup_teardown(sinks_of_another_op, setup, teardown),
         cmocka_unit_test_setup_teardown(add_id_with_a_fourth_extent, setup, teardown),
     };
     return cmocka_run_group_tests_name("core_odd", tests, NULL, NULL);
