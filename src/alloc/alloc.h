@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.h: the interface of the graph allocator for other folders: plans, buffers and addresses for records of the caller.
+// alloc.h: the interface of the graph allocator for other folders. The caller builds a record. The allocator makes a plan for the
+// record, allocates buffers and returns the addresses of the rows.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -7,7 +8,8 @@
 
 struct galloc_plan;
 
-// has_places: the plan stores the addresses of all rows. Required if the allocator applies the plan to graphs itself.
+// has_places: the plan stores the addresses of all rows. ggml_gallocr_alloc_graph requires has_places. A caller that reads the
+// addresses with berth_galloc_place does not.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Columns of a record, to be filled by the caller. rows is NULL if out of memory.
@@ -27,6 +29,7 @@ bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct lifetime_row *rows, const struct lifetime_order *order);
 // Returns true if this plan accepts every graph that the other plan accepts. Requires berth_galloc_plan_remember of both.
 bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
+// Returns a plan without a graph. Its block is at least as large as that of `plan`. NULL: out of memory.
 struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan);
 // Computes the bytes that each buffer requires. If buffers share a pool, the first buffer has the size and the others have 0.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
@@ -41,9 +44,10 @@ enum ggml_status berth_galloc_plan_save(
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Counts the changes of buffers, starting at 1. Addresses are valid while the value does not change.
 uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc);
-// The row must not be a view or a second listing of a tensor. buffer NULL: the row has no memory.
+// Returns the address of a row. The row must not be a view. If a tensor has two rows, the row must be the first one. If the plan
+// has no memory for the row, the returned buffer is NULL.
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row);
 
 bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
-// The rules say that memory in buffers of the allocator is not the caller's.
+// Returns rules for a record. is_ours is true for tensors in buffers of this allocator.
 struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc);

@@ -22,7 +22,7 @@ struct graph_ops {
     int32_t *op_of;          // [list.n] op of the tensor, -1: none
     bool *is_mutable;        // [list.n] written by another node than its producer
     int32_t *writer;         // [list.n] first op that writes the memory, if is_mutable
-    bool is_one_group;       // all once ops are one group
+    bool is_one_group;       // all ops with BERTH_BUDGET_ONCE are in one group
     int32_t *group;          // [list.n] union-find parent, for is_mutable tensors
     struct berth_budget_op *ops;
     struct ggml_tensor **tensors; // [n] tensor of each op

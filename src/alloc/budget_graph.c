@@ -48,7 +48,8 @@ static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor
     return clone;
 }
 
-// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). own: the caller's tensor.
+// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). `own` is a tensor of the caller's
+// graph. The node has the layout of `own`, and its name with a suffix.
 static struct ggml_tensor *move_new(
     struct rewrite *w, const struct ggml_tensor *own, struct ggml_tensor *from, enum berth_move kind) {
     struct ggml_tensor *move =
@@ -121,8 +122,9 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
     } else {
         struct ggml_tensor *clone = clone_new(w, own, BERTH_BUDGET_SUFFIX_RECOMPUTED);
         for (int32_t k = 0; k < GGML_MAX_SRC; k++) {
-            clone->src[k] = own->src[k]; // the sources at the first run, which src_set may have replaced
+            clone->src[k] = own->src[k];
         }
+        // Restores the sources that src_set has replaced.
         for (size_t k = 0; k < w->n_undos; k++) {
             if (w->undos[k].tensor == own) {
                 clone->src[w->undos[k].slot] = w->undos[k].src;
@@ -176,14 +178,14 @@ static bool rewrite_init(struct rewrite *w, const struct graph_ops *o, const str
     return w->graph != NULL;
 }
 
-// The new graph has a separate context.
 static bool rewrite_run(struct rewrite *w, struct ggml_cgraph *graph, const struct berth_budget_result *r) {
     for (int64_t k = 0; k < r->n_steps; k++) {
         if (!step_write(w, &r->steps[k])) {
             return false;
         }
     }
-    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) { // views that no node reads
+    // Adds the views that no node reads. All other nodes are already in the new graph.
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         ggml_build_forward_expand(w->graph, ggml_graph_node(graph, i));
     }
     return berth_graph_check(w->graph) == GGML_STATUS_SUCCESS;

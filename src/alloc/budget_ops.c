@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // budget_ops.c: translates a graph to ops of the solver: one op per computing node and per tensor that exists before the graph
-// runs. Views are not ops. Mutable memory is memory that a node other than its producer writes. If a node writes mutable memory,
-// or reads it after the first write, the node is a once op. If a node reads mutable memory before the first write, it may be
-// recomputed until that write.
+// runs. Views are not ops. A once op (BERTH_BUDGET_ONCE) is never recomputed. Mutable memory is memory that a node other than its
+// producer writes. If a node writes mutable memory, or reads it after the first write, the node is a once op. If a node reads
+// mutable memory before the first write, it may be recomputed until that write.
 
 #include "alloc/budget.h"
 #include "base/min.h"
@@ -108,8 +108,8 @@ static int32_t groups_merge(struct graph_ops *o, const struct ggml_tensor *t) {
     return found;
 }
 
-// Returns the first op that overwrites memory which the node reads; the node is op `at` and may be recomputed until then. 0: the
-// node is a once op.
+// The node is op `at`. Returns the first op that overwrites memory which the node reads. The node may be recomputed until that
+// op. Returns 0 if the node is a once op.
 static int32_t recompute_limit(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
     int32_t until = 0;
     if (o->is_mutable[record_list_find(&o->list, root_of(t))]) {
@@ -160,7 +160,8 @@ uint64_t berth_budget_node_cost(const struct ggml_tensor *node) {
     const enum berth_op_family family = info->family;
     const bool has_function =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
-    // Matrix products count more than one operation per element.
+    // For some ops, such as matrix products, c.flops is more than one operation per element. Then it is the work. Otherwise the
+    // work is a fixed number of operations per element.
     const double each = has_function ? FLOPS_PER_FUNCTION : FLOPS_PER_ELEMENT, work = c.flops > n ? c.flops : n * each;
     const double cost = work + (c.read_size + c.written_size) * CPU_FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
@@ -246,8 +247,8 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     srcs_fill(o, at, t, srcs);
 }
 
-// Sets BERTH_BUDGET_OUTPUT for values with a view that is unread or an output. Sets BERTH_BUDGET_STAYS for values that the
-// program reads later and for mutable memory. is_read: [list.n] scratch, false on entry.
+// Sets BERTH_BUDGET_OUTPUT for values with a view that is unread or an output. Sets BERTH_BUDGET_NO_SPILL for outputs, for
+// mutable memory, and for values that no node reads and that have no view. is_read: [list.n] scratch, false on entry.
 static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {

@@ -25,7 +25,8 @@ struct writer {
     FILE *file;
 };
 
-// The order is that of the lines of the file: the steps, then all other rows that represent their tensor.
+// Numbers the rows in the order of the lines of the file: first the steps, then the other rows. If a tensor has several rows,
+// only the first of them has a number.
 static bool make_ids(struct writer *w) {
     const struct lifetime_order *order = &w->plan->lives.order;
     const struct record *rec = w->rec;
@@ -95,7 +96,7 @@ static void write_row(const struct writer *w, int32_t r) {
         .kind = kind,
         .op = (enum ggml_op) row->op,
         .flags = (t->flags & ~RECORD_FLAGS) | row->flags |
-                 (lifetime->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // input with several graphs in flight
+                 (lifetime->is_kept ? GGML_TENSOR_FLAG_OUTPUT : 0), // is_kept: an input, with several graphs in flight
         .view_src = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
         .has_memory = row->has_memory,
         .buf = lifetime->id,
@@ -105,15 +106,15 @@ static void write_row(const struct writer *w, int32_t r) {
         .item = lifetime->item};
     if (lifetime->item >= 0) {
         const struct galloc_spot *spot = &plan->spots[lifetime->item];
-        const bool is_shared_out = spot->chunk == GALLOC_PARTS; // the offset differs per device
-        c.chunk = is_shared_out ? 0 : spot->chunk;
-        c.off = (int64_t) (is_shared_out ? plan->offsets[lifetime->item] : spot->off);
+        const bool is_in_parts = spot->chunk == GALLOC_PARTS; // the offset differs per device
+        c.chunk = is_in_parts ? 0 : spot->chunk;
+        c.off = (int64_t) (is_in_parts ? plan->offsets[lifetime->item] : spot->off);
     }
     if (lifetime->item >= 0 && plan->lives.owners[lifetime->item] == r) {
         c.life = &plan->lives.items[lifetime->item];
         c.life_buf = lifetime->buf;
     }
-    const int n_srcs = is_node ? row->n_src : 0; // not computed: waits for no source
+    const int n_srcs = is_node ? row->n_src : 0; // a row that is not a node has no sources in the file
     for (int k = 0; k < n_srcs; k++) {
         srcs[k] = w->ids[rec->rows[rec->srcs[row->src + k]].same_as];
     }

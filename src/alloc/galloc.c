@@ -151,7 +151,7 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
     return plan != NULL ? plan : plan_find(galloc, graph, (struct galloc_ids){0}, true, NULL);
 }
 
-// A new plan of n_rows rows must keep within both limits.
+// Drops plans, so that both limits hold after a plan of n_rows rows is added.
 static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
     size_t n_plans = 0;
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL;) {
@@ -404,7 +404,8 @@ static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgr
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    // The plan does not apply if one tensor belongs to two rows. Addresses may also differ because init_tensor has changed them.
+    // An address differs for one of two reasons. If one tensor belongs to two rows, the plan does not apply. If init_tensor has
+    // changed the address, the plan applies.
     if (!is_all_in_place(*plan) && ((*plan)->has_no_init_tensor || berth_record_has_unknown_duplicates(&(*plan)->rec))) {
         *plan = NULL;
     }

@@ -30,11 +30,11 @@ struct galloc_need {
 struct galloc_plan {
     struct record rec;            // the graph
     struct lifetimes lives;       // the items of the graph
-    struct ggml_tensor **tensors; // [n_rows] of the record for which the plan was made
+    struct ggml_tensor **tensors; // [n_rows] of the last record for which the plan was made or accepted
     int32_t n_rows;
     void *block; // owns the columns of a caller's record: tensors, rows of lives, steps
     size_t block_size;
-    struct record_place *places; // [n_rows] addresses for places_epoch, then equally large scratch
+    struct record_place *places; // [2 * n_rows] the addresses of the rows, then scratch for one undo per row
     struct galloc_spot *spots;   // [n_items]
     uint64_t *offsets;           // [n_items] chunk k begins at k * chunk_limit
     uint64_t places_epoch;       // epoch of the buffers in places, 0: never filled
@@ -70,8 +70,9 @@ struct ggml_gallocr {
     int n_pools;
     struct berth_arrays mem; // owns pools, pool_of, homes, aligns
     int32_t *pool_of;        // [n_bufs] pool of each buffer
-    int32_t *homes;          // [n_bufs] device number; results may reuse memory of equal homes
-    size_t *aligns;          // [n_bufs]
+    // [n_bufs] first buffer with the same home (is_same_home). A result may take over memory with the same home.
+    int32_t *homes;
+    size_t *aligns; // [n_bufs]
     int n_bufs;
     struct berth_gallocr_params options;
     bool has_capture;          // graphs are written to files (capture.c)
@@ -94,16 +95,17 @@ struct galloc_ids {
 // Builds the record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph, struct galloc_ids ids) BERTH_MUST_USE;
-// Sets the pointers places, spots and offsets into memory of the items. Sets chunk_limit of each pool.
+// Makes places, spots and offsets point into lives.room. Sets chunk_limit of each pool.
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Computes offsets of the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) BERTH_MUST_USE;
 // Computes spots and needs from known offsets. The plan is_ready afterwards.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
-// Returns true if the graph equals the graph of the plan. Unless is_exact, tensors of the graph may be smaller. The rows then
-// refer to the tensors of the graph. If an array of ids is NULL, the recorded ids apply. in_place may be NULL. Otherwise the
-// match may also set addresses, and *in_place is true if all tensors have their addresses.
+// Returns true if the graph equals the graph of the plan. If is_exact is false, tensors of the graph may be smaller. If the
+// result is true, the rows of the plan refer to the tensors of the graph. If an array of ids is NULL, the ids in the plan apply.
+// If in_place is not NULL, the function may also set the addresses of tensors, and *in_place is true if all tensors have their
+// addresses.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     struct galloc_ids ids, bool is_exact, bool *in_place);
 
@@ -119,8 +121,8 @@ size_t berth_galloc_parts_size(const struct galloc_pool *pool); // bytes on all 
 // ---- galloc.c ----
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
-// Returns a plan with buffers for this graph or for a graph with larger tensors. If there is none, returns the plan of exactly
-// this graph, or NULL.
+// Returns a plan for which buffers were allocated. It is the plan of this graph or of an equal graph with larger tensors. If
+// there is none, returns a plan of exactly this graph without buffers, or NULL.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
 // Takes ownership of the plan and moves it to the front. If there are too many plans, the least recently used are dropped.
 void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);

@@ -179,7 +179,7 @@ static size_t chunk_size(const struct galloc_pool *pool, size_t c) {
     return ggml_backend_buffer_get_size(pool->chunks[c].buffer);
 }
 
-// If no smaller memory can be allocated, a chunk stays as it is.
+// Shrinks the pool to the given sizes. If no smaller memory can be allocated, a chunk keeps its memory.
 static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     for (; pool->n_chunks > n_sizes; pool->n_chunks--) {
         chunk_retire(pool->chunks[pool->n_chunks - 1].buffer);

@@ -101,8 +101,9 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
     return berth_lifetimes_still_late(&plan->lives, rec);
 }
 
-// Returns true if a tensor that was unlisted in the plan may be listed in this graph. An unlisted tensor has memory only from its
-// first reader on, which is too late for a node.
+// An unlisted tensor is neither a node nor a leaf of the graph. Returns true if a tensor that was unlisted in the planned graph
+// may be a node of this graph. Then the plan does not apply: it has memory for the tensor only from the first reader on, but a
+// node requires memory earlier.
 static bool has_unlisted_node(struct galloc_plan *plan) {
     return plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }

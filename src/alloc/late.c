@@ -24,7 +24,8 @@ static int32_t root_of(const struct record *rec, int32_t r) {
     return rec->rows[record_base(rec, r)].same_as;
 }
 
-enum { UNTOUCHED, READ = -1 }; // late[] without a step: not accessed yet; not late
+// Values of late[] that are not a step. UNTOUCHED: no step has accessed the row yet. READ: the row is not a late leaf.
+enum { UNTOUCHED, READ = -1 };
 
 static void late_touch(int32_t *late, int32_t root, int32_t value) {
     if (late[root] == UNTOUCHED) {
@@ -68,7 +69,9 @@ enum { WINDOW = 64 };
 
 struct sharing {
     struct lifetimes *l;
-    int32_t *into;          // [n_items] -1 - index of the shared item; 0: none
+    // [n_items] -1 - i: the item uses the memory of item i. 0: the item has its own memory. items_compact replaces the values by
+    // the new numbers of the items.
+    int32_t *into;
     int32_t recent[WINDOW]; // ring of the last items with their own memory
     int32_t n;              // number of items ever put into the ring
 };

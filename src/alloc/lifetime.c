@@ -69,8 +69,9 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     return may_take ? v : -1;
 }
 
-// Returns true if a node in buffer b may use memory of buffer a. is_direct: from its source, as in ggml; the same home suffices.
-// Otherwise through a view; the pool must be the same, because memory of another pool may be scarcer.
+// Returns true if a node in buffer b may use memory of buffer a. is_direct: the memory belongs to a source of the node. Then
+// equal homes suffice, as in ggml. Otherwise the source is a view of the memory. Then the pools must be equal, because memory of
+// another pool may be scarcer.
 static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
     return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }
@@ -82,7 +83,8 @@ static bool fits_item(const struct replay *r, int32_t from, int32_t node) {
            r->sizes->alloc_size(r->sizes->user, r->rec->tensors[node], row->buf) <= r->out->items[row->item].size;
 }
 
-// Records the form of source p, because its layout now decides an offset. Forms of views are otherwise not recorded.
+// Stores the form of source p in the record, because the plan now depends on the layout of p. If p is a view, the record may have
+// no form of p yet.
 static bool form_ensure(struct record *rec, int32_t p) {
     if (rec->rows[p].form < 0) {
         rec->rows[p].form = berth_record_form(rec, rec->tensors[p]);
@@ -209,7 +211,7 @@ static inline void drop_edge(struct replay *r, int32_t p) {
 
 // ---- simulation ----
 
-// In the list of sources, nodes come first and appended rows last.
+// In rec->srcs, the sources of nodes come first and the sources of appended rows come last.
 static void count_children(struct replay *r) {
     const struct record *rec = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
@@ -360,7 +362,7 @@ static bool run_steps(struct replay *r) {
     const struct lifetime_order order = r->out->order;
     struct record *rec = r->rec;
     const struct live_row *live = r->live;
-    int32_t n_dropped = 0; // the steps before this one have freed the memory that they needed last
+    int32_t n_dropped = 0; // number of steps for which drop_step has run
     r->is_running = true;
     for (int32_t step = 0; step < order.n_steps; step++) {
         const int32_t i = lifetime_step(&order, step);

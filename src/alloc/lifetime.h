@@ -48,13 +48,15 @@ struct lifetime_sizes {
 };
 
 struct lifetime_rules {
-    bool via_views;              // may reuse memory through a view of all bytes
+    bool via_views;              // a result may take over the memory of a tensor through a view of all its bytes
     bool free_unread;            // frees inputs and results that no node reads
     const int32_t *homes;        // [n_bufs] takeovers need an equal home; NULL: equal pool
     lifetime_inplace_t in_place; // for ops that ggml does not run in place, may be NULL
     void *user;
-    const bool *barriers; // [n_steps] frees memory only here; NULL: everywhere
-    bool late_leafs;      // memory from the overwriting node on; false: shared memory from step 0
+    const bool *barriers; // [n_steps] true: memory is freed after this step; NULL: after every step
+    // true: a late leaf has memory from the node on that overwrites it. false: late leafs have memory from step 0 and share it
+    // (berth_lifetimes_share_late).
+    bool late_leafs;
 };
 
 struct lifetimes {
