@@ -16,6 +16,7 @@ BERTH_API enum ggml_status berth_backend_report(ggml_backend_t backend) BERTH_MU
 // ggml_backend_synchronize with a status: waits, then reports a stored failure.
 BERTH_API enum ggml_status berth_backend_synchronize(ggml_backend_t backend) BERTH_MUST_USE;
 
+// Removes the stored failure of the backend without reporting it.
 void berth_backend_forget(ggml_backend_t backend);
 // Waits for the backend's work and reports nothing.
 void berth_backend_wait(ggml_backend_t backend);
@@ -31,6 +32,7 @@ struct berth_backend_list {
 // Watches the list until berth_backend_unwatch, which also accepts a list that is not watched.
 void berth_backend_watch(struct berth_backend_list *list);
 void berth_backend_unwatch(struct berth_backend_list *list);
+// Sets the entries of the backend in all watched lists to NULL.
 void berth_backend_is_gone(ggml_backend_t backend);
 
 // ---- buffers in host memory (host.c) ----
@@ -50,8 +52,8 @@ static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor
 ggml_backend_buffer_t berth_tensor_memory(
     const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
 
-// Returns true if ggml_backend_graph_compute_async has checked the graph, computes it in this thread, and no source is empty.
-// The CPU backend then skips its own checks.
+// Returns true while ggml_backend_graph_compute_async computes this graph in this thread, if its check found no empty source. The
+// CPU backend then skips its own checks.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
 // Host memory for copies between two devices that cannot access each other's memory.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// failure.c: stores failures of void functions (set, get, copy), because struct ggml_backend is part of the ABI.
+// failure.c: stores failures of void functions (set, get, copy) in a list. They are not stored in struct ggml_backend, because it
+// is part of the ABI and cannot get a new field.
 // The first failure per backend is kept until the next synchronize or compute reports it.
 // Invariant: n_kept is the length of the list. While n_kept is 0, a report costs one atomic load.
 

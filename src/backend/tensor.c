@@ -220,8 +220,10 @@ void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_
     buffer->iface.memset_tensor(buffer, tensor, value, offset, size);
 }
 
-// ---- asynchronous access, in the order of the backend's work; without async functions of the backend: wait, then access the
-// buffer ----
+// ---- asynchronous access ----
+
+// The access is in the order of the backend's work. If the backend has no async functions, the call waits for the backend and
+// then accesses the buffer.
 
 static bool has_backend(const char *func, ggml_backend_t backend) {
     if (backend == NULL) {
@@ -328,7 +330,7 @@ static bool copy_through_host(const char *func, ggml_backend_t backend, const st
             from->iface.get_tensor == NULL ? "read" : "written");
         return false;
     }
-    // A buffer may accept only complete tensors.
+    // The tensor is copied in one piece, because a buffer may accept only complete tensors.
     const bool has_staging = staging != NULL && staging->size >= size;
     void *bytes = has_staging ? staging->bytes : berth_malloc(size);
     if (bytes == NULL) {
