@@ -8,9 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static atomic_bool watched; // a test counts allocations or makes one fail
-static atomic_int_fast64_t
-    fail_in; // > 0: number of allocations up to the one that fails, which is included; < 0: all fail; 0: none
+static atomic_bool watched;         // a test counts allocations or makes one fail
+static atomic_int_fast64_t fail_in; // n > 0: the n-th allocation from now on fails; < 0: all fail; 0: none fails
 static atomic_int_fast64_t n_made;
 static atomic_int_fast64_t n_alive;
 

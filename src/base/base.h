@@ -125,8 +125,8 @@ void berth_log_flush(void);
 
 // release: the release of llama.cpp for which a loaded library was built ("b10361", "v0.5.0"). Other texts and NULL are ignored.
 BERTH_API void berth_client_release(const char *release);
-// Returns MINOR of ggml 0.MINOR for which all clients were built: 19 or 25. The real version may be newer.
-// Returns 0 if the version is unknown or if the clients differ.
+// Returns 19 (ggml 0.19) if all known releases are b10361 or older. Returns 25 (ggml 0.25) if all known releases are v0.5.0 or
+// newer. Otherwise returns 0.
 BERTH_API int berth_client_minor(void);
 
 // ---- streams into memory (file.c) ----

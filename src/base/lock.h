@@ -21,7 +21,8 @@ static inline void berth_lock_drop(struct berth_lock *lock) {
     pthread_mutex_unlock(&lock->mutex);
 }
 
-// Use in the file that defines the static lock `name`. fork takes the lock with the highest priority first and 101 last.
+// Use in the file that defines the static lock `name`. `priority` is a number from 101 on. fork takes the lock with the highest
+// number first and the lock with the lowest number last.
 // If lock B is taken while lock A is held, B needs a lower number than A.
 #define BERTH_LOCK_ACROSS_FORK(name, priority) \
     static void name##_before_fork(void) { \
