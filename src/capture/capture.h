@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
-// capture.h: writes the graphs of a running program to files. alloc/capture.c calls these functions. The reader is in read/. It is
-// separate because it requires zlib.
+// capture.h: writes the graphs of a running program to files. alloc/capture.c calls these functions. The reader is in read/. It
+// is separate because it requires zlib.
 //
 // The format is text. Fields are separated by blanks. In the lines below, words in capitals stand for values:
 //   ggraph 1
-//   name, source, ggml VERSION COMMIT
+//   name NAME
+//   source PROGRAM VERSION
+//   ggml VERSION COMMIT
 //   counts nodes=N leafs=N other=N bufs=N
 //   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES     one line per buffer id; same_as: the first one of its type
 //   leaforder ID:BUF,...                                           only if a tensor is listed twice
 //   columns ...                                                    then one line per tensor, with the fields named here
 // An item is a piece of memory that tensors use one after another. `item`: number of the tensor's item; -1: none. `life`:
 // FIRST,LAST,BYTES,BUFFER for the first tensor of an item; "-" for other tensors. FIRST and LAST are the first and the last node
-// that use the item. Old files lack both columns. For old files the graph allocator computes the items, with the in-place rules of
-// the file's ggml version.
+// that use the item. Old files lack both columns. For old files the graph allocator computes the items, with the in-place rules
+// of the file's ggml version.
 #pragma once
 
 #include "base/base.h"
@@ -21,7 +23,7 @@
 
 struct capture_buf {
     const char *name;
-    size_t align, chunk_limit; // max_chunk 0: no limit
+    size_t align, chunk_limit; // bytes; chunk_limit 0: no limit
     int same_as;               // index of the first buffer of the same type
     size_t size;               // bytes of the plan; only in the first buffer of a type
 };

@@ -60,6 +60,6 @@ static inline int64_t ggraph_id(const struct ggml_tensor *t) {
 // types: [n_bufs] by buffer id, for ggml_gallocr_new_n.
 void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types);
 
-// A berth_inplace_t; `user` is the ggraph. Returns whether the file's ggml version runs the node in place although the common list
-// of in-place ops lacks the op.
+// A berth_inplace_t; `user` is the ggraph. Returns true if the ggml version of the file runs the node in place, but Berth's list
+// of in-place ops does not contain the op.
 bool ggraph_in_place(const struct ggml_tensor *node, int i_src, void *user);

@@ -38,7 +38,8 @@ void berth_capture_write_columns(FILE *f) {
 }
 
 static void write_op(const struct capture_tensor *t, FILE *f) {
-    if (t->op != t->tensor->op) { // the destination of a scheduler's copy
+    // The ops differ if the tensor is the destination of a scheduler's copy.
+    if (t->op != t->tensor->op) {
         fputs(ggml_op_name(t->op), f);
         return;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// read.c: reads captured graphs (format: capture/capture.h). All tensors are created before references are resolved, because a line
-// may refer to later tensors. Memory grows with the lines read, so a false count in the header cannot force a large allocation.
+// read.c: reads captured graphs (format: capture/capture.h). All tensors are created before references are resolved, because a
+// line may refer to later tensors. Memory grows with the lines read, so a false count in the header cannot force a large
+// allocation.
 
 #include "capture/ggraph.h"
 
@@ -230,8 +231,8 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
 
 // ---- edges ----
 
-// A link refers to a viewed tensor or to a source. Nodes run in the order of their ids, so the sources of a node have no later
-// node. Real programs have two exceptions: a copy may be its own source, and a node of op NONE from a scheduler may have a later
+// A link refers to a viewed tensor or to a source. Nodes run in the order of their ids, so no source of a node is a later node.
+// Real programs have two exceptions: a copy may be its own source, and a node of op NONE from a scheduler may have a later
 // source. A chain of views must not be a cycle. O(tensors + sources).
 
 // Stores links as ids, because the tensors may not exist yet.
