@@ -70,8 +70,8 @@ static void inputs_place(ggml_allocr_t alloc, struct ggml_tensor **inputs) {
     }
 }
 
-// The graphs are placed as one graph. The outputs of each graph keep their memory.
-// ggml reuses the memory of a graph's outputs for the next graph.
+// The graphs are placed as one graph, so that the outputs of each graph keep their memory. ggml differs: it reuses this memory
+// for the next graph.
 size_t berth_2023_allocr_alloc_graph_n(
     ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs, struct ggml_tensor ***outputs) {
     (void) outputs;

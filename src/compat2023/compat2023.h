@@ -5,7 +5,8 @@
 //   date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM): 202311, 202312 or 202402.
 //   source: the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
 //   2023 buffer, 2023 backend: a buffer or backend of any of the three dates.
-// The layout of the public structs differs between dates. Only date.h accesses their fields. Other files call struct gen_date.
+// The layout of the public structs differs between dates. Only date.h accesses their fields. Other files call the functions in
+// struct gen_date.
 // A 2023 buffer starts with struct gen_head, which starts with a current buffer. So tensor->buffer is valid for both APIs.
 #pragma once
 
@@ -59,7 +60,7 @@ struct gen_head {
     struct ggml_backend_buffer_type type; // buffer type of the current API, for this buffer only
     const struct gen_date *date;
     size_t align;
-    bool is_measure; // the addresses have no memory: measuring, or retired
+    bool is_measure; // the addresses have no memory, because the buffer only measures or is retired
     bool is_retired; // memory freed; tensors may still point to it
 };
 
@@ -170,7 +171,7 @@ struct gen_tallocr {
     size_t n_pieces, pieces_cap;
 };
 
-// Replaces the allocator's buffer by one of `need` bytes. The new buffer reserves the same offsets.
+// Replaces the allocator's buffer by one of `need` bytes. The pieces keep their offsets from `start`.
 // Tensors in the old buffer keep their addresses. If no buffer is available, returns false and changes nothing.
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) BERTH_MUST_USE;
 // Returns the outgrown buffer of the allocator whose head is `buffer`, or NULL.
