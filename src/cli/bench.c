@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// bench.c: `berth bench [MODEL]...`: measures tokens per second of prefill (pp) and decode (tg). It runs every combination of
-// model, threads, tokens and depth. Depth: tokens in the cache before the test. The command fails if a repetition predicts another
-// token than the warm-up.
+// bench.c: `berth bench [MODEL]...` measures tokens per second of prefill (pp) and decode (tg). It runs every combination of
+// model, threads, tokens and depth. Depth is the number of tokens in the cache before the test. The command fails if a
+// repetition predicts another token than the warm-up.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -53,8 +53,8 @@ static const struct cli_option option_rows[] = {
         .kind = CLI_WORD, CLI_TO(struct options, output), .preset = "md", .also = "output"),
     CLI_OPT_JSON(CLI_TO(struct options, json), "the same as --format json"),
     CLI_OPTION(0, "cluster", "FILE",
-        "instead of the tests: measure the devices of this machine and of other ranks, with the types of MODEL's weights or all "
-        "types, and write FILE for 'berth fit --cluster'",
+        "measure devices instead of models: the devices of this machine and of other ranks, for the types of MODEL's weights "
+        "(without MODEL: for all types); write the result to FILE for 'berth fit --cluster'",
         .takes = ".json", CLI_TO(struct options, cluster)),
     {0},
 };
@@ -225,7 +225,7 @@ static void row_fini(struct row *row) {
     berth_stream_fini(&row->backend);
 }
 
-// `end` would end a table cell or a CSV field.
+// Prints `replacement` for each character `end`, because `end` would end a table cell or a CSV field.
 static void print_escaped(FILE *file, const char *text, char end, const char *replacement) {
     for (; *text != '\0'; text++) {
         if (*text == end) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// client.c: `berth client FOLDER`: checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. Each
+// client.c: `berth client FOLDER` checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. Each
 // function that the libraries of the folder import must be exported by Berth or by a library that Berth does not replace. Berth's
 // libraries are next to the libggml that this program uses.
 
@@ -36,7 +36,7 @@ const struct cli_help cli_client_help = {
     .about =
         "Checks whether the libraries of a folder that call ggml's functions, such as llama.cpp's, run on this Berth. Prints "
         "their release, the functions that they import, the functions that Berth lacks, and the libraries of ggml that they "
-        "need. Reads the files whose names end in .so or .node or contain .so.; runs no code of them.",
+        "need. Reads the files whose names end in '.so' or '.node' or contain '.so.'. Runs none of their code.",
     .options = option_rows,
     .size = sizeof(bool),
     .negative = "a function or library is missing",
@@ -71,13 +71,13 @@ struct client_folder {
     const char *path;
     struct client_library *libraries;
     size_t n, n_cap;
-    struct client_names unreadable; // "NAME: why"
-    char release[32];               // of llama.cpp, "" if no name contains it
-    char place[4096];               // folder with Berth's libraries under clients' names; "": none
-    struct client_names nameless;   // names of required libraries for which Berth has no file
-    size_t n_callers, n_missing;    // number of callers; number of missing functions over all callers
-    bool has_rpath;                 // of a caller
-    bool is_berth;                  // the folder contains Berth's libggml-base
+    struct client_names unreadable;        // "NAME: why"
+    char release[32];                      // of llama.cpp, "" if no name contains it
+    char place[4096];                      // folder with Berth's libraries under clients' names; "": none
+    struct client_names missing_libraries; // names of required libraries for which Berth has no file
+    size_t n_callers, n_missing;           // number of callers; number of missing functions over all callers
+    bool has_rpath;                        // of a caller
+    bool is_berth;                         // the folder contains Berth's libggml-base
 };
 
 // ---- sets of names ----
@@ -307,7 +307,7 @@ static bool is_file(const char *folder, const char *name) {
     return access(path, R_OK) == 0;
 }
 
-// Sets folder->place and folder->nameless.
+// Sets folder->place and folder->missing_libraries.
 static bool names_check(struct client_folder *folder, const char *berth_path) {
     const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", berth_path);
     if (n < 0 || (size_t) n >= sizeof folder->place || !is_file(folder->place, "libggml-base.so")) {
@@ -320,7 +320,7 @@ static bool names_check(struct client_folder *folder, const char *berth_path) {
             const char *name = library->needs.items[k];
             const enum client_role role = role_of(name);
             // Other backends are not replaced.
-            if (role != CLIENT_CALLER && !is_file(place, name) && !names_add(&folder->nameless, name)) {
+            if (role != CLIENT_CALLER && !is_file(place, name) && !names_add(&folder->missing_libraries, name)) {
                 return false;
             }
         }
@@ -396,11 +396,11 @@ static void client_folder_fini(struct client_folder *folder) {
     }
     berth_free(folder->libraries);
     names_fini(&folder->unreadable);
-    names_fini(&folder->nameless);
+    names_fini(&folder->missing_libraries);
 }
 
 static bool client_folder_works(const struct client_folder *folder) {
-    return folder->n_missing == 0 && folder->nameless.n == 0 && !folder->has_rpath;
+    return folder->n_missing == 0 && folder->missing_libraries.n == 0 && !folder->has_rpath;
 }
 
 // ---- output ----
@@ -488,11 +488,11 @@ static void print_missing(const struct client_folder *folder) {
             putchar('\n');
         }
     }
-    if (folder->nameless.n > 0) {
+    if (folder->missing_libraries.n > 0) {
         printf("Berth has no library with the name:");
-        print_names(&folder->nameless);
-        printf(": ggml's would be loaded, or none. To fix it, create a link with this name to libggml.so, libggml-base.so or "
-               "libggml-cpu.so%s%s.\n",
+        print_names(&folder->missing_libraries);
+        printf(". Without it, ggml's library is loaded, or the program cannot start. To fix it, create a link with each of these "
+               "names to Berth's libggml.so, libggml-base.so or libggml-cpu.so%s%s.\n",
             folder->place[0] != '\0' ? " in " : "", folder->place);
     }
     if (folder->has_rpath) {
@@ -505,7 +505,7 @@ static void print_answer(const struct client_folder *folder) {
     printf("%s%s%s: ", cli_colour(stdout, works ? CLI_GREEN : CLI_RED), works ? "works" : "would fail",
         cli_colour(stdout, CLI_RESET));
     if (!works) {
-        printf("%zu functions and %zu libraries are missing\n", folder->n_missing, folder->nameless.n);
+        printf("%zu functions and %zu libraries are missing\n", folder->n_missing, folder->missing_libraries.n);
     } else if (folder->n_callers == 0) {
         puts("the folder has no client, only libraries of ggml");
     } else if (folder->is_berth) {
@@ -556,7 +556,7 @@ static void json_print(const struct client_folder *folder) {
     berth_json_end(&w);
     berth_json_line(&w, 2);
     json_names(&w, "unreadable", &folder->unreadable);
-    json_names(&w, "missing_libraries", &folder->nameless);
+    json_names(&w, "missing_libraries", &folder->missing_libraries);
     berth_json_printf(&w, "'missing_functions': %zu, 'works': %c", folder->n_missing, client_folder_works(folder));
     berth_json_end(&w);
     putchar('\n');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// devices.c: `berth devices`: lists the devices and their properties. The libraries of devices are built in, in the program's
-// folder, or named by GGML_BACKEND_PATH.
+// devices.c: `berth devices` lists the devices and their properties. The library of a device is part of the program, or is in the
+// program's folder, or is the file that GGML_BACKEND_PATH names.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -19,8 +19,8 @@ const struct cli_help cli_devices_help = {
     .command = "devices",
     .what = "list the devices and their memory",
     .operands = "",
-    .about = "Lists the devices that can run ops, with memory, features, capabilities and buffer types. Devices are built in, in "
-             "the program's folder, or in the library that GGML_BACKEND_PATH names.",
+    .about = "Lists the devices that can run ops, with memory, features, capabilities and buffer types. A device is part of "
+             "the program, or comes from a library in the program's folder or from the library that GGML_BACKEND_PATH names.",
     .options = option_rows,
     .size = sizeof(bool),
     .negative = "no device found",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// explain.c: `berth explain MODEL`: prints the device of every op of a model's graphs, the reason, and the copies between devices.
+// explain.c: `berth explain MODEL` prints the device of every op of a model's graphs, the reason, and the copies between devices.
 // Nothing is loaded. With --split tensor or --fused the model is loaded and both graphs run once, because shares and fusions are
 // known only after computing.
 
@@ -49,17 +49,19 @@ const struct cli_help cli_explain_help = {
         "tensors are copied between devices, with their bytes. Weights are not read. Without MODEL, the small model of Berth "
         "is used.\n\nA split is a sequence of ops that run on one device; its inputs are the tensors that are copied to it. "
         "The reasons are:\n"
-        "  placed, weight  its result, or the largest weight that it reads, is there\n"
-        "  input, caller   it is an input of the graph; the program set it\n"
+        "  placed          its result is there\n"
+        "  weight          the largest weight that it reads is there\n"
+        "  input           it is an input of the graph\n"
+        "  caller          the program chose the device\n"
         "  expansion       its neighbours run there\n"
         "  priority        most of its sources are there\n"
         "  reader          the op that reads it runs there\n"
         "  offload         the device computes it although its weight is elsewhere\n"
         "  fallback        the preferred device does not support the op, its types or\n"
         "                  its memory\n"
-        "\nWith --split tensor it prints the sums over the devices that share every layer, and the ops that could not be "
-        "computed in shares, with their cost. With --fused it prints the ops that a device fused into one launch, and how "
-        "often. Both options load the model and compute both graphs once.",
+        "\nWith --split tensor it prints how many results are summed over the devices, with their bytes, and the ops that "
+        "cannot be computed on split sources, with the bytes moved for them. With --fused it prints the ops that a device fused "
+        "into one launch, and how often. Both options load the model and compute both graphs once.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED},

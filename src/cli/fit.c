@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fit.c: `berth fit MODEL --memory N`: finds the largest context and batch within N bytes, predicts the decode speed, and shows the
-// gain of more memory.
+// fit.c: `berth fit MODEL --memory N` finds the largest context and batch within N bytes, predicts the decode speed, and shows
+// the gain of more memory.
 
 #include "fit/fit.h"
 #include "base/json.h"
@@ -18,9 +18,8 @@ struct options {
 
 static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "memory", "N",
-        "memory limit in bytes over all devices; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N limits one device; several "
-        "limits "
-        "are separated by commas or repeated. A GPU without a limit has its free memory",
+        "memory limit in bytes over all devices; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N limits one device. Several "
+        "limits are separated by commas, or the option is repeated. The limit of a GPU that is not named is its free memory",
         .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, question.limits)),
     CLI_OPTION(0, "allow", "LIST",
         "keep the context (--ctx, or that of training) and allow these changes to fit: batch (smaller), recompute (of results "

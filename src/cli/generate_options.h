@@ -45,7 +45,9 @@ struct cli_sampling {
             .preset = "0", CLI_REAL_IN(-1e6, 1e6), CLI_TO_SAMPLING(sampler.frequency)), \
         CLI_OPTION(0, "presence-penalty", "X", "subtract X from a logit if the token is among the recent ones", .preset = "0", \
             CLI_REAL_IN(-1e6, 1e6), CLI_TO_SAMPLING(sampler.presence)), \
-        CLI_OPTION(0, "mirostat", "N", "2: Mirostat 2.0, which keeps the surprise at --mirostat-ent, instead of top-k to min-p", \
+        CLI_OPTION(0, "mirostat", "N", \
+            "2: use Mirostat 2.0, which keeps the surprise at --mirostat-ent. It replaces --top-k, --typical, --top-p and " \
+            "--min-p", \
             .preset = "0", CLI_RANGE(0, 2), CLI_TO_SAMPLING(mirostat), .parse = cli_sampling_mirostat), \
         CLI_OPTION(0, "mirostat-ent", "X", "target surprise of Mirostat in bits", .preset = "5", \
             CLI_REAL_IN((double) 1e-6f, 1e6), CLI_TO_SAMPLING(sampler.tau)), \
@@ -90,6 +92,6 @@ struct cli_contexts {
         CLI_OPTION( \
             0, "chunks", "N", "process at most N contexts (default: all)", CLI_RANGE(1, INT32_MAX), CLI_TO_CONTEXTS(n_max))
 
-// Calls contexts_read on the text file. Ctrl-C stops the work. The caller sets r->each and r->user. On failure prints a message and
-// returns the exit code.
+// Calls contexts_read on the text file. Ctrl-C stops the work. The caller sets r->each and r->user. On failure prints a message
+// and returns the exit code.
 int cli_contexts_read(struct workbench *m, const struct cli_contexts *o, struct context_reader *r, int64_t *n_read);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: writes a model with its matrices in another type.
+// gguf_quantize.c: `berth gguf quantize IN OUT TYPE` writes a model with its matrices in another type.
 
 #include "base/json.h"
 #include "cli/help.h"
@@ -30,9 +30,8 @@ static const struct cli_option options_of_gguf_quantize[] = {
     CLI_OPTION(
         'o', "out", "OUT", "the file to write; then the arguments are IN and TYPE", .takes = ".gguf", CLI_TO(struct target, out)),
     CLI_OPTION(0, "imatrix", "FILE",
-        "weight errors with an importance matrix: a GGUF file of llama-imatrix or 'berth imatrix', or an older .dat file. "
-        "Matrices "
-        "that it does not contain keep their type, if TYPE requires one",
+        "use an importance matrix to decide how much each error counts: a GGUF file of llama-imatrix or 'berth imatrix', or an "
+        "older .dat file. If TYPE requires an importance matrix, matrices that FILE does not contain keep their type",
         .takes = ".gguf .dat", .use = CLI_READ, CLI_TO(struct target, imatrix_path)),
     CLI_OPTION(0, "tensor-type", "PATTERN=TYPE",
         "use TYPE for matrices whose names match, as in '*.attn_v.*=q8_0'; overrides everything else. May be repeated; the first "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map.c: `berth map FILE [OTHER] -o OUT`: plans files that have no plan and writes the memory map (src/view).
+// map.c: `berth map FILE [OTHER] -o OUT` plans files that have no plan and writes the memory map (src/view).
 
 #include "view/map.h"
 
@@ -154,7 +154,8 @@ static int captured_get(const char *path, const struct view_plan *plan, struct m
     *map = (struct map_plan){"as captured", plan, set->offsets};
     return berth_plan_check(set->items, set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS
                ? CLI_OK
-               : cli_fail(CLI_FAILURE, "%s: the captured offsets are not a valid plan for this version's lifetimes", path);
+               : cli_fail(CLI_FAILURE,
+                     "%s: the captured offsets are not valid with the lifetimes that this version of Berth computes", path);
 }
 
 int cli_map(const struct cli_args *args) {

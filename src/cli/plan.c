@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// plan.c: `berth plan FILE`: reads items, plans them, prints the result, and writes the plan.
+// plan.c: `berth plan FILE` reads items, plans them, prints the result, and writes the plan.
 
 #include "view/plan.h"
 #include "base/json.h"
@@ -46,8 +46,8 @@ static const struct cli_option option_rows[] = {
         CLI_TO(struct options, out)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, buffers "
-        "(the "
-        "same per buffer, with the values alive at the peak), for a model memory and lower, with --budget budget"),
+        "(the same per buffer, with the values alive at the peak); for a model also 'memory' and 'lower'; with --budget also "
+        "'budget'"),
     {0},
 };
 
