@@ -234,7 +234,7 @@ static bool line_append(struct chat_line *l, const char *text, size_t n) {
     return true;
 }
 
-// Keeps the end of the line. False: end of the input.
+// Appends the next line without its line end. False: there is no next line, or out of memory.
 static bool line_read_plain(struct chat_line *l) {
     int c;
     bool has_any = false;

@@ -80,8 +80,8 @@ const char *cli_input_refuses(const char *path, enum cli_use use);
 void cli_streams_init(void);
 // Returns whether path is "-" or names the file or pipe of standard output, such as /dev/stdout.
 bool cli_is_stdout(const char *path);
-// Call before long work. CLI_OK: `path` is NULL, or it can be written and the command does not read it. Otherwise prints a message
-// and returns the exit code. Changes no file.
+// Call before long work. CLI_OK: `path` is NULL, or it can be written and the command does not read it. Otherwise prints a
+// message and returns the exit code. Changes no file.
 int cli_output_check(const char *path);
 // Like cli_output_check, for a file that cli_open_update will open.
 int cli_update_check(const char *path);
@@ -105,5 +105,8 @@ void cli_output_forget(void);
 
 // From now on, truncating a mapped file causes a failure with a message instead of SIGBUS.
 void cli_guard_init(void);
+
+// ---- the end of main (output.c) ----
+
 // Call at the end of main. Returns `code`, or reports a failure to write standard output.
 int cli_finish(int code);

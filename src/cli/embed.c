@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// embed.c: `berth embed MODEL [TEXT]...`: computes the embedding vector of each text: the output of the last norm, as mean or of
-// the last token, scaled to length 1.
+// embed.c: `berth embed MODEL [TEXT]...` computes the embedding vector of each text. The model's last norm has one output per
+// token. The vector is the mean of these outputs or the output of the last token. It is scaled to length 1.
 
 #include "base/json.h"
 #include "cli/help.h"

@@ -10,7 +10,7 @@ struct cli_command;
 struct cli_option;
 
 enum cli_kind {
-    CLI_TEXT,  // const char *; of an option without a value: a bool, which is set to true
+    CLI_TEXT,  // the text as const char *. If the option has no value: a bool, which is set to true
     CLI_INT,   // an integer from min to max
     CLI_REAL,  // a finite number from min to max
     CLI_SIZE,  // bytes, from 1 to 2^62: cli_parse_size
@@ -24,7 +24,7 @@ enum cli_kind {
 // nested struct. cli_help.bases has the offset of the nested struct.
 enum cli_base { CLI_IN_OPTIONS, CLI_IN_MODEL, CLI_IN_SAMPLING, CLI_IN_CONTEXTS, CLI_N_BASES };
 
-// For values of no kind above. On failure prints a message and returns the exit code.
+// Parses a value for which enum cli_kind has no kind. On failure prints a message and returns the exit code.
 typedef int (*cli_option_parse)(const struct cli_option *option, const char *command, const char *value, void *target);
 
 // A letter means the same in every command (docs/man/berth.1.in, OPTIONS).
@@ -39,11 +39,11 @@ struct cli_option {
     enum cli_kind kind;     // ignored if `parse` is set
     double min, max;        // max 0: no limit
     const char *preset;     // default value, shown in help; NULL: the target keeps its initial value
-    enum cli_base base;     // CLI_TO sets base, at and size
-    size_t at, size;        // offset; bytes of a bool, int, enum or 64-bit integer
+    enum cli_base base;     // the struct that contains the target; CLI_TO_MODEL and similar macros set it
+    size_t at, size;        // offset and bytes of the target; CLI_TO sets them
     cli_option_parse parse; // NULL: parsed by its kind
-    bool is_list;           // the target starts with a pointer from berth_realloc
-    bool is_operand;        // also an operand; operands follow the order of rows
+    bool is_list;           // the first field of the target points to memory that is freed after the command
+    bool is_operand;        // the value may also be an operand; operands are in the order of their rows
     bool is_required;       // a text that must be given
 };
 #define CLI_TO(type, field) .at = offsetof(type, field), .size = sizeof(((type *) NULL)->field)

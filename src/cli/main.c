@@ -118,9 +118,10 @@ static int help_run(int argc, char **argv) {
     return cli_command_run(command, argc > 1 ? 3 : 2, help_argv);
 }
 
-// Call while there is only one thread. Variables that are set stay. BERTH_MPI_HELD=end ends a command if a call of MPI does not
-// return. The empty opal_signal keeps Open MPI from handling crashes before src/mpi/link/link.c restores the handlers. The
-// blacklist keeps hwloc's plugins from loading libX11, OpenCL and libxml2 into every rank: 2.5 MB.
+// Call this function while there is only one thread. A variable that is already set keeps its value. BERTH_MPI_HELD=end ends a
+// command if a call of MPI does not return. The empty opal_signal keeps Open MPI from handling crashes before
+// src/mpi/link/link.c restores the handlers. The blacklist keeps hwloc's plugins from loading libX11, OpenCL and libxml2 into
+// every rank. These libraries use 2.5 MB per rank.
 static void mpi_prepare(void) {
     setenv("BERTH_MPI_HELD", "end", 0);
     setenv("OMPI_MCA_opal_signal", "", 0);

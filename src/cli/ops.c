@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ops.c: `berth ops`: lists the ops that a device supports, their types and their tier of kernels. The device is queried with a
+// ops.c: `berth ops` lists the ops that a device supports, their types and their tier of kernels. The device is queried with a
 // small tensor per op and combination of types (berth_op_sample). Nothing is computed.
 
 #include "base/json.h"
@@ -116,7 +116,7 @@ struct line {
     int tier;
 };
 
-// First types with the same second types and tiers share a line.
+// First types that have the same second types with the same tiers are printed together, one line per tier.
 static void each_line(const struct query *q, const struct answer *a,
     void (*print)(const struct query *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
@@ -144,8 +144,8 @@ static void each_line(const struct query *q, const struct answer *a,
     }
 }
 
-// For copies. True: every type can be copied to itself, and the caller prints "any type to itself". Entries of types to which no
-// other type can be copied are then removed.
+// Returns true if the op is a copy and every type can be copied to itself with the same tier. The caller then prints "any type to
+// itself". The entry of a type with itself is then removed if no other type can be copied to the type.
 static bool fold_same(struct answer *a) {
     if (a->relation == NULL || strcmp(a->relation, "to") != 0) {
         return false;

@@ -202,7 +202,8 @@ void cli_peak_print(FILE *file, const char *path, const struct model_options *op
         return;
     }
     if (cli_alive_print(file, &p.plan)) {
-        cli_lower_print(file, path, options, &p.plan, &p.report, HINT_US); // these commands have no --time
+        // With HINT_US the function does not suggest --time, which these commands do not have.
+        cli_lower_print(file, path, options, &p.plan, &p.report, HINT_US);
     } else {
         fputs("  alive at the peak: unknown: out of memory\n", file);
     }

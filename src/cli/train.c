@@ -39,8 +39,8 @@ static const struct cli_option option_rows[] = {
         .takes = "*", .use = CLI_READ),
     CLI_OPTION(0, "val", "TEXT", "validation text; its loss is printed at the start, at checkpoints and at the end", TEXT(val),
         .takes = "*", .use = CLI_READ),
-    CLI_OPTION(0, "split", "WHERE", "unit of one text: file (default), line, or blank (separated by blank lines)", WORD(split),
-        .takes = "file line blank"),
+    CLI_OPTION(0, "split", "WHERE", "what one text is: 'file' (default), 'line', or 'blank': the lines between two blank lines",
+        WORD(split), .takes = "file line blank"),
     CLI_OPTION('o', "out", "OUT", "the file to write: the trained model or the adapter", TEXT(out), .takes = ".gguf"),
     CLI_OPTION(0, "lora", "RANK", "train an adapter of this rank instead of the weights, which may then have any type",
         COUNT(1, params.rank)),
@@ -372,11 +372,11 @@ struct run {
     struct train_data *data;
     const struct train_data *val; // NULL: none
     char checkpoint[4096];
-    int64_t n_saved;            // steps in the checkpoint; -1: there is none
-    int64_t first;              // number of steps that earlier runs did
-    size_t first_validation;    // number of validation losses of earlier runs, possibly on another text
-    int64_t start_us, spent_us; // start of the run; time spent on validation
-    int64_t printed_us;         // time of the last line if standard error is not a terminal
+    int64_t n_saved;                 // steps in the checkpoint; -1: there is none
+    int64_t first;                   // number of steps that earlier runs did
+    size_t first_validation;         // number of validation losses of earlier runs, possibly on another text
+    int64_t start_us, validation_us; // start of the run; time spent on validation
+    int64_t printed_us;              // time of the last line if standard error is not a terminal
 };
 
 // ---- files ----
@@ -423,7 +423,7 @@ static int64_t tokens_of(const struct run *r) {
 }
 
 static double speed_of(const struct run *r) {
-    const int64_t us = ggml_time_us() - r->start_us - r->spent_us;
+    const int64_t us = ggml_time_us() - r->start_us - r->validation_us;
     return us > 0 ? 1e6 * (double) tokens_of(r) / (double) us : 0;
 }
 
@@ -478,7 +478,7 @@ static int validation_run(struct run *r) {
     }
     const int64_t start = ggml_time_us();
     const bool ok = trainer_evaluate(t, r->val, cli_is_interrupted, &error);
-    r->spent_us += ggml_time_us() - start;
+    r->validation_us += ggml_time_us() - start;
     if (!ok) {
         return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
     }
@@ -583,7 +583,8 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.printed_us = r.start_us;
     r.first_validation = t->n_evaluations;
-    if (val != NULL && has_validation_at(t, t->n_done)) { // the checkpoint's text may differ from --val
+    // Drops the validation loss of this step in the checkpoint, because its validation text may differ from --val.
+    if (val != NULL && has_validation_at(t, t->n_done)) {
         r.first_validation = --t->n_evaluations;
     }
     if (o->out != NULL) {
