@@ -21,7 +21,8 @@ gen_tallocr_t AT(tallocr_new)(void *data, size_t size, size_t alignment) {
     return tallocr_over_host(data, size, alignment, false);
 }
 
-// Measures from an address with the worst alignment that the caller's memory may have.
+// The base address is one byte after an aligned address. So the measured size includes the largest padding that the caller's
+// memory can need.
 gen_tallocr_t AT(tallocr_new_measure)(size_t alignment) {
     if (alignment == 0) {
         berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new_measure: the alignment is 0");
@@ -175,7 +176,7 @@ bool AT(buffer_copy_tensor)(const struct ggml_tensor *src, struct ggml_tensor *d
     return to != NULL && to->iface.cpy_tensor != NULL && berth_2023_has_memory(to, dst) && to->iface.cpy_tensor(to, src, dst);
 }
 
-// A multi-buffer of this date wraps a multi-buffer of the current API, which is its context.
+// A multi-buffer of this date wraps a multi-buffer of the current API. The context of the wrapper is the wrapped multi-buffer.
 
 static const char *multi_name(gen_buffer_t buffer) {
     (void) buffer;

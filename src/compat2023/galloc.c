@@ -10,14 +10,14 @@
 #include <string.h>
 
 struct gen_gallocr {
-    int *seq; // node indices in execution order; -1: barrier that frees memory
+    int *seq; // node indices in execution order; -1: a barrier. Memory of dead tensors is freed only at barriers
     int n_seq;
 };
 
 struct job {
     struct gen_tallocr **tallocs; // buffer ids are indices in this list
     size_t *aligns;               // [n_tallocs]
-    int32_t *pools;               // [n_tallocs] pool i for allocator i: no shared memory
+    int32_t *pools;               // [n_tallocs] pools[i] is i: tensors of different allocators never share memory
     int n_tallocs;
     size_t tallocs_cap, aligns_cap, pools_cap;
     struct ggml_cgraph graph; // nodes in execution order
@@ -214,7 +214,8 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     return status;
 }
 
-// The old buffer is too small. Offsets are unchanged. Only leaves are copied, because nodes are computed later.
+// Moves tensors of the record from the old buffer to the larger buffer that replaced it. Their offsets from talloc->start do not
+// change. Only the data of leaves is copied, because nodes are computed later.
 static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buffer_t old, uint64_t old_base, char *bytes) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         struct ggml_tensor *t = j->rec.tensors[r];
@@ -257,7 +258,8 @@ static bool tallocr_grow(const struct job *j, int p, uint64_t need) {
     return done;
 }
 
-// Allocators that can grow do so.
+// Checks whether the buffer of each allocator is large enough for the plan. If a buffer is too small, the allocator replaces the
+// buffer by a larger one if it can.
 static void tallocs_check_sizes(struct job *j) {
     for (int p = 0; p < j->n_tallocs; p++) {
         const struct gen_tallocr *talloc = j->tallocs[p];
@@ -311,7 +313,8 @@ static struct gen_piece *fixed_piece(const struct job *j, size_t i) {
     return berth_2023_piece(talloc, talloc->start + item->fixed, j->rec.tensors[j->lives.owners[i]]);
 }
 
-// The item's memory goes to another tensor or is freed.
+// Reports to the buffer (free_tensor) that a tensor no longer uses the item's memory. Called before another tensor gets the
+// memory, and when the item is freed.
 static void holder_free(const struct job *j, int32_t i) {
     const struct berth_plan_item *item = &j->lives.items[i];
     const int32_t holder = j->holders[i];
@@ -418,7 +421,8 @@ static enum ggml_status job_update_pieces(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// The allocator has replaced the retired buffer by a larger one and was then reset.
+// Clears the tensor's address if the address is in a retired buffer. The allocator replaced a retired buffer by a larger one and
+// was reset later.
 static void retired_address_clear(const struct job *j, struct ggml_tensor *t) {
     for (int p = 0; p < j->n_tallocs && t != NULL && t->buffer != NULL; p++) {
         gen_buffer_t old = berth_2023_old(j->tallocs[p], t->buffer);

@@ -88,16 +88,17 @@ void berth_2023_ggml_set_param(struct ggml_context *ctx, struct ggml_tensor *ten
 
 // ---- experts ----
 
-// In the 2023 API, each expert is a tensor, and ids has one row of selected experts per token, of which column id is used. In the
-// current API all experts are one tensor, so the graph concatenates them each time it runs.
+// In the 2023 API, each expert is a separate tensor. Row t of ids holds the experts that are selected for token t. The op uses
+// column `id` of each row. In the current API, one tensor holds all experts. So the graph concatenates the experts each time it
+// runs.
 struct ggml_tensor *berth_2023_ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *const as[], int n_as, struct ggml_tensor *ids, int id, struct ggml_tensor *b) {
     static const char func[] = "ggml_mul_mat_id";
     BERTH_SOURCES_AS(ctx, func, ids, b);
     BERTH_REQUIRE_AS(ctx, func, as != NULL && n_as > 0, "%d experts, must be at least 1", n_as);
     BERTH_REQUIRE_AS(ctx, func, ids->type == GGML_TYPE_I32 && id >= 0 && id < ids->ne[0] && ids->ne[1] == b->ne[1],
-        "ids are %s " BERTH_SHAPE ", must be i32 and more than %d per token for %" PRId64 " tokens", ggml_type_name(ids->type),
-        BERTH_NE(ids), id, b->ne[1]);
+        "ids are %s " BERTH_SHAPE ", must be i32 with more than %d ids per token and one row for each of %" PRId64 " tokens",
+        ggml_type_name(ids->type), BERTH_NE(ids), id, b->ne[1]);
     BERTH_REQUIRE_AS(ctx, func, b->ne[2] == 1 && b->ne[3] == 1, "b is " BERTH_SHAPE ", must be a matrix", BERTH_NE(b));
     struct ggml_tensor *experts = as[0];
     for (int i = 1; i < n_as; i++) {
@@ -190,8 +191,8 @@ struct ggml_tensor *berth_2023_ggml_rope_custom_past_inplace(struct ggml_context
         n_ctx, 0, freq_base, freq_scale, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
-// xPos: after RoPE, the pair (i, i + 1) at position p is multiplied by ((i + 0.4 n) / (1.4 n))^(p / base), or with `down` divided
-// by it.
+// xPos: after RoPE, the pair (i, i + 1) at position p is multiplied by ((i + 0.4 n) / (1.4 n))^(p / base). n is the number of
+// elements of a row. If `down` is true, the pair is divided by this factor.
 struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, float base, bool down) {
     static const char func[] = "ggml_rope_xpos_inplace";
@@ -217,8 +218,8 @@ static struct ggml_tensor *powers_of(struct ggml_context *ctx, double base, int 
     return ggml_exp(ctx, ggml_scale(ctx, exponents, (float) log(base)));
 }
 
-// Adds slope(head) * column. Let m be the largest power of two up to n_head.
-// The first m slopes are those of m heads. The other slopes are every second slope of 2 m heads.
+// Adds slope(head) * column. Let m be the largest power of two that is at most n_head. Heads are counted from 0. Head h < m has
+// the slope 2^(-bias_max (h + 1) / m). Head m + i has the slope 2^(-bias_max (2 i + 1) / (2 m)).
 struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_head, float bias_max) {
     static const char func[] = "ggml_alibi";
@@ -244,7 +245,7 @@ struct ggml_tensor *berth_2023_ggml_alibi(
 
 // ---- fused ops of the 2023 API, built from unfused ops ----
 
-// v has one row per element of a head: [n_kv, head, n_head].
+// v is [n_kv, head size, n_head]: one row per element of a head.
 struct ggml_tensor *berth_2023_ggml_flash_attn(
     struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v, bool masked) {
     BERTH_SOURCES_AS(ctx, "ggml_flash_attn", q, k, v);

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-// A block has 32 values.
+// Where a block of 32 values stores their bits, as byte offsets in the block.
 struct block_bits {
     enum ggml_type type;
-    size_t low_off;
-    size_t high_off; // 0: no fifth bits
+    size_t low_off;  // the low four bits of each value
+    size_t high_off; // the fifth bits of all values; 0: values have four bits
 };
 
 static const struct block_bits nibbles[] = {

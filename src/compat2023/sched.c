@@ -21,7 +21,7 @@ struct gen_sched {
     gen_tallocr_t *tallocs;     // [n_backends]
     gen_gallocr_t galloc;
     bool is_ready;    // measured: the allocators have buffers
-    bool is_computed; // the assignments are those of a computed graph
+    bool is_computed; // the last graph is finished: its assignments are cleared before the next graph is prepared
     ggml_backend_sched_eval_callback callback;
     void *callback_data;
 };
@@ -135,7 +135,8 @@ static void mark_weights(const struct gen_sched *s, struct sched_cached *cached)
     }
 }
 
-// Setting an assignment returns no status. This function returns its stored error (out of memory).
+// berth_2023_sched_set_node_backend returns no status. If it runs out of memory, the backend of the facade stores the error. This
+// function returns the stored error.
 static enum ggml_status stored_error_get(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
