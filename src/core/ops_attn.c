@@ -88,9 +88,10 @@ void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *si
     }
     const struct ggml_tensor *q = a->src[0];
     if (a->src[4] != NULL || q == NULL || sinks->ne[0] != q->ne[2] || sinks->type != GGML_TYPE_F32) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s: %s, sinks are %s " BERTH_SHAPE ", must be f32 for %" PRId64 " heads", __func__,
-            a->name, a->src[4] != NULL ? "has sinks already" : "has none yet", ggml_type_name(sinks->type), BERTH_NE(sinks),
-            q != NULL ? q->ne[2] : 0);
+        berth_fail(GGML_STATUS_FAILED,
+            "%s: %s %s; the new sinks are %s " BERTH_SHAPE ", must be f32 with one element for each of %" PRId64 " heads",
+            __func__, a->name, a->src[4] != NULL ? "has sinks already" : "has no sinks yet", ggml_type_name(sinks->type),
+            BERTH_NE(sinks), q != NULL ? q->ne[2] : 0);
         sinks_refuse(a);
         return;
     }

@@ -14,8 +14,10 @@ struct conv_axis {
     int dilation;
 };
 
-// Returns false if the stride is 0 or a number overflows. 2 * pad must fit an int, as in the kernels.
-// The quotient rounds toward 0, so a window that is too large may give 1. Callers refuse results of 0 or less.
+// *out: the number of windows of k elements that fit into n elements. Returns false if the stride is 0 or a number overflows.
+// 2 * pad must fit an int, as in the kernels.
+// The quotient rounds toward 0, so *out may be 1 although the window is larger than the padded data. All callers refuse negative
+// results. The im2col constructors also refuse 0.
 static bool axis_extent(int64_t n, int64_t k, struct conv_axis w, int64_t *out) {
     int64_t span, room;
     if (w.stride == 0 || w.pad > INT_MAX / 2 || w.pad < INT_MIN / 2 || !berth_add_i64_ok(k, -1, &span) ||
@@ -118,7 +120,8 @@ struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor 
     return im2col_3d_new(ctx, __func__, a, b, &to);
 }
 
-// Overlapping windows add up. a: [k * oc, n].
+// a: [k * oc, n], n windows of k elements for each of oc channels. Adds each window to the result at the window's position.
+// Windows may overlap.
 struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0) {
     BERTH_SOURCES(ctx, a);
     BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a " BERTH_SHAPE " must be a matrix", BERTH_NE(a));
@@ -141,7 +144,8 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
 
 // ---- composite constructors: im2col, then mul_mat ----
 
-// Wraps around on overflow. Only an empty tensor can overflow; ggml_reshape then refuses the extent.
+// The product wraps around if it overflows. The product can overflow only if the tensor is empty. ggml_reshape then refuses the
+// product as an extent.
 static int64_t extent_mul(int64_t x, int64_t y) {
     return (int64_t) ((uint64_t) x * (uint64_t) y);
 }
@@ -290,7 +294,8 @@ struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml
     int stride1, int pad0, int pad1, int dilation0, int dilation1) {
     BERTH_SOURCES(ctx, a, b);
     BERTH_REQUIRE(ctx, a->ne[2] == 1 && a->ne[3] == b->ne[2],
-        "a " BERTH_SHAPE " is not one kernel for each of the %" PRId64 " channels of b (ne[2] 1, ne[3] their number)",
+        "a " BERTH_SHAPE " must have one kernel for each of the %" PRId64
+        " channels of b: ne[2] must be 1, and ne[3] must be the number of channels",
         BERTH_NE(a), b->ne[2]);
     const struct conv_axis w0 = {stride0, pad0, dilation0}, w1 = {stride1, pad1, dilation1};
     int64_t ne[] = {0, 0, b->ne[2], b->ne[3]};
@@ -429,8 +434,8 @@ static void grad_conv_2d_dw(struct berth_grad *g) {
 
 // ---- gradients of transposed convolutions ----
 
-// Data gradient: the convolution of the gradient d with the same kernel.
-// Kernel gradient: that of a convolution with data d whose result has the gradient x.
+// d is the gradient of the result. The gradient of the data x is the convolution of d with the same kernel.
+// The gradient of the kernel is the kernel gradient of a convolution in which d is the data and x is the gradient of the result.
 static void transposed_back(
     struct berth_grad *g, struct ggml_tensor *w, struct ggml_tensor *x, struct ggml_tensor *d, int stride) {
     struct ggml_context *ctx = g->ctx;

@@ -232,7 +232,8 @@ static bool shape_add_id(const struct ggml_tensor *r) {
 // ---- gradients ----
 // The gradient of a repeated source is the sum over its repetitions.
 
-// The result is f32. A plain product has the type of its first factor. a and b have the same shape.
+// Multiplies so that the result is f32. ggml_mul gives the result the type of its first factor, so the f32 factor comes first. a
+// and b have the same shape.
 static struct ggml_tensor *mul_f32(struct berth_grad *g, struct ggml_tensor *a, struct ggml_tensor *b) {
     return a->type == GGML_TYPE_F32 ? ggml_mul(g->ctx, a, b) : ggml_mul(g->ctx, b, a);
 }

@@ -150,11 +150,11 @@ static bool shape_mul_mat_id(const struct ggml_tensor *r) {
 
 // ---- gradients ----
 // With c[i, j] = sum over k of a[k, i] b[k, j] and its gradient d[i, j]:
-//     by a[k, i]: sum over j of b[k, j] d[i, j]          by b[k, j]: sum over i of a[k, i] d[i, j]
+//     gradient of a[k, i]: sum over j of b[k, j] d[i, j]          gradient of b[k, j]: sum over i of a[k, i] d[i, j]
 // Both are outer products (OUT_PROD), which accept a quantised first source.
 
-// OUT_PROD and MUL_MAT do not accept every tensor as their first source.
-static struct ggml_tensor *make_straight(struct berth_grad *g, struct ggml_tensor *t) {
+// Copies t if t is transposed or its rows are not dense, because OUT_PROD and MUL_MAT do not accept such a first source.
+static struct ggml_tensor *dense_rows(struct berth_grad *g, struct ggml_tensor *t) {
     return ggml_is_transposed(t) || t->nb[0] != ggml_type_size(t->type) ? ggml_cont(g->ctx, t) : t;
 }
 
@@ -187,7 +187,7 @@ struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_te
 static void grad_mul_mat(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0], *b = g->node->src[1];
     if (berth_grad_needed(g, 0)) {
-        struct ggml_tensor *all = ggml_out_prod(g->ctx, make_straight(g, b), g->grad);
+        struct ggml_tensor *all = ggml_out_prod(g->ctx, dense_rows(g, b), g->grad);
         berth_grad_put_add(g, 0, berth_grad_fold_batches(g, all, a));
     }
     if (berth_grad_needed(g, 1)) {
@@ -229,19 +229,19 @@ static void grad_mul_mat_id(struct berth_grad *g) {
 }
 
 // With c[i, j] = sum over k of a[i, k] b[j, k] and its gradient d[i, j]:
-//     by a[i, k]: sum over j of d[i, j] b[j, k]          by b[j, k]: sum over i of d[i, j] a[i, k]
+//     gradient of a[i, k]: sum over j of d[i, j] b[j, k]          gradient of b[j, k]: sum over i of d[i, j] a[i, k]
 static void grad_out_prod(struct berth_grad *g) {
     struct ggml_tensor *a = g->node->src[0], *b = g->node->src[1];
     if (berth_grad_needed(g, 0)) {
         struct ggml_tensor *transposed = ggml_cont(g->ctx, ggml_transpose(g->ctx, g->grad));
-        berth_grad_put_add(g, 0, berth_grad_fold_batches(g, ggml_mul_mat(g->ctx, transposed, make_straight(g, b)), a));
+        berth_grad_put_add(g, 0, berth_grad_fold_batches(g, ggml_mul_mat(g->ctx, transposed, dense_rows(g, b)), a));
     }
     if (berth_grad_needed(g, 1)) {
         if (a->ne[2] != b->ne[2] || a->ne[3] != b->ne[3]) {
             berth_grad_refuse(g, "not supported if the second source has more batches than the first");
             return;
         }
-        berth_grad_put_add(g, 1, ggml_mul_mat(g->ctx, make_straight(g, g->grad), make_straight(g, a)));
+        berth_grad_put_add(g, 1, ggml_mul_mat(g->ctx, dense_rows(g, g->grad), dense_rows(g, a)));
     }
 }
 

@@ -81,7 +81,7 @@ static void grad_group_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_reshape(g->ctx, norm_back(g, grads, rows, param_f32(g->node, 1)), x));
 }
 
-// A row shorter than eps is divided by the constant eps.
+// If the l2 length of a row is less than eps, L2_NORM divides the row by eps, which is a constant.
 static void grad_l2_norm(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *x = g->node->src[0];

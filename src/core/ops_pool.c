@@ -9,7 +9,8 @@
 
 // ---- pooling ----
 
-// Returns false if no window fits or the number exceeds int64. pad may have a fraction, so the arithmetic is float.
+// *out: the number of windows. Returns false if no window fits or the number does not fit an int64_t. pad may have a fraction, so
+// the arithmetic is float.
 // As in ggml, extents above 2^24 are rounded; this is part of the ABI.
 static bool pool_extent(int64_t n, int k, int stride, float pad, int64_t *out) {
     const float windows = ((float) n + 2 * pad - (float) k) / (float) stride + 1;
@@ -139,8 +140,9 @@ static void grad_pool_2d(struct berth_grad *g) {
             (float) p[5], (float) p[6]));
 }
 
-// A row is an image that is one pixel high. But the mean of a row's window counts only the elements inside the row.
-// Pooling an image of ones gives the fraction of each window that is inside.
+// Treats a row as an image that is one pixel high, and uses POOL_2D_BACK. But an average of POOL_1D counts only the elements
+// inside the row, while POOL_2D divides by the size of the window. Pooling a row of ones with POOL_2D gives the fraction of each
+// window that is inside the row.
 static void grad_pool_1d(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     const int32_t *p = g->node->op_params;

@@ -169,8 +169,8 @@ struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_t
         ggml_type_name(v->type), ggml_type_name(g->type), ggml_type_name(beta->type), ggml_type_name(state->type));
     const int64_t d = v->ne[0];
     BERTH_REQUIRE(ctx, (g->ne[0] == 1 || g->ne[0] == d) && beta->ne[0] == 1,
-        "g is " BERTH_SHAPE " and beta " BERTH_SHAPE ", must have ne[0] of 1 or %" PRId64 ", and of 1", BERTH_NE(g),
-        BERTH_NE(beta), d);
+        "g is " BERTH_SHAPE " and beta is " BERTH_SHAPE ": ne[0] of g must be 1 or %" PRId64 ", and ne[0] of beta must be 1",
+        BERTH_NE(g), BERTH_NE(beta), d);
     BERTH_REQUIRE(ctx, state->ne[0] == d && state->ne[1] == d && state->ne[2] == v->ne[1] && state->ne[3] == v->ne[3],
         "state " BERTH_SHAPE " does not match v " BERTH_SHAPE, BERTH_NE(state), BERTH_NE(v));
     BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64 ", must be 1 to 2^31 - 1", K);

@@ -342,7 +342,8 @@ struct ggml_tensor *berth_grad_of_sinks(
 }
 
 // y = exp(scale x + slope mask) / (sum over the row of exp(scale x + slope mask) + exp(sink)).
-// Mask, slopes and sink do not change the gradient of x as a function of y. The weight of a sink is 1 - sum(y).
+// The formula of the gradient of x contains only y, scale and the gradient of y. Mask, slopes and sink are not in the formula.
+// The weight of a sink is 1 - sum(y).
 static void grad_soft_max(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *y = g->node, *mask = y->src[1], *sinks = y->src[2];

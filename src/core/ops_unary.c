@@ -78,12 +78,11 @@ static struct ggml_tensor *glu_new(
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_1(a),
-        "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous within and after its rows", BERTH_NE(a), BERTH_NB(a));
+        "a " BERTH_SHAPE " has strides " BERTH_STRIDE ": its rows must be dense and evenly spaced", BERTH_NE(a), BERTH_NB(a));
     int64_t ne0 = a->ne[0] / 2;
     if (b != NULL) {
         BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_1(b),
-            "b " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous within and after its rows", BERTH_NE(b),
-            BERTH_NB(b));
+            "b " BERTH_SHAPE " has strides " BERTH_STRIDE ": its rows must be dense and evenly spaced", BERTH_NE(b), BERTH_NB(b));
         BERTH_REQUIRE_AS(
             ctx, func, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
         BERTH_REQUIRE_AS(ctx, func, a->type == b->type, "a is %s, b is %s", ggml_type_name(a->type), ggml_type_name(b->type));
@@ -156,34 +155,34 @@ typedef struct ggml_tensor T;
 
 // ---- derivatives: each function returns grad times the derivative at x; y is the result of the op at x ----
 
-static T *of_abs(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_abs(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_mul(g->ctx, ggml_sgn(g->ctx, x), grad);
 }
 
-static T *of_tanh(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_tanh(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) x;
     return ggml_mul(g->ctx, grad, berth_grad_one_minus(g, ggml_sqr(g->ctx, y)));
 }
 
 // The derivative is exp(x) for x < 0, else 1.
-static T *of_elu(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_elu(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_mul(g->ctx, grad, ggml_exp(g->ctx, ggml_clamp(g->ctx, x, -INFINITY, 0.0f)));
 }
 
-static T *of_relu(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_relu(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_mul(g->ctx, ggml_step(g->ctx, x), grad);
 }
 
-static T *of_sigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_sigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) x;
     return ggml_mul(g->ctx, grad, ggml_mul(g->ctx, y, berth_grad_one_minus(g, y)));
 }
 
 // The op is x s with s = sigmoid(v) and v = 2 c (x + a x^3). Its derivative is s (1 + (1 - s) x v').
-static T *of_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     struct ggml_context *ctx = g->ctx;
     const float c2 = 2.0f * 0.79788456080286535588f, a = 0.044715f;
@@ -195,7 +194,7 @@ static T *of_gelu(struct berth_grad *g, T *grad, T *x, T *y) {
 }
 
 // The op is silu(1.702 x) / 1.702.
-static T *of_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_silu_back(g->ctx, grad, ggml_scale(g->ctx, x, 1.702f));
 }
@@ -203,7 +202,7 @@ static T *of_gelu_quick(struct berth_grad *g, T *grad, T *x, T *y) {
 // The derivative is P(x) + x p(x), with p and P the density and the distribution function of the normal distribution. There is no
 // op for P, but gelu_erf(x) = x P(x). So P(z) = gelu_erf(z) / z for z = max(|x|, 0.01). For |x| < 0.01, P(|x|) is approximated by
 // the tangent at 0, P(z) - p(0) (z - |x|), with an error below 1e-6. P(-|x|) = 1 - P(|x|).
-static T *of_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     struct ggml_context *ctx = g->ctx;
     const float p0 = 0.39894228040143267794f;
@@ -216,38 +215,39 @@ static T *of_gelu_erf(struct berth_grad *g, T *grad, T *x, T *y) {
     return ggml_mul(ctx, grad, ggml_add(ctx, dist, ggml_mul(ctx, x, dens)));
 }
 
-static T *of_silu(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_silu(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_silu_back(g->ctx, grad, x);
 }
 
-static T *in_slope(struct berth_grad *g, T *x) {
+// Returns 1 where -3 < x < 3, else 0. hardsigmoid has the slope 1 / 6 there, and is constant elsewhere.
+static T *slope_mask(struct berth_grad *g, T *x) {
     T *above = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, 1.0f, 3.0f));
     return ggml_mul(g->ctx, above, ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, 3.0f)));
 }
 
-static T *of_hardsigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_hardsigmoid(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
-    return ggml_mul(g->ctx, grad, ggml_scale(g->ctx, in_slope(g, x), 1.0f / 6.0f));
+    return ggml_mul(g->ctx, grad, ggml_scale(g->ctx, slope_mask(g, x), 1.0f / 6.0f));
 }
 
-static T *of_hardswish(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_hardswish(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
-    T *sloped = ggml_mul(g->ctx, x, ggml_scale(g->ctx, in_slope(g, x), 1.0f / 6.0f));
+    T *sloped = ggml_mul(g->ctx, x, ggml_scale(g->ctx, slope_mask(g, x), 1.0f / 6.0f));
     return ggml_mul(g->ctx, grad, ggml_add(g->ctx, ggml_hardsigmoid(g->ctx, x), sloped));
 }
 
-static T *of_exp(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_exp(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) x;
     return ggml_mul(g->ctx, y, grad);
 }
 
-static T *of_expm1(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_expm1(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_mul(g->ctx, grad, ggml_exp(g->ctx, x));
 }
 
-static T *of_softplus(struct berth_grad *g, T *grad, T *x, T *y) {
+static T *back_softplus(struct berth_grad *g, T *grad, T *x, T *y) {
     (void) y;
     return ggml_mul(g->ctx, grad, ggml_sigmoid(g->ctx, x));
 }
@@ -256,25 +256,25 @@ typedef T *(*derivative_t)(struct berth_grad *g, T *grad, T *x, T *y);
 
 // clang-format off
 static const derivative_t derivatives[GGML_UNARY_OP_COUNT] = {
-    [GGML_UNARY_OP_ABS] = of_abs,
-    [GGML_UNARY_OP_TANH] = of_tanh,
-    [GGML_UNARY_OP_ELU] = of_elu,
-    [GGML_UNARY_OP_RELU] = of_relu,
-    [GGML_UNARY_OP_SIGMOID] = of_sigmoid,
-    [GGML_UNARY_OP_GELU] = of_gelu,
-    [GGML_UNARY_OP_GELU_QUICK] = of_gelu_quick,
-    [GGML_UNARY_OP_GELU_ERF] = of_gelu_erf,
-    [GGML_UNARY_OP_SILU] = of_silu,
-    [GGML_UNARY_OP_HARDSIGMOID] = of_hardsigmoid,
-    [GGML_UNARY_OP_HARDSWISH] = of_hardswish,
-    [GGML_UNARY_OP_EXP] = of_exp,
-    [GGML_UNARY_OP_EXPM1] = of_expm1,
-    [GGML_UNARY_OP_SOFTPLUS] = of_softplus,
+    [GGML_UNARY_OP_ABS] = back_abs,
+    [GGML_UNARY_OP_TANH] = back_tanh,
+    [GGML_UNARY_OP_ELU] = back_elu,
+    [GGML_UNARY_OP_RELU] = back_relu,
+    [GGML_UNARY_OP_SIGMOID] = back_sigmoid,
+    [GGML_UNARY_OP_GELU] = back_gelu,
+    [GGML_UNARY_OP_GELU_QUICK] = back_gelu_quick,
+    [GGML_UNARY_OP_GELU_ERF] = back_gelu_erf,
+    [GGML_UNARY_OP_SILU] = back_silu,
+    [GGML_UNARY_OP_HARDSIGMOID] = back_hardsigmoid,
+    [GGML_UNARY_OP_HARDSWISH] = back_hardswish,
+    [GGML_UNARY_OP_EXP] = back_exp,
+    [GGML_UNARY_OP_EXPM1] = back_expm1,
+    [GGML_UNARY_OP_SOFTPLUS] = back_softplus,
 };
 // clang-format on
 
 // x <= 0: alpha_n (exp(min(x, eps)) - 1 - x) + beta x. x > 0: alpha_p x^2 + beta x. In models, eps <= 0.
-static T *of_xielu(struct berth_grad *g, T *x) {
+static T *back_xielu(struct berth_grad *g, T *x) {
     const float alpha_n = param_f32(g->node, 1), alpha_p = param_f32(g->node, 2), beta = param_f32(g->node, 3);
     const float eps = param_f32(g->node, 4);
     T *sloped = ggml_step(g->ctx, ggml_scale_bias(g->ctx, x, -1.0f, min_f32(eps, 0.0f)));
@@ -291,7 +291,7 @@ static void grad_unary(struct berth_grad *g) {
     if (op == GGML_UNARY_OP_NEG) {
         berth_grad_put_sub(g, 0, g->grad);
     } else if (op == GGML_UNARY_OP_XIELU) {
-        berth_grad_put_add(g, 0, of_xielu(g, berth_grad_dense(g, x)));
+        berth_grad_put_add(g, 0, back_xielu(g, berth_grad_dense(g, x)));
     } else if ((unsigned) op < GGML_UNARY_OP_COUNT && derivatives[op] != NULL) {
         berth_grad_put_add(g, 0, derivatives[op](g, g->grad, berth_grad_dense(g, x), g->node));
     } else {

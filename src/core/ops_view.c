@@ -77,8 +77,8 @@ static struct ggml_tensor *view_new(struct ggml_context *ctx, const char *func, 
     const int64_t *ne, const struct berth_part *part) {
     const size_t *nb = part->nb, offset = part->offset;
     BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(ctx, func, nb == NULL || !strides_wrap(a, n_dims, ne, nb), "strides %zu, %zu, %zu lead past 63 bits", nb[1],
-        nb[2], nb[3]);
+    BERTH_REQUIRE_AS(ctx, func, nb == NULL || !strides_wrap(a, n_dims, ne, nb),
+        "with strides %zu, %zu, %zu, the view ends at an offset that does not fit 63 bits", nb[1], nb[2], nb[3]);
     struct ggml_tensor *result = berth_view_new(ctx, func, a, n_dims, ne, offset);
     if (nb != NULL && is_sound(result)) {
         memcpy(&result->nb[1], &nb[1], 3 * sizeof nb[1]);
@@ -263,8 +263,8 @@ static void grad_reshape(struct berth_grad *g) {
     berth_grad_put_add(g, 0, berth_grad_shape(g, g->grad, g->node->src[0]));
 }
 
-// The gradient is added to the first contiguous tensor in the chain of views.
-// The gradient of a view that is not contiguous has another layout than the view, so offsets in it are unknown.
+// The gradient is added to the gradient of the first contiguous tensor in the chain of views. Only the gradient of a contiguous
+// tensor has the layout of its tensor, so that the strides and the offset of the view are valid in the gradient.
 static void grad_view(struct berth_grad *g) {
     const struct ggml_tensor *node = g->node;
     struct ggml_tensor *to = node->src[0];
