@@ -3,10 +3,12 @@
 //
 // 1. Forward walk: mark the tensors that need a gradient: float parameters, and results of ops that pass a gradient on
 //    (optable.h: is_flat, grad_src_mask).
-// 2. Set the accumulators: one element per loss, which ggml_graph_reset sets to 1; those of the caller for other nodes.
+// 2. Set the accumulators that the caller passes, for losses and for nodes that need a gradient. A loss without an accumulator
+//    gets a new accumulator with one element. ggml_graph_reset sets the accumulators of losses to 1.
 // 3. Reverse walk: call the gradient rule of each node's op. All users of a node come first, so its gradient is complete.
 //
-// Only an accumulator is added to in place. Any other gradient tensor may be the gradient of two tensors (both sources of an ADD).
+// A contribution is added in place only if the gradient is an accumulator. Any other gradient tensor may be the gradient of two
+// tensors at the same time, such as both sources of an ADD.
 
 #include "base/base.h"
 #include "core/grad.h"

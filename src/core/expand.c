@@ -181,7 +181,7 @@ static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
 
 enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 
-// t is a source of from. A tensor in the graph is pushed only if the tensor needs the compute flag. Its sources then get the flag.
+// t is a source of `from`. If t is already in the graph, t is pushed only to pass the compute flag on to its sources.
 static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
     const size_t slot = berth_hash_find(set, t);
@@ -192,7 +192,7 @@ static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const stru
     const bool known = berth_bit_get(set->used, slot);
     if (known) {
         if (BERTH_UNLIKELY((w->g->use_counts[slot] & USES_OPEN) != 0) &&
-            (t != from || t->op != GGML_OP_CPY)) { // a cast is its own source
+            (t != from || t->op != GGML_OP_CPY)) { // the result of ggml_cast is a source of itself: not a cycle
             berth_graph_fail(w->g, BERTH_GRAPH_CYCLE, 0);
             return VISIT_FAILED;
         }

@@ -27,7 +27,8 @@ bool berth_grad_needed(const struct berth_grad *g, int i);
 // Check berth_grad_needed before building an expensive t.
 void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t);
 void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t);
-// t has one element in total, or one element per row. The element is added to all elements, or to all elements of the row.
+// If t has one element, the element is added to all elements of source i's gradient. If t has one element per row, each element
+// is added to all elements of its row.
 void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t);
 // `to` is a source, or the tensor that a source views. t is added at offset with strides nb[1..3], as f32.
 void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggml_tensor *t, const size_t nb[4], size_t offset);

@@ -83,7 +83,8 @@ enum berth_graph_failure {
     BERTH_GRAPH_N_FAILURES,
 };
 
-// The last slot holds poison, and nothing can be added to g. n_want: lower bound of the needed slots (BERTH_GRAPH_FULL).
+// Marks g as failed: fills its free slots and its last slot with poison. Nothing can be added to g afterwards. n_want: at least
+// this number of slots is needed (only for BERTH_GRAPH_FULL).
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want);
 
 // t is an f32 scalar in any memory.

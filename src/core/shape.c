@@ -15,7 +15,7 @@ int64_t ggml_nelements(const struct ggml_tensor *tensor) {
     return tensor == NULL ? 0 : (int64_t) ((uint64_t) tensor->ne[0] * (uint64_t) ggml_nrows(tensor));
 }
 
-// If the strides lead past 63 bits, returns 2^63, which exceeds any memory.
+// If the offset of the last byte does not fit 63 bits, returns 2^63, which exceeds any memory.
 size_t ggml_nbytes(const struct ggml_tensor *tensor) {
     const struct berth_type_row *row = tensor != NULL ? berth_type_row(tensor->type) : NULL;
     return row != NULL ? berth_span_of(tensor, row->traits.type_size, row->traits.blck_size) : 0;

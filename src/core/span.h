@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-// The span of a tensor with an invalid type, a negative extent, or strides that lead past 63 bits.
+// The span of a tensor with an invalid type, a negative extent, or a last byte whose offset does not fit 63 bits.
 // This value exceeds any memory. Padding it to any alignment does not overflow.
 #define BERTH_SPAN_INVALID ((size_t) 1 << 63)
 
@@ -69,7 +69,8 @@ enum berth_span_fault {
     BERTH_SPAN_PAST_BUFFER,
 };
 
-// The base address of the last checked buffer, so that get_base is called once per run of tensors. Initially all zero.
+// The base address of the last checked buffer, so that get_base is called once for consecutive tensors of one buffer. Initially
+// all zero.
 struct berth_span_base {
     struct ggml_backend_buffer *buffer;
     uintptr_t base; // 0: the buffer has no addresses

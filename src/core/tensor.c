@@ -16,7 +16,8 @@ struct layout {
     size_t size; // total bytes
 };
 
-// Extents of 0 are left out, because the number of rows of an empty tensor must fit too.
+// Returns true if the product of all extents that are not 0 exceeds 63 bits. Extents of 0 are left out, because the number of
+// rows must fit 63 bits even if the rows are empty.
 static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
     int64_t n = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -59,8 +60,9 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
     return size <= (size_t) INT64_MAX && (BERTH_LIKELY(is_small) || !has_too_many(l->ne));
 }
 
-// Two pieces below 256 bytes: for larger pieces, glibc clears whole cache lines, and the next read stalls.
-// Measured by bench/graph.c: a third of a constructor's time. The barrier keeps the compiler from joining the pieces.
+// Clears the struct in two pieces of less than 256 bytes. For a larger piece, glibc's memset clears whole cache lines, and the
+// next read of the struct stalls. In bench/graph.c, this costs a third of a constructor's time. The barrier keeps the compiler
+// from joining the pieces.
 static void tensor_clear(struct ggml_tensor *t) {
     const size_t half = sizeof *t / 2;
     memset(t, 0, half);

@@ -28,8 +28,10 @@ struct berth_type_row {
     enum berth_scale scale;
     int n_scales;     // number of consecutive scales in a block
     size_t scale_off; // byte offset of the first scale in a block
-    int ftype;        // enum ggml_ftype of a file in which most tensors have this type; 0: F32 in the row of F32, else none
-    int file_type;    // llama.cpp's number for such a file; 0 as for ftype
+    // Numbers of a file in which most tensors have this type. 0 is the number of F32 files. In all other rows, 0 means that there
+    // is no number.
+    int ftype;     // enum ggml_ftype
+    int file_type; // llama.cpp's number
 };
 
 extern const struct berth_type_row berth_types[GGML_TYPE_COUNT];
