@@ -124,7 +124,7 @@ static void tile_f32__neon(CPU_TILE_ARGS) {
     }
 }
 
-// The large f16 tile uses converted elements with all rows of the other operand. Converting four f16
+// The large f16 tile converts each element to f32 once and multiplies it with all rows of the other operand. Converting four f16
 // values takes as long as four multiply-adds.
 #define WIDE_MR 32
 #define WIDE_NR 16
@@ -174,7 +174,7 @@ static void tile_f16_wide(
 static void tile_f16__neon(CPU_TILE_ARGS) {
     const char *x = vx, *y = vy;
     const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
-    if (ny4 == NR) { // fewer rows do not pay for storing conversions
+    if (ny4 == NR) { // for NR rows of y, storing converted elements costs more time than it saves
         for (int r = 0; r < nx4; r += MR) {
             tile_f16_full(n, s + r, ld_s, x + (size_t) r * bx, bx, y, by);
         }
@@ -183,7 +183,7 @@ static void tile_f16__neon(CPU_TILE_ARGS) {
             tile_f16_wide(i, min_i64(n - i, CHUNK), s, ld_s, x, bx, nx4, y, by, ny4);
         }
     }
-    const int done = ny4 > 0 ? nx4 : 0; // rows of x that lack only the last rows of y
+    const int done = ny4 > 0 ? nx4 : 0; // number of rows of x that are multiplied with the first ny4 rows of y
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
     cpu_tile_by_dot(vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// dot_k.h: dot products of the formats with blocks of 256 elements. Term: run: 16 or 32 elements with a common scale. The
+// dot_k.h: dot products of the formats with blocks of 256 elements. A run is 16 or 32 elements with a common scale. The
 // arithmetic within a block is exact. Minima and offsets are multiplied with the sums of 16 elements (bsums) that q8_K stores.
 //
-// For one column (kernels.h: cpu_gemv), pack_q8_K writes struct y256, padded to align its loads: an unaligned load costs two.
+// For one column (kernels.h: cpu_gemv), pack_q8_K writes struct y256. Its padding aligns all loads, because an unaligned load
+// takes as long as two loads.
 // gemv_k.h has the one-column kernels of q4_K and q5_K.
 #pragma once
 
@@ -74,8 +75,9 @@ UNPACK_INLINE int16x8_t s16_u8(uint8x8_t v) {
     return vreinterpretq_s16_u16(vmovl_u8(v));
 }
 
-// ---- block_<type>_dot returns the sum to be multiplied with d, and in *min the sum to be multiplied with -dmin: partial sums
-// ----
+// ---- dot products of one block ----
+// block_<type>_dot returns a sum that the caller multiplies with d. *min: a sum that the caller multiplies with -dmin. Each sum is
+// a vector of four partial sums.
 
 UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gemm_f16__fhm.c: products of f16 rows with many columns, in tiles of 8 by 16 (gemm_f16.h). Sums of 48 products are f16, longer
-// sums f32. FMLAL by 1 adds f16 to f32: four pipes execute FMLAL, but only one pipe executes conversions. Four multiply-adds per
-// cycle with a latency of four cycles require 16 sums in progress: 8 rows times two vectors. With at most 8 columns, even and odd
-// elements have separate sums.
+// sums f32. FMLAL with a factor of 1 adds f16 sums to f32 sums without a conversion. Four pipes execute FMLAL, but only one pipe
+// executes conversions. Four multiply-adds per cycle with a latency of four cycles require 16 sums in progress: 8 rows times two
+// vectors. With at most 8 columns, even and odd elements have separate sums.
 
 #define MR 8
 #define NR 16
@@ -57,8 +57,8 @@
     GROUP(BOTH, 30, 31, 3, PAIR(18, 19, 160)) GROUP(BOTH, 8, 9, 4, PAIR(28, 29, 192)) GROUP(BOTH, 18, 19, 5, PAIR(30, 31, 224)) \
     NEXT GROUP(BOTH, 28, 29, 6, PAIR(8, 9, 0)) GROUP(BOTH_NEXT, 30, 31, 7, PAIR(18, 19, 32))
 #define TO_F32_16(r, off, off2) TO_F32(r, 2, 28, 29, 31, off) TO_F32(r, 1, 28, 29, 31, off2)
-// The f16 sums of three groups are kept in `part` for the next three groups. An f32 store takes as long as multiplying three
-// groups.
+// The f16 sums of three groups of eight elements are stored in `part` and added to the f16 sums of the next three groups. So the
+// f32 sums are updated only once per six groups. An update of the f32 sums takes as long as multiplying three groups.
 #define PART_STORE(r, off) "stp q2" #r ", q1" #r ", [%[part], #" #off "]\n\t"
 #define PART_ADD(r, off) "ldp q28, q29, [%[part], #" #off "]\n\t" \
     "fadd v2" #r ".8h, v2" #r ".8h, v28.8h\n\tfadd v1" #r ".8h, v1" #r ".8h, v29.8h\n\t"

@@ -9,8 +9,12 @@
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/kernels.h"
 
-// Step: STEP (8) elements. Quad: four steps. Panels: SUM steps are added in registers, then CHUNK / SUM sums in f16. Unpacked
-// rows: a quad is added in registers, then QUADS sums in f16. Adding short sums rounds less than one long sum.
+// A step is STEP (8) elements. A quad is four steps.
+// With panels, the products of SUM steps are added in f16 registers. CHUNK / SUM of these sums are added in f16 in memory
+// (`part`), and `part` is then added to the f32 sums.
+// With unpacked rows, the products of a quad are added in f16 registers. QUADS of these sums are added in `part`, and `part` is
+// then added to the f32 sums.
+// Adding several short sums rounds less than one long sum.
 #define SUM 3            // steps
 #define CHUNK 24         // steps
 #define ROWS 8           // unpacked rows at a time; limited by L1 sets
@@ -60,7 +64,7 @@ static inline __attribute__((always_inline)) void add_steps(
 
 // Adds to `part` the products of n quads of eight unpacked rows. The first row is at x; rows are b bytes apart. Elements are in
 // vectors 0 to 15, because only these can be the lane operand. Sums: 16 to 23. Columns: 24 to 31. Each step loads the operands of
-// the next step. The last step loads used operands, because loads past the end are not allowed.
+// the next step. The last step loads operands of its quad again, because loads past the end are not allowed.
 #define X_ROW(r, v) "ldr q" #v ", [%[x], %[o" #r "]]\n\t"
 #define X_ROWS(v0, v1, v2, v3, v4, v5, v6, v7) \
     "ldr q" #v0 ", [%[x]]\n\t" X_ROW(1, v1) X_ROW(2, v2) X_ROW(3, v3) X_ROW(4, v4) X_ROW(5, v5) X_ROW(6, v6) X_ROW(7, v7)

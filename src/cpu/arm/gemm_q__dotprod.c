@@ -81,7 +81,9 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
 
 UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min) {
     float32x4_t base = vdupq_n_f32(BASE);
-    __asm__("" : "+w"(base)); // hides the constant: its negative would need a register
+    // Hides the constant from the compiler, which would otherwise add -BASE instead of subtracting BASE. -BASE needs one more
+    // register.
+    __asm__("" : "+w"(base));
     TILE(SUM)
     for (int64_t i = 0; i < n / 32; i++) {
         const float32x4_t d_x0 = f32_at(x), d_x1 = f32_at(x + 16), d_y = f32_at(y);

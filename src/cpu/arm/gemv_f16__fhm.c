@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemv_f16__fhm.c: one or two columns times f16 rows, two rows at a time (streams.h). Loads limit the speed, and each load of a
-// column serves both rows. FMLAL by 1 adds f16 sums of eight products to f32, on any pipe. Adding every product in f32 would be
-// exact, but takes 20% longer from the last cache.
+// column serves both rows. FMLAL with a factor of 1 adds f16 sums of eight products to f32 sums, on any pipe. Adding every
+// product in f32 would be exact, but takes 20% longer if the rows are in the last-level cache.
 
 #include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/streams.h"

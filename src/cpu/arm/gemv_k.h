@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: one column times rows of q4_K and q5_K, two rows (a and b) at a time (streams.h). Term: section: two of the 8 runs of
+// gemv_k.h: one column times rows of q4_K and q5_K, two rows (a and b) at a time (streams.h). A section is two of the 8 runs of
 // a block. The code is software-pipelined over sections: load i + 1, multiply i, fold i - 1, scale i - 2. The pipelining saves a
 // quarter of the time on a Neoverse V1 (docs/user/speed.md).
 //
@@ -7,8 +7,8 @@
 //   folded dots of a section  {a low, a high, b low, b high}: the low nibbles are the first run, the high nibbles the second
 //   sums of minima of a block {a, a, b, b}
 //   both, folded together     {a, b, minima of a, minima of b}
-// The minima are multiplied with the sums of y over the runs. A sum has 13 bits and is stored as two bytes for SDOT: 128 hi + lo.
-// The bytes are negated, so that the products are added.
+// The minima are multiplied with the sums of y over the runs. A sum has 13 bits. The negated sum is stored as two
+// bytes for SDOT, 128 hi + lo. Because the sum is negated, the kernel adds the products.
 #pragma once
 
 #include "cpu/arm/quantize.h"

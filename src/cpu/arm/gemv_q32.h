@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// gemv_q32.h: one column times rows of formats with blocks of 32 elements, two rows at a time (streams.h). Term: group: four
+// gemv_q32.h: one column times rows of formats with blocks of 32 elements, two rows at a time (streams.h). A group is four
 // blocks. One instruction converts the four sums of a group to float. The code is software-pipelined: it loads one block ahead,
 // and folds and scales the sums of the previous group.
 //
-// The column also consists of groups. Groups are aligned, because an unaligned load costs two loads:
+// The column also consists of groups. Groups are aligned, because an unaligned load takes as long as two loads:
 //   [4 scales] [4 sums or offsets]? [128 bytes]
 // q4_1 and q5_1 have sums, with which the minima are multiplied. q4_0 has offsets: -8 times the sum of the bytes of y in each
 // block. The kernel multiplies unsigned nibbles q and adds the offset, because the elements are q - 8.
@@ -92,7 +92,8 @@ struct row {
 
 enum extra { PLAIN, OFFSETS, SUMS }; // second field of a column group; PLAIN: none
 
-// A subtraction converts sums with an offset to float (nibbles.h).
+// pack_block adds LARGE_BITS to each offset. So a sum plus its offset has the bits of the float LARGE + i, where i is the integer
+// to convert. Subtracting LARGE gives i as a float (nibbles.h).
 #define LARGE 0x1.8p23f // LARGE + i has the bits LARGE_BITS + i
 #define LARGE_BITS 0x4b400000
 

@@ -27,7 +27,8 @@ static inline int8x16_t low_bytes(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint
     return vreinterpretq_s8_u8(vuzp1q_u8(vuzp1q_u8(a, b), vuzp1q_u8(c, d)));
 }
 
-// If a float is not finite, or the floats are too small to divide by, returns false.
+// Quantises 32 floats to 32 bytes: x[i] is about *d times byte i. lo gets the first 16 bytes, hi the last 16 bytes. If a float is
+// not finite, or the largest magnitude is less than BERTH_Q8_MAX_LEAST, returns false and does not set lo and hi.
 static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     float32x4_t v[8];
     for (int j = 0; j < 8; j++) {

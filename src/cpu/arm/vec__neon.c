@@ -199,7 +199,8 @@ static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) 
 #define Q 4  // rows of y per tile
 #define D 16 // elements per tile; sixteen sums stay in registers
 
-// w[j][i]: row j of y, row i of x. A row of x with weight 0 must not affect row j, even with NaN or infinity.
+// w[j][i]: the weight of row i of x in row j of y. A row of x with weight 0 must not affect row j, even if the row of x contains
+// NaN or infinity.
 INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
     float32x4_t a[Q][D / 4];
     for (int j = 0; j < Q; j++) {
