@@ -236,7 +236,7 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
-    // NULL: libggml-base has checked the tensors
+    // walk is NULL if libggml-base has already checked the tensors.
     if (walk != NULL && row != NULL && row->run != NULL && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }

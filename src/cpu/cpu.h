@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cpu.h: the interface of op drivers (op/*.c): op-table entries, the parameters of tasks, and helpers to split work.
-// Term: task: the share of an op that one thread computes.
+// A task is the share of an op that one thread computes.
 //
 // A family of ops is one file, op/<family>.c, that ends in
 //
@@ -186,7 +186,8 @@ static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct
 
 // ---- computing ----
 
-// owner: the backend that computes, or NULL. is_checked: all tensors are within their memory, and no source is empty.
+// owner: the backend that computes, or NULL. is_checked: the caller has checked that all tensors are within their memory, and
+// that a source is empty only if its op permits that.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
 // Returns bytes of work memory that suffice for all graphs with the same nodes and edges and no larger extents.

@@ -60,7 +60,8 @@ static unsigned long long xcr0_read(void) {
     return (unsigned long long) hi << 32 | lo;
 }
 
-// The `has` function of the AMX tier (x86/tiers.c) requests AMX tiles, not this function: the tiles make signal frames larger.
+// This function does not request AMX tiles from the system, because the tiles make signal frames larger. The `has` function of
+// the AMX tier (x86/tiers.c) requests them.
 static void features_find(struct cpu_features *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // numa.h: chooses the processors for the threads of a pool on a machine with several NUMA nodes. affinity.c binds the threads.
-// Term: placement: the processors of each thread.
+// A placement is the list of processors of each thread.
 #pragma once
 
 #include "base/shim/shim.h"

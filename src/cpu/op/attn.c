@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
-// Terms: query: the vector of one token and one head; group: the heads of q that share a head of k and v; unit: up to q_rows
-// queries of one group; span: a part of the keys of a unit; item: a unit and a span.
+// A query is the vector of one token and one head. A group is the heads of q that share a head of k and v. A unit is up to q_rows
+// queries of one group. A span is a part of the keys of a unit. An item is a unit and a span.
 //   1. A task computes the sums of an item in tiles of K_ROWS keys. Units of groups with many queries use panels of f32
-//      (kernels.h: cpu_gemm). Other units use dot products.
+//      (kernels.h: cpu_gemm). Other units use dot products, so that a short prompt gives the same sums as single tokens.
 //   2. Per query, a task keeps the largest score m, the sum s of exp(score - m), and the sum of exp(score - m) v.
 //   3. The sums of the spans of a unit are joined.
 // The number of spans does not depend on the number of tasks, so results do not either. Sums are f32. Queries are rounded to the
@@ -21,10 +21,10 @@
 
 #define Q_ROWS 16    // queries per unit with dot products
 #define Q_PANELS 64  // maximum queries per unit with panels
-#define Q_MANY 64    // minimum queries per group for panels; below, a prompt gives the same sums as single tokens
+#define Q_MANY 64    // minimum queries per group for panels
 #define K_ROWS 64    // keys per tile
-#define SPAN_MIN 256 // keys per span at the maximum number of spans
-#define N_ITEMS 16   // spans divide units into at most this many items
+#define SPAN_MIN 256 // a unit has at most one span per SPAN_MIN keys (rounded up)
+#define N_ITEMS 16   // maximum number of items if units have several spans
 
 struct attn {
     const struct cpu_kernels *table;
@@ -33,7 +33,7 @@ struct attn {
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
     int64_t q_rows;            // queries per unit
-    int64_t n_heads;           // heads per group; 1: k and v differ
+    int64_t n_heads;           // heads of q per group; 1 if k and v have different numbers of heads
     int64_t n_groups;          // groups per sequence
     int64_t n_blocks, n_units; // units per group and sequence; units in total
     int64_t n_spans, span;     // spans per unit; keys per span

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// columns.h: gathers the windows of a convolution as columns. Missing dimensions have extent 1. Term: window: the data that one
+// columns.h: gathers the windows of a convolution as columns. Missing dimensions have extent 1. A window is the data that one
 // element of the result reads, in all channels.
 #pragma once
 

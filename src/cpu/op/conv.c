@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // conv.c: CONV_2D, CONV_3D, CONV_2D_DW, CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D. Data (src[1]) and result are f32. The convolution
-// kernel (src[0]) is f32 or f16. With an f16 kernel, the data is rounded to f16, except in CONV_2D_DW. Sums are f32. Term: tap:
-// one element of a kernel's extents x and y.
+// kernel (src[0]) is f32 or f16. With an f16 kernel, the data is rounded to f16, except in CONV_2D_DW. Sums are f32. A tap is
+// one position (x, y) of a kernel.
 //   CONV_2D, CONV_3D: a task gathers a block of windows as columns (columns.h) and multiplies the columns with the kernel.
 //   CONV_2D_DW: each channel has its own kernel. A row of data, or all channels of a pixel, is a vector.
-//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. A dot product over the channels is what one
-//   pixel and one tap add to the result.
+//   CONV_TRANSPOSE_*: kernel and data are transposed so that channels are innermost. For each pixel and tap, a
+//   dot product over the channels gives the number that is added to one element of the result.
 
 #include "base/min.h"
 #include "core/span.h"
@@ -26,8 +26,9 @@ static bool types_fit(const struct ggml_tensor *op) {
 
 // ---- CONV_2D, CONV_3D ----
 
-#define BLOCK_WINDOWS 64         // the kernel is read once per block
-#define BLOCK_FLOATS (64 * 1024) // maximum per block, for more than 4 windows
+// A block has at least 4 windows, even if their columns have more than BLOCK_FLOATS floats.
+#define BLOCK_WINDOWS 64         // maximum windows of a block; the kernel is read once per block
+#define BLOCK_FLOATS (64 * 1024) // maximum floats in the columns of a block
 
 // op_params (s: stride, p: padding, d: dilation):
 //   CONV_2D: [s0, s1, p0, p1, d0, d1]
@@ -252,7 +253,7 @@ static void dw_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D: op_params [stride, ...] ----
 
-// One or two dimensions, as two.
+// A transposed convolution in one or two dimensions. In one dimension, ky and h are 1.
 struct transposed {
     int64_t kx, ky, n_in, n_out, w, h, n_batch; // kernel extents; channels of data and result; data extents
     size_t nb_kx, nb_ky, nb_k_out, nb_k_in;     // byte strides of the kernel
@@ -284,9 +285,10 @@ static bool transposed_supports(const struct ggml_tensor *op) {
     }
     const struct transposed t = transposed_of(op);
     const int64_t *ne = op->ne;
+    // A task needs kx * ky * w floats for the products of a row.
     int64_t n_taps;
     if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MAX_ELEMENTS) {
-        return false; // floats of each task
+        return false;
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
         return op->src[1]->ne[1] == t.n_in && windows_cover(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // copy.c: DUP, CPY, CONT: copies elements in order from one layout and type to another. Shapes may differ; the number of elements
 // is equal. Equal types are copied as bytes. Other types are converted through f32, and to i32 by rounding toward zero. i64 is
-// converted directly to i32. Term: cell: an element or a block.
+// converted directly to i32. A cell is an element or a block.
 
 #include "base/min.h"
 #include "cpu/optable.h"
@@ -199,7 +199,8 @@ static int transposed_dim(const struct ggml_tensor *a) {
     return 0;
 }
 
-// Same type and shape; dense result. A unit of work is SQUARE indices along d, all along 0.
+// Source and result have the same type and shape, and the result is dense. A unit of work is SQUARE indices along dimension d and
+// all indices along dimension 0.
 static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
     const struct ggml_tensor *a = op->src[0];
     const size_t size = ggml_type_size(a->type);

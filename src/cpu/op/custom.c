@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // custom.c: MAP_CUSTOM1 to 3 and CUSTOM: calls the user's function once per requested task, at most n_threads times. The function
-// may rely on the number of tasks, so processors do not limit it.
+// may rely on the number of tasks, so the number of tasks may exceed the number of processors.
 
 #include "cpu/optable.h"
 

@@ -46,7 +46,8 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
     }
 }
 
-// True if rows are not cut into pieces.
+// True if each task can compute complete rows: all tensors are f32 with dense rows, b is not repeated within a row, and there are
+// at least nth rows.
 static bool binary_has_rows(const struct ggml_tensor *op, int nth) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return cpu_is_f32_dense(op) && cpu_is_f32_dense(a) && cpu_is_f32_dense(b) && b->ne[0] == op->ne[0] && ggml_nrows(op) >= nth;
