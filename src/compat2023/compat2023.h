@@ -92,7 +92,7 @@ struct gen_date {
     size_t (*source_alloc_size)(gen_source_t source, const struct ggml_tensor *tensor);
     size_t (*source_max_size)(gen_source_t source);
     bool (*is_host)(gen_source_t source);
-    bool (*reads)(gen_backend_t backend, gen_source_t source);
+    bool (*reads)(gen_backend_t backend, gen_source_t source); // true: the backend can read buffers of the source
     // backends
     const char *(*name)(gen_backend_t backend);
     bool (*is_cpu)(gen_backend_t backend);

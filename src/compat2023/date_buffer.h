@@ -40,6 +40,7 @@ static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *t
     return max_size(source->iface.get_alloc_size(source, (struct ggml_tensor *) (uintptr_t) tensor), min_alloc_size);
 }
 
+// True if the backend can read buffers of the source.
 static bool source_reads(gen_backend_t backend, gen_source_t source) {
     return source != NULL && source->iface.supports_backend != NULL && source->iface.supports_backend(source, backend);
 }
@@ -56,6 +57,7 @@ static size_t source_alloc_size(gen_source_t source, const struct ggml_tensor *t
     return size;
 }
 
+// True if the backend can read buffers of the source.
 static bool source_reads(gen_backend_t backend, gen_source_t source) {
     return owner_of(source) == backend || (AT(is_cpu)(backend) && (source == NULL || AT(is_cpu)(owner_of(source))));
 }
@@ -229,6 +231,7 @@ static const char *buffer_name(gen_buffer_t buffer) {
     return source_name(source_of(buffer));
 }
 
+// True: ops that read leaves in this buffer should run on the buffer's backend.
 static bool buffer_pulls_ops(gen_buffer_t buffer) {
 #if IS_2024
     return buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS ||
