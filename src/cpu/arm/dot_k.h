@@ -76,8 +76,8 @@ UNPACK_INLINE int16x8_t s16_u8(uint8x8_t v) {
 }
 
 // ---- dot products of one block ----
-// block_<type>_dot returns a sum that the caller multiplies with d. *min: a sum that the caller multiplies with -dmin. Each sum is
-// a vector of four partial sums.
+// block_<type>_dot returns a sum that the caller multiplies with d. *min: a sum that the caller multiplies with -dmin. Each sum
+// is a vector of four partial sums.
 
 UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];
