@@ -42,7 +42,7 @@ struct worker {
     struct ggml_threadpool *pool;
     int ith;
     unsigned seen; // ticket of its lane when the thread was started
-    bool on_node;  // bound by the NUMA strategy; this thread only
+    bool on_node;  // the NUMA strategy has bound the thread; only the running thread itself uses this field
     pthread_t thread;
 };
 
@@ -55,7 +55,7 @@ struct ggml_threadpool {
     pthread_mutex_t job_lock; // serialises jobs, pauses and growth
     atomic_int n_threads;     // includes the caller; read while the pool grows
     int n_started;            // workers[1 .. n_started-1] are running
-    int n_cpus;               // usable processors without a NUMA strategy
+    int n_cpus;               // processors that the pool can use if no NUMA strategy is set
     bool is_oversubscribed;   // BERTH_CPU_OVERSUBSCRIBE=1: n_cpus is GGML_MAX_N_THREADS
     atomic_uint born;         // value of `generation` when the threads were started
     struct ggml_threadpool_params params;
@@ -208,8 +208,8 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->caller_waits, 0);
 }
 
-// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. Otherwise the
-// caller's new threads would inherit it.
+// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. Threads that the
+// caller starts later would inherit the job's affinity.
 static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {

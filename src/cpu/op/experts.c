@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // experts.c: MUL_MAT_ID and ADD_ID. MUL_MAT_ID multiplies each row of src[1] with the matrices (experts) that ids (src[2])
-// select. Term: pair: a row of src[1] and an expert that multiplies it.
+// select. A pair is a row of src[1] and an expert that multiplies it.
 // The pairs are sorted by expert in work memory. Then one of three methods runs. The choice depends on types and shapes only:
 //   panels: many pairs per expert (kernels.h: cpu_gemm). About WAVE_PAIRS pairs, a wave, are packed at a time to bound memory.
 //   The pairs of one expert may be in two or more waves.
@@ -202,17 +202,18 @@ struct slab {
     int64_t e, r0, r1;
 };
 
-// Multiplies a slab with panels i[0] .. i[1] - 1 of its expert. `wave`: index of the first panel at w->rows.
-static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *s,
-    const int64_t i[2], int64_t wave) {
+// Multiplies a slab with panels i[0] .. i[1] - 1 of its expert. first_packed: index of the panel at the start of w->rows, which
+// is the first panel of the wave.
+static void slab_multiply_panels(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *s,
+    const int64_t i[2], int64_t first_packed) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t e = s->e, r0 = s->r0, r1 = s->r1, i0 = i[0], i1 = i[1];
     const struct cpu_gemm *g = &p->k->gemm[a->type];
     const int64_t n = a->ne[0];
     const size_t x_size = cpu_gemm_x_size(g, n);
-    const bool in_place = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
+    const bool reads_rows = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
     for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
-        if (in_place && r1 - r >= g->mr) {
+        if (reads_rows && r1 - r >= g->mr) {
             continue;
         }
         g->pack_x(n, w->own + x_size * (size_t) j, cpu_row_at(a, r, e, 0), a->nb[1], r1 - r < g->mr ? (int) (r1 - r) : g->mr);
@@ -223,9 +224,9 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
         const int nc = left < g->nr ? (int) left : g->nr;
         for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
             const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
-            const char *y = w->rows + w->row_size * (size_t) (k - wave);
+            const char *y = w->rows + w->row_size * (size_t) (k - first_packed);
             float out[CPU_GEMM_MR * CPU_GEMM_NR];
-            if (in_place && nr == g->mr) {
+            if (reads_rows && nr == g->mr) {
                 g->rows.run(n, out, g->mr, cpu_row_at(a, r, e, 0), a->nb[1], y, nc);
             } else {
                 g->run(n, out, g->mr, w->own + x_size * (size_t) j, nr, y, nc);
@@ -241,7 +242,7 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
     const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
     BERTH_ASSERT(g->mr <= CPU_GEMM_MR && g->nr <= CPU_GEMM_NR);
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = (int64_t) CPU_GEMM_X_PANELS * g->mr;
-    const int64_t n_rows = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
+    const int64_t n_slabs = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
     int64_t e0 = 0; // first expert of the wave
     for (int64_t i0 = 0; i0 < n_panels; i0 += w->wave) {
         const int64_t i1 = min_i64(n_panels, i0 + w->wave);
@@ -254,11 +255,11 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
         while (e1 < n_expert && w->panel[e1] < i1) {
             e1++;
         }
-        for (int64_t i = cpu_chunk_next(p); i < (e1 - e0) * n_rows; i = cpu_chunk_next(p)) {
-            const int64_t e = e0 + i / n_rows, r0 = i % n_rows * rows;
+        for (int64_t i = cpu_chunk_next(p); i < (e1 - e0) * n_slabs; i = cpu_chunk_next(p)) {
+            const int64_t e = e0 + i / n_slabs, r0 = i % n_slabs * rows;
             const int64_t part[2] = {max_i64(i0, w->panel[e]), min_i64(i1, w->panel[e + 1])};
             if (part[0] < part[1]) {
-                panels_run(p, op, w, &(struct slab){e, r0, min_i64(ne0, r0 + rows)}, part, i0);
+                slab_multiply_panels(p, op, w, &(struct slab){e, r0, min_i64(ne0, r0 + rows)}, part, i0);
             }
         }
         cpu_barrier(p);
@@ -278,8 +279,8 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
-static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
-    const int32_t *pairs, int n) {
+static void slab_multiply_columns(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w,
+    const struct slab *slab, const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
     for (int c = 0; c < n; c += CPU_GEMV_COLS) {
         const int nc = min_int(n - c, CPU_GEMV_COLS);
@@ -294,7 +295,7 @@ static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, cons
     }
 }
 
-static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
+static void slab_multiply_tile(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *slab,
     const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
     const int64_t r0 = slab->r0, r1 = slab->r1;
@@ -315,7 +316,7 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     }
 }
 
-// Returns the rows of a tile. With one token and columns, longer tiles are faster (gemv.c).
+// Returns the rows of a tile. With the method `columns` and one token, tiles with more rows are faster (gemv.c).
 // So tiles grow while there are more than 8 tiles per task.
 static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
     int64_t rows = TILE_ROWS;
@@ -327,22 +328,22 @@ static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor
 
 static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = rows_of_tile(p, op, w);
-    const int64_t n_rows = (ne0 + rows - 1) / rows;
-    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i; its first tile and tiles
+    const int64_t n_slabs = (ne0 + rows - 1) / rows;
+    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i, its first tile, its number of tiles
     for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
         for (; e < n_expert; e++) {
-            e_tiles = n_rows * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);
+            e_tiles = n_slabs * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);
             if (i < e_start + e_tiles) {
                 break;
             }
             e_start += e_tiles;
         }
         if (e < n_expert) {
-            const int64_t r0 = (i - e_start) % n_rows * rows;
+            const int64_t r0 = (i - e_start) % n_slabs * rows;
             const struct slab slab = {e, r0, min_i64(ne0, r0 + rows)};
-            const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
+            const int64_t c0 = w->first[e] + (i - e_start) / n_slabs * TILE_PAIRS;
             const int64_t n = min_i64(w->first[e + 1] - c0, TILE_PAIRS);
-            (w->method == COLUMNS ? columns_run : tile_run)(p, op, w, &slab, w->pairs + c0, (int) n);
+            (w->method == COLUMNS ? slab_multiply_columns : slab_multiply_tile)(p, op, w, &slab, w->pairs + c0, (int) n);
         }
     }
 }

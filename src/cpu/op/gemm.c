@@ -2,9 +2,10 @@
 // gemm.c: products with many columns, for MUL_MAT and OUT_PROD.
 //   1. All tasks together pack columns of b into panels in work memory.
 //   2. Each task takes items: blocks of rows of a with some panels of b.
-// The panel of rows is larger and stays near the L1 cache. The panels of columns come from the L2 cache. If the columns do not
-// fit in work memory, 1 and 2 are repeated (rounds). So work memory does not grow with b. Panels of b are numbered so that
-// batches with the same batch of a are adjacent.
+// A task multiplies each panel of rows of an item with all panels of columns of the item. A panel of rows is larger than a panel
+// of columns. It stays in or near the L1 cache. The panels of columns are read from the L2 cache. If the columns do not fit in
+// work memory, 1 and 2 are repeated (rounds). So work memory does not grow with b. Panels of b are numbered so that batches with
+// the same batch of a are adjacent.
 
 #include "cpu/op/gemm.h"
 
@@ -31,11 +32,11 @@ bool cpu_gemm_takes_transposed(const struct cpu_kernels *k, const struct ggml_te
 }
 
 struct sizes {
-    size_t x, y;      // bytes of a panel of rows, of a panel of columns
-    int64_t n_panels; // panels of b per batch
-    int64_t n_alike;  // panels of b that are multiplied with one batch of a
-    int64_t n_all;    // all panels of b
-    int64_t n_round;  // panels of b per round
+    size_t x, y;           // bytes of a panel of rows, of a panel of columns
+    int64_t n_panels;      // panels of b per batch
+    int64_t n_per_a_batch; // panels of b that are multiplied with one batch of a
+    int64_t n_all;         // all panels of b
+    int64_t n_round;       // panels of b per round
 };
 
 static size_t round_size(const struct cpu_gemm *g, size_t y) {
@@ -50,17 +51,19 @@ static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor 
     return (struct sizes){.x = cpu_gemm_x_size(g, b->ne[0]),
         .y = y,
         .n_panels = n_panels,
-        .n_alike = n_panels * (b->ne[2] / a->ne[2]) * (b->ne[3] / a->ne[3]),
+        .n_per_a_batch = n_panels * (b->ne[2] / a->ne[2]) * (b->ne[3] / a->ne[3]),
         .n_all = n_all,
         .n_round = min_i64(n_round, n_all)};
 }
 
-// Panels of f32 may be transposed and are packed several at a time.
+// Returns the number of panels of rows that a task has memory for. Rows of f32 may be transposed. Then all panels of an item are
+// packed together.
 static size_t n_own(enum ggml_type type) {
     return type == GGML_TYPE_F32 ? X_PANELS : 1;
 }
 
-// Returns the capacity of a round. The bytes of the panels of a round would grow when columns get shorter.
+// Returns the bytes for the panels of a round and for the panels of rows of all tasks. A round counts with its full capacity
+// (round_size), because shorter columns can fill more of it. So an op with shorter columns never needs more memory.
 size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
     const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
@@ -135,7 +138,7 @@ static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call 
 // Rows r0 .. r1 - 1 of one batch of a, times panels c0 .. c1 - 1 of b.
 struct item {
     int64_t r0, r1, batch;
-    int64_t c0, c1;     // from the first panel of this batch of a
+    int64_t c0, c1;     // panels, counted from the first panel of b that is multiplied with this batch of a
     const char *panels; // address of panel c0
 };
 
@@ -143,7 +146,7 @@ struct item {
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
-    const int64_t n = a->ne[0], ld = (int64_t) (op->nb[1] / sizeof(float)), n_batches = size->n_alike / size->n_panels;
+    const int64_t n = a->ne[0], ld = (int64_t) (op->nb[1] / sizeof(float)), n_batches = size->n_per_a_batch / size->n_panels;
     const char *y = it->panels;
     for (int64_t c = it->c0; c < it->c1; c++, y += size->y) {
         const int64_t col = c % size->n_panels * g->nr;
@@ -164,10 +167,10 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     const struct ggml_tensor *a = call->a;
     const int64_t i2 = it->batch % a->ne[2], i3 = it->batch / a->ne[2];
     const bool is_transposed = a->nb[0] != ggml_type_size(a->type);
-    const bool in_place = !is_transposed && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
+    const bool reads_rows = !is_transposed && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
     char *own = call->work + size->y * (size_t) size->n_round + size->x * n_own(a->type) * (size_t) p->ith;
     int64_t r = it->r0;
-    for (; in_place && r + g->mr <= it->r1; r += g->mr) { // mr rows stay in the cache for all panels of columns
+    for (; reads_rows && r + g->mr <= it->r1; r += g->mr) { // mr rows stay in the cache for all panels of columns
         columns_run(call, g, size, it, r, g->mr, NULL);
     }
     if (is_transposed && r < it->r1) {
@@ -184,20 +187,21 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
 
 static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
-    const int64_t ne0 = call->op->ne[0], first = p0 / size->n_alike, n_batches = (p1 - 1) / size->n_alike - first + 1;
-    const int64_t min_items = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_alike);
+    const int64_t ne0 = call->op->ne[0], first = p0 / size->n_per_a_batch, n_batches = (p1 - 1) / size->n_per_a_batch - first + 1;
+    const int64_t min_items = p->nth > 1 ? 4 * p->nth : 1, n_cols = min_i64(p1 - p0, size->n_per_a_batch);
     // Every task should have an item. If there are fewer than min_items items, items get fewer rows, then fewer panels.
     int64_t rows = (int64_t) X_PANELS * g->mr;
     while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < min_items) {
         rows /= 2;
     }
-    const int64_t n_rows = (ne0 + rows - 1) / rows, max_parts = n_cols / 8 + 1;
-    const int64_t n_parts = min_i64((min_items + n_rows * n_batches - 1) / (n_rows * n_batches), max_parts);
-    for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
-        const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
-        // c0 and c1 count from of_batch, the first panel of this batch.
-        const int64_t of_batch = batch * size->n_alike;
-        const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0, c1 = p1 < of_batch + size->n_alike ? p1 - of_batch : size->n_alike;
+    const int64_t n_row_blocks = (ne0 + rows - 1) / rows, max_parts = n_cols / 8 + 1;
+    const int64_t n_parts = min_i64((min_items + n_row_blocks * n_batches - 1) / (n_row_blocks * n_batches), max_parts);
+    for (int64_t i = cpu_chunk_next(p); i < n_row_blocks * n_parts * n_batches; i = cpu_chunk_next(p)) {
+        const int64_t ir = i % n_row_blocks, ic = i / n_row_blocks % n_parts, batch = first + i / (n_row_blocks * n_parts);
+        // c0 and c1 count from of_batch, the first panel of b for this batch of a.
+        const int64_t of_batch = batch * size->n_per_a_batch;
+        const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0,
+                      c1 = p1 < of_batch + size->n_per_a_batch ? p1 - of_batch : size->n_per_a_batch;
         const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;
         const struct item it = {
             .r0 = ir * rows,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemm.h: MUL_MAT with many columns (kernels.h: cpu_gemm) or few columns (kernels.h: cpu_gemv). Term: column: a row of src[1].
-// The choice of the method depends on types and shapes only, never on the number of tasks.
+// gemm.h: MUL_MAT with many columns (kernels.h: cpu_gemm) or few columns (kernels.h: cpu_gemv). A column is a row of src[1]. The
+// choice of the method depends on types and shapes only, never on the number of tasks.
 #pragma once
 
 #include "cpu/cpu.h"
@@ -19,8 +19,8 @@ bool cpu_gemm_takes_transposed(
 size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
-// Fills panels of `side` rows and `size` bytes each from n_rows transposed rows of n floats. Element i of all rows is contiguous;
-// element i + 1 follows `step` bytes later. All panels are filled together, so that each cache line is read once.
+// Fills panels of `side` rows and `size` bytes each from n_rows transposed rows of n floats. The elements i of all rows are
+// adjacent. The elements i + 1 start `step` bytes later. All panels are filled together, so that each cache line is read once.
 void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows);
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // used if cpu_gemm_takes is false

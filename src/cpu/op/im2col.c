@@ -81,7 +81,7 @@ static struct columns columns_2d(const struct ggml_tensor *op) {
     };
 }
 
-// op_params: [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels]; ne[3] of the data counts channels and batch elements.
+// op_params: [s0, s1, s2, p0, p1, p2, d0, d1, d2, channels]. ne[3] of the data is channels * batch size.
 static struct columns columns_3d(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int32_t *q = op->op_params;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT. Term: column: a row of src[1]. Many columns use gemm.c, few columns gemv.c, if the machine has the kernels.
+// matmul.c: MUL_MAT. A column is a row of src[1]. Many columns use gemm.c, few columns gemv.c, if the machine has the kernels.
 // Otherwise, the rows of src[1] are converted to the vec_dot_type of src[0]'s type, and tasks take tiles until none are left. So
 // a slow thread does not delay the others. In a tile, TILE_ROWS rows of src[0] stay in the cache.
 
@@ -47,13 +47,14 @@ static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
 // An op with fewer columns may use another method. The bound covers all methods.
 static size_t work_bound(const struct ggml_tensor *op, int tasks) {
     const enum ggml_type type = op->src[0]->type;
-    const int64_t no_panels = cpu_kernels_best.gemm[type].min_cols - 1, single = cpu_kernels_best.gemv[type].max_cols;
+    const int64_t cols_without_gemm = cpu_kernels_best.gemm[type].min_cols - 1,
+                  cols_of_gemv = cpu_kernels_best.gemv[type].max_cols;
     size_t max = work_size(op, tasks);
-    if (no_panels > 0) {
-        max = max_size(max, work_of(op, tasks, no_panels));
+    if (cols_without_gemm > 0) {
+        max = max_size(max, work_of(op, tasks, cols_without_gemm));
     }
-    if (single > 0) {
-        max = max_size(max, work_of(op, tasks, single));
+    if (cols_of_gemv > 0) {
+        max = max_size(max, work_of(op, tasks, cols_of_gemv));
     }
     return max;
 }

@@ -213,7 +213,7 @@ static bool add_rel_pos_supports(const struct ggml_tensor *op) {
            berth_mul_i64_ok(pw->ne[1], pw->ne[2], &n_rows) && n_rows == a->ne[1] && pw->ne[3] == a->ne[2] && a->ne[3] == 1;
 }
 
-// A row has w * w elements. Adds to element (y, x) first element x of the corresponding row of pw, then element y of the row of ph.
+// A row has w * w elements. Element (y, x) of row r becomes (a[r, y, x] + pw[r, x]) + ph[r, y].
 static void add_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
     const int64_t w = pw->ne[0];

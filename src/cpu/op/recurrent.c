@@ -52,7 +52,8 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
             p, "%s: %" PRId64 " tokens cannot be divided into %" PRId64 " sequences of equal length", op->name, n_token, n_seq);
         return;
     }
-    int64_t n_state, n_result; // may overflow if there are no tokens
+    // The products may overflow: without tokens the sources are empty, so nothing limits their other extents.
+    int64_t n_state, n_result;
     if (__builtin_mul_overflow(n_head, n_seq, &n_state) || __builtin_mul_overflow(n_state, d, &n_state) ||
         __builtin_mul_overflow(n_state, d, &n_state) || __builtin_mul_overflow(d * n_head, n_token, &n_result) ||
         __builtin_add_overflow(n_result, n_state, &n_result)) {
@@ -162,7 +163,7 @@ static void gla_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- the gated delta rule: S = exp(g) S; S += beta (v - S k) k; y = S q / sqrt(d). The rows of S are indexed by values. ----
 
-// The product may overflow: without tokens, other extents are arbitrary.
+// The product may overflow: without tokens the sources are empty, so nothing limits their other extents.
 static bool is_state(const struct ggml_tensor *state, int64_t d, int64_t n_head, int64_t n_seq) {
     int64_t size;
     return !__builtin_mul_overflow(d, d, &size) && !__builtin_mul_overflow(size, n_head, &size) &&
@@ -249,7 +250,7 @@ static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// empty_srcs: sources without tokens; the state is then unchanged.
+// empty_srcs: the sources that are empty if there are no tokens. The op then copies the state to the result.
 const struct cpu_op_entry cpu_ops_recurrent[] = {
     // 0x17: all except src[3] (first), which does not depend on tokens
     {GGML_OP_RWKV_WKV6, {.supports = wkv6_supports, .run = wkv6_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0x17}},

@@ -28,8 +28,9 @@ static bool sum_supports(const struct ggml_tensor *op) {
 
 #define SUM_BLOCK 64 // pieces (rowio.h) per partial sum
 
+// If one extent is 0, the product of the others may overflow.
 static int64_t sum_pieces(const struct ggml_tensor *a) {
-    return cpu_is_empty(a) ? 0 : cpu_pieces_per_row(a) * ggml_nrows(a); // other extents may be huge
+    return cpu_is_empty(a) ? 0 : cpu_pieces_per_row(a) * ggml_nrows(a);
 }
 
 static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {

@@ -108,8 +108,10 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 
 // ---- angles ----
 
-// result = c * element + s * other element of the pair. If pairs are neighbours, c and a signed s are per element (kernels.h:
-// rotate). If pairs are split, c and s are per pair, and s has no sign.
+// If pairs are neighbours, c and s have one value per element, and kernels.h: rotate computes
+//     result = c * element + s * other element of the pair.
+// If pairs are split, c and s have one value per pair, and rotate_split computes
+//     first result = c * first - s * second, second result = s * first + c * second.
 struct angles {
     float *c, *s;
 };

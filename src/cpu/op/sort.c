@@ -196,7 +196,7 @@ static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
     return cpu_tasks_for((double) min_i64(n, n_rows), n_threads);
 }
 
-// Returns k with a heap, otherwise the row length.
+// Returns the number of keys of a row that are in memory: k if TOP_K uses a heap, otherwise the row length.
 static int64_t n_keys_of(const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0], k = op->ne[0];
     return op->op == GGML_OP_TOP_K && k <= n / HEAP_RATIO ? k : n;
@@ -223,14 +223,16 @@ static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
     return row_work(op) * (size_t) n_tasks;
 }
 
-// An op with shorter rows may use another method. The bound covers all methods.
+// An op with shorter rows may use another method. The bound covers all methods. n_without_heap: upper bound of the row lengths
+// that need no heap for this k.
 static size_t sort_work_bound(const struct ggml_tensor *op, int n_threads) {
-    const int64_t n = op->src[0]->ne[0], n_whole = uses_heap(op) ? HEAP_RATIO * op->ne[0] : n;
-    const int64_t n_keys = min_i64(n_whole, KEYS_MAX);
-    const size_t whole = n_keys > STACK_KEYS ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
-    const size_t shorter = uses_heap(op) && n_whole > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_whole : 0, as_is = row_work(op);
-    const size_t larger = max_size(whole, shorter);
-    return max_size(larger, as_is) * (size_t) sort_tasks(op, n_threads);
+    const int64_t n = op->src[0]->ne[0], n_without_heap = uses_heap(op) ? HEAP_RATIO * op->ne[0] : n;
+    const int64_t n_keys = min_i64(n_without_heap, KEYS_MAX);
+    const size_t keys_size = n_keys > STACK_KEYS ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
+    const size_t indices_size = uses_heap(op) && n_without_heap > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_without_heap : 0,
+                 own_size = row_work(op);
+    const size_t larger = max_size(keys_size, indices_size);
+    return max_size(larger, own_size) * (size_t) sort_tasks(op, n_threads);
 }
 
 // ggml does not define the order of TOP_K's result. This is the reference's: descending, with the first two swapped.

@@ -183,7 +183,7 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
 // ---- DSV4_HC_*: residual streams, mixed by small matrices (hyper-connections, arXiv 2409.19606) ----
 
 #define HC 4                      // streams
-#define HC_MIX (2 * HC + HC * HC) // weights: HC join, HC distribute, HC * HC mix
+#define HC_MIX (2 * HC + HC * HC) // weights: HC to join streams, HC to distribute a result, HC * HC to mix streams
 
 static bool comb_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *m = op->src[0];
@@ -192,7 +192,7 @@ static bool comb_supports(const struct ggml_tensor *op) {
            op->ne[2] == m->ne[1];
 }
 
-// If not `rows`, divides columns.
+// Divides each row of m by its sum plus eps. If `rows` is false, divides each column.
 static void comb_norm(float m[HC][HC], bool rows, float eps) {
     for (int i = 0; i < HC; i++) {
         float sum = 0.0f;
@@ -257,7 +257,7 @@ static bool pre_supports(const struct ggml_tensor *op) {
     return pre_is_gated(op) ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2];
 }
 
-// One stream is the weighted sum of all streams.
+// The result is the weighted sum of all streams of src[0].
 static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
     const struct cpu_kernels *k = p->k;

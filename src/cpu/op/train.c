@@ -25,8 +25,8 @@ static bool loss_supports(const struct ggml_tensor *op) {
     return is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_are_same_shape(a, b) && ggml_is_scalar(op);
 }
 
-// Floats that hold one double per row. Task 0 adds the doubles, so that the loss does not depend on the number of tasks. A row of
-// floats per task follows.
+// Work memory holds one double per row, its share of the loss. One row of floats per task follows. Task 0 adds the doubles, so
+// that the loss does not depend on the number of tasks. Returns the size of the doubles, in floats.
 static int64_t loss_sums(const struct ggml_tensor *op) {
     return (int64_t) cpu_scratch_floats(2 * ggml_nrows(op->src[0]));
 }

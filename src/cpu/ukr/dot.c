@@ -116,7 +116,7 @@ void cpu_ukr_dot(struct cpu_kernels *k) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        // NULL: a libggml-base that is not Berth's lacks the format.
+        // If to_float is NULL, the loaded libggml-base is not Berth's and lacks the format.
         t->vec_dot = rows[i].type == GGML_TYPE_F32 || k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL;
         t->vec_dot_type = rows[i].with;
         t->nrows = 1;
