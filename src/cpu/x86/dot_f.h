@@ -29,7 +29,7 @@ FLOATS_INLINE __m512 fold(__m512 a, __m512 b) {
     return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
 }
 
-// One horizontal sum per lane.
+// Lane i of the result is the sum of all lanes of a[i].
 FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
     const __m512d ab = _mm512_castps_pd(fold(a[0], a[1])), cd = _mm512_castps_pd(fold(a[2], a[3]));
     const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));

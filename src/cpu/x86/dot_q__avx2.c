@@ -83,8 +83,8 @@ UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, 
     return sum;
 }
 
-// Adds up factor times sum over the 16 sums of 16 elements that q8_K stores. Returns 8 partial sums. `twice` repeats each of 8
-// factors.
+// A q8_K block stores 16 sums of 16 elements each (bsums). dot_sums multiplies each of them with its factor, adds the products in
+// pairs and returns 8 sums. `twice` repeats each of 8 factors.
 UNPACK_INLINE __m256i dot_sums(__m128i factors, const int16_t *bsums) {
     return _mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), load32(bsums));
 }

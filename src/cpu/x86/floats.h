@@ -9,8 +9,8 @@
 
 #define FLOATS_INLINE static inline __attribute__((always_inline))
 
-// V_SOME is the type of a mask that selects lanes. V_LOAD_SOME sets the lanes that are not selected to 0. V_POWER_2(z) returns 2^k
-// for the biased exponent of k in the low bits of z. V_WHERE_NOT_0(v, weight) sets the lanes of v whose weight is 0 to 0.
+// V_SOME is the type of a mask that selects lanes. V_LOAD_SOME sets the lanes that are not selected to 0. V_POWER_2(z) returns
+// 2^k; the low bits of z hold k + 127. V_WHERE_NOT_0(v, weight) sets the lanes of v whose weight is 0 to 0.
 #ifdef __AVX512F__
 #    define V __m512
 #    define V_LANES 16

@@ -79,7 +79,7 @@ PACK_X(f32, float)
 PACK_X(f16, uint16_t)
 PACK_X(bf16, uint16_t)
 
-// The dot products of bf16 round both operands to bf16.
+// vec_dot of bf16 rounds both operands to bf16. So pack_y_bf16 rounds the columns to bf16.
 FLOATS_INLINE float round_bf16(float v) {
     return berth_bf16_to_float(berth_float_to_bf16(v));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. Term: run: 16 or 32 elements with
-// a common scale. A block is computed in integers: VPMADDUBSW adds two products in 16 bits; add_words multiplies with the scales.
-// A row is unpacked once for all columns.
+// gemv_k.h: products of rows in blocks of 256 elements with a few columns, 64 bytes at a time. A run is 16 or 32 elements with a
+// common scale. A block is computed in integers: VPMADDUBSW adds two products in 16 bits; add_words multiplies with the scales. A
+// row is unpacked once for all columns.
 //
 // The 64 bytes of an unpacked vector are not adjacent in the row. The column has the same order: an `order` table lists the 16
 // units of 16 elements of a block.
@@ -19,7 +19,7 @@ UNPACK_INLINE __m512i add_words(__m512i sum, __m512i a, __m512i b) {
 
 struct y_256 {
     float d;
-    int16_t sums[16]; // per run (enum sums); for minima or offsets
+    int16_t sums[16]; // sums of the elements of each run, placed by enum sums; multiplied with the minima or the offset
     int8_t qs[QK_K];
 };
 

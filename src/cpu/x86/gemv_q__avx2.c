@@ -70,7 +70,7 @@ UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) 
     v[1] = BITS_AT(q, 4, 15);
 }
 
-UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
+UNPACK_INLINE void or_fifth_bits(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
     int32_t a, b;
     memcpy(&a, even, sizeof a);
     memcpy(&b, odd, sizeof b);
@@ -90,7 +90,7 @@ UNPACK_INLINE void by_table(__m256i v[2], const int8_t *table) {
     v[1] = _mm256_shuffle_epi8(t, v[1]);
 }
 
-static const int8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+static const int8_t table_mxfp4_plus_12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 #define PAIR(type, then) \
     UNPACK_INLINE void pair_##type(__m256i v[2], const block_##type *b) { \
@@ -99,10 +99,10 @@ static const int8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 1
     }
 PAIR(q4_0, (void) 0)
 PAIR(q4_1, (void) 0)
-PAIR(q5_0, add_fifths(v, b[0].qh, b[1].qh))
-PAIR(q5_1, add_fifths(v, b[0].qh, b[1].qh))
+PAIR(q5_0, or_fifth_bits(v, b[0].qh, b[1].qh))
+PAIR(q5_1, or_fifth_bits(v, b[0].qh, b[1].qh))
 PAIR(iq4_nl, by_table(v, table_iq4))
-PAIR(mxfp4, by_table(v, above_mxfp4))
+PAIR(mxfp4, by_table(v, table_mxfp4_plus_12))
 
 // ---- products ----
 

@@ -9,8 +9,8 @@
 static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PACK_OFFSET(plain, 0, order)
 // Units of four blocks: low nibbles first, then high nibbles.
-static const uint8_t fours[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
-PACK_OFFSET(fours, 0, fours)
+static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
+PACK_OFFSET(fours, 0, order_low_high)
 
 // 32 sums of two products, in 16 bits.
 UNPACK_INLINE __m512i products(__m512i magnitude, __mmask64 is_negative, __m512i y) {

@@ -54,7 +54,8 @@ UNPACK_INLINE void unpack64_q8_0(__m512i v[2], const block_q8_0 *b) {
 UNPACK64_4BIT(q4_0)
 UNPACK64_4BIT(q4_1)
 
-// Returns the 64 fifth bits of four blocks that belong to the low or to the high nibbles; `which` selects them in two blocks.
+// Returns the fifth bits of the low nibbles, or of the high nibbles, of four blocks: 64 bits. `which` is the mask of these bits
+// in the qh of two blocks.
 UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, uint64_t which) {
     uint32_t u[4];
     memcpy(&u[0], a, 4);
@@ -76,8 +77,8 @@ UNPACK64_5BIT(q5_0)
 UNPACK64_5BIT(q5_1)
 
 // The values of the nibbles plus an offset of 128 (iq4_nl) or 12 (mxfp4), which makes them unsigned.
-static const uint8_t above_iq4[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
-static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+static const uint8_t table_iq4_plus_128[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+static const uint8_t table_mxfp4_plus_12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 #define UNPACK64_TABLE(type, table) \
     UNPACK_INLINE void unpack64_##type(__m512i v[2], const block_##type *b) { \
@@ -85,10 +86,11 @@ static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 
         v[0] = _mm512_shuffle_epi8(t, low(q)); \
         v[1] = _mm512_shuffle_epi8(t, high(q)); \
     }
-UNPACK64_TABLE(iq4_nl, above_iq4)
-UNPACK64_TABLE(mxfp4, above_mxfp4)
+UNPACK64_TABLE(iq4_nl, table_iq4_plus_128)
+UNPACK64_TABLE(mxfp4, table_mxfp4_plus_12)
 
-// Returns the f16 at word `at` of each of 8 blocks as floats. A block has `words` words; four blocks have theirs within 64 bytes.
+// Returns the f16 at word `at` of each of 8 blocks as floats. A block has `words` words of 16 bits. The f16 of four adjacent
+// blocks are within 64 bytes, so one load per four blocks is enough.
 UNPACK_INLINE __m256 f16_of_blocks(const void *b, const int words, const int at) {
     const __m512i which = _mm512_castsi128_si512(_mm_setr_epi16((short) at, (short) (at + words), (short) (at + 2 * words),
         (short) (at + 3 * words), (short) at, (short) (at + words), (short) (at + 2 * words), (short) (at + 3 * words)));
