@@ -11,7 +11,7 @@ LANE float act_value(const char *x, int type, int k) {
     return type == 1 ? __half2float(__ushort_as_half(v)) : __uint_as_float((uint32_t) v << 16);
 }
 
-// Returns the power of two that brings the column's largest magnitude into [2^14, 2^15) by division. Returns 1 for zeros.
+// Returns a power of two. The column's largest magnitude divided by it is in [2^14, 2^15). Returns 1 if the column is zero.
 LANE float act_scale(const char *x, int type, int k_n) {
     __shared__ float most[8];
     float mine = 0.0f;

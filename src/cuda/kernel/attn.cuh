@@ -4,7 +4,7 @@
 // A block computes 16 rows and one split of the keys. Row r of a group is head r % n_group of query r / n_group, so a block reads
 // each key once for all heads of the group. Each warp processes 16 keys at a time with its own ring and its own sums, so warps
 // wait for each other only at the end.
-// Terms: row: one head of one query; group: the heads that share keys.
+// A row is one head of one query. A group is the heads that share keys.
 //
 // Thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8 of the mma.sync fragments.
 #pragma once
@@ -324,8 +324,8 @@ template <int D, int ROWS, int WARPS> LANE attn_total attn_of_warps(const float 
     return t;
 }
 
-// Computes the result row of each row of a tile. Called before dep_wait(), so that the slow divisions overlap with the previous
-// kernel.
+// Stores in rows[] the row of a.y for each row of a tile. Called before wait_for_previous(), so that the slow divisions overlap
+// with the previous kernel.
 LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
     if (threadIdx.x < n_rows) {
         const int at = tile * n_rows + threadIdx.x;

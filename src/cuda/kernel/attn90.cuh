@@ -48,7 +48,8 @@ template <int D> LANE void attn90_queries(const attn_args &a, int query0, int he
     }
 }
 
-// Scores are in log2 units. Scores after the last key become -INFINITY.
+// Applies softcap and mask to the scores of a tile. The results are in log2 units. Scores of keys that do not exist become
+// -INFINITY.
 template <int KT>
 LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slope, int key0, int kind, float *s) {
     const int t = threadIdx.x % 4;

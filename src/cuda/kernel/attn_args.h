@@ -8,7 +8,7 @@
 #define ATTN_WIDE 576   // largest head dimension of attn_wide
 
 // y[batch][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes. y is contiguous.
-// Terms: group: the heads that share keys; row: one head of one query.
+// A group is the heads that share keys. A row is one head of one query.
 struct attn_args {
     const char *q, *k, *v, *mask;
     const float *sinks;
@@ -17,7 +17,7 @@ struct attn_args {
     float *limit;         // several splits: [split][row][2], largest score (log2), sum of weights
     const uint8_t *kinds; // attn90: ATTN_MASK_* per mask tile; NULL: no mask
     int64_t q_1, q_2, q_3, k_1, k_2, k_3, v_1, v_2, v_3, mask_1, mask_2, mask_3;
-    float scale, softcap; // if softcap is not 0, scale is divided by softcap
+    float scale, softcap; // if softcap is not 0, the op has already divided scale by softcap
     float slope_base[2];  // log2 of the slope bases: heads below n_slope, other heads
     int n_slope;          // 0: no slopes (ALiBi)
     int mask_ne2, mask_ne3;
@@ -56,5 +56,5 @@ struct attn_mask_args {
     int ne2, n_q, n_kv, q_rows, k_rows;
     int wait;
 };
-// Kind of a tile of the mask: all -INFINITY, all 0, or other values.
+// Kind of a tile of the mask. NOTHING: all -INFINITY, no key is visible. ALL: all 0, every key is visible. SOME: other values.
 enum { ATTN_MASK_NOTHING = 0, ATTN_MASK_ALL = 1, ATTN_MASK_SOME = 2 };

@@ -12,6 +12,7 @@
 #include "quant/grids.h"
 
 static __device__ const int8_t values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+// Twice the values, as integers. half_scale_* return half of the scale.
 static __device__ const int8_t values_fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // Blocks are aligned to 2 bytes or 1 byte only.

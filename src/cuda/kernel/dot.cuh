@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // dot.cuh: products of 32 weights with 32 elements of a column in 8 bits, one struct per format. Used by mv.cuh.
 //
-// Terms: sub: 32 elements; run: half of a sub.
+// A sub is 32 elements. A run is half of a sub.
 // A thread processes one sub of every 1,024 elements, so of() receives the bytes of 1,024 elements. The position of the sub in a
 // block is constant, so init() computes offsets, masks and factors once. If two subs share bytes, a thread processes both
 // (SUBS = 2), and of() receives the bytes of 2,048 elements.
@@ -202,7 +202,7 @@ struct dot_q3_K : dot_single {
     }
 };
 
-// From the first 16 bytes of a block of q4_K or q5_K.
+// Extracts the scales and the minimums of two subs from the first 16 bytes of a block of q4_K or q5_K.
 struct dot_scale_6 {
     uint32_t shift, first, low, high; // masks; if sub < 4, its 6 bits are in one byte
     LANE void init(int pair) {

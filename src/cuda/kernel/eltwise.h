@@ -9,7 +9,7 @@
 
 struct cuda_map_args {
     struct cuda_view dst, a;
-    struct cuda_index index; // of dst; d0.d 0: dst has too many elements
+    struct cuda_index index; // of dst; if dst has 2^31 or more elements, d0.d is 0 and the kernel divides by dst.ne
     int64_t n;               // elements of dst
     float p[4];
     int32_t what;
@@ -27,7 +27,7 @@ struct cuda_glu_args {
 
 struct cuda_binary_args {
     struct cuda_view dst, a, b;
-    struct cuda_index index; // of dst; d0.d 0: dst has too many elements
+    struct cuda_index index; // of dst; if dst has 2^31 or more elements, d0.d is 0 and the kernel divides by dst.ne
     int64_t n;               // elements of dst
     int32_t what;            // enum ggml_op
     int32_t pad;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. The columns are in shared memory.
-// Terms: turn: four rows that a block computes at a time; pass: one 16-byte piece per thread and row.
-// Each thread loads two passes in advance. The static_assert below: each thread of a warp ends with one sum.
+// A turn is four rows that a block computes at a time. A pass is one 16-byte piece per thread and row.
+// Each thread loads two passes in advance.
 #include "mf_args.h"
 #include "mv_block.cuh"
 
 enum { MF_WARPS = MF_THREADS / 32, MF_SUMS = MF_ROWS * MF_COLS };
-static_assert(MF_SUMS == 32, "a sum a thread of a warp");
+static_assert(MF_SUMS == 32, "each of the 32 threads of a warp ends with one sum");
 
 struct mf_piece {
     uint4 w[MF_ROWS];

@@ -63,7 +63,7 @@ LANE void mma_feed(
     }
 }
 
-// q: index of the 64 elements in the chunk.
+// Decodes elements 64 q to 64 q + 63 of a chunk, of two rows.
 template <class D, int NT>
 LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, int valid, uint32_t *a) {
 #pragma unroll
@@ -121,7 +121,9 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
                 wgmma<NT, D::BF>::template rs<0>(c, a[q & 1] + 4 * i, b + 2 * i, step + i > 0);
             }
             wgmma_commit();
-            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // then its half of a[] may be overwritten
+            // Waits for the previous product, or for this one if a chunk has one step. Then the half of a[] that it read may be
+            // overwritten.
+            wgmma_wait<P::STEPS == 1 ? 0 : 1>();
             if (step > 0 && lane == 0) {
                 bar_arrive(bar.empty_b + 8 * ((step - 1) % P::N_B));
             }

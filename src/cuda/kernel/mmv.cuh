@@ -32,6 +32,7 @@ struct mmv_walk {
     LANE int chunks_of(int part) const {
         return min(k_part, n_chunks - part * k_part);
     }
+    // If the part has no chunk p->chunk, moves p to the next tile or part that has a chunk for this warp.
     LANE void settle(mmv_place *p) const {
         while (p->part < n_parts && p->chunk >= chunks_of(p->part)) {
             p->chunk = warp;

@@ -296,7 +296,7 @@ template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, cha
     }
 }
 
-// Issues all loads of a thread before the first use.
+// Loads AHEAD pieces of the column. Issues all loads of a thread before the first use.
 template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
@@ -345,8 +345,8 @@ template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float 
 
 // ---- loop over rows ----
 
-// Turn: two neighbouring rows of one matrix, or with a gate row i of both matrices. If the second row does not exist, the first
-// row is processed twice.
+// A turn is two rows. Without a gate, they are neighbouring rows of one matrix. With a gate, they are row i of each of the two
+// matrices. If the second row does not exist, the first row is processed twice.
 struct mv_place {
     const char *w[2]; // rows at the next step, rounded down to 16 bytes
     int odd[2];       // bytes by which w was rounded down
@@ -397,7 +397,7 @@ struct mv_walk {
 };
 
 template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
-    static_assert(T::STEP_BYTES % 16 == 0, "steps keep what a row's address is off");
+    static_assert(T::STEP_BYTES % 16 == 0, "a row has the same misalignment at every step");
     const int n_bytes = min((int) T::STEP_BYTES, p.left);
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {

@@ -8,8 +8,8 @@
 
 enum { MVB_ROWS = 4 };
 
-// is_const: no kernel of the graph writes the memory. Other memory must not use the non-coherent path, because the compiler could
-// move the read before dep_wait().
+// is_const: no kernel of the graph writes the memory. Other memory must not be read by ld.global.nc, because the compiler could
+// move that read before wait_for_previous().
 LANE uint4 mvb_read(const char *p, bool is_const) {
     uint4 v;
     if (is_const) {
@@ -52,7 +52,8 @@ struct mvb_32 : mv_floats {
     }
 };
 
-// Turn: four neighbouring rows of one matrix, or with a gate two rows of both matrices. For a missing row, another row is read.
+// A turn is four rows. Without a gate, they are neighbouring rows of one matrix. With a gate, they are two neighbouring rows of
+// each of the two matrices. For a missing row, another row is read.
 struct mvb_place {
     const char *p0, *p1, *p2, *p3; // the rows, at the thread's next piece
     int turn, part, row, end;      // end: one past the last row of the turn
@@ -128,7 +129,7 @@ LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *r
 }
 
 template <class T> LANE void mv_block(const mv_args &a) {
-    static_assert(MV_WARPS * MVB_ROWS == 64, "mvb_store adds two values a thread");
+    static_assert(MV_WARPS * MVB_ROWS == 64, "in mvb_store, each of 32 threads reads two of the 64 sums");
     extern __shared__ __align__(128) uint32_t smem[];
     __shared__ float red[2][MV_WARPS * MVB_ROWS];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -67,7 +67,7 @@ KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
 DEV float sum4(float4 v) {
     return (v.x + v.y) + (v.z + v.w);
 }
-DEV float dot4(float4 v) {
+DEV float dot4(float4 v) { // sum of squares
     return (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
 }
 

@@ -48,7 +48,8 @@ DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
         case GGML_OP_WIN_UNPART: { // p[0]: side of a window; p[1]: windows along x
             return at(g.a, x.i0, x.i1 % g.p[0], x.i2 % g.p[0], x.i2 / g.p[0] * g.p[1] + x.i1 / g.p[0]);
         }
-        default: return at(g.a, x.i0, g.dst.ne[1] - 1 - x.i1 + x.i2, 0, 0);
+        default: // GET_REL_POS
+            return at(g.a, x.i0, g.dst.ne[1] - 1 - x.i1 + x.i2, 0, 0);
     }
 }
 
@@ -127,7 +128,7 @@ KERNEL place_made(const __grid_constant__ struct cuda_op_args g) {
             v = fmaf(g.f[2], (float) x.i0, g.f[0]);
         } else if (g.what == GGML_OP_TIMESTEP_EMBEDDING) {
             v = timestep(g, x.i0, x.i1);
-        } else { // contiguous rows of w * w elements
+        } else { // ADD_REL_POS: contiguous rows of w * w elements; b (pw) is indexed by x, c (ph) by y
             const int64_t w = g.b.ne[0], row = i / (w * w), at_row = i % (w * w);
             v = ((const float *) g.a.p)[i] + ((const float *) g.b.p)[row * w + at_row % w] +
                 ((const float *) g.c.p)[row * w + at_row / w];

@@ -6,7 +6,7 @@
 
 struct cuda_rearrange_args {
     struct cuda_view dst, a, b;
-    struct cuda_index index; // of dst; d0.d 0: dst has too many elements
+    struct cuda_index index; // of dst; if dst has 2^31 or more elements, d0.d is 0 and the kernel divides by dst.ne
     int64_t n;               // elements of dst, or blocks if quantised
     int32_t what;            // enum ggml_op; GGML_OP_ROLL for a circular PAD
     int32_t size;            // bytes per element or block

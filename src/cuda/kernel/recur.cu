@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// recur.cu: recurrences over tokens. Line: a row of the d x d state of a head, or a column if rows belong to keys. Lines are
-// independent. One warp keeps one line in registers over all tokens of a sequence.
+// recur.cu: recurrences over tokens. A line is one row of a head's d x d state (RWKV_WKV7, GATED_DELTA_NET) or one column
+// (RWKV_WKV6, GATED_LINEAR_ATTN). Lines are independent. One warp keeps one line in registers over all tokens of a sequence.
 
 #include "cuda/kernel/dequant.cuh"
 #include "cuda/kernel/recur.h"

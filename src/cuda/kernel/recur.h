@@ -11,7 +11,7 @@ struct cuda_recur_args {
     struct cuda_view q, k, v;   // GATED_DELTA_NET: sources 0 to 2
     int64_t d, n_head, n_token; // n_token: tokens per sequence
     int64_t n_seq;
-    int64_t n_kept; // states to keep: after the last n_kept tokens
+    int64_t n_kept; // the state after each of the last n_kept tokens is stored; the last state always
     int64_t n_gate; // GATED_DELTA_NET: gates per head, 1 or d
     float scale;
     int32_t what; // enum ggml_op

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reduce.cu: reductions of rows or of a tensor to one number, and running sums. Sums are double. Their order does not depend on
-// how blocks are scheduled.
+// reduce.cu: reductions of rows or of a tensor to one number, and running sums. Reductions sum in double, running sums in float.
+// The order of the additions does not depend on how blocks are scheduled.
 
 #include "cuda/kernel/common.cuh"
 #include "cuda/kernel/reduce.h"

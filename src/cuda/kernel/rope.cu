@@ -22,7 +22,8 @@ DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
         const int32_t *s = g.sections;
         const int round = s[0] + s[1] + s[2] + s[3], at = i % round;
         section = section_of(g, at);
-        if (g.is_vision) { // powers of step restart in each section (first of equal starts)
+        // The powers of step restart in each section, except in a section with the same start as an earlier, empty one.
+        if (g.is_vision) {
             const int starts[4] = {0, s[0], s[0] + s[1], s[0] + s[1] + s[2]};
             const int begin = starts[section];
             bool is_first = true;

@@ -22,7 +22,7 @@ struct cuda_rope_args {
     const char *numbers;
     int64_t numbers_nb;
     int32_t numbers_are_64;
-    int32_t is_early;       // no kernel of the graph writes pos, factors, numbers
+    int32_t is_early;       // 1: read pos, factors and numbers before previous kernels end; no kernel of the graph writes them
     int64_t to_nb1, to_ne1; // bytes between rows of the cache, and its number of rows
 };
 

@@ -16,7 +16,7 @@ struct cuda_rows_args {
 // Copies elements, in order, from one layout to another.
 struct cuda_copy_args {
     struct cuda_view dst, a;
-    struct cuda_index dst_index, a_index; // d0.d 0: too many elements
+    struct cuda_index dst_index, a_index; // if there are 2^31 or more elements, d0.d is 0 and the kernel divides by ne
     int64_t n;                            // elements, blocks or 16-byte words, by kernel
     int32_t size;                         // bytes per unchanged element or block; 0: converted
     int32_t block;                        // elements per block of a

@@ -91,8 +91,10 @@ template <int N, bool BF> struct wgmma;
         105, 106, 107, 108, 109, 110, \
         111) "," T8(112, 113, 114, 115, 116, 117, 118, 119) "," T8(120, 121, 122, 123, 124, 125, 126, 127)
 
-// Defines wgmma<N, IS_BF>. A0 to A6: numbers of the asm operands after c: a (registers or descriptor), descriptor of b, whether
-// to add to c.
+// Defines wgmma<N, IS_BF>. A0 to A6 are the numbers of the asm operands after c.
+//   rs: A0 to A3 registers of a, A4 descriptor of b, A5 add, A6 TRANSPOSED
+//   ss: A0 descriptor of a, A1 descriptor of b, A2 add
+// If add is 0, c is overwritten.
 #define WGMMA(N, REGS, TYPE, IS_BF, LIST, A0, A1, A2, A3, A4, A5, A6) \
     template <> struct wgmma<N, IS_BF> { \
         template <int TRANSPOSED> LANE static void rs(float *c, const uint32_t *a, uint64_t b, int add) { \
