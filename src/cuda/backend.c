@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // backend.c: a backend, which is one stream on a device. All work is asynchronous and in order; synchronize waits and reports
-// failures. graph_optimize enlarges the arena, or compute if graph_optimize was not called.
+// failures. graph_optimize enlarges the arena. If graph_optimize was not called, graph_compute enlarges it.
 
 #include "cuda/backend.h"
 

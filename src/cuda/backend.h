@@ -24,7 +24,7 @@ struct cuda_snapshot {
     size_t nb[GGML_MAX_DIMS];
     int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // only set for nodes
     int32_t op, type, flags, n_src;
-    bool is_inner; // also a node of the graph; compared at that node
+    bool is_inner; // the tensor is a source and also an earlier node; the snapshot of that node is compared
 };
 
 struct cuda_plan {

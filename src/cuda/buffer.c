@@ -214,7 +214,8 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    // graph_optimize returns no status.
+    // graph_optimize cannot return a status. If it could not allocate the arena, it left the reason in arena_text. This
+    // allocation then fails with that reason.
     char why[sizeof dev->arena_text];
     pthread_mutex_lock(&dev->lock);
     memcpy(why, dev->arena_text, sizeof why);

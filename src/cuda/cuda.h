@@ -50,7 +50,7 @@ struct cuda_run {
     void *work;                    // the arena of the backend, aligned to 256; shared by all ops of the graph
     size_t work_size;              // bytes of the arena; at least the largest work_size() of the graph's nodes
     // An op may leave data in the arena for a later op of this run. The op sets `kept` to the tensor that the data was made from.
-    // The op chooses kept_kind. cuda_work() sets `kept` to NULL.
+    // The op also sets kept_kind, a number that says which kind of data it left. cuda_work() sets `kept` to NULL.
     const struct ggml_tensor *kept;
     int kept_kind;
     uint64_t n_launches;
@@ -67,7 +67,7 @@ struct cuda_dims {
     unsigned block[3];
     unsigned shared_size; // dynamic shared memory in bytes; above 48 KiB, cuda_launch raises the kernel's limit
     unsigned cluster;     // blocks along x that form a cluster; 0: none
-    bool overlap;         // may start before the previous kernel ends; requires dep_wait()
+    bool overlap;         // may start before the previous kernel ends; the kernel must call dep_wait() or wait_for_previous()
 };
 // Launches a kernel by its name. args: a pointer to each argument.
 enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda_dims dims, void **args) BERTH_MUST_USE;

@@ -28,7 +28,7 @@ static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
 }
 
 // If buffer_from_host_ptr is true, programs leave their weights in host memory. GPUs with separate memory read host memory
-// slowly.
+// slowly, so it is true only for integrated GPUs.
 static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
     struct cuda_device *d = cuda_device_of(dev);
     *props = (struct ggml_backend_dev_props){

@@ -64,7 +64,7 @@ static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_ten
 }
 
 // This comparison runs for every token, over about a thousand nodes, so it must be fast. A source that is also a node was
-// compared at that node. If all structs so far are those of the plan, such a source is not compared again.
+// compared at that node. It is not compared again if all nodes so far are the same ggml_tensor structs as in the plan.
 static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
     bool are_same_nodes = true; // all nodes so far are the same ggml_tensor structs as in the plan
@@ -91,7 +91,7 @@ static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph 
     return s == end;
 }
 
-// A power of two.
+// Returns the size of the hash table of nodes: a power of two, at least twice the number of nodes.
 static size_t count_slots(const struct ggml_cgraph *graph) {
     size_t n = 64;
     while (n < 2 * (size_t) graph->n_nodes) {
@@ -100,7 +100,7 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
     return n;
 }
 
-// The caller has allocated plan->snapshots and slots.
+// Fills plan->snapshots. slots: memory for a hash table of the nodes. The caller has allocated both.
 static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
     size_t at = 0;

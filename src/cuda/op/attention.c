@@ -58,7 +58,8 @@ static size_t pitch_of(const struct ggml_tensor *t) {
     return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
 }
 
-// Shared memory holds the rings and the unpacked rows; at the end, the sums of the warps.
+// Shared memory holds n_stages stages of keys and values per warp, and rows unpacked to f16. At the end, it holds the sums of the
+// warps instead.
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t unpacked = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
@@ -78,8 +79,8 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     } else {
         a->kernel = is_direct(a) ? direct[i_width] : any[i_width];
     }
-    // Use three stages if kernel.blocks blocks then fit into shared memory, otherwise two. Use one stage if two stages do not fit
-    // into one block.
+    // Use three stages if kernel.blocks blocks with three stages fit into a multiprocessor's shared memory, otherwise two. Use
+    // one stage if a block with two stages does not fit.
     a->n_stages = 3;
     while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
         a->n_stages--;
@@ -122,8 +123,8 @@ static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
     const int64_t blocks_per_sm = (int64_t) (traits->shared_max / (a->shared + 1024));
     const int64_t max_blocks = traits->n_sm * clamp_i64(blocks_per_sm, 1, a->kernel.blocks);
-    const int64_t n_other_blocks = a->n_tiles * a->k->ne[2] * a->q->ne[3],
-                  splits_per_tile = n_other_blocks > 0 ? max_blocks / n_other_blocks : 1;
+    const int64_t blocks_per_split = a->n_tiles * a->k->ne[2] * a->q->ne[3],
+                  splits_per_tile = blocks_per_split > 0 ? max_blocks / blocks_per_split : 1;
     const int64_t n_splits = clamp_i64(splits_per_tile, 1, ATTN_SPLITS);
     a->split_keys = max_i64(cuda_round_up((n_kv + n_splits - 1) / n_splits, unit), MIN_SPLIT);
     a->n_split = (n_kv + a->split_keys - 1) / a->split_keys;
@@ -187,7 +188,8 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
 }
 
 // The size suffices for this number of queries and keys and for any smaller number, which may use another kernel or more splits.
-// All blocks of a launch with splits run at the same time, which limits the rows of all splits together.
+// With several splits, set_splits() launches no more blocks than run at the same time. This limits the rows of all splits
+// together.
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];

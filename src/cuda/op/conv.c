@@ -10,7 +10,7 @@
 
 // ---- im2col and convolutions ----
 
-// q: n strides, n paddings, n dilations. Dimensions from n on do not move.
+// q: n strides, n paddings, n dilations. Other dimensions get stride 1, padding 0 and dilation 1.
 static void columns_set_steps(struct cuda_columns *c, const int32_t *q, int n) {
     for (int i = 0; i < 3; i++) {
         c->stride[i] = i < n ? q[i] : 1;
@@ -60,10 +60,10 @@ static struct cuda_columns columns_of(const struct ggml_tensor *op) {
     return c;
 }
 
-static int64_t length_of(const struct cuda_columns *c) {
+static int64_t window_length(const struct cuda_columns *c) {
     return c->k[0] * c->k[1] * c->k[2] * c->n_channels;
 }
-static int64_t count_of(const struct cuda_columns *c) {
+static int64_t window_count(const struct cuda_columns *c) {
     return c->out[0] * c->out[1] * c->out[2];
 }
 
@@ -75,7 +75,7 @@ static bool im2col_supports(CUDA_DEV, const struct ggml_tensor *op) {
         return false;
     }
     const struct cuda_columns c = columns_of(op);
-    return op->ne[0] == length_of(&c) && ggml_nrows(op) == count_of(&c) * c.n_batch;
+    return op->ne[0] == window_length(&c) && ggml_nrows(op) == window_count(&c) * c.n_batch;
 }
 
 static enum ggml_status im2col_run(struct cuda_run *r, struct ggml_tensor *op) {
@@ -87,7 +87,7 @@ static enum ggml_status im2col_run(struct cuda_run *r, struct ggml_tensor *op) {
     return cuda_launch_one(r, "im2col", cuda_dims_1d(r, ggml_nelements(op), BLOCK), &g);
 }
 
-static bool kernel_and_f32(const struct ggml_tensor *op) {
+static bool conv_types_fit(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && (a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16) && b->type == GGML_TYPE_F32 &&
            op->type == GGML_TYPE_F32;
@@ -98,14 +98,14 @@ static int64_t channels_out(const struct ggml_tensor *op) {
 }
 
 static bool conv_supports(CUDA_DEV, const struct ggml_tensor *op) {
-    if (!kernel_and_f32(op) || !ggml_is_contiguous(op->src[0]) || !ggml_is_contiguous(op) ||
+    if (!conv_types_fit(op) || !ggml_is_contiguous(op->src[0]) || !ggml_is_contiguous(op) ||
         (op->op == GGML_OP_CONV_3D && param_i32(op, 9) <= 0)) {
         return false;
     }
     const struct cuda_columns c = columns_of(op);
     const int64_t n_out = channels_out(op);
-    return n_out > 0 && ggml_nelements(op->src[0]) == length_of(&c) * n_out &&
-           ggml_nelements(op) == count_of(&c) * n_out * c.n_batch && c.n_batch <= 65535 && n_out <= 65535 * CONV_OUT &&
+    return n_out > 0 && ggml_nelements(op->src[0]) == window_length(&c) * n_out &&
+           ggml_nelements(op) == window_count(&c) * n_out * c.n_batch && c.n_batch <= 65535 && n_out <= 65535 * CONV_OUT &&
            (op->op != GGML_OP_CONV_3D || op->src[1]->ne[3] == c.n_channels * c.n_batch) &&
            (op->op != GGML_OP_CONV_2D || op->src[0]->ne[2] == op->src[1]->ne[2]);
 }
@@ -114,20 +114,20 @@ static enum ggml_status conv_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_conv_args g = {
         .c = columns_of(op), .data = op->src[1]->data, .kernel = op->src[0]->data, .dst = op->data, .n_out = channels_out(op)};
     const struct cuda_dims dims =
-        cuda_grid((count_of(&g.c) + 127) / 128, (g.n_out + CONV_OUT - 1) / CONV_OUT, g.c.n_batch, 128, 0);
+        cuda_grid((window_count(&g.c) + 127) / 128, (g.n_out + CONV_OUT - 1) / CONV_OUT, g.c.n_batch, 128, 0);
     return cuda_launch_one(r, op->src[0]->type == GGML_TYPE_F16 ? "conv_f16" : "conv_f32", dims, &g);
 }
 
 static bool dw_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    return kernel_and_f32(op) && a->ne[2] == 1 && a->ne[3] == b->ne[2] && op->ne[2] == b->ne[2] && op->ne[3] == b->ne[3] &&
+    return conv_types_fit(op) && a->ne[2] == 1 && a->ne[3] == b->ne[2] && op->ne[2] == b->ne[2] && op->ne[3] == b->ne[3] &&
            param_i32(op, 0) > 0;
 }
 
 static bool transpose_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t s = param_i32(op, 0);
-    if (!kernel_and_f32(op) || !ggml_is_contiguous(op) || s <= 0) {
+    if (!conv_types_fit(op) || !ggml_is_contiguous(op) || s <= 0) {
         return false;
     }
     if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {

@@ -67,7 +67,8 @@ int cuda_column_type(enum ggml_type t) {
     return t == GGML_TYPE_F16 ? 1 : 2;
 }
 
-// Returns an address in the arena. Returns NULL if the launch failed or the arena is too small.
+// Converts the columns x, unless the arena still holds them. Returns their address in the arena. Returns NULL if the launch
+// failed or the arena is too small.
 static char *columns_get(
     struct cuda_run *r, const struct cuda_mm_type *t, const struct ggml_tensor *x, const struct cuda_columns *c) {
     const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);

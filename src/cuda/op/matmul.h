@@ -11,7 +11,8 @@
 // Names of the kernels for one type of weights; NULL: no such kernel. mmv and mma read columns rounded to f16 or bf16.
 //   mv              one column
 //   mvb             one column; f32, f16 and bf16 rows that begin and end at multiples of 16 bytes
-//   mmv, mmv_wide   up to 8 columns per block; if the names differ, mmv also multiplies the rounding residuals of the columns
+//   mmv, mmv_wide   up to 8 columns per block. mmv also multiplies the rounding residuals of the columns, mmv_wide does not.
+//                   f32 has one kernel for both, with residuals. Quantised types have one kernel for both, without residuals.
 //   mmv_8, ...      with 8 warps per block instead of 16
 //   mma_N           tiles of N columns
 struct cuda_mm_type {
@@ -22,8 +23,8 @@ struct cuda_mm_type {
 };
 const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights of this type are not supported
 
-#define CUDA_MM_FEW 4   // most columns whose rounding residual is also multiplied
-#define CUDA_MM_WIDE 16 // most columns that mmv computes if mma90 or cuBLAS exist
+#define CUDA_MM_FEW 4   // largest number of columns for which mmv also multiplies the rounding residuals
+#define CUDA_MM_WIDE 16 // largest number of columns that mmv computes if mma90 or cuBLAS exist
 
 // Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
@@ -33,7 +34,7 @@ struct cuda_columns {
     int64_t n;           // number of columns, rounded up to whole tiles
     int64_t nz;          // number of products in the batch
     size_t columns_size; // bytes of the converted columns
-    size_t size;         // bytes of columns and scales, or of cuBLAS work memory
+    size_t size;         // columns_size plus the bytes of the scales; if plain, columns_size plus the work memory of cuBLAS
 };
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Returns the columns per tile for n columns; 0: mmv computes the product.

@@ -5,7 +5,7 @@
 
 #include "cuda/op/matmul.h"
 
-#define MV_PAIRS 32 // most (token, slot) pairs without sorting
+#define MV_PAIRS 32 // largest number of (token, slot) pairs that are computed without sorting
 
 // Layout of the arena: [columns][scales][lists: expert per tile, source and destination per column].
 struct plan {

@@ -44,7 +44,7 @@ static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size
     return (unsigned) max_i64(1, min_i64((n + size - 1) / size, (int64_t) r->traits->n_sm * (2048 / size) * 4));
 }
 
-// For a kernel that calls dep_wait().
+// Sets overlap, so the kernel must call dep_wait() or wait_for_previous().
 static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_t block, int64_t shared_size) {
     return (struct cuda_dims){.grid = {(unsigned) x, (unsigned) y, (unsigned) z},
         .block = {(unsigned) block},

@@ -121,7 +121,7 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN ----
 
-// Returns op parameter 0. Graphs built by ggml before 0.25 have 0 as this parameter and keep 1 state.
+// Returns the number of states to keep: op parameter 0, or 1 if the parameter is 0. It is 0 in graphs built by ggml before 0.25.
 static int64_t scan_kept(const struct ggml_tensor *op) {
     return param_i32(op, 0) == 0 ? 1 : param_i32(op, 0);
 }
@@ -182,7 +182,7 @@ static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
 }
 
 #define HC 4                      // number of residual streams
-#define HC_MIX (2 * HC + HC * HC) // HC into the layer, HC out, one per pair of streams
+#define HC_MIX (2 * HC + HC * HC) // weights: HC to join streams, HC to distribute a result, HC * HC to mix streams
 
 static bool comb_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return sources_f32(op, 3) && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= HC_MIX && ggml_is_contiguous(op) &&

@@ -6,7 +6,7 @@
 #include "cuda/op/op.h"
 
 #define BLOCK 256
-#define PARTS 512 // most blocks, and partial sums, of a reduction
+#define PARTS 512 // largest number of blocks of a reduction; each block stores one partial sum
 
 static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op) {
     return a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];

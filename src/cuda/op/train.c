@@ -88,17 +88,17 @@ static bool step_supports(CUDA_DEV, const struct ggml_tensor *op) {
             return false;
         }
     }
-    const struct ggml_tensor *numbers = op->src[2 + n_moments];
-    return op->type == GGML_TYPE_F32 && numbers != NULL && numbers->type == GGML_TYPE_F32 &&
-           numbers->ne[0] == (n_moments > 0 ? 7 : 2) && ggml_nrows(numbers) == 1;
+    const struct ggml_tensor *hyperparams = op->src[2 + n_moments];
+    return op->type == GGML_TYPE_F32 && hyperparams != NULL && hyperparams->type == GGML_TYPE_F32 &&
+           hyperparams->ne[0] == (n_moments > 0 ? 7 : 2) && ggml_nrows(hyperparams) == 1;
 }
 
 static enum ggml_status step_run(struct cuda_run *r, struct ggml_tensor *op) {
     const bool adamw = op->op == GGML_OP_OPT_STEP_ADAMW;
-    const struct ggml_tensor *numbers = op->src[adamw ? 4 : 2];
+    const struct ggml_tensor *hyperparams = op->src[adamw ? 4 : 2];
     struct cuda_op_args g = cuda_op_args_of(op);
-    const float *p = numbers->data;
-    int64_t nb = (int64_t) numbers->nb[0];
+    const float *p = hyperparams->data;
+    int64_t nb = (int64_t) hyperparams->nb[0];
     void *args[] = {&g, &p, &nb};
     return cuda_launch(r, adamw ? "step_adamw" : "step_sgd", cuda_dims_1d(r, g.n, 256), args);
 }
