@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// dot_q__avx2.c: dot products of quantised rows, 32 bytes at a time. VPMADDUBSW multiplies unsigned with signed bytes and adds two
-// neighbouring products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies the magnitudes of x with y
-// times the signs of x. Blocks of 256 are computed in integers: VPMADDWD multiplies the 16-bit sums with the scale of their run (16
-// or 32 elements with a common scale) and adds pairs of these products in 32 bits.
+// dot_q__avx2.c: dot products of quantised rows, 32 bytes at a time. VPMADDUBSW multiplies unsigned with signed bytes and adds
+// two neighbouring products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies the magnitudes of x
+// with y times the signs of x. Blocks of 256 are computed in integers: VPMADDWD multiplies the 16-bit sums with the scale of
+// their run (16 or 32 elements with a common scale) and adds pairs of these products in 32 bits.
 
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
@@ -60,9 +60,9 @@ DOT_32_MIN(q5_1)
 
 // ---- blocks of 256 ----
 
-// words_16 returns the scales of 16 runs as 16-bit words: even runs in the lower 128 bits, odd runs in the upper 128 bits. A vector
-// of 32 bytes of x has the same layout: an even run in the lower 128 bits, the next run in the upper 128 bits. words_8 returns the
-// scales of 8 runs of 32 elements, the same in both halves.
+// words_16 returns the scales of 16 runs as 16-bit words: even runs in the lower 128 bits, odd runs in the upper 128 bits. A
+// vector of 32 bytes of x has the same layout: an even run in the lower 128 bits, the next run in the upper 128 bits. words_8
+// returns the scales of 8 runs of 32 elements, the same in both halves.
 UNPACK_INLINE __m256i words_16(__m128i scales) {
     return _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// floats.h: V, the widest vector of floats of a tier, and functions that load elements of f32, f16 and bf16 rows as floats: load_*
-// load eight, v_* a vector V, one_* one. Requires AVX2 and F16C.
+// floats.h: V, the widest vector of floats of a tier, and functions that load elements of f32, f16 and bf16 rows as floats:
+// load_* load eight, v_* a vector V, one_* one. Requires AVX2 and F16C.
 #pragma once
 
 #include "quant/half.h"

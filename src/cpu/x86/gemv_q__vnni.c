@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__vnni.c: products of rows in blocks of 32 elements with a few columns, by VPDPBUSD, 64 bytes at a time. For q8_0, a vector
-// holds two blocks. For formats with nibbles, one vector holds the low nibbles of four blocks, and the next vector their high
-// nibbles. Columns (column_q.h) have the same order. A row is unpacked once for all columns.
+// gemv_q__vnni.c: products of rows in blocks of 32 elements with a few columns, by VPDPBUSD, 64 bytes at a time. For q8_0, a
+// vector holds two blocks. For formats with nibbles, one vector holds the low nibbles of four blocks, and the next vector their
+// high nibbles. Columns (column_q.h) have the same order. A row is unpacked once for all columns.
 
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
