@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fit.h: finds the best setting of a model within memory limits, and settings that need less memory. A setting is a context, a
-// batch, a cache type, a placement of layers and a memory limit for graphs. A setting is judged by planning its graphs; nothing is
-// loaded.
+// batch, a cache type, a placement of layers and a memory limit for graphs. A setting is judged by planning its graphs; nothing
+// is loaded.
 #pragma once
 
 #include "model/workbench.h"
@@ -62,7 +62,7 @@ enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_POSITIONS, FIT_MAX_C
 struct fit_answer {
     bool fits;
     int64_t n_ctx, n_batch;           // positions; tokens
-    int64_t n_host;                   // first layers that stay on the host despite a GPU
+    int64_t n_host;                   // number of layers, from the first, that stay on the host although a GPU is used
     int64_t ctx_wanted, batch_wanted; // values without memory limits, if allow is not 0
     enum ggml_type cache;             // type of keys; also of values if the search chose it
     size_t compute;                   // model_options.compute_limit; 0: no op is recomputed
@@ -104,8 +104,8 @@ struct fit_found {
     int n_next;
 };
 
-// Calls fit_solve. Then predicts or measures the speed of the answer and the effect of up to FIT_N_NEXT more GiB. m must be opened
-// by fit_open.
+// Calls fit_solve. Then predicts or measures the speed of the answer and the effect of up to FIT_N_NEXT more GiB. m must be
+// opened by fit_open.
 bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out, struct model_error *error);
 
 // ---- suggest.c ----

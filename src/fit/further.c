@@ -71,10 +71,10 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
     bool ok = fit_solve(q, m, &out->answer, error);
     if (ok && out->answer.fits && model_speed_measure(m->model, &m->devices, &speed)) {
         out->per_second = model_speed_predict(&speed, m->session);
-        const double tried = out->per_second > 0 ? speed_try(q, m, &out->answer) : 0;
-        if (tried > 0) {
-            out->tried = tried / out->per_second;
-            out->per_second = tried;
+        const double measured = out->per_second > 0 ? speed_try(q, m, &out->answer) : 0;
+        if (measured > 0) {
+            out->tried = measured / out->per_second;
+            out->per_second = measured;
         }
         ok = further_find(out, q, &speed, error);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // search.c: finds the best setting of a model within memory limits.
 // If no compromise is allowed, bisection finds the largest context, then the largest batch.
-// Otherwise the context is kept and the smallest compromise is made, in this order: a smaller batch, recomputing, fewer bits in the
-// cache, layers on the host. The first two slow only prefill; the last costs the most speed. If all compromises do not suffice, the
-// context is reduced.
+// Otherwise the context is kept and the smallest compromise is made, in this order: a smaller batch, recomputing, fewer bits in
+// the cache, layers on the host. The first two slow only prefill; the last costs the most speed. If all compromises do not
+// suffice, the context is reduced.
 
 #include "fit/fit.h"
 
@@ -397,7 +397,7 @@ bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *
         snprintf(parts[3], sizeof parts[3], ", %" PRId64 " layers on the host", a->n_host);
     }
     if (a->compute > 0) {
-        snprintf(parts[4], sizeof parts[4], ", ops of a batch recomputed");
+        snprintf(parts[4], sizeof parts[4], ", some ops of each batch recomputed");
     }
     text[0] = '\0';
     for (int i = 0; i < 5; i++) {
