@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// arena.c: memory for the blocks of one file. Small blocks are packed into chunks. A block of LARGE_SIZE bytes or more gets its own
-// chunk, so a chunk has at most LARGE_SIZE unused bytes.
+// arena.c: memory for the blocks of one file. Small blocks are packed into chunks. A block of LARGE_SIZE bytes or more gets its
+// own chunk, so a chunk has at most LARGE_SIZE unused bytes.
 
 #include "gguf/context.h"
 
@@ -28,7 +28,7 @@ static struct gguf_chunk *chunk_new(struct gguf_arena *arena, size_t size) {
     return chunk;
 }
 
-// The first chunk is being filled, so a full chunk follows it.
+// Inserts a full chunk after the first chunk, because the first chunk is still being filled.
 static void *chunk_link(struct gguf_arena *arena, struct gguf_chunk *chunk) {
     if (arena->chunks == NULL) { // the next small block starts a new chunk
         chunk->next = NULL;

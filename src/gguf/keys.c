@@ -71,8 +71,8 @@ static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i
     }
     const size_t n = kv_n(kv);
     if (kv->type != GGUF_TYPE_STRING || i >= n || (must_be_single && n != 1)) {
-        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s, not a string %zu", caller, kv->key, n,
-            gguf_type_name(kv->type), i);
+        return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "%s: '%s' has %zu values of type %s; cannot return string %zu", caller,
+            kv->key, n, gguf_type_name(kv->type), i);
     }
     const struct gguf_list *list = berth_gguf_kv_value(kv);
     return (const char *) list->data + (i == 0 ? 0 : list->ends[i - 1]);
