@@ -520,7 +520,7 @@ static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, stru
     return true;
 }
 
-// *size receives the number of addresses of all parts.
+// *size receives the number of addresses that the complete tensors take in the buffer.
 static bool all_parts_make(struct meta_buffer *mb, struct ggml_context *ctx, size_t align, size_t *size) {
     size_t off = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {

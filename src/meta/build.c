@@ -262,7 +262,7 @@ static enum ggml_status check_root(const struct ggml_tensor *t) {
 
 static enum ggml_status rows_init(struct meta_builder *b) {
     struct meta_program *p = b->p;
-    b->rows[p->rec.n_rows].state = &meta_mirrored; // row that cannot be found
+    b->rows[p->rec.n_rows].state = &meta_mirrored; // the extra row, which meta_row_of returns if it finds no row
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
         b->rows[r].native.temp = b->rows[r].whole.temp = -1;

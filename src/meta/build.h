@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // build.h: interface between version.c and build.c, which build a program.
-// Version: the parts of a tensor in one state.
+// A version is the parts of a tensor in one state.
 #pragma once
 
 #include "core/optable.h"
@@ -12,10 +12,11 @@ struct meta_version {
 };
 
 struct meta_row {
-    const meta_state *state;      // of a root: its current state
-    struct meta_version native;   // version in the tensor's planned memory
-    struct meta_version whole;    // complete copy of a split root, if has_whole
-    const meta_state *view_state; // view: its state for root state view_state_of; NULL: inexpressible
+    const meta_state *state;    // of a root: its current state
+    struct meta_version native; // version in the tensor's planned memory
+    struct meta_version whole;  // complete copy of a split root, if has_whole
+    // Of a view: its state if the state of its root is view_state_of. NULL: no state describes the view.
+    const meta_state *view_state;
     const meta_state *view_state_of;
     int32_t n_uses; // root: uses as a source, including views
     bool has_whole;

@@ -131,7 +131,8 @@ static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     return common;
 }
 
-// The copy of the op has tensors without buffers. A device takes a composite buffer for memory of another device.
+// A device would take a composite buffer for memory of another device. So the devices are asked about a copy of the op whose
+// tensors have no buffers.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct meta_device *device = device_of(dev);
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];

@@ -200,7 +200,8 @@ void meta_layout_free(struct berth_layout *layout) {
         }
         *at = l->next;
     }
-    if (in == NULL || l->n_separate > 0) { // not kept: its graph may never be computed again
+    // A layout with separate memory is not kept: if its graph is not computed again, the memory would stay allocated.
+    if (in == NULL || l->n_separate > 0) {
         layout_free(l, in);
         return;
     }

@@ -83,7 +83,7 @@ bool meta_segment_add(meta_state *s, int n, const int64_t *ne);
 
 // t is a view of a root with state s. Returns false if no state describes t.
 bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, int n, meta_state *out);
-// t is the root with state s, or a view of the root with state `as`. Writes extents and strides to part.
+// s: state of the root. t: the root or a view of it. `as`: state of t. Writes extents and strides to part.
 // Returns the byte offset of t's part in the root's part.
 size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *as,
     int n, int j, struct ggml_tensor *part);

@@ -241,7 +241,7 @@ enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backe
     enum ggml_status status;
     bool has_grown;
     p->n_grown = 0;
-    do { // ends: the memory of a part of a root grows at most once
+    do { // the loop ends, because the memory of each part of a root grows at most once
         struct meta_builder b = {.backends = backends, .n = n, .p = p};
         status = program_begin(p, n, graph);
         b.rows = p->rows;

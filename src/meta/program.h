@@ -103,7 +103,7 @@ struct meta_plan_cache {
 // p is zeroed, or the program of another graph, whose memory is reused.
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
     struct meta_scratch *scratch, const struct meta_plan_cache *plan_cache) BERTH_MUST_USE;
-// Capacities are those of `like`. Returns false if out of memory.
+// Reserves the capacities of `like`: rows, steps, temporary tensors, nodes and arena. Returns false if out of memory.
 bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
 struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
 void meta_program_free(struct meta_program *program);
@@ -112,7 +112,7 @@ bool meta_program_record(struct meta_program *program) BERTH_MUST_USE;
 
 // ---- reserve.c ----
 
-// Returns NULL if every kept plan has a temporary tensor that is smaller than in p.
+// Returns a kept plan that has as many temporary tensors as p, with the same lifetimes and no smaller sizes. NULL: none.
 const struct meta_cached_plan *meta_plan_cache_find(const struct meta_plan_cache *plan_cache, const struct meta_program *p);
 uint64_t meta_cached_plan_apply(const struct meta_cached_plan *kept, int j, uint64_t *offsets); // returns the peak of device j
 bool meta_plan_cache_add(struct meta_plan_cache *plan_cache, const struct meta_program *p) BERTH_MUST_USE;
@@ -139,7 +139,8 @@ struct meta_comm {
 
 struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct meta_comm *comm);
 void meta_crew_free(struct meta_crew *crew);
-// For devices that cannot access each other's memory. Returns false if out of memory.
+// Reserves `size` bytes of staging memory per device, for copies between devices that cannot access each other's memory. Returns
+// false if out of memory.
 bool meta_crew_reserve(struct meta_crew *crew, size_t size) BERTH_MUST_USE;
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) BERTH_MUST_USE;
 

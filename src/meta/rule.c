@@ -39,7 +39,7 @@ static bool out_set(struct meta_node *node, const meta_state *out) {
     return true;
 }
 
-// A broadcast source must be complete. Other sources have the slice s. Returns false if the extents do not match.
+// A broadcast source must be complete. Other sources must have the state s. Returns false if the extents do not match.
 static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     const struct ggml_tensor *src = node->t->src[k];
     if (src == NULL) {

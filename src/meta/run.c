@@ -184,7 +184,7 @@ static bool comm_call(
     return call(crew->comm.ctx, tensors);
 }
 
-// One thread calls this function for all devices.
+// Called once per device. Only the call for device 0 calls allreduce, which sums for all devices.
 static void sum_by_registry(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     crew->has_pending_work[j] = crew->has_pending_work[j] || crew->is_async[j];
@@ -392,14 +392,14 @@ struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct me
     crew->backends = backends;
     crew->n = n;
     crew->comm = *comm;
-    int n_waiting = 0;
+    int n_sync = 0;
     for (int j = 0; j < n; j++) {
         struct ggml_backend_dev_props props = {0};
         ggml_backend_dev_get_props(ggml_backend_get_device(backends[j]), &props);
         crew->is_async[j] = props.caps.async;
-        n_waiting += !props.caps.async;
+        n_sync += !props.caps.async;
     }
-    crew->is_single_threaded = n_waiting <= 1;
+    crew->is_single_threaded = n_sync <= 1;
     crew->staging = berth_calloc((size_t) n, sizeof crew->staging[0]);
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->changed, NULL);

@@ -51,7 +51,7 @@ static int32_t row_of(struct meta_builder *b, const struct ggml_tensor *t) {
 
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t) {
     const int32_t r = row_of(b, meta_root(t));
-    b->has_failed = b->has_failed || r < 0; // every tensor has a row, so the index could not be allocated
+    b->has_failed = b->has_failed || r < 0; // no row: the index could not be allocated, because every tensor has a row
     return &b->rows[r >= 0 ? r : b->p->rec.n_rows];
 }
 
@@ -274,7 +274,8 @@ static struct meta_version whole_of(struct meta_builder *b, const struct ggml_te
     return t->view_src == NULL ? root : view_version(b, t, root, &meta_mirrored, &meta_mirrored);
 }
 
-// Parts in one item may overlap at different elements. So a slice of x must not be read while y is written.
+// Returns true if the roots of x and y share memory. Then equal elements of their parts need not be at equal addresses, so a
+// slice of x must not be read while y is written.
 static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
     const struct ggml_tensor *a = meta_root(x), *c = meta_root(y);
     const int32_t item = b->sizing != NULL ? meta_sizing_item(b->sizing, a) : -1;
