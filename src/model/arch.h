@@ -18,7 +18,7 @@ enum arch_has {
     ARCH_QK_WIDE = 1 << 8,       // the norms of queries and keys span all heads
     ARCH_QK_EACH = 1 << 9,       // the norms of queries and keys have separate weights for each head
     ARCH_SINKS = 1 << 10,        // attention sinks
-    ARCH_SCALES = 1 << 11,       // keys scale embedding, attention and residuals, and divide logits
+    ARCH_SCALES = 1 << 11,       // keys of the file scale the embedding, the attention and the residuals, and divide the logits
     ARCH_LOGIT_SCALE = 1 << 12,  // a key of the file multiplies the logits
     ARCH_SOFT_CAPS = 1 << 13,    // attention scores and logits are soft-capped; defaults 50 and 30
     ARCH_LOGIT_CAP = 1 << 14,    // a key of the file may soft-cap the logits
@@ -34,7 +34,7 @@ enum arch_act { ACT_SILU, ACT_GELU, ACT_OAI };
 
 // How the selected experts are weighted.
 enum arch_share {
-    SHARE_SUM,    // softmax over all experts, divided by the selected sum
+    SHARE_SUM,    // softmax over all experts, divided by the sum over the selected experts
     SHARE_PLAIN,  // softmax over all experts
     SHARE_CHOSEN, // softmax over the selected experts
     SHARE_KEYS,   // by keys of the file: softmax or sigmoid, optional division by the sum, a scale, groups of experts

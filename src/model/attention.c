@@ -12,7 +12,8 @@ static struct ggml_tensor *heads_view(struct graph_builder *b, struct ggml_tenso
     return ggml_reshape_4d(b->ctx, flat, size, n, b->s->n_tokens, b->s->n_seq);
 }
 
-// Returns n elements of each head, from element `at` of each row of flat on.
+// Returns a view of n elements of each head. In each row of flat, the first head begins at element `at`, and heads are head_size
+// elements apart.
 static struct ggml_tensor *heads_part(
     struct graph_builder *b, struct ggml_tensor *flat, int64_t at, int64_t n, int64_t head_size, int64_t n_heads) {
     const size_t element_size = ggml_element_size(flat);

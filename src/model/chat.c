@@ -179,11 +179,11 @@ const struct chat_template *chat_template_find(const char *name) {
     return NULL;
 }
 
-const struct chat_template *chat_template_recognise(const char *program) {
+const struct chat_template *chat_template_recognise(const char *jinja) {
     for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
         bool is_match = t->marks[0] != NULL;
         for (int i = 0; is_match && i < 3 && t->marks[i] != NULL; i++) {
-            is_match = strstr(program, t->marks[i]) != NULL;
+            is_match = strstr(jinja, t->marks[i]) != NULL;
         }
         if (is_match) {
             return t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// chat.h: formats a conversation as the text that a model expects. Model files describe this format by a Jinja template. Berth does
-// not run the template. Strings in the template identify its family, which is a row of the table in chat.c.
+// chat.h: formats a conversation as the text that a model expects. Model files describe this format by a Jinja template. Berth
+// does not run the template. Strings in the template identify its family, which is a row of the table in chat.c.
 #pragma once
 
 #include "model/model.h"
@@ -17,7 +17,7 @@ struct chat_template {
     const char *answer_begin;       // text after the last message, before the answer
     const char *before_next_user;   // text before every user message except the first
     unsigned trims;                 // bits 1 << role: white space around messages is removed
-    bool is_system_in_user;         // the first user message contains the formatted system message
+    bool is_system_in_user;         // a system message is formatted into the next user message
 };
 
 struct chat_message {
@@ -30,7 +30,7 @@ extern const struct chat_template chat_templates[]; // ends with a row whose nam
 // NULL: unknown name.
 const struct chat_template *chat_template_find(const char *name);
 // Returns the family of a Jinja template; NULL: unknown.
-const struct chat_template *chat_template_recognise(const char *program);
+const struct chat_template *chat_template_recognise(const char *jinja);
 // Returns the formatted conversation. If is_answer_next is set, the text ends with row->answer_begin. The caller frees the text
 // with berth_free. NULL: out of memory.
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool is_answer_next);

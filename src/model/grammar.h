@@ -39,8 +39,8 @@ struct grammar_rule {
     uint32_t first; // first alternative; GRAMMAR_NONE: none yet
     // Set by grammar_check.c:
     bool can_be_empty; // the rule matches the empty text
-    // Number of the rule's strongly connected component in the relation "rule A begins with a call of rule B". A rule of another
-    // component that this rule begins with has a smaller number.
+    // Number of the rule's strongly connected component in the relation "rule A begins with a call of rule B". If this rule
+    // begins with a call of a rule of another component, that component has a smaller number.
     uint32_t component;
 };
 
@@ -96,9 +96,9 @@ struct guide;
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error);
 void guide_free(struct guide *u);
 bool guide_reset(struct guide *guide, struct model_error *error); // to the beginning of a text
-// Sets the logits of all tokens that may not follow to -infinity. If the text may end, tokens that end a text are allowed. Returns
-// the number of allowed tokens. 0: the text must end, and the vocabulary has no token that ends a text. -1 with an error: out of
-// memory, a limit of the grammar is exceeded, or the work was stopped.
+// Sets the logits of all tokens that may not follow to -infinity. If the text may end, tokens that end a text are allowed.
+// Returns the number of allowed tokens. 0: the text must end, and the vocabulary has no token that ends a text. -1 with an error:
+// out of memory, a limit of the grammar is exceeded, or the work was stopped.
 int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error);
 // False with an error: see guide_mask.
 bool guide_accept(struct guide *guide, int32_t token, struct model_error *error);

@@ -97,7 +97,7 @@ static bool empties_find(struct empty_search *s, struct model_error *error) {
         const uint32_t rule = s->found[--s->n_found];
         for (uint32_t a = s->first[rule], next; a != GRAMMAR_NONE; a = next) {
             next = s->alts[a].next;
-            s->alts[a].elem++; // the alternative waited for this rule, called once or repeated
+            s->alts[a].elem++; // the element that the alternative waited for calls this rule, once or repeatedly
             alt_visit(s, a);
         }
         s->first[rule] = GRAMMAR_NONE;
@@ -160,7 +160,7 @@ static void search_step(struct search *s) {
 
 // A call that is not the last element of its alternative pushes a place (grammar_stack.h). If the called rule can begin with the
 // calling rule, the stack would grow without limit.
-static bool frames_check(const struct search *s, struct model_error *error) {
+static bool left_recursion_check(const struct search *s, struct model_error *error) {
     for (size_t r = 0; r < s->g->n_rules; r++) {
         struct walk w = {s->g->rules[r].first, NULL};
         for (const struct grammar_elem *e; (e = walk_next(s->g, &w)) != NULL;) {
@@ -223,7 +223,7 @@ bool grammar_check(struct grammar *g, struct model_error *error) {
             goto end;
         }
     }
-    ok = frames_check(&s, error);
+    ok = left_recursion_check(&s, error);
     if (ok) {
         members_list(g, &s);
     }

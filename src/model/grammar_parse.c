@@ -332,8 +332,8 @@ static bool range_read(struct parser *p, struct range *r) {
 // Parses a class after its '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
-    // At join_at ranges, overlapping and adjacent ranges are joined. This limits the memory of a very long class: joined ranges are
-    // at most half as many as the characters of Unicode.
+    // When there are join_at ranges, overlapping and adjacent ranges are joined. This limits the memory of a very long class:
+    // there are at most half as many joined ranges as characters of Unicode.
     size_t n = 0, room = 0, join_at = 4096;
     const bool is_negated = parser_peek(p) == '^';
     bool ok = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // grammar_stack.h: the stacks of a guide, stored as one graph without duplicates.
 //
-// Terms: place: a position in the grammar; stack: a set of places at which the text may continue when a rule ends.
+// A place is a position in the grammar. A stack is a set of places at which the text may continue when a rule ends.
 // Each place and each stack is stored once, so equal places have equal numbers. After n bytes there are at most n places per call
 // in the grammar. Separate stacks could double in number with each byte.
 #pragma once
@@ -12,7 +12,7 @@
 struct grammar_place {
     uint32_t elem;  // index of the element
     uint32_t count; // matches of its repetition so far
-    uint32_t below; // number of the stack
+    uint32_t below; // number of the stack at which the text continues when the rule of elem ends
 };
 
 #define PLACE_OVER 0u // the place after the end of the text
@@ -21,7 +21,7 @@ struct grammar_place {
 struct grammar_stack {
     size_t at; // index of its first place in members
     uint32_t n;
-    uint32_t born; // places created before this stack; members have lower numbers
+    uint32_t born; // number of places when this stack was created; its members have lower numbers
 };
 
 struct grammar_stacks {
@@ -45,6 +45,6 @@ bool stacks_place(
     struct grammar_stacks *stacks, uint32_t elem, uint32_t count, uint32_t below, uint32_t *place, struct model_error *error);
 // Finds or creates the stack of n places. Sorts `places` and removes duplicates from it.
 bool stacks_stack(struct grammar_stacks *stacks, uint32_t *places, size_t n, uint32_t *stack, struct model_error *error);
-// Removes all places and stacks that are unreachable from the n places in `live`. Updates `live` to the new numbers of its places.
-// False: out of memory; nothing has changed.
+// Removes all places and stacks that are unreachable from the n places in `live`. Updates `live` to the new numbers of its
+// places. False: out of memory; nothing has changed.
 bool stacks_collect(struct grammar_stacks *stacks, uint32_t *live, size_t n);

@@ -22,7 +22,7 @@ static inline bool builder_has(const struct graph_builder *b, unsigned has) {
 
 // Sets the name of t and returns t. In a layer the name gets a prefix: blk.3.ffn.up.
 struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_tensor *t, const char *name);
-// Returns the architecture's norm of x. weight and bias may be NULL.
+// Returns the architecture's norm of x, multiplied by weight, plus the bias unless it is NULL.
 struct ggml_tensor *builder_norm(
     struct graph_builder *b, struct ggml_tensor *x, struct ggml_tensor *weight, struct ggml_tensor *bias, const char *name);
 // Returns weight * x plus the products of all adapters for this weight, plus the bias unless it is NULL.
@@ -31,7 +31,7 @@ struct ggml_tensor *builder_product(
 // cap * tanh(x / cap)
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
-// Returns the rows of keys that layer i attends to. Without a cache: the number of tokens.
+// Returns the number of key rows that layer i attends to. Without a cache, it is the number of tokens.
 int64_t builder_n_visible(const struct graph_builder *b, int64_t i);
 
 // ---- parts of layer b->i ----

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// guide.c: computes which tokens may follow a text. The state is a set of places (grammar_stack.h), each at an element that matches
-// a byte.
+// guide.c: computes which tokens may follow a text. The state is a set of places (grammar_stack.h), each at an element that
+// matches a byte.
 //
 // places_step computes the set after one byte. The first pass moves each matching place to its next element and leaves rules that
 // end. The second pass enters called rules, callers before callees, so that the stack below a rule is complete. A call at the end
 // of an alternative pushes nothing, so repetitions do not grow the stack.
 //
-// Tokens are tested in the order of their bytes, so a common prefix is processed once. A mask holds the tokens that may follow one
-// set. The last masks are cached, because the set often repeats within a string.
+// Tokens are tested in the order of their bytes, so a common prefix is processed once. A mask holds the tokens that may follow
+// one set. The last masks are cached, because the set often repeats within a string.
 
 #include "base/min.h"
 #include "model/grammar_stack.h"
@@ -45,8 +45,8 @@ struct place_list {
     size_t n, room;
 };
 
-// One call of a rule of a component. The source adds the place after the call to the stack below the component. A call at the end
-// of an alternative adds the stack below the caller.
+// A source is a call of a rule of a component. It adds places to the stack below the component: the place after the call, or, if
+// the call ends its alternative, all places of the stack below the caller.
 struct source {
     uint32_t id;   // number of the place or stack
     uint32_t next; // next source of the same component; GRAMMAR_NONE: none
@@ -258,8 +258,9 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
 static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
     const struct grammar_elem *e = &u->g->elems[elem];
     const uint32_t component = u->g->rules[grammar_callee(u->g, e)].component;
-    if (component ==
-        from) { // at the end of an alternative, as grammar_check ensures; called_enter enters all rules of a component
+    // A call within a component ends its alternative (grammar_check), so it adds no place. called_enter enters all rules of the
+    // component.
+    if (component == from) {
         return true;
     }
     if (grammar_is_tail(u->g, e, count)) {

@@ -180,7 +180,7 @@ static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model
            model_fail(error, "tensor '%s' has type %s, which cannot be converted to f32", t->name, ggml_type_name(t->type));
 }
 
-// m->by_id spares a search over all tensors of a ggml_context.
+// Fills m->by_id with the tensors of all files, in file order. So tensor_find does not search a ggml_context.
 static bool ids_make(struct model *m, struct model_error *error) {
     int64_t n = 0, i = 0;
     for (int64_t f = 0; f < m->n_files; f++) {
