@@ -3,7 +3,7 @@
 // defines MR (rows of a panel, a multiple of 8), NR (columns), MIN_COLS (fewer columns use other kernels) and OFFSET_8BIT (the
 // offset of 8-bit elements).
 //
-// Terms: run: R elements (32 or 16) of a row with a common scale; quad: four bytes, which one instruction lane multiplies.
+// A run is R elements (32 or 16) of a row with a common scale. A quad is four bytes, which one instruction lane multiplies.
 //   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {a quad of each row}]
 //   y: [initial: NR] [scale: NR floats]         [bytes: R / 4 times {a quad of each column}]
 // Bytes of x are unsigned: value + offset. Without minima, `initial` is the integer -offset * sum of the column's bytes in the
