@@ -72,6 +72,7 @@ LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slo
     }
 }
 
+// Run by the warp groups that compute. Each group computes 64 queries.
 template <int D, int KT>
 LANE void attn90_eat(const attn_args &a, uint32_t base, const char *smem, int query0, int head, int batch, int n_tiles) {
     typedef attn90_plan<D, KT> P;

@@ -2,8 +2,9 @@
 // decode.cuh: decodes weights of every type into operands of tensor cores.
 //
 // A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8.
-// Terms: chunk: CH elements of a row, in shared memory in the file's format; sub: 32 elements of a chunk; run: half of a sub.
-// prep() reads the data that all elements of a chunk share. get() decodes the elements of one sub of one row that thread t needs:
+// A chunk is CH elements of a row, in shared memory in the file's format. A sub is 32 elements of a chunk. A run is half of a
+// sub. prep() reads the data that all elements of a chunk share. get() decodes the elements of one sub of one row that thread t
+// needs:
 //     o[0] = elements 4t, 4t + 2 of run 0       o[1] = elements 4t + 1, 4t + 3 of run 0       o[2], o[3]: the same of run 1
 // as pairs of f16, or of bf16 if BF. Even elements therefore come before odd elements; act.cu stores columns in the same order.
 // valid: number of elements of the chunk that exist, for dense rows whose length is not a multiple of 32.

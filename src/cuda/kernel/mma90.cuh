@@ -83,6 +83,7 @@ LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, i
     }
 }
 
+// Run by the two warp groups that compute. Decodes the weights and multiplies them with the columns. c receives the sums.
 template <class D, int NT>
 LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t *smem, uint32_t a_off, uint32_t smem_b,
     mma_bars bar, float *c) {

@@ -119,6 +119,7 @@ DEV float timestep(const struct cuda_op_args &g, int64_t i0, int64_t i1) {
     return i0 < half ? cosf(t * freq) : sinf(t * freq);
 }
 
+// ARANGE and TIMESTEP_EMBEDDING, whose elements depend on their index, and ADD_REL_POS.
 KERNEL place_made(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
