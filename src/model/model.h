@@ -62,12 +62,14 @@ struct model_params {
     int64_t n_inner;               // ARCH_STATE: width inside a layer
     // ARCH_STATE: state size, heads, groups of heads, kernel size of the convolution.
     int64_t n_state, n_state_head, n_group_state, n_conv;
-    int64_t n_ctx_orig;                                        // context of training before RoPE scaling
-    int64_t n_window;                                          // window in positions, including the token's own; 0: none
-    int window_every;                                          // every window_every-th layer has no window (params_has_window)
-    float eps;                                                 // epsilon of the norms
-    float freq_base, freq_base_window;                         // RoPE base frequency; in layers with a window
-    float freq_scale, freq_scale_window;                       // RoPE frequency scale; in layers with a window
+    int64_t n_ctx_orig; // context of training before RoPE scaling
+    int64_t n_window;   // window in positions, including the token's own; 0: none
+    // 0: no layer has a window. 1: all layers have a window. n > 1: all layers except n - 1, 2n - 1, ... have a window.
+    int window_every;
+    float eps; // epsilon of the norms
+    // RoPE base frequency and frequency scale. The fields with _window are for layers with a window.
+    float freq_base, freq_base_window;
+    float freq_scale, freq_scale_window;
     float ext_factor;                                          // YaRN extrapolation: 1 for yarn, otherwise 0
     float attn_factor;                                         // RoPE magnitude scale
     float attn_scale, embd_scale, residual_scale, logit_scale; // factors; 1: no scaling
@@ -93,7 +95,7 @@ struct model_devices {
     ggml_backend_dev_t *dev;     // [n]
     ggml_backend_t *backend;     // [n]
     struct model_shares *shares; // split of a composite device; NULL: there is no composite device
-    size_t *limits;              // [n] bytes for layers and cache; 0: the free memory. NULL: 0 for all
+    size_t *limits;              // [n] limit of bytes for layers and cache; 0: the free memory. NULL: all limits are 0
     int64_t n_host;              // the first n_host layers stay on the host
     int n_threads;               // CPU threads
     ggml_abort_callback abort;   // set by model_devices_set_abort
@@ -144,9 +146,10 @@ struct model_layer {
 
 struct model_weight {
     const struct ggml_tensor *file; // the tensor in the file's map
-    struct ggml_tensor **slot;      // field of struct model; until placement, the file's tensor
-    int64_t layer;                  // -1: input, n_layer: output
-    bool is_vector;                 // the graph adds it or multiplies with it element by element
+    // The field of struct model or struct model_layer that points to this weight. Before model_place, the field points to `file`.
+    struct ggml_tensor **slot;
+    int64_t layer;  // -1: input, n_layer: output
+    bool is_vector; // the graph adds it or multiplies with it element by element
 };
 
 // Tensors on one device: weights, an adapter, a cache or trained tensors.
@@ -304,7 +307,7 @@ struct graph_inputs {
     struct ggml_tensor *mask;        // [n_kv, n_tokens] 0 or -inf; NULL: every layer has a window
     struct ggml_tensor *window_rows; // like rows, for layers with a window; NULL: no windows
     struct ggml_tensor *window;      // [min(n_ring, n_kv), n_tokens] the mask of layers with a window
-    struct ggml_tensor *states;      // i32 [1] 0, the index of the state; NULL without ARCH_STATE
+    struct ggml_tensor *states;      // i32 [1] index of the state, always 0; NULL without ARCH_STATE
     struct ggml_tensor *out;         // i32 [1] index of the token whose logits are computed; NULL with all_outputs
     struct ggml_tensor *result;      // f32 logits [n_vocab, 1], with all_outputs [n_vocab, n_tokens * n_seq]; or embeddings
 };
@@ -362,9 +365,8 @@ bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, stru
 
 // ---- engines: implementations that compute a model ----
 
-// Each function implements the function of model.h with the same name. engine.c checks the arguments first. Before place,
-// model->parts is allocated. Before session_init, the parameters are complete and session->memory is allocated. session_fini is
-// called even if session_init failed.
+// The functions of an engine. engine.c checks the arguments first. A function without a comment implements the function of
+// model.h with the same name.
 struct model_engine {
     const char *name; // as printed in messages
     bool can_split;   // composite devices are supported
@@ -373,17 +375,20 @@ struct model_engine {
     bool can_limit;   // session_params.compute_limit is supported
     bool can_replan;  // another session with plan_only is cheap, because it reads no weights
     bool has_fused;   // graphs run on the backends of model_devices, which report their fused ops
+    // Implements model_place. model->parts is allocated.
     bool (*place)(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
         void *user_data, struct model_error *error);
-    void (*model_fini)(struct model *model); // NULL: nothing to do
+    void (*model_fini)(struct model *model); // called by model_free; NULL: nothing to do
+    // Implements vocab_of_model.
     struct vocab *(*vocab_new)(const struct model *model, struct model_error *error);
+    // Called by session_new. The session's parameters are complete, and session->memory is allocated.
     bool (*session_init)(struct session *session, struct model_error *error);
-    void (*session_fini)(struct session *session);
+    void (*session_fini)(struct session *session); // called by session_free, even if session_init failed
     bool (*session_reserve)(struct session *session, struct model_error *error);
     bool (*session_graph)(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
-    // Called before the first batch. *is_done: all tokens are processed. NULL: not needed.
+    // Called by session_decode before the first batch. *is_done: all tokens are processed. NULL: not needed.
     bool (*session_begin)(struct session *session, const int32_t *tokens, int64_t n, bool *is_done, struct model_error *error);
-    // Computes at most n_batch tokens and adds n to session->n_past.
+    // Called by session_decode for each batch. Computes n tokens, at most n_batch, and adds n to session->n_past.
     bool (*batch_decode)(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
     bool (*session_row)(const struct session *session, int64_t i, float *out, struct model_error *error);
     void (*session_reset)(struct session *session);
@@ -413,8 +418,10 @@ double model_speed_predict(const struct model_speed *speed, const struct session
 // Measures this speed by generating tokens. The session must be at position 0 and not plan_only. Returns 0 after an error.
 double model_speed_trial(struct session *session, struct model_error *error);
 
-// cache_ring returns the cache rows of a layer with a window. cache_choose checks whether the devices support the cache and flash
-// attention.
+// ---- cache (cache.c) and graphs (graph.c) of engine_native ----
+
+// cache_ring returns the number of cache rows of a layer with a window. cache_choose checks whether the devices support the cache
+// and flash attention.
 int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);

@@ -81,7 +81,8 @@ static void native_session_fini(struct session *s) {
 }
 
 // ---- graphs within session_params.compute_limit. A value may be recomputed instead of kept (berth-budget-graph.h). A recomputed
-// value has the same bits. Nodes that write the cache are never recomputed, nor are nodes that read the cache afterwards.
+// value has the same bits. A node that writes the cache is never recomputed. A node that reads the cache after this write is not
+// recomputed either.
 //
 // session_reserve searches a schedule once, for the largest batch. Smaller graphs use the same schedule, so they fit. The graph of
 // a single token is not changed. Only one device is supported: several devices would need one limit each. ----
@@ -255,9 +256,9 @@ static bool native_session_reserve(struct session *s, struct model_error *error)
 
 // ---- computation ----
 
-// mask may be NULL. Row i is the token at position n_past + i. Column c is row c of the cache. Position p is in cache row p; in a
-// ring of n rows, in cache row p % n. The mask is written row by row, because a complete copy may need as much memory as all other
-// values.
+// Sets the mask of a batch of n tokens. A token sees the last `window` positions, including its own. mask may be NULL.
+// Row i of the mask is for the token at position n_past + i. Column c is for row c of the cache. Position p is in cache row
+// p % n_rows. The mask is written row by row, because a complete copy may need as much memory as all other values.
 static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n) {
     const ggml_fp16_t visible = ggml_fp32_to_fp16(0), hidden = ggml_fp32_to_fp16(-INFINITY);
     const int64_t n_rows = mask != NULL ? mask->ne[0] : 0;

@@ -342,7 +342,9 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
             return false;
         }
     }
-    if ((has & ARCH_MLA) != 0) { // YaRN's magnitude scale applies to all elements
+    // With MLA, YaRN's magnitude scale applies to all elements of queries and keys. So attn_scale contains its square. ggml's
+    // RoPE scales only the elements that it rotates; attn_factor cancels this scale.
+    if ((has & ARCH_MLA) != 0) {
         float log_multiplier = 0;
         if (!keys_real(meta, key_format(p, "rope.scaling.yarn_log_multiplier", key), &log_multiplier, error)) {
             return false;

@@ -55,15 +55,16 @@ static size_t device_capacity(const struct model_devices *devices, int d) {
 struct assignment {
     int d;        // device that takes layers now; -1: no GPU is left
     size_t left;  // bytes left on device d
-    double share; // bytes that d should take; the remainder passes on
+    double share; // bytes that device d should still take; what d leaves is added to the share of the next device
+    // False: device d takes layers until it is full. It is the first GPU, the layers do not fit, or the memory is unknown.
     bool has_share;
 };
 
-static void assignment_next(struct assignment *assign, const struct placing *p, double part) {
+static void assignment_next(struct assignment *assign, const struct placing *p, double fraction) {
     assign->d--;
     assign->left = assign->d >= 0 ? device_capacity(p->devices, assign->d) : 0;
-    assign->share += part * (double) assign->left;
-    assign->has_share = assign->d > 0 && part > 0; // the first GPU takes all remaining layers
+    assign->share += fraction * (double) assign->left;
+    assign->has_share = assign->d > 0 && fraction > 0; // the first GPU takes all remaining layers
 }
 
 // Returns the fraction of each GPU's memory that all layers need. 0: the layers do not fit, or the memory is unknown.
@@ -87,15 +88,15 @@ static bool layers_assign(struct placing *p) {
         berth_free(sizes);
         return model_fail(p->error, "out of memory for the placement of %" PRId64 " layers", m->params.n_layer);
     }
-    const double part = capacity_fraction(p, sizes);
+    const double fraction = capacity_fraction(p, sizes);
     struct assignment assign = {.d = cpu};
-    assignment_next(&assign, p, part); // start with the last GPU
+    assignment_next(&assign, p, fraction); // start with the last GPU
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
         if (i < p->devices->n_host) {
             assign.d = -1;
         }
         while (assign.d >= 0 && (sizes[i] > assign.left || (assign.has_share && (double) sizes[i] / 2 > assign.share))) {
-            assignment_next(&assign, p, part);
+            assignment_next(&assign, p, fraction);
         }
         m->layer_device[i] = assign.d >= 0 ? assign.d : cpu;
         assign.left -= assign.d >= 0 ? sizes[i] : 0;
@@ -183,7 +184,8 @@ static ggml_backend_buffer_t weight_buffer(
     return buffers[0];
 }
 
-// Combines the buffers of several files into one. False: failed; buffers that were not created are NULL.
+// Creates one buffer per file and combines them into the buffer of part d. False: failed. Then the caller frees the entries of
+// `buffers`; an entry is NULL if its buffer was not created.
 static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_buffer_t *buffers) {
     struct model *m = p->model;
     for (int64_t f = 0; f < m->n_files; f++) {

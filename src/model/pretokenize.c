@@ -132,7 +132,8 @@ static bool is_line_end_or_slash(uint32_t c) {
 // Alternatives: 1. [^\r\n\p{L}\p{N}]?, upper-case letters, at least one lower-case letter.
 // 2. [^\r\n\p{L}\p{N}]?, at least one upper-case letter, lower-case letters. 3. \p{N}.
 // The others are as in match_modern, but with [\r\n/]* instead of [\r\n]*.
-// Letters outside ASCII count as both cases, so the greedy match of upper-case letters may give back its last letters.
+// Letters outside ASCII count as both cases. If no lower-case ASCII letter follows the upper-case letters, alternative 1 ends at
+// the last of them that is outside ASCII.
 static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
     const size_t skip = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
     const size_t start = i + skip;

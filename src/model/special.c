@@ -15,8 +15,8 @@ enum { FOR_ALL, FOR_USER, N_KINDS };
 
 struct special_node {
     uint32_t parent;
-    uint32_t link;          // node of its longest proper suffix
-    uint32_t best[N_KINDS]; // longest token that is a suffix, or this node; 0: none
+    uint32_t link;          // node of the longest proper suffix of its text
+    uint32_t best[N_KINDS]; // node of the longest token that is the text of this node or a suffix of it; 0: none
     int32_t token;          // token that ends at this node; -1: none
     uint8_t byte;           // byte on the edge from the parent
 };

@@ -136,7 +136,8 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
             *n += 1;
         }
     }
-    if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) { // an attention op has four sources
+    // Twice the number of nodes: speed_test_init reserves three sources per node, and an attention op has four.
+    if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) {
         return 0;
     }
     const int64_t step = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP, n_kv = min_i64(step, s->params.n_ctx);
