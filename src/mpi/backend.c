@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend.c: the backend of a device on another rank. Only synchronize waits for the rank and reports failures.
+// backend.c: the backend of a device on another rank. Commands are sent without waiting for the rank.
+// synchronize waits for the rank and reports failures. A failure that it cannot report is reported by the next compute.
 // A graph is sent as bytes. If the rank has a graph with equal bytes, only its number is sent.
 
 #include "mpi/remote.h"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // comm.c: sums of a tensor over devices of several ranks. Each rank adds its part to the parts of the other ranks (sum.c).
-// One device may belong to this rank, if its memory is host memory. Otherwise no data passes through this rank.
+// At most one of the devices belongs to this rank, and its memory must be host memory. If no device belongs to this rank, no data
+// passes through this rank.
 
 #include "mpi/message_queue.h"
 #include "mpi/remote.h"
 
 struct comm {
-    uint32_t number;              // number of the group in commands
+    uint32_t number;              // number of the group in commands; group.number is the serial number
     struct mpi_group group;       // me -1: none of the devices belongs to this rank
     struct mpi_device *devices[]; // [group.n] NULL: device of this rank
 };
@@ -15,7 +16,7 @@ struct comm {
 // Parts also carry a unique serial number, so that messages of a failed sum are not taken for another group.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_id_pool numbers;
-static uint32_t n_serials; // 0 is the group of the programs
+static uint32_t n_serials; // last serial number given out; 0 is the serial number of mpi_world.programs
 
 static bool id_take(struct comm *c) {
     pthread_mutex_lock(&numbers_lock);

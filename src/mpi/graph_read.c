@@ -84,9 +84,9 @@ static size_t count_of(const struct ggml_tensor *t, int i) {
 
 #define SHARED_MAX ((size_t) 1 << 30) // limit of bytes of a source with overlapping elements
 
-// Returns true if the span is at least the sum of the elements' bytes, or if this sum is at most `otherwise`.
-// With overlapping strides, a small span can stand for any number of elements.
-static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise) {
+// Returns true if the sum of the elements' bytes is at most the span, or at most `overlap_max`.
+// With overlapping strides, a small span can have any number of elements.
+static bool has_separate_elements(const struct ggml_tensor *t, size_t overlap_max) {
     size_t size = ggml_type_size(t->type);
     bool has_wrapped = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -96,10 +96,10 @@ static bool has_separate_elements(const struct ggml_tensor *t, size_t otherwise)
         }
         has_wrapped |= __builtin_mul_overflow(size, n, &size);
     }
-    return !has_wrapped && (size <= otherwise || size <= berth_span(t));
+    return !has_wrapped && (size <= overlap_max || size <= berth_span(t));
 }
 
-// Addresses are counted modulo `ring`: strides that are multiples of `ring` add nothing.
+// Returns the span of t without the axes whose stride is a multiple of `ring`.
 static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     size_t size = ggml_type_size(t->type);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -108,8 +108,8 @@ static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
     return size;
 }
 
-// Returns true if a and b are interleaved without overlap, like columns of one matrix. t is a or b.
-// Both have elements, and their spans are inside their buffer.
+// Returns true if a and b are interleaved without overlap along an axis of t, like columns of one matrix. t is a or b. a has the
+// lower address. Both have elements, and their spans are inside their buffer.
 static bool is_interleaved(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
     bool any = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {

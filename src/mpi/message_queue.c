@@ -21,23 +21,25 @@
 #define SPIN_FOR (MPI_SECOND / 5000)         // a waiting thread spins, then sleeps between polls
 #define SLEEP_FIRST 20000                    // nanoseconds; grows up to SLEEP_MAX
 #define SLEEP_MAX 500000
-#define AWAIT_MAX (MPI_SECOND / 100)     // longest single wait for the thread in the transport
-#define CHECK_STEP_MAX (MPI_SECOND / 10) // a longer gap means that this process was stopped
+#define AWAIT_MAX (MPI_SECOND / 100) // longest single wait for the thread in the transport
+// Longest time counted between two calls of transport_check. If more time passes, this process was stopped.
+#define CHECK_STEP_MAX (MPI_SECOND / 10)
 
-static int64_t seconds_of(const char *name, int64_t otherwise) {
+// Returns the seconds in the environment variable `name`, in nanoseconds. Without a valid number, default_seconds are used.
+static int64_t env_seconds_as_ns(const char *name, int64_t default_seconds) {
     const char *text = getenv(name);
     char *end = NULL;
     const double secs = text != NULL ? strtod(text, &end) : 0;
-    return text != NULL && end != text && secs > 0.01 && secs < 1e6 ? (int64_t) (secs * 1e9) : otherwise * MPI_SECOND;
+    return text != NULL && end != text && secs > 0.01 && secs < 1e6 ? (int64_t) (secs * 1e9) : default_seconds * MPI_SECOND;
 }
 
 int64_t mpi_queue_timeout(void) {
-    return seconds_of("BERTH_MPI_TIMEOUT", TIMEOUT_DEFAULT);
+    return env_seconds_as_ns("BERTH_MPI_TIMEOUT", TIMEOUT_DEFAULT);
 }
 
 bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) {
     *m = (struct mpi_queue){
-        .transport = *t, .timeout = mpi_queue_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
+        .transport = *t, .timeout = mpi_queue_timeout(), .stall = env_seconds_as_ns("BERTH_MPI_STALL", STALL_DEFAULT)};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
@@ -254,8 +256,9 @@ static void timeouts_reset(struct mpi_queue *m) {
     }
 }
 
-// Receives until the queue holds RECEIVE_AHEAD_MAX bytes. If is_waited_for, the limit is MPI_KEPT_MAX for the first message.
-// Returns false if another thread is in the transport.
+// Receives messages while the queue holds less than RECEIVE_AHEAD_MAX bytes. A call ends after RECEIVE_AHEAD_MAX received bytes.
+// If is_waited_for, the first message is received while the queue holds less than MPI_KEPT_MAX bytes. Returns false if another
+// thread is in the transport.
 static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (!transport_is_free(m)) {
         return false;

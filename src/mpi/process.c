@@ -22,7 +22,8 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
-static BERTH_LATE_LOCAL bool is_joining; // a log callback of this thread may query devices
+// True while this thread joins the world. A log callback may then query devices; this query must not join again.
+static BERTH_LATE_LOCAL bool is_joining;
 
 bool mpi_process_is_joining(void) {
     return is_joining;
@@ -176,8 +177,9 @@ static void *join_thread(void *unused) {
 // The processes that the launcher started on this machine. here[i]: rank i exists now. seen[i]: rank i existed earlier.
 struct siblings {
     int launcher;
-    int n_started, n_here; // ranks started here, 0: unknown; child processes of the launcher
-    bool is_all;           // all ranks run on this machine
+    // n_started: ranks that the launcher started on this machine; 0: unknown. n_here: existing child processes of the launcher.
+    int n_started, n_here;
+    bool is_all; // all ranks run on this machine
     bool seen[SIBLINGS_MAX], here[SIBLINGS_MAX];
 };
 
@@ -355,10 +357,10 @@ static void world_leave(int status, void *unused) {
 
 // ---- join ----
 
-// Called after all locks are released, because a log callback may query devices.
 static char failure_text[sizeof joining.why]; // under process_lock: reason why this rank is alone
 static atomic_bool has_report;
 
+// Called after all locks are released, because a log callback may query devices.
 void mpi_process_report(void) {
     if (is_joining || !atomic_exchange(&has_report, false)) {
         return;

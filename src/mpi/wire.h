@@ -44,7 +44,7 @@ struct mpi_wire_from {
 // A tensor of a graph. Its sources come before it.
 struct mpi_wire_tensor {
     uint32_t type, op, flags;
-    uint32_t is_node;           // 1: a node, which is computed; 0: a tensor that nodes only read or write
+    uint32_t is_node;           // 1: a node, which the worker computes; 0: a source that this graph does not compute
     uint32_t buffer;            // buffer number + 1; 0: no memory
     uint32_t src[GGML_MAX_SRC]; // index of the source in the array + 1; 0: none
     uint32_t padding;
