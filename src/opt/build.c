@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// build.c: builds the graphs of an optimisation. Tensor names are the same as in the reference. The loss, labels and counts are in
-// the optimisation's own ggml_context. The backward pass and the steps are in the caller's ggml_context, whose size the caller
-// chose for the reference. So they have as many tensors as in the reference.
+// build.c: builds the graphs of an optimisation. Tensor names are the same as in the reference. The loss, labels and counts are
+// in the optimisation's own ggml_context. The backward pass and the steps are in the caller's ggml_context. The caller chose its
+// size for the reference. So the backward pass and the steps must not have more tensors than in the reference.
 
 #include "core/graph.h"
 
@@ -141,8 +141,8 @@ static struct ggml_tensor *step_of(struct ggml_opt_context *o, struct ggml_tenso
                          : ggml_opt_step_adamw(o->ctx_compute, param, grad, state->moments[0], state->moments[1], o->numbers);
 }
 
-// Stores in last[s] the index of the last node that reads t or a view of t; without a reader, the index of t. s: slot of t in the
-// graph's hash set.
+// For each tensor t of the graph, stores the index of the last node that reads t or a view of t. If there is no reader, stores
+// the index of t. last: [slot of t in the graph's hash set].
 static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     for (int i = 0; i < n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
@@ -164,8 +164,9 @@ static enum ggml_status steps_move_early(struct ggml_cgraph *graph, int n_before
     const int n_steps = graph->n_nodes - n_before;
     const size_t n_slots = graph->visited_hash_set.size;
     int *last = berth_calloc(n_slots, sizeof last[0]);
-    int *first = berth_calloc((size_t) n_before + 1,
-        sizeof first[0]); // [node] first step after the node, from 1; 0: none
+    // Steps are numbered from 1; 0: none. first: [node] the first step that moves to after the node. next: [step] the next step
+    // after the same node.
+    int *first = berth_calloc((size_t) n_before + 1, sizeof first[0]);
     int *next = berth_calloc((size_t) n_steps + 1, sizeof next[0]);
     struct ggml_tensor **list = berth_malloc((size_t) graph->n_nodes * sizeof list[0]);
     const bool ok = last != NULL && first != NULL && next != NULL && list != NULL;

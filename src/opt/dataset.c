@@ -81,7 +81,7 @@ void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dat
 
 // ---- batches ----
 
-// 0, with the error set: there is no batch ibatch of `size` bytes.
+// Returns the number of shards in a batch of `size` bytes. 0: there is no batch ibatch of this size; the error is set.
 static int64_t shards_of(const char *func, const struct ggml_opt_dataset *d, size_t size, bool has_labels, int64_t ibatch) {
     if (d == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the data set is NULL", func);

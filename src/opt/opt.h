@@ -74,7 +74,7 @@ struct opt_state {
 };
 
 struct ggml_opt_context {
-    struct ggml_opt_params params; // of ggml_opt_init; inputs and outputs of the current graph
+    struct ggml_opt_params params; // given to ggml_opt_init, but inputs and outputs are those of the current graph
     bool is_static;
     struct opt_rng rng;
 
