@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// name.c: a library that is only a name. Ordinary builds of llama.cpp ask for libggml.so.0, its packages for libggml.so; with a
-// file for each there would be two libraries in one process, two registries and two allocators. libggml.so.0 holds nothing and
-// needs libggml.so, so that there is one of each, whatever it was asked for as.
+// name.c: the empty libraries libggml.so.0, libggml-base.so.0 and libggml-cpu.so.0. Some builds of llama.cpp load libggml.so.0,
+// others load libggml.so. If both files had the code, one process could load both. Then it would have two registries and two
+// allocators. So libggml.so.0 is empty and depends on libggml.so. The same holds for the other two libraries.
 
-typedef int berth_name; // ISO C wants something in a file
+typedef int berth_name; // ISO C requires at least one declaration in a file
