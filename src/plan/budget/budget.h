@@ -43,12 +43,13 @@ struct budget_graph {
     bool *keep;                  // [n] the value is kept to the end
     bool *can_recompute;         // [n] not an input, output or once op
     int32_t *once_before;        // [n] preceding once op of the group, -1: none
-    int32_t *until;              // [n] once op that overwrites a source, -1: none
+    int32_t *until;              // [n] op that overwrites a source; this op runs only before it. -1: none
     struct budget_pool *pools;
     int32_t n_pools;
-    int64_t *work;           // counted work: steps and values inspected
-    uint64_t cost_once;      // cost of running every op once
-    int32_t *tight;          // [n_pools] op that requires least[] bytes
+    int64_t *work;      // counted work: steps and values inspected
+    uint64_t cost_once; // cost of running every op once
+    // [n_pools] the op during which least[pool] bytes are required. At the start: an input. At the end: a kept value. -1: none.
+    int32_t *tight;
     uint64_t *least;         // [n_pools] bytes that every schedule requires
     struct berth_arrays mem; // owns all arrays
 };
@@ -113,8 +114,9 @@ struct budget_excess budget_excess(const struct budget_graph *g, const struct bu
 
 // ---- check.c ----
 
-#define BUDGET_PACK_US \
-    20000 // counted work of the planner that decides about a schedule: the decision is the same on all machines
+// Limit on the planner's counted work when budget_pack tests whether a schedule fits. Counted work is the same on all machines,
+// so the answer is the same too.
+#define BUDGET_PACK_US 20000
 
 struct budget_pack {
     const uint64_t *limits; // [n_pools]
@@ -151,8 +153,9 @@ enum budget_answer budget_exact_packed(const struct budget_graph *g, const struc
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
 // Parameters of the score of a cut (see struct budget_cut).
 struct budget_style {
-    double reach;  // weight of other steps above the limit, 0..1
-    double lambda; // cost of a byte kept by a cut, in mean costs per byte
+    // Weight, 0..1, of each other step above the limit between steps a and b of the cut. Cuts with many such steps score better.
+    double reach;
+    double lambda; // cost of each byte that a cut keeps in memory, as a multiple of cost_once / (sum of all sizes)
 };
 // Brings a schedule within the limits by cuts. The cuts with the least cost per byte come first.
 enum budget_answer budget_trim(const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end,

@@ -3,8 +3,8 @@
 // then middle ops, then g = b(previous g, xk) for k = l .. 1. All values have one size. D(s, t, m) is the least cost of computing
 // the x for the backward pass from t down to s + 1, if xs is in memory and m more values fit:
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
-// xk is the first x after xs that is kept. If all costs are equal, D is convex in t - s, so all cells with the same m take linear
-// time.
+// xk is the first x after xs that is kept. If all costs are equal, D depends only on t - s and m, and is convex in t - s. If t
+// rises by 1, the best k - s then rises by at most 1. So only two values of k are tried per cell.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define WORK_MAX 300000000             // limit on table cells * choices of k
-#define INFINITE_COST (UINT64_MAX / 4) // no schedule; a few of these do not overflow
+#define INFINITE_COST (UINT64_MAX / 4) // there is no schedule; the sum of a few such costs does not overflow
 
 struct chain {
     const struct budget_graph *g;

@@ -9,8 +9,8 @@
 
 // ---- states ----
 
-// A state is: live: the values in memory; out: the values with a spilled copy; done: the once ops that have run, inputs and
-// outputs. The possible next steps depend on the state only.
+// A state has three sets. live: the values in memory. out: the values with a spilled copy. done: the inputs, and the once ops and
+// outputs that have run. The possible next steps depend on the state only.
 
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
@@ -433,7 +433,7 @@ enum budget_answer budget_exact(
 
 // ---- all schedules ----
 
-#define PACK_NODES 200 // number of nodes that packing one schedule counts
+#define PACK_NODES 200 // packing one schedule counts as this number of nodes
 
 struct listing {
     struct budget_words w;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// initial_sets.c: makes start schedules by heuristics. The values of a set are not kept across the step with the most bytes; they
-// are recomputed when needed. A set has the values with the largest ratio of size to cost (greedy), or all values except
-// checkpoints at equal distances. A schedule takes linear time, so many sets are tried.
+// initial_sets.c: makes start schedules by heuristics. A set of values gives one schedule: the values of the set are discarded
+// before the step with the largest number of bytes, and recomputed when needed. A set has the values with the largest ratio of
+// size to cost (greedy), or all values except checkpoints at equal distances. A schedule takes linear time, so many sets are
+// tried.
 
 #include "plan/budget/budget.h"
 

@@ -259,9 +259,9 @@ static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     return bytes;
 }
 
-// Adds the size of a value that cannot be recomputed to bytes[i] of each op i during which the value must be in memory, except
-// for its readers. Op i is such an op if it depends on a reader and another reader depends on op i. For an input, the first
-// condition always holds; for a kept value, the second. marks: [3 n] scratch.
+// `value` cannot be recomputed. It must be in memory during op i if op i depends on a reader of `value` and another reader
+// depends on op i. For an input, the first condition always holds. For a kept value, the second condition always holds. Adds the
+// size of `value` to bytes[i] of each such op i, except readers, which own_bytes counts. marks: [3 n] scratch.
 static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
     uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
     memset(marks, 0, 3 * (size_t) g->n);
@@ -287,7 +287,8 @@ static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint
     }
 }
 
-// The least bytes are the maximum over the start, the end and each op. Large graphs leave out some values.
+// Sets least[p] to the maximum of the bytes required at the start, at the end and during each op. In a large graph, not all
+// values are counted, so least[p] may be too low.
 static bool least_find(struct budget_graph *g) {
     struct berth_arrays mem = {0};
     uint8_t *marks = berth_arrays_new(&mem, 3 * (size_t) g->n, sizeof *marks);

@@ -108,7 +108,7 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
         order_all(&h);
     }
     *is_new = false;
-    int32_t last = -1; // inputs have no position in an order
+    int32_t last = -1; // last op that is not an input; the order of inputs does not matter
     for (int32_t k = 0; ok && k < g->n; k++) {
         *is_new = *is_new || (!budget_is_input(g, order[k]) && order[k] < last);
         if (!budget_is_input(g, order[k])) {
@@ -121,8 +121,9 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// The order pass does not know `until`. If no once op has bytes, artificial inputs express `until`, one per group: once ops write
-// the input, and ops with `until` read it. Otherwise once ops and ops with `until` keep their order.
+// The order pass has no `until`. If no once op has bytes, each group of once ops gets an artificial input. The once ops of the
+// group write this input. The ops whose `until` is in the group read it, so they stay before the write. Otherwise, once ops and
+// ops with `until` keep their order.
 
 struct reorder {
     const struct budget_graph *g;

@@ -154,7 +154,8 @@ static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
     return x->g->can_recompute[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
 }
 
-// False: the cascade must recompute the source too.
+// Returns true if the cascade can read the source before step b without recomputing it. False: the cascade must recompute the
+// source too. *has_failed: neither is possible.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);

@@ -24,11 +24,11 @@ struct solver {
     struct budget_trace t;
     struct budget_steps best;
     uint64_t best_cost;
-    bool has_best;   // best is a schedule within the limits
-    bool is_proven;  // best is the cheapest schedule within the limits
-    bool is_none;    // it is proven that no schedule is within the limits
-    bool is_hoisted; // the ops are in the order of budget_hoist
-    uint64_t bound;  // no schedule within the limits costs less
+    bool has_best;             // best is a schedule within the limits
+    bool is_proven;            // best is the cheapest schedule within the limits
+    bool is_proven_impossible; // it is proven that no schedule is within the limits
+    bool is_hoisted;           // the ops are in the order of budget_hoist
+    uint64_t bound;            // no schedule within the limits costs less
     const char *method;
     int64_t n_nodes;
 };
@@ -115,7 +115,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
     if (answer == BUDGET_OUT_OF_MEMORY) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    s->is_none = answer == BUDGET_NONE;
+    s->is_proven_impossible = answer == BUDGET_NONE;
     s->bound = max_u64(cost, s->bound);
     if (answer != BUDGET_FOUND) {
         return GGML_STATUS_SUCCESS;
@@ -277,8 +277,8 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     if (!steps_given(&s->g, NULL, steps) || !budget_copy(&s->best, steps)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    s->is_none = is_impossible(s);
-    if (s->is_none) {
+    s->is_proven_impossible = is_impossible(s);
+    if (s->is_proven_impossible) {
         return GGML_STATUS_SUCCESS;
     }
     enum ggml_status status = steps_offer(s, steps, s->is_hoisted ? "hoisted" : "as given", &fits);
@@ -300,15 +300,15 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     }
     const int64_t asked = s->params->max_nodes;
     status = exact_run(s, asked == 0 ? MAX_NODES_DEFAULT : asked, steps);
-    if (status != GGML_STATUS_SUCCESS || s->is_proven || s->is_none) {
+    if (status != GGML_STATUS_SUCCESS || s->is_proven || s->is_proven_impossible) {
         return status;
     }
     status = chain_run(s, steps);
-    if (status != GGML_STATUS_SUCCESS || s->is_proven || s->is_none) {
+    if (status != GGML_STATUS_SUCCESS || s->is_proven || s->is_proven_impossible) {
         return status;
     }
     status = heuristics_run(s, is_new ? order : NULL, steps);
-    if (status != GGML_STATUS_SUCCESS || s->has_best || s->is_none || asked != 0 || s->params->time_limit_us <= 0) {
+    if (status != GGML_STATUS_SUCCESS || s->has_best || s->is_proven_impossible || asked != 0 || s->params->time_limit_us <= 0) {
         return status;
     }
     return exact_run(s, MAX_NODES_LAST, steps);
@@ -429,7 +429,7 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
         s->best_cost = h.best_cost;
         s->has_best = h.has_best;
         s->is_proven = h.is_proven;
-        s->is_none = h.is_none;
+        s->is_proven_impossible = h.is_proven_impossible;
         s->bound = h.bound;
         s->method = h.method;
         s->n_nodes = h.n_nodes;
@@ -443,7 +443,7 @@ static enum ggml_status result_make(struct solver *s, struct berth_budget_result
     enum ggml_status status = budget_result(&s->g, s->params, &s->best, BUDGET_PACK_US, result);
     if (status == GGML_STATUS_SUCCESS) {
         struct berth_budget_result *r = *result;
-        r->proven = r->fits ? s->is_proven : s->is_none;
+        r->proven = r->fits ? s->is_proven : s->is_proven_impossible;
         r->cost_bound = s->bound;
         r->method = s->has_best ? s->method : "none fits";
         r->n_nodes = s->n_nodes;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define GROW_MAX 24 // largest ratio of steps to ops
-#define PATIENCE 16 // rounds without progress: cuts can undo each other
+#define PATIENCE 16 // largest number of rounds without progress; cuts can undo each other
 
 static void steps_swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
