@@ -41,7 +41,8 @@ struct pass {
 // predecessor at or after c. Then every order runs the same tasks before the task at c.
 static void parts_cut(struct pass *s) {
     const struct order_graph *g = &s->g;
-    int32_t *back = s->moved; // [c] least last predecessor of the tasks after c
+    // Each task after c has a last predecessor, -1: none. back[c] is the least position of these predecessors.
+    int32_t *back = s->moved;
     int32_t least = INT32_MAX;
     for (int32_t i = g->n_tasks; i-- > 0;) {
         back[i] = least;
@@ -51,7 +52,8 @@ static void parts_cut(struct pass *s) {
         }
         least = min_i32(last, least);
     }
-    int32_t far = -1, lo = 0; // far: largest first successor of the tasks before c
+    // Each task before c has a first successor, INT32_MAX: none. far is the largest position of these successors.
+    int32_t far = -1, lo = 0;
     for (int32_t c = 0; c < g->n_tasks; c++) {
         if ((far <= c && back[c] >= c) || c + 1 == g->n_tasks) {
             s->parts[s->n_parts++] = (struct part){.lo = lo, .hi = c + 1};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // order_beam.c: a beam search over sets of tasks that have run, for parts of any size. Each step adds one task to each state and
 // keeps the `width` states with the lowest peak, then the fewest live bytes. Width 1 is a greedy order.
-// A task is free if it raises neither the live bytes nor the peak. A free task is the only successor of its state.
+// A task is free if it raises neither the live bytes nor the peak. If a state has free tasks, only one of them is tried.
 // A step costs width * (ready tasks + n / 64). The beam narrows to stay within WORK_MAX. At width 0 the search gives up. The
 // memory is O(n * width).
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // order_exact.c: finds the order of a part with the lowest peak, by a best-first search over sets of tasks that have run.
 //
-// A move runs all tasks that must run until some block dies. No block dies before the last task of a move, so the order inside
-// the move does not matter. A move that contains another move is not needed.
+// A move runs all tasks that must run before some block can die. No block dies before the last task of a move, so the order
+// inside the move does not matter. A move that contains another move is not needed.
 // A move is free if it raises neither the live bytes nor the peak. A free move is made at once. This loses nothing, because live
 // bytes are a submodular function of the set: in a larger set, the move adds at most as many live bytes.
 // The set with the lowest peak is expanded first, then the set with the most tasks. The first complete set is the optimum.
@@ -22,7 +22,7 @@ struct node {
     uint64_t done; // set of tasks that have run
     uint64_t live, peak;
     uint32_t parent;
-    uint8_t last;   // last task of the preceding move, 64: any order
+    uint8_t last;   // task that runs last in the move from the parent to this node, 64: any task
     uint8_t n_done; // number of tasks in done
     bool is_stale;  // the set was later reached with a lower peak
 };
@@ -123,8 +123,8 @@ static void moves_find(struct exact *e, uint64_t done) {
     e->n_moves = n;
 }
 
-// Returns the live bytes after a move. *peak: the most live bytes during the move. *last: the task that takes over a block, 64:
-// none.
+// Returns the live bytes after a move. *peak: the largest number of live bytes during the move. *last: the task that takes over a
+// block, 64: none.
 static uint64_t move_effect(const struct exact *e, const struct move *move, uint64_t live, uint64_t *peak, uint8_t *last) {
     const struct order_part *p = e->p;
     uint64_t stay = 0, most = 0, saved = 0;

@@ -2,8 +2,8 @@
 // order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except that a view
 // of several tasks is walked once per reader.
 //
-// A task has an edge to another task that reads its result, directly or through pure views. Two tasks that access memory which
-// one of them writes, or that both have effects, keep their order. A write into memory of size 0 counts as an effect.
+// A task has an edge to another task that reads its result, directly or through pure views. Two tasks keep their order if both
+// access memory that one of them writes, or if both have effects. A write into memory of size 0 counts as an effect.
 
 #include "base/min.h"
 #include "plan/order/order.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// beam.c: answers an ask of the exact search (exact.h) by a beam search. A level holds states with the same number of placed
-// blocks. Each state tries up to BRANCHES next blocks and derives conclusions (exact_settle.c). The states with the least sum of
-// 1 / slack^2 over the sections are kept. If no state was dropped, the answer "no" is a proof. exact_state.h defines the terms.
-// Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first search ended 3% above the bound
-// after a minute.
+// beam.c: answers whether all blocks fit into a capacity (struct exact_ask in exact.h) by a beam search. A level holds states
+// with the same number of placed blocks. Each state tries up to BRANCHES next blocks and derives conclusions (exact_settle.c).
+// The states with the least sum of 1 / slack^2 over the sections are kept. If no state was dropped, the answer "no" is a proof.
+// exact_state.h defines the terms. Instance D of MiniMalloc's set fits into the bound with 100 states in 3.6 s; the depth-first
+// search ended 3% above the bound after a minute.
 
 #include "plan/solve/exact_state.h"
 
@@ -21,7 +21,8 @@ struct child {
 struct beam {
     struct exact *x;
     struct berth_arrays mem;
-    size_t size;            // int64_t numbers per state, from x->low to x->span
+    // int64_t numbers per state. A state is a copy of the arrays low to span of struct exact, which are one piece of memory.
+    size_t size;
     int64_t *now, *next;    // [width][size]
     struct child *children; // [width] heap of states in next, worst at the top
     int32_t n_now, n_children, width;
@@ -123,8 +124,8 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     return part;
 }
 
-// Each try assumes that the blocks tried before are above their sky; the earlier tries cover the other case. True: all blocks are
-// placed.
+// Tries up to BRANCHES blocks, each at its sky (exact_state.h). After the try of a block, the later tries assume that this block
+// is above its sky. True: all blocks are placed.
 static bool state_expand(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     const struct exact_part part = state_load(b, k);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // blocks.c: makes the blocks of one pool from the caller's items, and refuses invalid items. An alias group becomes one block,
-// its hull: all steps from the first to the last, at the size of the largest member. If the hull is larger than the group, the
-// totals are upper estimates (bound_is_inexact). Cost: O(n); alias groups or items out of order need a sort.
+// its hull: all steps from the first to the last, at the size of the largest member. The sum of the sizes in a section may be too
+// high for a lower bound if the hull is larger than the group, or if a group of several members has a fixed offset
+// (bound_is_inexact). Cost: O(n); alias groups or items out of order need a sort.
 
 #include "plan/solve/blocks.h"
 #include "base/min.h"
@@ -67,7 +68,7 @@ enum ggml_status berth_plan_items_check(
 
 // ---- alias groups ----
 
-// Sets *bound_is_inexact if the hull is larger than the group.
+// Sets *bound_is_inexact if the hull is larger than the group, or if a group of several members has a fixed offset.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
@@ -109,7 +110,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
     return GGML_STATUS_SUCCESS;
 }
 
-// Members without bytes count as well.
+// Checks the fixed offset of a group against the common alignment of all its members, also of members without bytes.
 static enum ggml_status group_check(const struct raw_block *group, uint64_t chunk_limit) {
     const uint64_t in = group->fixed != BERTH_PLAN_ANY && chunk_limit > 0 ? group->fixed % chunk_limit : group->fixed;
     if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {

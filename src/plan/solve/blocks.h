@@ -7,7 +7,7 @@
 struct raw_block {
     int64_t first, last;         // steps, both inclusive
     uint64_t size, align, fixed; // bytes; fixed: offset, BERTH_PLAN_ANY: none
-    int32_t group;               // alias group, -1: none
+    int32_t group;               // alias group, 0: none
 };
 
 static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of:
 //   live       the largest sum of sizes that are alive at one step; of an alias group only the largest live member counts
-//   padding    the live bytes of the blocks whose alignment is a multiple of A, rounded up to A, without the padding of the
-//              highest
+//   padding    for each alignment A: the sum of the live blocks whose alignment is a multiple of A, each size rounded up to A.
+//              The largest padding is subtracted, because the highest block needs none
 //   fixed      the end of each fixed block, and the lowest possible end of each block that is alive with fixed blocks
 // With chunks, only the live bytes are a bound: padding and holes may be at the unused end of a chunk.
 
@@ -139,7 +139,8 @@ static enum ggml_status live_bound_without_hulls(struct plan_pool *pool) {
 
 // ---- the bound ----
 
-// Returns the largest padding of a block of section s. The padding of the highest block does not count.
+// Returns the largest padding of a block of section s. The caller subtracts it: the highest block needs no padding, and any block
+// may be the highest.
 static uint64_t max_padding(const struct plan_pool *pool, int32_t s) {
     uint64_t most = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
@@ -163,7 +164,8 @@ static int64_t section_step(const struct plan_pool *pool, int32_t s) {
     return step;
 }
 
-// Returns the units that blocks with a multiple of align require. *s: the section where they require most.
+// Returns the units that the blocks whose alignment is a multiple of align require together. *s: the section where they require
+// most. total: [n_sec + 1] scratch.
 static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *total, int32_t *s) {
     memset(total, 0, ((size_t) p->n_sec + 1) * sizeof *total);
     for (int32_t i = 0; i < p->n; i++) {

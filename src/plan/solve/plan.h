@@ -41,7 +41,7 @@ struct plan_prob {
     int32_t *fixed_ids; // [n_fixed] the fixed blocks, by rising offset
     int32_t n_fixed;
     void *own_memory;      // owns begin, end, size, total; NULL: the caller does
-    bool bound_is_inexact; // totals are upper estimates and prove no bound
+    bool bound_is_inexact; // the totals may be too high for a lower bound (blocks.c)
 };
 
 // Counted work: the sum of fixed prices per operation. Counted work is equal on all machines.
