@@ -26,7 +26,7 @@
 #define CHECK_STEP_MAX (MPI_SECOND / 10)
 
 // Returns the seconds in the environment variable `name`, in nanoseconds. Without a valid number, default_seconds are used.
-static int64_t env_seconds_as_ns(const char *name, int64_t default_seconds) {
+static int64_t seconds_of(const char *name, int64_t default_seconds) {
     const char *text = getenv(name);
     char *end = NULL;
     const double secs = text != NULL ? strtod(text, &end) : 0;
@@ -34,12 +34,12 @@ static int64_t env_seconds_as_ns(const char *name, int64_t default_seconds) {
 }
 
 int64_t mpi_queue_timeout(void) {
-    return env_seconds_as_ns("BERTH_MPI_TIMEOUT", TIMEOUT_DEFAULT);
+    return seconds_of("BERTH_MPI_TIMEOUT", TIMEOUT_DEFAULT);
 }
 
 bool mpi_queue_init(struct mpi_queue *m, const struct mpi_transport *t) {
     *m = (struct mpi_queue){
-        .transport = *t, .timeout = mpi_queue_timeout(), .stall = env_seconds_as_ns("BERTH_MPI_STALL", STALL_DEFAULT)};
+        .transport = *t, .timeout = mpi_queue_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
