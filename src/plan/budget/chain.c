@@ -4,7 +4,7 @@
 // the x for the backward pass from t down to s + 1, if xs is in memory and m more values fit:
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
 // xk is the first x after xs that is kept. If all costs are equal, D depends only on t - s and m, and is convex in t - s. If t
-// rises by 1, the best k - s then rises by at most 1. So only two values of k are tried per cell.
+// rises by 1, the best k - s then rises by at most 1. So at most two values of k are tried per cell.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"

@@ -155,7 +155,7 @@ static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
 }
 
 // Returns true if the cascade can read the source before step b without recomputing it. False: the cascade must recompute the
-// source too. *has_failed: neither is possible.
+// source too. *has_failed: neither is possible; returns true.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);
