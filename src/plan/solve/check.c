@@ -72,7 +72,8 @@ static bool spots_meet(const struct spot *x, const struct spot *y) {
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
-// For stable sorts: sort by the least significant key first.
+// Indices with their sort keys and the scratch of the sort. The sort is stable. To sort by several keys, sort by the least
+// significant key first.
 struct order {
     int32_t *idx, *tmp_idx;
     uint64_t *key, *tmp_key;
@@ -137,7 +138,7 @@ static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
     return lo;
 }
 
-static bool is_group(const struct spot *x, const struct spot *y) {
+static bool is_same_group(const struct spot *x, const struct spot *y) {
     return x->alias > 0 && x->alias == y->alias && x->off == y->off;
 }
 
@@ -157,7 +158,7 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
     tops.most = tops.over + 2 * tops.n;
     for (int32_t i = 0; i < n && found < 0;) {
         int32_t end = i + 1; // end of the members of one group
-        while (end < n && is_group(&spots[idx[i]], &spots[idx[end]])) {
+        while (end < n && is_same_group(&spots[idx[i]], &spots[idx[end]])) {
             end++;
         }
         for (int32_t j = i; j < end && found < 0; j++) {
@@ -309,7 +310,8 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
     if (spots != NULL && order_init(&o, p->n)) {
         for (; o.n < p->n; o.n++) {
             const int32_t i = o.n;
-            // Fixed blocks at the same offset may share bytes: they are members of a group. berth_plan_blocks has refused others.
+            // All fixed blocks get alias 1. So fixed blocks at the same offset may share bytes, because they are members of one
+            // group. berth_plan_blocks has refused all other collisions of fixed blocks.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 1 : 0;
             spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->begin[i], p->end[i] - 1, 0, group};
             o.idx[i] = i;

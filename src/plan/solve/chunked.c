@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// chunked.c: finds better plans for a pool of several chunks. The cost of a plan is the sum over its chunks of the used length:
-// the highest end of a block. Each block goes where the used length grows least, then into the smallest gap. Four orders are
-// tried; then pairs are exchanged in the best order. In the order of first steps this is ggml's online best fit. Proves no bound.
-// O(n^2) per order.
+// chunked.c: finds better plans for a pool of several chunks. The used length of a chunk is the highest end of its blocks. The
+// cost of a plan is the sum of the used lengths of its chunks. Each block goes where the used length grows least. Among such
+// places, the block takes the smallest gap. Four orders of the blocks are tried. Then pairs of blocks are exchanged in the best
+// order. With the blocks in the order of their first steps, the method is ggml's online best fit. The method proves no bound. It
+// takes O(n^2) per order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -21,7 +22,7 @@ struct chunked {
     int32_t *placed; // [n] by rising offset
     int64_t *used;   // [n + 1] used length of each chunk
     int64_t *plan;   // [n] offsets of the order that was placed last
-    int64_t *most;   // [n] the largest total in each block's lifetime
+    int64_t *most;   // [n] the largest total of a section in the lifetime of each block
 };
 
 static int64_t total_used(struct chunked *c, const int64_t *off) {
@@ -54,7 +55,7 @@ static void choice_offer(struct choice *best, const struct chunked *c, int64_t a
     }
 }
 
-// The gap begins at `at`; `end` or the end of the chunk ends it.
+// Returns the end of the gap that begins at `at`: `end` or the end of the chunk, whichever is lower.
 static int64_t gap_end(const struct plan_prob *p, int64_t at, int64_t end) {
     const int64_t chunk_end = (at / p->chunk + 1) * p->chunk;
     return min_i64(end, chunk_end);
@@ -141,7 +142,7 @@ static void order_by(struct chunked *c, enum order by) {
         c->order[i] = i;
         key[i] = ~(uint64_t) c->p->size[i];
     }
-    if (by != BY_FIRST) { // among equal keys, larger blocks come first; by first step, the caller's order stays
+    if (by != BY_FIRST) { // larger blocks come first among equal keys; BY_FIRST keeps the order of the problem
         berth_plan_sort(key, c->order, key + c->p->n, c->spare, c->p->n);
     }
     for (int32_t k = 0; k < c->p->n; k++) {

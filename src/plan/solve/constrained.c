@@ -51,7 +51,7 @@ static int64_t lowest_level(const struct exhaust *x, int32_t i) {
             continue;
         }
         at = berth_plan_lowest_at(p, i, x->off[j] + p->size[j], limit);
-        k = 0; // a fixed block may have raised the offset past earlier blocks
+        k = 0; // all placed blocks are tested again at the new offset
     }
     return at;
 }

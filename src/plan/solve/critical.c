@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section with a total near the
 // bound. The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core does not fit, the
-// bound rises. If the core fits, the other blocks go into the lowest gaps, fuller sections first. If a block finds no gap, a
-// larger core is tried.
+// bound rises. If the core fits, the other blocks go into the lowest gaps, the blocks of fuller sections first. If a block finds
+// no gap, a larger core is tried.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -17,7 +17,7 @@ struct core {
     int64_t cap;
     const struct plan_goal *goal;
     struct plan_state *state;
-    int64_t *most;     // [n] the largest total in a block's lifetime
+    int64_t *most;     // [n] the largest total of a section in the lifetime of each block
     int32_t *ids;      // [n] the core, then the others in placing order
     int64_t *core_off; // [n] offsets by index in the core
     int32_t *scratch;  // [2n]
@@ -37,7 +37,7 @@ static void core_split(struct core *c, int64_t least) {
             c->scratch[n_others++] = i;
         }
     }
-    // The sort is stable.
+    // The sort is stable, so the less significant key is sorted first.
     int32_t *others = c->ids + c->n_core;
     memcpy(others, c->scratch, (size_t) n_others * sizeof *others);
     for (int32_t k = 0; k < n_others; k++) {
@@ -101,7 +101,7 @@ static int64_t core_complete(struct core *c) {
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
     plan_work_add(c->goal->work, plan_work_place(p->n));
-    // The fixed blocks are in how.set, so fixed_ids is not set.
+    // how.set lists the fixed blocks. So whole.n_fixed stays 0, and berth_plan_lowest_at does not test them a second time.
     const struct plan_placing how = {c->scratch, c->ids + c->n_core, c->n_core, p->n - c->n_core, c->scratch};
     const int64_t peak = berth_plan_place_around(&whole, &how, c->cap, c->state->spare);
     berth_free(whole.fixed);

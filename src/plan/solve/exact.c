@@ -8,9 +8,11 @@
 // Facts that hold at each node:
 // - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j. One of these
 //   neighbours keeps i from sliding to its sky.
-// - Valley: a floor that is lower than both sides and that no candidate can use rises to the lower side.
+// - Valley: a valley is adjacent sections with one floor that is lower than the floors on both sides. If no candidate can use a
+//   valley, its floor rises to the lower of these two floors.
 // - Not first: a block that cannot be the lowest of a section is above a block that can.
-// If a value exceeds C, it is recorded. The least recorded value is the next capacity worth asking (*next).
+// A rule that excludes plans also gives the least capacity that may allow these plans. The least of these capacities is the next
+// capacity worth asking for (*next).
 // A node takes 3 to 10 us at 200 to 300 blocks.
 
 #include "base/min.h"
@@ -51,7 +53,8 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
 
 static enum exact_answer part_descend(struct exact *x, struct exact_part part);
 
-// Searches the pieces of a part that no unplaced block connects. Restores the preorder of the part.
+// Divides a part into pieces that no unplaced block connects, and searches each piece separately. Then restores the preorder of
+// the part.
 static enum exact_answer descend_split(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     size_t base = x->n_lists;

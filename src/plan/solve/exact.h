@@ -23,7 +23,7 @@ enum exact_rule {
     EXACT_SUBSETS = 64,   // any subset of a section's blocks must fit between the lowest of them and C
     EXACT_TWINS = 128,    // of equal blocks, the one with the lower number is lower
     EXACT_SORTED = 256,   // if a block is directly on another one with the same lifetime, the lower block is not smaller
-    EXACT_BORDERS = 512,  // blocks that end and begin at the border of a full section share addresses
+    EXACT_BORDERS = 512,  // in sections with little slack, a block that begins overlaps the addresses of a block that ends
     EXACT_N_RULES = 10,
     EXACT_ALL = (1 << EXACT_N_RULES) - 1,
 };
@@ -40,7 +40,7 @@ int64_t berth_exact_pairs(const struct plan_prob *p);
 struct exact *berth_exact_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_exact_free(struct exact *x);
 
-#define EXACT_N_PREORDERS PLAN_LWA // all priorities before PLAN_LWA
+#define EXACT_N_PREORDERS PLAN_LWA // number of priorities that an ask can use: those before PLAN_LWA
 
 // The valley that is filled first.
 enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_BLAMED, EXACT_N_VALLEYS };

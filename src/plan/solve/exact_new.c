@@ -87,7 +87,7 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-// Lists the blocks by sec[i] <= n_sec: the blocks with sec[i] == s become ids[at[s] .. at[s + 1]).
+// Groups the blocks by sec[i], which is at most n_sec. The blocks with sec[i] == s become ids[at[s] .. at[s + 1]).
 static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
     for (int32_t i = 0; i < p->n; i++) {
         at[sec[i] + 1]++;

@@ -2,14 +2,14 @@
 // exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low, slack and C.
 // 1. A section is a one-machine scheduling problem: a block is a job with release time low and length size; C is the deadline.
 //    O(n).
-// 2. At a border of a full section, the blocks that begin must take the addresses of the blocks that end. O(blocks at the
-//    border).
+// 2. At a border of a section with little slack, a block that begins must overlap the addresses of a block that ends. O(blocks at
+//    the border).
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #define N_NOT_FIRST 8 // number of subsets that section_not_first inspects
-#define LARGE 128     // larger sections get only a partial check
+#define LARGE 128     // a section with more blocks gets only a partial check (section_check_large)
 
 // The unplaced blocks of a section, sorted by rising low, with copies of low and size.
 struct section {
@@ -137,9 +137,10 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
     return least;
 }
 
-// Checks one border of section s. own: blocks of s that end at the border. other: blocks beyond the border that are not in s. At
-// most slack units of s stay unused. So a block of other that is larger than the slack must overlap the addresses of a block of
-// own, if it is above all placed blocks. It extends at most slack units below the lowest and above the highest block of own.
+// Checks one border of section s. own: the blocks of s that are not alive beyond the border. other: the blocks that are alive
+// beyond the border but not in s. Above floor, at most slack units of s stay unused. So an unplaced block of other overlaps the
+// addresses of a block of own if it is larger than the slack and is not below floor. It begins at most slack units below the
+// lowest block of own. It ends at most slack units above the highest block of own.
 static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
@@ -157,7 +158,7 @@ static bool border_check(struct exact *x, int32_t s, struct side own, struct sid
         top = max_i64(low + size[i], top);
         ok = low >= least - slack || (least != EXACT_PLACED && berth_exact_raise(x, i, least - slack));
         if (low < least - slack) {
-            exact_holds(x, x->ask->cap + 1); // with more capacity the block may have another offset
+            exact_holds(x, x->ask->cap + 1); // lowers x->next: with more capacity, the slack is larger and the block may be lower
         }
     }
     if (ok && only >= 0 && x->low[only] < top - slack - size[only]) {

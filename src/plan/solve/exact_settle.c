@@ -87,7 +87,8 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
 // ---- blocks that cannot be at their sky ----
 
 // Block i cannot be at its sky. So it rests on an unplaced neighbour (support), and an unplaced neighbour (blocker) keeps it from
-// sliding down. Those of an earlier node are tested first. False: there is no support or blocker, or block i does not fit.
+// sliding down. The support and the blocker of an earlier node are tested first. False: there is no support or blocker, or block
+// i does not fit.
 static bool rest_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
     const int64_t sky_end = x->sky[i] + size[i];

@@ -85,7 +85,7 @@ struct exact {
 // Adjacent sections with the same floor.
 struct exact_run {
     int32_t lo, hi;
-    int64_t floor, left, right; // floors of the adjacent sections; EXACT_PLACED at the ends
+    int64_t floor, left, right; // left, right: floors of the sections before and after the run, EXACT_PLACED: none
     int32_t best;               // candidate with the best preorder, -1: none
 };
 
@@ -112,7 +112,8 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
 // False: one of the larger blocks would end above the capacity.
 bool berth_exact_sort_on(struct exact *x, int32_t i);
 void berth_exact_note_candidates(struct exact *x, struct exact_part part);
-// Returns the run that begins at section s of [lo, hi). At a border that no unplaced block crosses, the side is EXACT_PLACED.
+// Returns the run that begins at section s of [lo, hi). At a border that no unplaced block crosses, left or right is
+// EXACT_PLACED.
 struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo, int32_t hi);
 // Derives all conclusions for a part. False: there is no plan.
 bool berth_exact_settle(struct exact *x, struct exact_part part);

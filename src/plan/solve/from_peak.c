@@ -3,9 +3,9 @@
 // Then one walk goes forward in time and one backward. A walk places each block when its lifetime begins and frees it when its
 // lifetime ends. This reaches the bound for 524 of 553 buffers of real graphs.
 //
-// A walk puts a block next to the neighbour that outlives the block by the least time, so that both leave one gap. A neighbour is
-// an adjacent block or a wall (address 0 or the bound). If a walk fails, it is repeated with another rule: the smallest gap. If
-// that fails too, the peak is stacked in another order.
+// A walk puts a block next to the neighbour that ends soonest after the block, so that the two soon leave one common gap. A
+// neighbour is an adjacent block or a wall (address 0 or the bound). If a walk fails, it is repeated with another rule: the
+// smallest gap. If that fails too, the peak is stacked in another order.
 // The cost is O(n * gaps). The method ends without a plan if there are many gaps.
 
 #include "base/min.h"
@@ -19,7 +19,7 @@ struct gap {
     int32_t prev, next; // adjacent blocks, -1: the wall
 };
 
-// Numbers of segments: a block has its own number, gap k has n + k, a wall has -1.
+// A segment is a block, a gap or a wall. Block i has the number i, gap k has the number n + k, a wall has the number -1.
 struct walk {
     const struct plan_prob *p;
     int64_t *off;
@@ -30,7 +30,7 @@ struct walk {
     struct gap *gaps;  // [n + 1]
     int32_t n_gaps;
     int64_t work;
-    int32_t failed_section; // the section where a walk found no gap, -1: none
+    int32_t failed_section; // the section where a walk failed, -1: none, -2: out of memory
     bool is_backward;       // the walk goes from later to earlier sections
     bool is_by_size;        // the gap's size decides first
 };
@@ -90,13 +90,13 @@ static void block_remove(struct walk *w, int32_t i) {
 }
 
 // Returns how long the neighbour outlives the new block; less is better. Neighbours that end earlier are worst.
-static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t over) {
-    const int64_t by = neighbour < 0 ? FOREVER : lifetime_end(w, neighbour) - over;
+static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t end) {
+    const int64_t by = neighbour < 0 ? FOREVER : lifetime_end(w, neighbour) - end;
     return by >= 0 ? by : 2 * FOREVER - by;
 }
 
 static bool block_insert(struct walk *w, int32_t i) {
-    const int64_t size = w->p->size[i], over = lifetime_end(w, i);
+    const int64_t size = w->p->size[i], end = lifetime_end(w, i);
     int64_t best_by = INT64_MAX, best_size = INT64_MAX;
     int32_t best = -1;
     bool is_high = false;
@@ -105,7 +105,7 @@ static bool block_insert(struct walk *w, int32_t i) {
         if (g->size < size || (w->is_by_size && g->size > best_size)) {
             continue;
         }
-        const int64_t low = gap_distance(w, g->prev, over), high = gap_distance(w, g->next, over), by = min_i64(low, high);
+        const int64_t low = gap_distance(w, g->prev, end), high = gap_distance(w, g->next, end), by = min_i64(low, high);
         const bool is_nearer = by < best_by || (by == best_by && g->size < best_size);
         if (is_nearer || (w->is_by_size && g->size < best_size)) {
             best = k;

@@ -2,8 +2,9 @@
 // greedy_index.c: finds the unplaced block with the best rank inside a valley.
 // Unplaced blocks are kept by width class: one class per power of two below 256, eight above. The blocks of a class are sorted by
 // first section, in leaves of 16 slots. A tree over the leaves holds the least end and the best rank.
-// If a block starts at least the largest width of its class before the end of a valley, it ends inside the valley. A node with
-// only such blocks needs no descent (10^6 blocks: 25 us per block with one class per power of two, 3 us with eight).
+// w_max is the largest width of a class. A block that begins at least w_max sections before the end of a valley also ends inside
+// the valley. A node with only such blocks needs no descent (10^6 blocks: 25 us per block with one class per power of two, 3 us
+// with eight).
 // Loops over a leaf have no branches, so that the compiler can vectorise them.
 
 #include "base/min.h"

@@ -40,7 +40,7 @@ struct greedy_pass {
     int32_t n_classes;
     int32_t n_slots;
     struct greedy_class classes[GREEDY_CLASSES];
-    int16_t last_class[GREEDY_CLASSES]; // [class number] index in classes, rounded down, -1: none
+    int16_t last_class[GREEDY_CLASSES]; // [class number] index in classes of the widest nonempty class up to this one, -1: none
     int32_t *block;                     // [n_slots] block in a slot, -1: the slot is padding
     int32_t *slot_begin;                // [n_slots] first section of the block
     int32_t *slot_end;                  // [n_slots] end of the block, INT32_MAX if it is placed

@@ -139,7 +139,8 @@ int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority
 
 // ---- best_fit.c ----
 
-// Places the blocks by online best fit in the order of begin, as ggml does. Returns the peak, -1: above target, -2: out of memory.
+// Places the blocks by online best fit in the order of begin, as ggml does. Returns the peak, -1: above target, -2: out of
+// memory.
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
 struct plan_placing {
     const int32_t *set;   // [n_set] blocks with offsets given in p->fixed, sorted by rising offset
@@ -154,10 +155,11 @@ int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // Lists the blocks that are not fixed by falling size. Returns their number. tmp_idx: [n] scratch, key: [2n] scratch.
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
-// These functions place each block in the lowest gap, in quadratic time. They return the same values as berth_plan_best_fit.
+// The next three functions place each block in the lowest gap, in quadratic time. Their return values have the same meaning as
+// that of berth_plan_best_fit.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
 int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off);
-// In the order of rising offset in `plan`.
+// Places the blocks in the order of rising offset in `plan`.
 int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off);
 
 // ---- from_peak.c ----
@@ -174,7 +176,7 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
 struct plan_pool {
     const struct berth_plan_item *items; // owned by the caller
     int32_t *ids;                        // [n_ids] the pool's items; owned by the caller
-    int32_t *block_of;                   // [n_ids] block; -1: no bytes; -2 - i: no bytes, at fixed item i
+    int32_t *block_of;                   // [n_ids] block; -1: no bytes; -2 - i: no bytes, at the offset of fixed item i
     int32_t n_ids;
     struct plan_prob prob;
     uint64_t unit;        // bytes

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // pool.c: makes a problem from the blocks of one pool, and converts offsets from units back to bytes.
 //
-// The unit divides fixed offsets, the chunk size, and:
-// 1. If every size is a multiple of every alignment: all sizes. The alignments are dropped, and nothing is wasted.
-// 2. If all blocks have one alignment A: all sizes rounded up to A. A is dropped. This wastes the padding of the highest block,
-//    so pools of up to FEW_BLOCKS blocks are case 3.
-// 3. Otherwise: all sizes and alignments. The problem is then constrained.
+// The unit is the largest number that divides the fixed offsets, the chunk size and the numbers of the case that applies.
+// 1. If the sizes, the fixed offsets and the chunk size are multiples of every alignment, the numbers are the sizes. The
+//    alignments are dropped, and nothing is wasted.
+// 2. If all blocks have one alignment A, which divides the fixed offsets, and the pool has one chunk, the numbers are the sizes
+//    rounded up to A. A is dropped. This wastes the padding of the highest block, so pools of up to FEW_BLOCKS blocks are case 3.
+// 3. Otherwise the numbers are the sizes and the alignments. The problem is then constrained.
 // Finding the sections takes O(n) if there are at most 4n + 64 steps. Otherwise the steps are sorted first.
 
 #include "base/min.h"
@@ -81,13 +82,14 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
 
 // ---- sections ----
 
-// Times with a larger range are replaced by their ranks, of which there are at most 2n.
+// Returns the largest range of times that is used directly. Times of a larger range are replaced by their ranks. There are at
+// most 2n ranks.
 static size_t times_max(int32_t n) {
     return 4 * (size_t) n + 64;
 }
 
-// Fills t[0..n) with the first times and t[n..2n) with the last times, as distances or ranks. Returns the number of times, -1:
-// out of memory.
+// Fills t[0..n) with the first times and t[n..2n) with the last times, as distances from the earliest time or, if their range is
+// too large, as ranks. Returns the number of times, -1: out of memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
     int64_t least = INT64_MAX;
     int64_t most = INT64_MIN;

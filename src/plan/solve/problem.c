@@ -56,7 +56,8 @@ static uint64_t fill_totals(struct plan_prob *p, int shift) {
 bool berth_plan_prob_totals(struct plan_prob *p) {
     p->bound = 0;
     p->bound_sec = 0;
-    // A total that wrapped may look small. Totals of sizes divided by 2^30 cannot wrap, and are less than 2^29 too low.
+    // A total that wrapped may look small. Totals of sizes divided by 2^30 cannot wrap. Each of the fewer than 2^29 sizes is
+    // rounded down by less than 1, so these totals are less than 2^29 too low.
     const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
     if (may_wrap) {
         fill_totals(p, 30);

@@ -3,9 +3,10 @@
 //   1. Is there a plan with a peak at the bound (or at the caller's capacity)? No raises the bound.
 //   2. Is there a plan between bound and peak? Yes lowers the peak. No raises the bound. Not asked if the caller gave a capacity.
 // Question 1 comes first: the bound is nearly always the optimum.
-// Terms: ask: one run of the exact search. member: an ask with a fixed order of valleys and blocks. beam: a breadth-first ask
-// (beam.c). chain: a sequence of short asks (links) that keep the blame of blocks (exact.h); blamed blocks are placed earlier.
-// The first conclusive answer in the order of a list of asks counts, so the number of threads does not change the result.
+// An ask is one run of the exact search. A member is an ask with a fixed order of valleys and blocks. A beam is a breadth-first
+// ask (beam.c). A chain is a sequence of short asks (links) that keep the blame of blocks (exact.h). Blamed blocks are placed
+// earlier. If several asks of a list have conclusive answers, the answer of the earliest ask in the list counts. So the number of
+// threads does not change the result.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -237,8 +238,8 @@ static bool list_beams(struct search *s, const struct question *q, int64_t cap) 
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// Clears the blame of the chains after task first. Only with several threads have these chains run, and the result must not
-// depend on the number of threads.
+// Clears the blame of the chains after task first. With one thread, these chains have not run. The result must not depend on the
+// number of threads.
 static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
@@ -435,7 +436,7 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     berth_free(s->crew.joined_id);
     pthread_mutex_destroy(&s->crew.lock);
     berth_free(s);
-    return GGML_STATUS_SUCCESS; // the plan stays as it is
+    return GGML_STATUS_SUCCESS; // also after a failed allocation, because the plan in st stays valid
 }
 
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {

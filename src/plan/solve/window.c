@@ -23,7 +23,8 @@ struct window {
     int32_t n_ids, limit; // limit: largest n_ids that is searched
 };
 
-// The block that reaches farthest beyond the window is the lowest. Lists the other blocks in ids. Returns the end of the stack.
+// Stacks the blocks that are alive in the whole window. The block that reaches farthest beyond the window is the lowest. Lists
+// the other blocks of the window in ids. Returns the end of the stack.
 static int64_t stack_through(struct window *w) {
     const struct plan_prob *p = w->p;
     int32_t n = 0;
