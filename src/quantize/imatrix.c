@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// imatrix.c: reads importance matrices, collects them while a model computes, and writes them. Files are untrusted: a count is used
-// only if the file holds that many bytes.
+// imatrix.c: reads importance matrices, collects them while a model computes, and writes them. Files are untrusted: a count is
+// used only if the file holds that many bytes.
 
 #include "quantize/quantize.h"
 
@@ -49,7 +49,7 @@ static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_
     return e;
 }
 
-// A column without data counts as average: 1.
+// Returns 1 if the column has no data or its mean is not valid.
 static float mean_compute(float sum, float count) {
     const float mean = sum / count;
     return count > 0 && isfinite(mean) && mean >= 0 ? mean : 1;
@@ -103,8 +103,8 @@ static bool i32_read(struct bytes *b, int32_t *out) {
     return true;
 }
 
-// Format: i32 number of entries. Per entry: i32 size and text of the name, i32 number of calls, i32 number and f32 values. Later
-// bytes are ignored.
+// Format: i32 number of entries. Per entry: i32 size of the name, the name, i32 number of calls, i32 number of values, the values
+// as f32. Later bytes are ignored.
 static const char *dat_read(struct imatrix *m, struct bytes b) {
     int32_t n, name_size, n_calls, n_values;
     if (!i32_read(&b, &n) || n <= 0) {

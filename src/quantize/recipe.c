@@ -34,7 +34,7 @@ struct recipe_mix {
     struct better up;                 // ffn_up, ffn_gate
     enum ggml_type out, out_of_8;     // attn_output; attn_output with 8 experts
     enum ggml_type kv_of_8;           // attn_k and attn_v with 8 experts
-    bool ignores_rules;               // with an imatrix, value, fused and down get base
+    bool has_base_with_imatrix;       // with an imatrix, value, fused and down get base
 };
 
 #define NO_TYPE GGML_TYPE_COUNT
@@ -74,9 +74,9 @@ static const struct recipe_mix mixes[] = {
     {"iq3_s", 26, BASE(I3S), .wide = Q4, BOTH(I3S, I3S, NOWHERE), .down = ALL(I3S), .out = I3S, .out_of_8 = Q5},
     {"iq3_m", 27, BASE(I3S), .wide = Q4, BOTH(Q4, Q4, NOWHERE), .down = {Q4, I3S, FIRST_8TH}, .out = Q4, .out_of_8 = Q5},
     {"iq4_nl", 25, BASE(I4NL), .wide = Q5, BOTH(I4NL, I4NL, NOWHERE), .down = {Q5, I4NL, FIRST_8TH}, .out = I4NL, .out_of_8 = Q5,
-        .ignores_rules = true},
+        .has_base_with_imatrix = true},
     {"iq4_xs", 30, BASE(I4XS), .wide = Q5, BOTH(I4XS, I4XS, NOWHERE), .down = {Q5, I4XS, FIRST_8TH}, .out = I4XS, .out_of_8 = Q5,
-        .ignores_rules = true},
+        .has_base_with_imatrix = true},
     {"q2_K", 10, BASE(Q2), .wide = Q4, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
     {"q2_K_S", 21, BASE(Q2), .wide = Q4, BOTH(Q2, Q2, NOWHERE), .down = {Q4, Q2, FIRST_8TH}, .out = Q2, .out_of_8 = Q2},
     {"q3_K_S", 11, BASE(Q3), .wide = NO_TYPE, BOTH(Q3, Q3, NOWHERE), .down = ALL(Q3), .out = Q3, .out_of_8 = Q5},
@@ -275,7 +275,7 @@ static int64_t part_index(const struct recipe *r, const char *name, enum part pa
 }
 
 static bool has_base_only(const struct recipe *r) {
-    return r->mix->ignores_rules && r->has_imatrix;
+    return r->mix->has_base_with_imatrix && r->has_imatrix;
 }
 
 // The error of a value matters more, the more query heads share the value.
@@ -292,7 +292,8 @@ static enum ggml_type value_type(const struct recipe *r, const char *name, enum 
     return r->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
 
-// With experts the layer decides the type; without experts, part_index.
+// The place of a tensor decides its type. If the model has experts and the mix is not low, the place is the layer. Otherwise it
+// is part_index.
 static enum ggml_type ffn_type(const struct recipe *r, const char *name, long layer, enum part part) {
     const struct recipe_mix *m = r->mix;
     struct better b = part == PART_DOWN ? m->down : m->up;
