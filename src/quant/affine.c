@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_REACH = 5 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_IN_REACH = 5 };
 
 struct plan {
     float d, dmin;    // f16 values of h and hmin, normalised (frame)
@@ -23,10 +23,10 @@ struct plan {
     int m[MAX_RUNS];
 };
 
-// Limits of a search. A longer plain_effort would lower the error of usual blocks by only about 1%.
+// Limits of a search. Larger limits in plain_effort would lower the error of usual blocks by only about 1%.
 struct effort {
     int n_trials;              // trials per line of a run
-    int first_start, n_starts; // first step, number of steps (plan_search)
+    int first_start, n_starts; // trial i < n_starts of d or dmin: factor 1 + step * (first_start + i) (plan_search)
     int n_kept;                // number of starts that are improved
     int n_rounds;              // rounds of the two alternating steps
     int n_shifts;              // calls of shift_scales per start
@@ -57,9 +57,10 @@ static void plan_round_f16(const struct search *z, struct plan *p) {
 }
 
 // Finds the pair (s, m) with the least error within `reach` of (*s_io, *m_io). If errors are equal, the smallest s wins, then the
-// smallest m. Returns the error. Mispredicted branches would delay the errors, so comparisons come later.
+// smallest m. Returns the error. All errors are computed before the first comparison, because mispredicted branches would delay
+// the computation.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
-    float error[MAX_REACH * MAX_REACH] = {INFINITY};
+    float error[MAX_IN_REACH * MAX_IN_REACH] = {INFINITY};
     const float *x = z->f->x + r * len;
     const float *w = z->f->w + r * len;
     const int s_lo = *s_io > reach ? *s_io - reach : 0;
@@ -297,7 +298,7 @@ static void plan_improve(const struct search *z, struct plan *best) {
 
 // ---- blocks that contain only one value and zeros ----
 
-// d, dmin, s, m and q for the value. Except for rounding to f16, the value is exact.
+// A choice of d, dmin, s, m and q that gives exactly the value, except for the rounding of d and dmin to f16.
 struct near {
     double distance; // from the value, after rounding
     struct plan p;   // s[0] and m[0]: for the runs that contain the value
@@ -385,7 +386,8 @@ static struct plan plan_search(struct search *z) {
     for (int i = 0; i < z->effort.n_kept; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
-    // Trial d map the largest scale to s_max, a bit less, or more (clipped). Trial dmin do the same for the largest offset.
+    // Each trial of d maps the largest scale to s_max, to slightly less, or to more than s_max. In the last case, s is clipped.
+    // The trials of dmin do the same with the largest offset.
     const float step = z->s_max < 32 ? 0.04f : 0.02f;
     struct side as[MAX_SIDES], bs[MAX_SIDES];
     const int n_sides = z->effort.n_starts;

@@ -166,10 +166,10 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     if (hi == lo) {
         return best;
     }
-    // From three steps narrower than the range to one step wider.
+    // The spans of the trials go from three level distances less than the range to one level distance more.
     for (int t = n_trials - 1; t >= 0; t--) {
-        const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
-        const float wide = narrow > -0.9f ? 1.0f + narrow : 0.1f;
+        const float extra = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
+        const float wide = extra > -0.9f ? 1.0f + extra : 0.1f;
         const v4f offset = offsets_of(lo, hi - lo, wide, q_max, sign);
         v4f q, qq, qx;
         sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);

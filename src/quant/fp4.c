@@ -91,7 +91,8 @@ static uint8_t scale_to_ue4m3(float d) {
     if (d < 0x1p-6f) {
         return (uint8_t) min_i32(berth_round_i32(d * 0x1p9f), 7);
     }
-    // Rounding may carry into the exponent. The last exponent gives the largest scale, as in the reference.
+    // Rounding may carry into the exponent. All codes from 0x78 on (exponent 15) become 0x7e, the largest scale, as in the
+    // reference.
     const uint32_t code = ((berth_float_bits(d) + 0x80000u) >> 20) - ((127u - 7u) << 3);
     return code >= 0x78 ? 0x7e : (uint8_t) code;
 }

@@ -66,7 +66,8 @@ static bool block_fit(const struct lattice *lattice, int n_units, bool even, con
             amax = max_f32(f.x[j], amax);
         }
         // A scale of amax / 43 writes the largest element as 43, the largest value. Smaller scales clip the largest element. For
-        // a hard block, the range is a third of amax / 43 to amax / 8, where 8 is the smallest value.
+        // a hard block, the scales go from a third of amax / 43 up to amax / 8. A scale of amax / 8 writes the largest element as
+        // 8, the smallest value.
         cell->lo = (even ? 0.55f : 0.65f) * amax / 43;
         cell->hi = (even ? 1.6f : 1.4f) * amax / 43;
         int depth = even ? 2 : 1;

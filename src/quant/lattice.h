@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// lattice.h: fits x = d * level[cell] * point to a superblock whose groups of 4 or 8 elements are written as points of a codebook.
+// lattice.h: fits x = d * level[cell] * point to a superblock whose groups of 4 or 8 elements are written as points of a
+// codebook.
 //
-// Terms: cell: elements that share an integer scale, the level; unit: a piece of a cell with one or two encodings; way: an
-// encoding of a unit, which differs in a flipped sign or in a shift; part: one group of elements, with its best point at every
-// scale. The sums of the parts of a way are added.
+// A cell is a set of elements that share an integer scale, the level. A unit is a piece of a cell that has one or two encodings.
+// A way is one of these encodings. The two ways of a unit differ in a flipped sign or in a shift. A part is one group of
+// elements, with its best point at every scale. The sums a and b of a way (struct part) are the totals over its parts.
 //
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once

@@ -247,9 +247,9 @@ struct search {
     const float *levels;
     int n_levels;
     struct steps steps[LATTICE_MAX_CELLS];
-    _Alignas(16) float own[LATTICE_MAX_CELLS];  // own scale of each cell
-    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b at the own scale (search_distance)
-    float later_gain[LATTICE_MAX_CELLS];        // upper bound of the gain of later cells
+    _Alignas(16) float own[LATTICE_MAX_CELLS];   // own scale of each cell
+    _Alignas(16) float own_b[LATTICE_MAX_CELLS]; // b at the own scale (search_distance)
+    float later_gain[LATTICE_MAX_CELLS];         // upper bound of the gain of later cells
 };
 
 // With d fixed, gives each cell the best level within `reach` of its own scale. If the gain cannot reach `least`, returns false
@@ -318,7 +318,7 @@ static float search_init(const struct frame *f, const struct cell *cells, struct
         steps_init(&cells[i], &z->steps[i]);
         const struct ab own = own_best(&cells[i], &z->steps[i], n_trials, n_rounds);
         z->own[i] = own.a / own.b;
-        z->bend[i] = own.b;
+        z->own_b[i] = own.b;
         max = max_f32(z->own[i], max);
         for (int k = 0; k < z->steps[i].n_bundles; k++) {
             later_gain += z->steps[i].bundle[k].most;
@@ -340,7 +340,7 @@ static float search_distance(const struct search *z, float d) {
         const v4f place = v4_round((own - v4_all(d) * low) * per_step);
         const v4f level = low + step * v4_min(v4_max(place, v4_all(0.0f)), last);
         const v4f off = own - v4_all(d) * level;
-        sum += v4_load(z->bend + i) * off * off;
+        sum += v4_load(z->own_b + i) * off * off;
     }
     return v4_sum(sum);
 }
@@ -353,7 +353,8 @@ static void try_d(const struct frame *f, const struct search *z, float d, struct
     }
 }
 
-// Maps the largest own scale to one level above the top level (clipped), down to about the middle level, in quarter levels.
+// Tries values of d that map the largest own scale to positions a quarter of a level apart. The positions go from one level above
+// the top level, which is clipped, down to about the middle level.
 static void try_places(const struct frame *f, const struct search *z, float max, struct choice *best) {
     const float top = z->levels[z->n_levels - 1];
     const float quarter = 0.25f * (z->levels[1] - z->levels[0]);

@@ -51,8 +51,8 @@ static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
 }
 
 // Sets f->uneven. The ratio sum(v)^2 / (n * sum(v^2)) is 1 if all v are equal, and small if few v are large. A block is hard in
-// three cases: below 0.2 for v = x * x (normally distributed rows: a third); below 0.25 for the weights; above 0.3 for v = x,
-// because most elements have one sign and half of the grid would be unused.
+// three cases. The ratio for v = x * x is below 0.2; it is 1/3 for normally distributed rows. The ratio for the weights is below
+// 0.25. The ratio for v = x is above 0.3; then most elements have one sign, and half of the grid would be unused.
 static inline bool frame_is_hard(struct frame *f, int n) {
     v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
     for (int i = 0; i < n; i += 4) {
@@ -126,7 +126,7 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     const float kept = (float) min_f64(BERTH_HALF_MAX, max_f64(-BERTH_HALF_MAX, out));
     const uint16_t h = berth_float_to_half(kept);
     const double back = berth_half_to_float(h) / f->outer;
-    *v = (float) min_f64(1e30, max_f64(-1e30, back)); // beyond 1e30, all elements of the row are negligible
+    *v = (float) min_f64(1e30, max_f64(-1e30, back)); // beyond 1e30, all elements are far smaller than any nonzero f16
     return h;
 }
 

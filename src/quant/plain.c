@@ -2,7 +2,8 @@
 // plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions. The rules of the
 // reference were observed through its results.
 //   1. Each run finds its own scale, or scale and offset. Larger elements have larger weights.
-//   2. The largest scale gets the integer scale of the largest magnitude. The other scales are rounded relative to it.
+//   2. The run with the largest scale gets the integer scale with the largest magnitude. The other scales are rounded relative to
+//      it.
 //   3. All levels are rounded with the resulting scales.
 // The long searches (scalar_super.c, affine.c) have a smaller error but take longer. The bytes depend on the order of the sums
 // and on fused roundings (berth_mad).

@@ -23,7 +23,7 @@ static inline v4f grid_snap(const struct grid *grid, v4f v) {
     if (grid->values == NULL) {
         return v4_round(v);
     }
-    // Comparisons keep the lanes together.
+    // Comparisons process all lanes together. A table look-up would process each lane separately.
     v4f g = v4_all(grid->values[0]);
     for (int i = 1; i < 16; i++) {
         const float middle = 0.5f * (float) (grid->values[i - 1] + grid->values[i]);

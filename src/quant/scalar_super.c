@@ -30,7 +30,8 @@ struct effort {
     int n_rounds;  // rounds of the two alternating steps
     int n_shifts;  // calls of shift_scales per start
 };
-static const struct effort quick_effort = {1, 8, 0, 0, 0, 0}; // for 3-bit levels, which the reference does not search
+// For 3-bit levels with equal weights, for which the reference does not search either.
+static const struct effort quick_effort = {1, 8, 0, 0, 0, 0};
 static const struct effort plain_effort = {2, 4, 1, 4, 2, 0};
 static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
 static const struct effort curve_effort = {0, 0, 0, 16, 2, 0};
@@ -96,7 +97,7 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen = p->s[r];
         float best = -INFINITY;
-        // Mispredicted branches would delay the gains, so comparisons come later.
+        // All gains are computed before the first comparison, because mispredicted branches would delay the computation.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }
@@ -381,7 +382,7 @@ static void starts_find(const struct search *z, float max, struct plan *starts) 
     for (int t = 0; t < n_trials && max != 0.0f && z->curves != NULL; t++, d *= factor) {
         try_start(z, d, starts);
         if (hard) {
-            try_start(z, -d, starts); // s_min has a larger magnitude than the largest s
+            try_start(z, -d, starts); // the sign of d matters, because s_min has a larger magnitude than the largest s
         }
     }
     for (int t = 0; t < z->effort.n_starts && max != 0.0f && z->curves == NULL; t += 4) {
@@ -410,7 +411,8 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     struct plan starts[MAX_STARTS];
     struct curve curves[MAX_RUNS];
     z.effort = effort_of(f, grid);
-    z.curves = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
+    // Without curves, len is FINE_RUN, as try_starts_4 requires.
+    z.curves = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL;
     const float max = runs_init(&z, curves);
     best.error = sum_of_squares(f->x, f->w, QK_K); // error with d = 0
     for (int i = 0; i < z.n_starts; i++) {

@@ -79,7 +79,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 
 enum { N_SCALES = 19, SCALE_SLOTS = 20 };
 
-// Trial 0 is t = 0. Trial 0 never uses fused multiply-adds.
+// Entry 0 is the trial t = 0 of the file comment. It never uses fused multiply-adds.
 static inline void scale_sums(
     const float *x, const float *weight, const float *inverse, const struct scale_search *how, float *a, float *b) {
     float wx[WEIGHTED_BLOCK];

@@ -26,7 +26,7 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
 struct line_search {
     int len; // elements; multiple of 4, at most WEIGHTED_BLOCK
     int q_max;
-    float first, step; // trial t: q_max + first + t * step steps
+    float first, step; // trial t divides the range into q_max + first + t * step parts
     int n_trials;
     bool absolute; // minimise sum |error| instead of sum error^2
 };
