@@ -92,7 +92,8 @@ bool berth_record_reserve_forms(struct record *rec) {
     return forms_reserve(rec, rec->n_rows);
 }
 
-// Reserves exactly the capacity of other. Otherwise two records that reserve like each other would grow without limit.
+// Reserves exactly the capacity of other, not half more as berth_record_reserve may. With half more, two records that reserve
+// like each other would grow without limit.
 bool berth_record_reserve_like(struct record *rec, const struct record *other) {
     const size_t n_duplicates = (size_t) other->n_duplicates;
     const size_t rows_cap = max_size(rec->rows_cap, other->rows_cap), srcs_cap = max_size(rec->srcs_cap, other->srcs_cap);
@@ -264,7 +265,8 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
 }
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
-    struct record_index index = {0}; // a memory record rarely looks up tensors
+    // Index of a memory record. It is not kept, because a memory record rarely looks up tensors.
+    struct record_index index = {0};
     struct build b = {.rec = rec, .index = rec->is_full_match ? &rec->index : &index, .rules = rules, .misordered_row = -1};
 
     berth_record_clear(rec);

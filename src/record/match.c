@@ -207,7 +207,7 @@ ALWAYS_INLINE bool row_place(
         }
         const bool is_placed = may_place(p) && t->buffer == NULL && (is_view || t->data == NULL) &&
                                tensor_place(p->written, t, buffer, data, !is_full_match);
-        if (is_placed) { // written may be NULL otherwise
+        if (is_placed) {
             p->written++;
         }
         p->is_in_place = p->is_in_place && is_placed;
@@ -215,7 +215,7 @@ ALWAYS_INLINE bool row_place(
     }
     if (is_view && (is_full_match ? is_misplaced_view(t) : is_unplaced_view(t))) {
         const bool is_placed = may_place(p) && rows[row->view_src].has_memory && view_place(p->written, t, is_full_match);
-        if (is_placed) { // written may be NULL otherwise
+        if (is_placed) {
             p->written++;
         }
         p->is_in_place = p->is_in_place && is_placed;
@@ -279,7 +279,7 @@ ALWAYS_INLINE enum record_match match(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_full_match) {
     struct placing p = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
     bool is_moved = false;
-    struct record_undo dummy; // arithmetic on NULL is undefined, even adding 0
+    struct record_undo dummy; // stands for a missing undo list, because arithmetic on NULL is undefined
     struct record_undo *const first = p.places != NULL && placer->may_write && placer->undo != NULL ? placer->undo : &dummy;
 
     p.written = first;

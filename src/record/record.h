@@ -58,7 +58,7 @@ struct record_row {
     uint8_t usage;   // full record: usage of the caller's buffer
     bool is_plain;   // all sources are listed tensors and are in src[0..2]
     bool has_memory; // the tensor has memory of the caller
-    bool names_self; // the tensor is its own source; not a read
+    bool names_self; // the tensor is its own source, which does not count as a read
     bool is_foreign; // memory record: a leaf with memory of the caller
 };
 
@@ -101,8 +101,9 @@ void berth_record_fini(struct record *rec);
 
 // Reserves memory for n_rows rows and n_srcs sources, including appended ones. Columns, rows and sources may move.
 bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
-// Reserves memory for building or reshaping graphs with any layouts and the rows of rec (forms) or of other (like).
+// Reserves memory for reshaping the graph of rec to any layouts.
 bool berth_record_reserve_forms(struct record *rec) BERTH_MUST_USE;
+// Reserves memory for building or reshaping a graph with the rows of other and any layouts.
 bool berth_record_reserve_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
@@ -247,7 +248,7 @@ struct record_undo {
 struct record_placer {
     struct record_place *places; // [n_rows], NULL: no addresses are assigned
     struct record_undo *undo;    // [n_rows] scratch
-    bool may_write;              // memory record: requires buffers without init_tensor
+    bool may_write;              // addresses may be assigned; in a memory record, only in buffers without init_tensor
     bool is_done;                // result: all tensors have their addresses now
     bool is_moved;               // result, full record: the graph has other tensors than at the last match, or the address of
                                  // the caller's memory has changed
