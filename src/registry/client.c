@@ -84,7 +84,7 @@ static void report_release(const char *library) {
     }
 }
 
-// Also reports releases of llama.cpp in the names of needed libraries.
+// Also calls report_release with the name of each needed library.
 static bool is_client(const struct berth_elf *elf) {
     const char *name;
     bool found = false;

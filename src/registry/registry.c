@@ -121,7 +121,8 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
 // ---- one composite device in place of all GPUs (BERTH_SPLIT) ----
 
 static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before table_lock
-// A backend that is called while this thread holds split_lock may query the registry.
+// True while this thread holds split_lock or waits for it. A backend that this thread then calls may query the registry. The
+// query must not take split_lock again.
 static BERTH_LATE_LOCAL bool has_split_lock;
 // Number of devices at the last failed attempt to make the composite device. SIZE_MAX: no further attempt is needed.
 static size_t n_devs_tried;

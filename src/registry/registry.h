@@ -51,7 +51,7 @@ bool berth_own_folder(char *out, size_t size, bool is_real); // builtin.c
 
 // ---- libraries that import ggml's functions (client.c) ----
 
-// Prefixes of ggml's exported functions: ggml_, gguf_, quantize_, dequantize_.
+// Returns true if the symbol begins with a prefix of ggml's exported functions: ggml_, gguf_, quantize_ or dequantize_.
 BERTH_API bool berth_client_imports(const char *symbol);
 // libggml.b10361.so -> "b10361". Returns false if the name has no release.
 BERTH_API bool berth_client_release_of(const char *library, char *release, size_t size);

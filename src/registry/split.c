@@ -13,7 +13,7 @@
 
 static struct {
     int n;        // number of parts
-    int n_listed; // first parts that stay listed: this rank's CPU
+    int n_listed; // 1: parts[0] is this rank's CPU, which stays in the list of devices; 0: no part stays in the list
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
     // original get_props function of the composite device, which props_gpu replaces
     void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
@@ -141,8 +141,8 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
         split.n_listed = 1;
     }
     ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, tensor_share, &split) : NULL;
-    if (dev != NULL && dev->iface.get_props !=
-                           props_gpu) { // not changed yet: for the same parts, ggml_backend_meta_device returns the same device
+    // For the same parts, ggml_backend_meta_device returns the same device, which may have been changed already.
+    if (dev != NULL && dev->iface.get_props != props_gpu) {
         split.props = dev->iface.get_props;
         dev->iface.get_type = type_gpu;
         dev->iface.get_props = props_gpu;
