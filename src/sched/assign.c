@@ -23,7 +23,7 @@ struct assign {
     struct ggml_backend_sched *sched;
     struct sched_cached *cached;
     uint8_t *support;         // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
-    int32_t *next_writer;     // [n_rows] nodes that write a decider's memory, -1: end
+    int32_t *next_writer;     // [n_rows] next node that writes the memory of the same decider, -1: end
     int host;                 // index of the host backend
     int32_t n_spreadable;     // upper bound of nodes without a backend
     uint64_t *change;         // [n_nodes + 2] scratch of border_find
@@ -78,7 +78,8 @@ static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reas
     row->reason = (uint8_t) reason;
 }
 
-// Records in row.refused that backend b cannot run the op. The owner of the weight has precedence; then the lowest index.
+// Records in row.refused that backend b cannot run the op. If row.refused is already the owner of the weight, it stays. Otherwise
+// the lowest index is kept.
 static void assign_refuse(struct assign *a, int32_t decider, int b) {
     struct sched_row *row = &a->cached->rows[decider];
     if (!row->is_weight_owner_refused && (row->refused < 0 || b < row->refused)) {
@@ -167,8 +168,8 @@ static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer
     if (b >= 0 && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
         return true;
     }
-    for (int d = 0; b < 0 && d < a->sched->n_backends && !decider->is_weight_owner_refused;
-         d++) { // no backend can use the weight and run the op: the first one that can use the weight has refused
+    // b < 0: no backend can use the weight and run the op. Then row.refused is the first backend that can use the weight.
+    for (int d = 0; b < 0 && d < a->sched->n_backends && !decider->is_weight_owner_refused; d++) {
         if (assign_uses_buft(a->sched, d, buft)) {
             decider->refused = (int16_t) d;
             decider->is_weight_owner_refused = true;
@@ -221,7 +222,8 @@ static inline enum ggml_status assign_fixed_row(struct assign *a, int32_t r) {
     if (row->is_placed) {
         status = assign_by_memory(a, r);
     } else if (!assign_has_backend(a, r) && cached->rows[sched_decider(cached, r)].is_input) {
-        a->n_spreadable += assign_set_if_able(a, r, a->host, BERTH_SCHED_INPUT); // inputs are not counted in n_spreadable
+        // On success, assign_set_if_able subtracts 1 from n_spreadable, which does not count inputs.
+        a->n_spreadable += assign_set_if_able(a, r, a->host, BERTH_SCHED_INPUT);
     }
     if (assign_has_backend(a, r)) {
         return status;

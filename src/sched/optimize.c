@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // optimize.c: lets backends change the order of the nodes within their splits (graph_optimize) and request longer lifetimes.
 //
-// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because that
-// node runs concurrently with a reader of the tensor. As at run time, copies replace the tensors of other backends. plan.c applies the requests.
+// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because that node
+// runs concurrently with a reader of the tensor. As at run time, copies replace the tensors of other backends. plan.c applies the
+// requests.
 
 #include "sched/sched.h"
 
@@ -110,7 +111,7 @@ static enum ggml_status split_optimize(struct ggml_backend_sched *sched, struct 
     struct requester req = {.cached = cached, .split = split, .backend = ggml_backend_name(backend)};
     struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = add_alloc_dep, .user_data = &req};
     sched_edges_to_copies(cached, split, 0);
-    backend->iface.graph_optimize(backend, &view, &params); // older backends take two arguments
+    backend->iface.graph_optimize(backend, &view, &params); // backends for an older ggml have two parameters and ignore params
     sched_edges_to_graph(cached, split);
     if (req.status != GGML_STATUS_SUCCESS) {
         return req.status;

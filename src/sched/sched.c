@@ -448,7 +448,7 @@ enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
     }
     const enum ggml_status status = sched_wait_all(sched);
     if (!sched->is_graph_allocated) {
-        sched->next_slot = 0; // one graph at a time uses slot 0
+        sched->next_slot = 0; // so a program that computes one graph at a time always uses slot 0
     }
     return status;
 }

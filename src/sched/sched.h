@@ -323,7 +323,8 @@ static inline int32_t sched_copy_row(const struct sched_cached *cached, int32_t 
 }
 
 // Purpose of a plan. MEASURE: only its sizes are read. RESERVE: the plan is kept. PLACE: the tensors of the graph get addresses.
-// PLACE may use a kept plan if its graph has the same rows and edges, and no tensor is smaller than in the placed graph.
+// PLACE may use the kept plan of a reserved graph. The reserved graph must have the same rows and edges as the placed graph, and
+// no smaller tensor.
 enum sched_plan_use { SCHED_PLAN_MEASURE, SCHED_PLAN_RESERVE, SCHED_PLAN_PLACE };
 
 // Makes sched->plan for a split graph. Allocates no buffer.

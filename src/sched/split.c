@@ -126,7 +126,7 @@ static bool node_add(struct splitter *c, int32_t node) {
             }
             continue;
         }
-        // The memory of earlier copies may have been reused.
+        // A move always gets a new copy, because the memory of an earlier copy may have been reused.
         int32_t copy = is_move ? -1 : copy_find(c, s, b);
         if (copy < 0) {
             copy = copy_push(c, s, b);
