@@ -48,8 +48,8 @@ void cluster_fini(struct cluster *c);
 struct cluster_host *cluster_host_add(struct cluster *c);
 struct cluster_device *cluster_device_add(struct cluster *c);
 struct cluster_link *cluster_link_add(struct cluster *c);
-// Returns the link between devices i and k. If one host has both and no link is given, the latency is DEFAULT_LATENCY (file.c), and
-// the bandwidth is half of the smaller memory bandwidth.
+// Returns the link between devices i and k. If one host has both and no link is given, the latency is DEFAULT_LATENCY (file.c),
+// and the bandwidth is half of the smaller memory bandwidth.
 struct cluster_link cluster_link_of(const struct cluster *c, int i, int k);
 bool cluster_is_cpu(const struct cluster_device *d);
 // Finds the devices for a split by tensors: all GPUs, or all CPUs if there is no GPU. Returns their number. Writes at most
@@ -66,7 +66,7 @@ void cluster_write(const struct cluster *c, FILE *file);
 
 struct cluster_measure_params {
     bool measures_type[GGML_TYPE_COUNT]; // types of weights to measure
-    uint64_t size;                       // bytes of weights per token; 0: unknown, larger than processor caches
+    uint64_t size;                       // bytes of weights per token; 0: unknown, assumed to exceed the processor caches
     int64_t n_threads;                   // 0: number of cores
     double seconds;                      // time limit; at least one round is measured
     struct work_watch watch;
@@ -118,7 +118,7 @@ struct prediction {
     bool fits;     // no device needs more than its memory
     char why[512];
     int64_t n_ctx, n_batch;
-    double prefill, decode;            // tokens per second: batches of n_batch; at half of the context
+    double prefill, decode;            // tokens per second; prefill in batches of n_batch, decode at half of the context
     int full;                          // the first device whose memory is exceeded, if !fits
     struct prediction_device *devices; // [cluster.n_devices]
 };
@@ -139,7 +139,7 @@ static inline uint64_t prediction_bytes(const struct prediction_device *d) {
     return d->weights + d->cache + d->compute + d->work;
 }
 
-// --split auto: measures the devices of all ranks and sets o->by_tensor to the way with the faster prediction. text receives a line
-// with the prediction. text is empty if there is nothing to choose.
+// --split auto: measures the devices of all ranks and sets o->by_tensor to the way with the faster prediction. text receives a
+// line with the prediction. text is empty if there is nothing to choose.
 bool cluster_choose(
     const char *path, struct model_options *o, const struct work_watch *watch, char text[128], struct model_error *error);

@@ -15,7 +15,7 @@
 
 #define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
 #define N_TOKENS 256   // tokens of the measured prompt
-// A product of one token is so short that waiting threads do not sleep.
+// Bytes of one matrix. A product of this matrix with one token is so short that waiting threads do not go to sleep.
 #define MATRIX_SIZE ((size_t) 1 << 20)
 #define N_MATRICES 64               // timed matrices
 #define N_SWEEP 960                 // largest number of untimed matrices in the sweep

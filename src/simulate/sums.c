@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sums.c: measures sums over devices: the duration of one sum, and the speed of decode by tensors. Each token has about fifty short
-// steps, and each step ends with a sum. In every step all devices wait for the slowest one. Other programs slow a different device
-// in each step, so decode is slower than each device alone. On an idle machine the devices share the memory bandwidth.
+// sums.c: measures sums over devices: the duration of one sum, and the speed of decode by tensors. Each token has about fifty
+// short steps, and each step ends with a sum. In every step all devices wait for the slowest one. Other programs slow a different
+// device in each step, so decode is slower than each device alone. On an idle machine, decode is slower because the devices share
+// the memory bandwidth.
 
 #include "simulate/cluster.h"
 
@@ -19,7 +20,7 @@
 #define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one matrix
 #define N_STEPS 48                     // per token
 #define N_MATRICES 960                 // per token at most
-#define N_TOKENS 12                    // timed tokens; averaged: shared machines rarely reach their best speed
+#define N_TOKENS 12                    // timed tokens; their mean counts, because shared machines rarely reach their best speed
 
 // The parts of a composite device.
 struct adders {
