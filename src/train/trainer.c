@@ -199,7 +199,7 @@ struct fault_search {
     const struct ggml_tensor *found;
 };
 
-// True for a tensor that is not contiguous or not f32: the graph only reads tensors of other types.
+// Returns true without a check if the tensor is not contiguous or not f32. The graph does not compute tensors of other types.
 static bool is_all_finite(struct trainer *t, const struct ggml_tensor *x) {
     const int64_t n = ggml_nelements(x), row = (int64_t) t->row_size;
     if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) {
@@ -299,7 +299,8 @@ static bool windows_evaluate(
     if (!graph_compute(&t->evaluate, error)) {
         return false;
     }
-    *sum += (double) loss_get(&t->evaluate) * (double) n_local; // the mean includes rows that do not count
+    // The loss is a mean over n_local windows. Windows that do not count add 0 to it.
+    *sum += (double) loss_get(&t->evaluate) * (double) n_local;
     return true;
 }
 
