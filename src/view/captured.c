@@ -19,7 +19,7 @@
 // Places of tensors that are not nodes, sorted by name. Equal names are in file order.
 struct named {
     const struct ggraph_place *place;
-    size_t n_taken; // returned entries of this name; in the first entry only
+    size_t n_taken; // number of entries with this name that place_of has returned; used in the first of them only
 };
 
 static int by_name(const void *a, const void *b) {
@@ -65,7 +65,7 @@ static const struct ggraph_place *place_of(
     return names[at].place;
 }
 
-// The offset is chunk * max_chunk + offset in the chunk.
+// Returns chunk * chunk_limit + the offset in the chunk. BERTH_PLAN_ANY: the tensor has no offset, or the sum overflows.
 static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggraph_place *place) {
     uint64_t base = 0;
     if (place == NULL || place->offset < 0 || place->chunk < 0 ||
@@ -140,8 +140,8 @@ static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, in
     berth_json_end(w);
 }
 
-// Writes one pool per buffer type. The pool's number is the id of the first buffer of the type. chunks: the recorded chunk size, or
-// the size of the largest item if larger.
+// Writes one pool per buffer type. The pool's number is the id of the first buffer of the type. chunks: the recorded chunk size,
+// or the size of the largest item if larger.
 static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uint64_t *chunks) {
     for (int i = 0; i < g->n_bufs; i++) {
         chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;

@@ -133,8 +133,8 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
     return status;
 }
 
-// A row without a cost that reads nothing is an input. A row without a cost that reads values must not be recomputed. A value whose
-// lifetime ends after its last reader is an output.
+// A row without a cost that reads nothing is an input. A row without a cost that reads values must not be recomputed. A value
+// whose lifetime ends after its last reader is an output.
 static enum ggml_status ops_fill(struct rows *r) {
     const struct berth_plan_set *set = r->set;
     const size_t n = set->n_items;
@@ -186,7 +186,7 @@ struct schedule {
     const struct berth_budget_result *b;
 };
 
-// The solver's steps 0 to n - 1 stand for values that exist before the first op. Its step n becomes step 0 of the file.
+// The solver's steps 0 to n - 1 stand for values that exist before the first op. Its step n is written as step 0.
 static enum ggml_status schedule_write(FILE *file, void *user) {
     const struct schedule *s = user;
     const struct rows *r = s->r;

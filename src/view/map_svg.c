@@ -159,7 +159,7 @@ static void write_axes(FILE *file, const struct scale *s, const struct map_view 
             LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : bytes_like(a, (double) top, text));
     }
     const int64_t tick = (int64_t) nice_step(steps_between(view->first, view->last) + 1, 16, false);
-    const int64_t rest = view->first % tick; // distance from the multiple of tick before view->first, negative if view->first is
+    const int64_t rest = view->first % tick; // has the sign of view->first
     for (int64_t k = view->first + (rest > 0 ? tick - rest : -rest); k <= view->last + 1; k += tick) {
         const double x = step_x(s, k);
         fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);

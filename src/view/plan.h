@@ -52,7 +52,7 @@ struct view_plan {
     size_t *order; // the indices of all items, buffer by buffer
     struct view_budget budget;
     struct berth_budget_result *budgeted;         // result of the solver for the memory limit; NULL: no limit
-    struct view_value alive[VIEW_BUDGET_N_ALIVE]; // largest first; at most the first of budgeted->n_alive
+    struct view_value alive[VIEW_BUDGET_N_ALIVE]; // the first values of budgeted->alive, largest first
     // Explanation of the cost of spilling, for the user; NULL: no memory limit
     const char *spill_price;
     bool can_budget;                                                 // the input is a graph, so a memory limit is possible
@@ -66,12 +66,12 @@ struct view_plan {
 struct model_options;
 enum ggml_status view_plan_read(
     const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan);
-// Reads the items of a captured graph, with the captured offsets. has_offsets is false, so that the planner does not start from the
-// offsets. With a memory limit, the graph is changed to stay below the limit. If no such graph is found, plan->budgeted->fits is
-// false and the items are those of the original graph.
+// Reads the items of a captured graph, with the captured offsets. has_offsets is false, so that the planner does not start from
+// the offsets. With a memory limit, the graph is changed to stay below the limit. If no such graph is found, plan->budgeted->fits
+// is false and the items are those of the original graph.
 enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan);
-// For a CSV with the columns cost and reads: replaces the items by a schedule below the plan's memory limit (costs.c). If there is
-// none, plan->budgeted->fits is false and the items are unchanged.
+// For a CSV with the columns cost and reads: replaces the items by a schedule below the plan's memory limit (costs.c). If there
+// is none, plan->budgeted->fits is false and the items are unchanged.
 enum ggml_status view_plan_budget_set(const char *path, struct view_plan *plan);
 // Reads the items of a model's graph, and the model's memory per device.
 enum ggml_status view_plan_read_model(const char *path, const struct model_options *options, struct view_plan *plan);
@@ -92,7 +92,7 @@ void view_pools_sort(struct berth_plan_set *set);
 const struct berth_plan_pool *view_pools_find(const struct berth_plan_set *set, int32_t pool);
 
 // Plans and checks every buffer and fills the reports. params->start: offsets of all items from which to start, or NULL.
-// params->max_chunk is ignored; each buffer has its own. *is_stopped: plan->watch ended the search.
+// params->chunk_limit is ignored. Each buffer has its own limit. *is_stopped: plan->watch ended the search.
 enum ggml_status view_plan_solve(struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
@@ -100,8 +100,8 @@ struct view_alive {
     uint64_t size;
     const char *name, *op; // op: "" if the file has none
 };
-// Returns the items of a buffer at the step with the most live bytes, largest first. The caller frees the array. *bytes: sum of the
-// sizes. NULL: out of memory.
+// Returns the items of a buffer at the step with the most live bytes, largest first. The caller frees the array. *bytes: sum of
+// the sizes. NULL: out of memory.
 struct view_alive *view_alive_at_bound(
     const struct view_plan *plan, const struct view_buffer *buffer, size_t *n, uint64_t *bytes);
 // NULL: there is no buffer.
