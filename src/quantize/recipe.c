@@ -15,8 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The layers in which a tensor gets the better type. EDGES: the first and the last eighth. EDGES_AND_THIRDS: EDGES and every third
-// layer between them.
+// The layers in which a tensor gets the better type. EDGES: the first and the last eighth. EDGES_AND_THIRDS: EDGES and every
+// third layer between them.
 enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, EDGES_AND_THIRDS };
 
 struct better {
