@@ -82,8 +82,8 @@ static void moved_edge_is_a_new_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// out = a + b + r. p and a are copies of x, r is a copy of p. If twice is set, b is a, listed a second time after p is dead.
-// Otherwise b is another copy of x.
+// out = a + b + r. p and a are copies of x, r is a copy of p. If `twice` is set, b and a are the same tensor. The graph then
+// lists this tensor a second time after r, the last reader of p. Otherwise b is another copy of x.
 static struct two_ways named(bool twice) {
     struct two_ways w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);

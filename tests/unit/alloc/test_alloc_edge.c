@@ -180,7 +180,7 @@ static void lives_with_each_allocation_failing(void **state) {
         forget(&k);
         forget(&other);
     }
-    print_message("%d allocations, each failed once, %d of them refused\n", (int) n_made, n_refused);
+    print_message("%d allocations, each failed once; %d of these failures caused an error\n", (int) n_made, n_refused);
     assert_true(n_refused > 50);
     ggml_free(k.ctx);
     ggml_free(other.ctx);

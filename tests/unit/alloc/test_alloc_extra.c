@@ -88,8 +88,9 @@ static void planted_overlap_is_caught(void **state) {
     ggml_free(k.ctx);
 }
 
-// Counts of fill values that were found. n_fresh: results that were 0xFF before their node ran. n_dead: x was filled after its last
-// reader.
+// What observe_and_compute has seen. n_fresh is the number of the results a, b and out that were 0xFF in every byte before their
+// node ran. n_dead is the number of times that x held a fill value when b ran. At that time x is dead, because a is the last
+// reader of x. The fill value is 0xFF if b has the memory of x, otherwise 0xDF.
 static struct {
     const struct chain *k;
     bool reads_dead; // out is computed from x, which is dead

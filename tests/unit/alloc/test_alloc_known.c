@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_alloc_known.c: graphs that look equal to a graph with a stored plan but are not. Their tensors must not share memory as that
-// plan says.
+// test_alloc_known.c: graphs that look equal to a graph with a stored plan but differ from it. The allocator must not use the
+// stored plan for them.
 
 #include "support/check.h"
 
@@ -98,8 +98,8 @@ static void tensor_outside_is_a_node(void **state) {
     }
 }
 
-// Nodes p, a, mid = p, b, c = a + b, out = c + mid. If is_twice is set, b is a, listed a second time after p is dead. Otherwise b
-// is a separate result.
+// The nodes are p, a, mid, b, c and out, with mid = p, c = a + b and out = c + mid. If is_twice is set, b and a are the same
+// tensor. The graph then lists this tensor a second time after mid, the last reader of p. Otherwise b is a separate tensor.
 static struct sample listed(bool is_twice) {
     struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *p = ggml_cont(m.ctx, x), *a = ggml_cont(m.ctx, x), *mid = ggml_cont(m.ctx, p);

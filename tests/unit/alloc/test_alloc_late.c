@@ -130,7 +130,9 @@ static void many_leafs(void **state) {
 
 // ---- leafs that are not late ----
 
-// How the copy writes leaf b. Only WHOLE makes b a late leaf.
+// Leaf b and the copy into it. WHOLE: the copy overwrites b completely, so b is a late leaf. In all other cases b is not a late
+// leaf. PART, WITH_GAPS: the copy overwrites two of four elements. READ_BEFORE: a node reads b before the copy. INPUT: b is an
+// input. NOT_COMPUTED: the copy has no COMPUTE flag.
 enum how { WHOLE, PART, WITH_GAPS, READ_BEFORE, INPUT, NOT_COMPUTED, N_HOW };
 
 // Leaf a is dead before leaf b is written. Returns true if a and b share memory.
@@ -164,7 +166,7 @@ static bool do_share(enum how how) {
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     const bool is_shared = a->data == b->data;
     set(x, 1);
-    set(b, 10); // last: it must not overwrite x
+    set(b, 10); // after x: if b shared memory with x, this would overwrite x
     assert_true(berth_gallocr_verify(galloc, graph));
     assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
     const float answers[] = {[WHOLE] = 4, [PART] = 22, [WITH_GAPS] = 22, [READ_BEFORE] = 4, [INPUT] = 4, [NOT_COMPUTED] = 40};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_budget_graph.c: graphs under a memory limit: training steps give the same bits at every limit that can be met, including
-// views and writes. A limit that cannot be met is reported, and the graph is unchanged.
+// test_budget_graph.c: graphs under a memory limit. Training steps give the same bits at every limit that can be met. Some graphs
+// have views, or nodes that write into other tensors. A limit that cannot be met is reported, and the graph is unchanged.
 
 #include "support/check.h"
 

@@ -420,7 +420,7 @@ static void device_of_two_with_copies(void **state) {
     meta_check_with(2);
 }
 
-// A graph is computed without a new allocation after other graphs have run: its inputs keep their contents.
+// Computes graphs of several shapes, without calls of ggml_backend_sched_alloc_graph. No step allocates memory.
 static void without_alloc(void **state) {
     (void) state;
     static struct rig r;
@@ -528,7 +528,8 @@ static struct ggml_tensor *op_make(struct ggml_context *ctx, int kind, enum ggml
     }
 }
 
-// Returns the work memory of one op, or (is_most) the largest of any op in which no extent is larger.
+// Returns the work memory of the op with extents e. is_most: returns the work memory that a reserve of this op takes. It must
+// suffice for every op of the same kind whose extents are not larger.
 static size_t op_work(ggml_backend_t backend, int kind, enum ggml_type type, const struct extents *e, bool is_most) {
     struct ggml_init_params params = {.mem_size = 1 << 14, .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
@@ -571,7 +572,8 @@ static void watch_sees_allocations(void **state) {
     rig_fini(&r);
 }
 
-// A reserve that runs out of memory fails, or succeeds without that memory. The next one succeeds.
+// The n-th allocation of a reserve fails, for every n. The reserve then fails, or it succeeds because it does not need that
+// allocation. After a failure, a second reserve succeeds.
 static void failing_reserve(void **state) {
     (void) state;
     static struct rig r;

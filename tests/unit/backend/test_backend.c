@@ -482,7 +482,8 @@ static size_t doubled(ggml_backend_buffer_type_t buft, const struct ggml_tensor 
     return 2 * ggml_nbytes(tensor);
 }
 
-// A type may request more bytes than a tensor has. One warning reports a request for which ggml would end the process.
+// A buffer type may request more bytes than ggml_nbytes. For some ops, such as ADD, ggml then ends the process. Berth accepts the
+// size and logs one warning.
 static void expanding_types(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();

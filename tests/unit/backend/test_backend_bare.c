@@ -260,7 +260,7 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *t, vo
 static bool copy_async(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     (void) to;
     memcpy(dst->data, src->data, ggml_nbytes(src));
-    return from != NULL && from->context == NULL; // if it returns false after a partial copy, the copy is repeated
+    return from != NULL && from->context == NULL; // false: Berth must copy the tensor in another way
 }
 
 // Optional functions that few devices have: 2-D transfers, and copies between two backends.

@@ -60,7 +60,7 @@ static void scratch_is_freed_to_a_mark(void **state) {
     memset(d, 2, 3 * sizeof s.stack_bytes);
     assert_int_equal(c[sizeof s.stack_bytes - 1], 1);
     assert_int_equal(berth_alloc_alive(), 2);
-    char *e = berth_scratch_take(&s, 16); // the free rest of the struct is still used
+    char *e = berth_scratch_take(&s, 16); // e is taken from the unused rest of s.stack_bytes
     assert_int_equal(berth_alloc_alive(), 2);
     berth_scratch_back(&s, mark);
     assert_int_equal(berth_alloc_alive(), 0);

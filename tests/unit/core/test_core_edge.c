@@ -221,7 +221,7 @@ static void graph_over_a_graph(void **state) {
     assert_null(ggml_graph_nodes(NULL));
     assert_null(ggml_graph_get_tensor(two, NULL));
     ggml_graph_cpy(two, none);
-    assert_int_equal(berth_graph_check(none), GGML_STATUS_FAILED); // its hash set is smaller
+    assert_int_equal(berth_graph_check(none), GGML_STATUS_FAILED); // `none` cannot hold a copy of `two`
     berth_clear_error();
     ggml_hash_set_free(NULL);
     ggml_hash_set_reset(NULL);

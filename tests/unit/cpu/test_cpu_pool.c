@@ -119,7 +119,8 @@ static void idle_threads_sleep(void **state) {
         cpu_pool_run(pool, 2, count_job, &c);
         sleep_ms(polls[i] == 100 ? 4 : 2);
         double spent = 100;
-        for (int look = 0; look < 10 && spent >= 2.0; look++) { // repeats: a thread that waited for a processor spins later
+        // Measures up to ten times, because a thread that had to wait for a processor may still spin at first.
+        for (int look = 0; look < 10 && spent >= 2.0; look++) {
             const double before = process_ms();
             sleep_ms(100);
             spent = process_ms() - before;

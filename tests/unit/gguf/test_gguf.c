@@ -241,7 +241,8 @@ static void what_is_read_is_written_again(void **state) {
 
 static void strings_keep_their_nuls(void **state) {
     (void) state;
-    // One key "k" with the string "a\\0b", and one with ["", "\\0"].
+    // The key "k" has a string of the bytes 'a', NUL, 'b'. The key "l" has an array of two strings: an empty string, and a string
+    // of one NUL.
     static const unsigned char bytes[] = "GGUF\3\0\0\0"
                                          "\0\0\0\0\0\0\0\0"
                                          "\2\0\0\0\0\0\0\0"
@@ -263,7 +264,7 @@ static void strings_keep_their_nuls(void **state) {
     assert_int_equal(gguf_get_meta_size(g), gguf_get_meta_size(copy));
     gguf_get_meta_data(g, meta[0]);
     gguf_get_meta_data(copy, meta[1]);
-    assert_memory_equal(meta[0], bytes, sizeof bytes); // the NUL that ends the C string is the last string of the file
+    assert_memory_equal(meta[0], bytes, sizeof bytes); // the terminating NUL of `bytes` is the last byte of the file
     assert_memory_equal(meta[0], meta[1], gguf_get_meta_size(g));
     gguf_free(g);
     gguf_free(copy);

@@ -340,7 +340,8 @@ static void memory_is_bounded_by_the_header(void **state) {
     }
     stays_small(&b, "an array of strings");
     put_head(&b, 3, 0, 300);
-    for (unsigned i = 0; i < 300; i++) { // sizes near the limit for sharing a chunk
+    // Strings of 900 to 1199 bytes. Short ones share a chunk of the arena, long ones get their own chunk (LARGE_SIZE in arena.c).
+    for (unsigned i = 0; i < 300; i++) {
         put_text(&b, short_name(name, i, 4));
         put_u32(&b, GGUF_TYPE_STRING);
         put_u64(&b, 900 + i);

@@ -142,7 +142,7 @@ static char *change(const struct gguf_api *api, uint64_t seed, unsigned char **m
         const int64_t n_kv = api->gguf_get_n_kv(g);
         snprintf(key, sizeof key, "%s", n_kv > 0 ? api->gguf_get_key(g, (int64_t) (r >> 8) % n_kv) : "x");
         if (strcmp(key, "general.alignment") == 0) {
-            continue; // Berth applies the key immediately, the reference does not
+            continue; // a changed alignment moves the tensors immediately in Berth, but not in the reference
         }
         switch (r % 6) {
             case 0: api->gguf_remove_key(g, key); break;

@@ -97,8 +97,9 @@ static void bytes_are_scattered_and_gathered(void **state) {
 static struct ggml_backend_meta_split_state wrong_state(const struct ggml_tensor *t, void *user) {
     const int which = *(int *) user;
     struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_0, .n_segments = 1, .nr = {1}};
+    // which 0: the parts have one element too many. 1: the first part has half a block. 2: too many segments. 3: no axis.
     s.ne[0] = which == 0 ? t->ne[0] : 16;
-    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16; // 0: one element too many; others: half a block
+    s.ne[1] = which == 0 ? 1 : t->ne[0] - 16;
     s.n_segments = which == 2 ? 17 : 1;
     s.axis = which == 3 ? GGML_BACKEND_SPLIT_AXIS_NONE : s.axis;
     return s;

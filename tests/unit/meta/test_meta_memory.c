@@ -183,7 +183,7 @@ static void graphs_alternate(void **state) {
     ggml_free(ctx);
 }
 
-// ---- more graphs than the allocator keeps plans ----
+// ---- more graphs than the allocator stores plans for ----
 
 // A chain of `length` products of x. No two chains have the same plan.
 struct chain {

@@ -54,7 +54,8 @@ static size_t compute_of(const struct session *s) {
     return bytes;
 }
 
-// Returns nearly the lowest limit that can be kept, between 1 and the size without recomputing, by bisection.
+// Searches for the lowest limit that can be kept, by bisection. The returned limit can be kept. It is at most whole / 256 bytes
+// above the lowest limit. whole: the size without recomputing.
 static size_t lowest_limit(const struct model *model, const struct model_devices *d, size_t whole) {
     size_t low = 1, high = whole;
     while (high - low > whole / 256) {

@@ -394,8 +394,8 @@ static void test_ends(void **state) {
     }
 }
 
-// Tokens that end a text, or only a part of it if the file has certain other tokens: every subset of these tokens together with
-// "<|end|>".
+// Whether a token ends a text can depend on the other tokens of the file. Tests files with every subset of the four names, once
+// with "<|end|>" and once with "<tool>" as the token that a key of the file names.
 static void test_ends_of_parts(void **state) {
     static const char *const names[] = {"<|return|>", "<|call|>", "<|calls|>", "<|flush|>"};
     enum { N = sizeof names / sizeof *names };

@@ -102,7 +102,7 @@ static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mp
 
 // ---- MPI_BYE ----
 
-// Messages that MPI has not delivered when a rank leaves prevent an orderly end, so nothing is sent after MPI_BYE.
+// A rank sends nothing after MPI_BYE, not even MPI_ALIVE. MPI cannot end properly while a message is not delivered.
 static void test_nothing_follows_a_bye(void **state) {
     (void) state;
     static const uint32_t kinds[] = {MPI_ALIVE, MPI_BYE};
@@ -314,13 +314,13 @@ static void test_send_failure_is_reported(void **state) {
     queue_end(loop, &queue);
 }
 
-static atomic_bool is_held, is_in;
+static atomic_bool must_block, is_receiving;
 
 static bool receive_held(struct mpi_transport *t, struct mpi_message *out) {
     (void) t;
     (void) out;
-    atomic_store(&is_in, true);
-    while (atomic_load(&is_held)) {
+    atomic_store(&is_receiving, true);
+    while (atomic_load(&must_block)) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return false;
@@ -342,11 +342,11 @@ static void test_blocked_thread_is_detected(void **state) {
     setenv("BERTH_MPI_TIMEOUT", "0.5", 1);
     transport_open(loop, 0, &mine);
     mine.receive = receive_held;
-    atomic_store(&is_held, true);
+    atomic_store(&must_block, true);
     assert_true(mpi_queue_init(&queue, &mine));
     alarm(60); // ends a wait that would not end
     assert_int_equal(pthread_create(&thread, NULL, progress_once, &queue), 0);
-    while (!atomic_load(&is_in)) {
+    while (!atomic_load(&is_receiving)) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     assert_false(mpi_queue_is_lost(&queue, 1));
@@ -357,7 +357,7 @@ static void test_blocked_thread_is_detected(void **state) {
     mpi_queue_bye(&queue);
     assert_true(mpi_queue_is_lost(&queue, 1) && mpi_now() - start < 10 * MPI_SECOND);
     assert_true(mpi_queue_inside_ns(&queue) > MPI_SECOND / 2);
-    atomic_store(&is_held, false);
+    atomic_store(&must_block, false);
     pthread_join(thread, NULL);
     assert_int_equal(mpi_queue_inside_ns(&queue), 0);
     queue_end(loop, &queue);
@@ -879,7 +879,8 @@ static void placements_accepted(struct devices *d) {
         {GGML_OP_SQR, {{2, 4, 8}, {4, 16, 64}, 0}, {{2, 4, 8}, {4, 16, 64}, 8}},
         // The source has the even elements, the result has the odd ones.
         {GGML_OP_SQR, {{8, 4, 1}, {8, 64, 256}, 0}, {{8, 4, 1}, {8, 64, 256}, 4}},
-        // In place, where the stride of a single row does not matter. The last case has adjacent ranges.
+        // In the next three cases, source and result have the same elements. The strides of a single row may differ. In the last
+        // case the result begins where the source ends.
         {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 64}, {{8, 8, 1}, {4, 32, 256}, 64}},
         {GGML_OP_SQR, {{8, 1, 1}, {4, 400, 400}, 64}, {{8, 1, 1}, {4, 32, 32}, 64}},
         {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 64}, {{4, 8, 1}, {4, 32, 256}, 64}},

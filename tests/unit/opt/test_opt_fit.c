@@ -30,8 +30,8 @@ struct layer {
 
 static const float start[2 * CLASSES] = {0.5f, 0.25f, -0.5f, 0.125f, 1.0f, -0.75f};
 
-// With one output, the label is 3 x0 - 2 x1, which the fit has to find. With several outputs, the label is a class: that of three
-// directions in which x has the largest component.
+// With one output, the label is 3 x0 - 2 x1, which the fit has to find. With three outputs, the label is one of three classes:
+// the index of the largest of x0, x1 and -x0 - x1.
 static void label(const float *x, float *y, int n_out) {
     const float scores[CLASSES] = {x[0], x[1], -x[0] - x[1]};
     int best = 0;

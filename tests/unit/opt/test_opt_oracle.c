@@ -206,7 +206,7 @@ static void test_nets(void **state) {
             last += i >= N_STEPS - N_DATA / BATCH ? x : 0;
             n_right += n_own > 0 ? n_own : 0;
         }
-        print_message("%s: losses differ by %.2g at largest, %lld correct predictions on both sides, last epoch's loss / first "
+        print_message("%s: losses differ by at most %.2g, %lld correct predictions on both sides, last epoch's loss / first "
                       "epoch's loss %.2f\n",
             nets[n].name, worst, (long long) n_right, last / first);
         assert_true(last < 0.9 * first); // training lowers the loss

@@ -329,8 +329,8 @@ static void test_watched(void **state) {
     made_free(&m);
 }
 
-// Hard problems with a known optimum, and a training network for which the walks outward (from_peak.c) fail near the peak. All are
-// solved to a proven optimum without a capacity, and fit with the optimum as capacity.
+// Hard problems with a known optimum, and a training network for which the method "outward from the peak" (from_peak.c) fails.
+// All are solved to a proven optimum without a capacity, and fit with the optimum as capacity.
 static void test_made(void **state) {
     (void) state;
     static const uint64_t seeds[] = {12, 17, 27, 57, 241};

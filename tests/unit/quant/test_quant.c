@@ -28,7 +28,7 @@ struct format {
     deq_fn deq;
     double bound;            // largest relative squared error on a normal row
     bool nan_spread;         // a block with a non-finite element dequantises to NaN completely
-    uint64_t bytes;          // hash of the blocks of a normal row, as the reference writes them; 0: Berth's own search
+    uint64_t bytes;          // hash of the blocks that the reference writes for a normal row; 0: Berth writes other blocks
     uint64_t weighted_bytes; // the same with weights
 };
 
@@ -265,8 +265,8 @@ static void test_one_value(void **state) {
     }
 }
 
-// The rows of test_one_value in iq4_nl, whose grid has no zero and whose longer end is at 127. In blocks with a single value, the
-// 31 zeros are off by one step each.
+// The rows of test_one_value in iq4_nl, whose levels do not include 0 and reach from -127 to 113. In blocks with a single value,
+// the 31 zeros are off by one step each.
 static void test_one_value_without_zero(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -408,8 +408,9 @@ static void test_non_finite(void **state) {
     }
 }
 
-// Rows that copies and caches write equal those of the reference in the searched formats too. The hashes are from the reference's
-// build for Arm, which fuses multiply-adds; quant_diff compares with the library itself.
+// from_float_ref, which copies and caches use, writes the same bytes as the reference. This holds also for the formats for which
+// quantize_* uses Berth's own search. The hashes are from the reference's build for Arm, which fuses multiply-adds; quant_diff
+// compares with the library itself.
 #if defined(__aarch64__)
 static void test_known_rows(void **state) {
     (void) state;

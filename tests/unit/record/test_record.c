@@ -108,7 +108,7 @@ static void one_change(void **state) {
     (void) state;
     float memory[32];
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
-        for (int is_fresh = 0; is_fresh < 2; is_fresh++) { // a different graph of the same form, or the same one
+        for (int is_fresh = 0; is_fresh < 2; is_fresh++) { // 1: another graph of the same form is changed
             for (enum change what = NOTHING; what < N_CHANGES; what++) {
                 struct sample m = sample_new(), other = sample_new();
                 struct record rec = recorded(&m, is_full_match, NULL);

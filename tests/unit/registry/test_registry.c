@@ -418,7 +418,8 @@ static void current_folder_is_not_searched(void **state) {
     unlink(module_path("libggml-here.so"));
 }
 
-// A truncated download, of which the loader would map missing pages. For every length, the file is refused or loaded.
+// A library file that is cut off, as after an incomplete download. The dynamic loader would map pages that the file does not
+// have. The file is cut at every 509th byte. Each time it is refused, or loaded if the missing bytes do not matter.
 static void truncated_library_is_refused(void **state) {
     (void) state;
     need_compiler();

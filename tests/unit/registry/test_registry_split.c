@@ -41,7 +41,7 @@ static ggml_backend_dev_t library_device(ggml_backend_reg_t reg, size_t index) {
 static int n_asked_back;
 
 // A backend may query the registry while it is queried itself.
-static enum ggml_backend_dev_type asks_back(ggml_backend_dev_t dev) {
+static enum ggml_backend_dev_type type_after_query(ggml_backend_dev_t dev) {
     (void) dev;
     n_asked_back += ggml_backend_dev_count() > 0;
     return GGML_BACKEND_DEVICE_TYPE_GPU;
@@ -59,7 +59,7 @@ static void library_init(struct library *l, const char *name, size_t n) {
         snprintf(full, sizeof full, "%s%zu", name, j);
         device_init(&l->devs[j], full);
         l->devs[j].dev.reg = &l->reg;
-        l->devs[j].dev.iface.get_type = asks_back;
+        l->devs[j].dev.iface.get_type = type_after_query;
     }
 }
 
@@ -123,7 +123,7 @@ static void composite_is_removed_with_a_part(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
-static enum ggml_backend_dev_type is_helper(ggml_backend_dev_t dev) {
+static enum ggml_backend_dev_type type_accel(ggml_backend_dev_t dev) {
     (void) dev;
     return GGML_BACKEND_DEVICE_TYPE_ACCEL;
 }
@@ -143,7 +143,7 @@ static void part_is_registered_twice(void **state) {
     ggml_backend_device_register(&stays.devs[0].dev);
     ggml_backend_unload(&goes.reg);
     assert_int_equal(ggml_backend_dev_count(), n + 1);
-    helps.devs[0].dev.iface.get_type = is_helper;
+    helps.devs[0].dev.iface.get_type = type_accel;
     ggml_backend_register(&helps.reg);
     assert_int_equal(ggml_backend_dev_count(), n + 2);
     ggml_backend_unload(&helps.reg);
@@ -180,7 +180,7 @@ static void ranks_include_the_local_cpu(void **state) {
 static struct library leaves;
 static bool is_armed;
 
-static enum ggml_backend_dev_type sends_away(ggml_backend_dev_t dev) {
+static enum ggml_backend_dev_type type_after_unload(ggml_backend_dev_t dev) {
     (void) dev;
     if (is_armed) {
         is_armed = false;
@@ -196,7 +196,7 @@ static void part_is_unloaded_during_creation(void **state) {
     const size_t n = ggml_backend_dev_count();
     library_init(&leaves, "L", 1);
     library_init(&stays, "S", 1);
-    stays.devs[0].dev.iface.get_type = sends_away;
+    stays.devs[0].dev.iface.get_type = type_after_unload;
     ggml_backend_register(&leaves.reg);
     assert_int_equal(ggml_backend_dev_count(), n + 1);
     alarm(60); // ends the test in a deadlock
@@ -226,7 +226,7 @@ static void unload_without_memory_changes_nothing(void **state) {
         ggml_backend_register(&goes.reg);
         is_one_device("Meta(G0,G1)");
         library_init(&fill[n_fill], "F", 1);
-        fill[n_fill].devs[0].dev.iface.get_type = is_helper;
+        fill[n_fill].devs[0].dev.iface.get_type = type_accel;
         ggml_backend_register(&fill[n_fill++].reg);
         berth_alloc_fail_at(1);
         ggml_backend_unload(&goes.reg);

@@ -272,7 +272,7 @@ static void a_pipeline_survives_a_failure(void **state) {
             }
             went_on = submit(&r, dev);
         }
-        if (went_on) { // synchronize reports the failure; *fails > 0: the device never made that call
+        if (went_on) { // synchronize must report the failure, unless the device made too few calls to fail (*fails > 0)
             const enum ggml_status status = berth_sched_synchronize(r.sched);
             assert_int_equal(status, *fails == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS);
             assert_true(status == GGML_STATUS_SUCCESS || strstr(berth_last_error(), dev->name) != NULL);

@@ -33,8 +33,8 @@ static void list(struct sample *m, struct ggml_tensor **nodes, int n) {
     ggml_set_output(m->out);
 }
 
-// out = a + b + mid = (1/2 + 1/2 + 2) x. If is_twice is set, b is a itself, listed a second time after p's memory is free.
-// Otherwise b is a separate tensor.
+// out = a + b + mid = (1/2 + 1/2 + 2) x. If is_twice is set, b and a are the same tensor. The graph then lists this tensor a
+// second time after mid, the last reader of p. Otherwise b is a separate tensor.
 static struct sample listed(bool is_twice) {
     struct sample m = sample_new();
     struct ggml_tensor *p = ggml_scale(m.ctx, m.x, 2.0f), *a = ggml_scale(m.ctx, m.x, 0.5f), *mid = ggml_cont(m.ctx, p);

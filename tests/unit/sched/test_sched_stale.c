@@ -161,7 +161,7 @@ static void run(struct net *n, const struct change *change, int n_used) {
     clean(n);
 }
 
-static void changed_graphs_are_their_own(void **state) {
+static void changed_graphs_give_their_own_results(void **state) {
     struct net *n = *state;
     for (int i = 0; i < CHANGES; i++) {
         run(n, &changes[i], 1);
@@ -170,7 +170,7 @@ static void changed_graphs_are_their_own(void **state) {
     }
 }
 
-static void changed_graphs_are_their_own_in_flight(void **state) {
+static void changed_graphs_give_their_own_results_in_flight(void **state) {
     struct net *n = *state;
     ggml_backend_sched_free(n->sched);
     n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
@@ -308,8 +308,8 @@ static void changed_graphs_are_planned_by_the_allocator(void **state) {
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        NET_TEST(changed_graphs_are_their_own),
-        NET_TEST(changed_graphs_are_their_own_in_flight),
+        NET_TEST(changed_graphs_give_their_own_results),
+        NET_TEST(changed_graphs_give_their_own_results_in_flight),
         NET_TEST(graphs_that_stay_are_not_planned),
         NET_TEST(moved_weights_are_read_where_they_are),
         NET_TEST(inputs_outlive_a_larger_plan),

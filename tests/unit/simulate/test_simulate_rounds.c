@@ -108,7 +108,7 @@ static void test_slow_moments(void **state) {
     check_machine(&r);
     choose(&r, 5, two, two);
     check_machine(&r);
-    choose(&r, 5, two, other); // other rounds are slow together than alone
+    choose(&r, 5, two, other); // slow alone: rounds 0 and 4; slow together: rounds 1 and 3
     check_machine(&r);
     choose(&r, 4, other, other);
     check_machine(&r);
