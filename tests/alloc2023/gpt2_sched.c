@@ -119,7 +119,7 @@ static bool schedule(struct program *p) {
     return !ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(p->sched, p->backends[0]));
 }
 
-// Returns false if it failed, which is correct only if an allocation was made to fail.
+// Returns false if the graph could not be built or computed. That may happen only if the test lets an allocation fail.
 static bool evaluate(struct program *p, const int *tokens, int n, int n_past, float *logits) {
     struct ggml_context *ctx = context_new(1 << 20);
     struct inputs in = {NULL, NULL, NULL, NULL, n, n_past};

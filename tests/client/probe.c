@@ -14,8 +14,8 @@
 //     probe FOLDER tokens MODEL TEXT           prints the number of tokens of the text, and the text that they give
 //     probe FOLDER text MODEL PROMPT N         prints N tokens after the prompt, each the most likely one
 //     probe FOLDER errors MODEL WHICH          makes one mistake: exit code 3 if it is refused
-//     probe compare A B [rms]                  prints the largest difference relative to the largest value, or that of the RMS
-// PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
+//     probe compare A B [rms]                  prints the largest difference / the largest value of A; with rms, the RMS of the
+// differences / the RMS of A PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
 
 #include "llama_load.h"
 
@@ -25,7 +25,8 @@
 #include <unistd.h>
 
 static struct {
-    double reserved, used; // MiB of compute buffers that a context logs at its start (two digits), and at its end (four)
+    // MiB of compute buffers. The context logs `reserved` at its start (two decimals), and `used` at its end (four decimals).
+    double reserved, used;
     bool loud;
 } seen;
 

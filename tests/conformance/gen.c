@@ -312,7 +312,8 @@ static int64_t mutate_number(struct gen *g, char kind, int64_t x) {
     }
 }
 
-// Inserts a call before the last one that changes the layout of one of its tensors.
+// Chooses a tensor argument of the last call. Inserts a call before the last call that returns a transposed, permuted, viewed or
+// contiguous version of that tensor. The last call then gets this version.
 static void mutate_layout(struct gen *g) {
     struct recipe *r = g->r;
     struct call last = r->calls[r->n_calls - 1];

@@ -60,7 +60,7 @@ void gen_op_n_kv_max(struct gen *g, enum call_id id) {
     PUSH(g, id, g->r->n_calls - 1, pick(g, 0, 1000));
 }
 
-// Returns the number of heads of a call: ne[2] of its first source i, derived from the calls that created the source.
+// Returns ne[2], the number of heads, of the tensor that call i returned. It is derived from the calls that created the tensor.
 static int64_t heads_of(const struct recipe *r, int64_t i) {
     int axis = 2;
     for (;;) {

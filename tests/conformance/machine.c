@@ -110,7 +110,7 @@ static void outcome_set(struct outcome *o, enum outcome_kind kind, int at, const
     snprintf(o->message, sizeof(o->message), "%s", message);
 }
 
-// References to calls without a result are then valid.
+// Sets the values of all calls to NULL, so that a reference to a call without a result is NULL.
 static void machine_clear(struct machine *m, const struct recipe *r) {
     if (r->n_calls + 1 > m->n_values_alloc) {
         m->n_values_alloc = 2 * r->n_calls + 64;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // refuse.c: conformance-refuse: checks how constructors of Berth treat invalid arguments, without a reference.
-// For every constructor with valid arguments, of which one at a time is replaced:
+// The program calls every constructor with valid arguments and replaces one argument at a time:
 // - If a source is poison, or a required source is NULL, the result is poison and an error is set.
 // - If the context is NULL, the result is NULL.
-// For invalid arguments, the result is a tensor with valid sources and extents, or poison and an error. With arenas that are too
-// small for the result, in steps of 64 bytes, the result is poison.
-// All other functions of the table get the same arguments and must not crash.
+// For invalid arguments, and in arenas of 0, 64, 128, ... 1984 bytes, the result is a tensor with valid sources and extents, or
+// poison and an error. All other functions of the table get the same arguments and must not crash.
 #include "gen.h"
 #include "machine.h"
 
@@ -107,7 +106,7 @@ static int n_read_args(const struct call *c) {
                                                : c->n_args;
 }
 
-// Replaces each source of the last call in turn by a tensor of n elements (poison for n < 0), and then by NULL.
+// Replaces each source of the last call in turn by poison (a tensor of -1 elements), by a tensor of one element, and by NULL.
 static void replace_sources(struct machine *m) {
     const int last = recipe_push(&recipe, CALL_ggml_new_tensor_1d);
     const struct call c = recipe.calls[last - 1];

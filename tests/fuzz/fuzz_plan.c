@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define MAX_ITEMS 64
-#define CHUNKED_ITEMS 10 // with chunks; with each further item the solver tries 400 more orders
+#define CHUNKED_ITEMS 10 // max items of an input with chunks; the solver tries 400 more orders per further item
 #define BUDGET_US 300
 #define JUMP_LIMIT 12 // n is less than this number
 #define PATIENCE_S 2  // processor time: sanitizers are slow, and the machine may be busy
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     expect(berth_plan_check(items, n, &params, offsets, &fault) == GGML_STATUS_SUCCESS, "invalid plan");
     expect(report.peak >= report.bound, "peak below the bound");
-    expect(params.memory_limit != 0 || !report.proven || report.peak == report.bound, "proven without proof");
+    expect(params.memory_limit != 0 || !report.proven || report.peak == report.bound, "proven, but the peak is not the bound");
     uint64_t bound;
     expect(berth_plan_bound(items, n, &params, &bound, NULL) == GGML_STATUS_SUCCESS && bound <= report.bound,
         "the search lowered the bound");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// guided.h: for fuzz targets of grammars: a vocabulary whose tokens are all single bytes, 64 pairs of bytes and an end token, and
-// checks of properties that every grammar must have.
+// guided.h: for fuzz targets of grammars. It has a vocabulary and checks of properties that every grammar must have. The
+// vocabulary has a token for each of the 256 bytes, 64 tokens of two bytes, and an end token.
 #pragma once
 
 #include "fuzz/fuzz.h"

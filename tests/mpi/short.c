@@ -23,7 +23,7 @@
 
 // MPI sends short messages immediately, and long ones when the receiver requests them.
 static const size_t sizes[N] = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
-static const bool is_short[N] = {false, true, true, false, true, false, false, false}; // the receiver has no memory
+static const bool lacks_memory[N] = {false, true, true, false, true, false, false, false}; // the receiver has no memory
 static size_t n_refused;
 static MPI_Request untested;
 
@@ -64,7 +64,7 @@ static int error_of(size_t size) {
 
 static void *some_alloc(size_t size) {
     for (int i = 0; i < N; i++) {
-        if (is_short[i] && size == sizes[i]) {
+        if (lacks_memory[i] && size == sizes[i]) {
             n_refused++;
             return NULL;
         }
@@ -90,7 +90,7 @@ static int send_all(struct mpi_transport *t) {
     }
     char unsent[UNSENT];
     if (t->send(t, 1, unsent, sizeof unsent) || !is_why(t->why, MPI_ERR_BUFFER)) {
-        return fail(t, "was sent, or for another reason not", N);
+        return fail(t, "was sent, or failed for another reason than MPI_ERR_BUFFER", N);
     }
     struct mpi_message message;
     for (int ms = 0; !t->receive(t, &message); ms++) { // waits until the other rank is done
@@ -115,16 +115,16 @@ static int receive_all(struct mpi_transport *t) {
             return fail(t, "is of another size", i);
         }
         if (!is_why(t->why, error_of(sizes[i]))) {
-            return fail(t, "has another reason", i);
+            return fail(t, "has the wrong error text", i);
         }
-        if ((message.bytes == NULL) != (is_short[i] || error_of(sizes[i]) != MPI_SUCCESS) ||
+        if ((message.bytes == NULL) != (lacks_memory[i] || error_of(sizes[i]) != MPI_SUCCESS) ||
             (message.bytes != NULL && ((const char *) message.bytes)[sizes[i] - 1] != i + 1)) {
             return fail(t, "has other bytes", i);
         }
         free(message.bytes);
     }
     if (n_refused != 3 || !t->send(t, 0, malloc(1), 1)) {
-        return fail(t, "memory was asked for again, or there is no answer", N);
+        return fail(t, "the receiver was not refused memory exactly 3 times, or the reply cannot be sent", N);
     }
     for (int ms = 0; t->unsent(t, 0) > 0 && ms < PATIENCE_MS; ms++) {
         pause_1ms();
@@ -141,7 +141,7 @@ int main(int argc, char **argv) {
     void *symbol = library != NULL ? dlsym(library, MPI_LINK_OPEN) : NULL;
     memcpy(&open, &symbol, sizeof open);
     if (open == NULL || !open(&t, why, sizeof why) || t.size != 2) {
-        fprintf(stderr, "no link of two: %s\n", why);
+        fprintf(stderr, "cannot open a transport of two ranks: %s\n", why);
         return 1;
     }
     t.alloc = t.rank == 1 ? some_alloc : malloc;

@@ -4,7 +4,7 @@
 // `world die`: the last rank ends in the middle; the others get an error in time.
 // `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, but not each other.
 // `world ask`: the log callback queries devices as soon as it is called about a missing rank.
-// `world large`: a sum of more bytes than a rank receives ahead of a request.
+// `world large`: a sum of more bytes than a rank receives before a thread requests them.
 // `world late`, with a worker: a buffer at the worker is freed when the process ends, after the ranks have left.
 
 #include "berth-mpi.h"
@@ -150,7 +150,8 @@ static int free_at_the_end(void) {
     return 0;
 }
 
-// A rank that crashes must end and not hang in a handler that prints its stack: MPI must not have kept these signal handlers.
+// Checks that the signal handlers that MPI installs for crashes are removed. These handlers print the stack. A rank that crashes
+// could hang in them instead of ending.
 static void check_crashes(void) {
     static const int crashes[] = {SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++) {

@@ -77,7 +77,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
     }
 }
 
-static const struct conv walks[] = {
+static const struct conv geometries[] = {
     {.n = {7, 6, 4}, .k = {3, 2, 2}, .in = 4, .out = 5, .batch = 2, .s = {1, 1, 1}, .p = {0, 0, 0}, .d = {1, 1, 1}},
     {.n = {7, 6, 4}, .k = {3, 3, 3}, .in = 3, .out = 2, .batch = 1, .s = {1, 1, 1}, .p = {1, 1, 1}, .d = {1, 1, 1}},
     {.n = {9, 8, 5}, .k = {3, 3, 2}, .in = 2, .out = 3, .batch = 3, .s = {2, 2, 2}, .p = {1, 1, 0}, .d = {1, 1, 1}},
@@ -98,29 +98,31 @@ static double tolerance(enum ggml_op op, enum ggml_type kernel) {
     return kernel == GGML_TYPE_F32 ? OP_F32 : sums ? 1e-5 : op == GGML_OP_COL2IM_1D ? 1e-6 : OP_F32;
 }
 
-// turn 1: with more padding and channels.
-static void one(struct op_suite *s, size_t i, int turn, enum ggml_op op, enum ggml_type kernel, enum ggml_type type, int layout) {
-    struct conv c = walks[i];
+// variant 1: with more padding and channels.
+static void one(
+    struct op_suite *s, size_t i, int variant, enum ggml_op op, enum ggml_type kernel, enum ggml_type type, int layout) {
+    struct conv c = geometries[i];
     c.op = op;
     c.kernel = kernel;
     c.type = type;
     c.layout = layout;
     for (int d = 0; d < 3; d++) {
-        c.p[d] += turn;
+        c.p[d] += variant;
     }
-    c.in += turn;
-    c.out += 3 * turn;
+    c.in += variant;
+    c.out += 3 * variant;
     op_case(s, ggml_op_name(op),
-        op_text("walk %zu turn %d kernel %s result %s layout %d", i, turn, ggml_type_name(kernel), ggml_type_name(type), layout),
+        op_text(
+            "walk %zu turn %d kernel %s result %s layout %d", i, variant, ggml_type_name(kernel), ggml_type_name(type), layout),
         tolerance(op, kernel), build, &c);
 }
 
-// Variations of one walk, for the ops that use few of its numbers.
+// For ops with a single stride: runs each geometry with strides 1 to 3, and with f32 and f16 kernels.
 static void stride_cases(struct op_suite *s) {
-    for (size_t i = 0; i < N(walks); i++) {
+    for (size_t i = 0; i < N(geometries); i++) {
         for (int half = 0; half < 2; half++) {
             for (int stride = 1; stride <= 3; stride++) {
-                struct conv c = walks[i];
+                struct conv c = geometries[i];
                 c.kernel = half ? GGML_TYPE_F16 : GGML_TYPE_F32;
                 c.s[0] = stride;
                 static const enum ggml_op ops[] = {GGML_OP_CONV_TRANSPOSE_1D, GGML_OP_CONV_TRANSPOSE_2D, GGML_OP_COL2IM_1D};
@@ -137,7 +139,7 @@ static void stride_cases(struct op_suite *s) {
 
 void op_suite_conv(struct op_suite *s) {
     const enum ggml_type f32 = GGML_TYPE_F32, f16 = GGML_TYPE_F16;
-    for (size_t i = 0; i < N(walks); i++) {
+    for (size_t i = 0; i < N(geometries); i++) {
         for (int half = 0; half < 4; half++) {
             const enum ggml_type kernel = half % 2 ? f16 : f32;
             one(s, i, half / 2, GGML_OP_IM2COL, kernel, f32, 0);
@@ -154,7 +156,7 @@ void op_suite_conv(struct op_suite *s) {
             one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 1);
         }
         // Elements must be left between the paddings.
-        if ((walks[i].n[0] - 1) * walks[i].s[0] + walks[i].k[0] > 2 * walks[i].p[0]) {
+        if ((geometries[i].n[0] - 1) * geometries[i].s[0] + geometries[i].k[0] > 2 * geometries[i].p[0]) {
             one(s, i, 0, GGML_OP_COL2IM_1D, GGML_TYPE_BF16, f32, 0);
         }
     }

@@ -25,7 +25,7 @@ static struct {
     bool all;
     ggml_backend_t cpu, meta[3];
     struct splits splits[3];
-    int64_t n_runs, n_gathered; // n_whole: runs with an op that received unsplit sources
+    int64_t n_runs, n_gathered; // n_gathered: runs with an op that received unsplit sources
 } run;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
@@ -51,7 +51,8 @@ static ggml_backend_buffer_t place(
     int n_inputs = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(c->ctx); t != NULL; t = ggml_get_next_tensor(c->ctx, t)) {
         t->buffer = NULL;
-        t->data = t->op != GGML_OP_NONE && t->view_src == NULL ? t : NULL; // not NULL: the tensor gets no memory yet
+        // ggml_backend_alloc_ctx_tensors_from_buft skips tensors whose data is not NULL. The graph allocator places these later.
+        t->data = t->op != GGML_OP_NONE && t->view_src == NULL ? t : NULL;
         if (t->op == GGML_OP_NONE && t->view_src == NULL) {
             ggml_format_name(t, "input %d", n_inputs++);
         }
@@ -84,7 +85,8 @@ static double *read_values(const struct op_case *c) {
     return v;
 }
 
-// If true, a fill pattern shows elements that were not written.
+// Returns true if the op must write every element of its result. The result is then filled with 0xFF (NaN) before the op runs, so
+// that an element that was not written is found.
 static bool is_all_written(const struct op_case *c) {
     return c->t->op != GGML_OP_SET_ROWS && c->t->op != GGML_OP_CPY && c->t->view_src == NULL;
 }

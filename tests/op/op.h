@@ -27,16 +27,18 @@
 #define OP_QUANT 1e-10
 // For results of fewer than 8 numbers, whose terms may cancel (measured: 3.1e-10).
 #define OP_QUANT_FEW 1e-8
-// Products of f16. Variants with f16 arithmetic add in f16: armv8.2_2 differs from armv8.2_1 by up to 9e-6, and by up to 6.8e-5
-// if the result has few numbers. Berth adds in f32, or a few terms in f16. Berth must be within OP_F16_PLAIN of double precision.
-// Measured: 4e-8 in f32; in f16 1.9e-7 for one column and 7.6e-7 for many (armv8.2_2: 3.4e-6 and 1.1e-5). One number whose terms
-// cancel: 7.9e-6 from double precision and 1.2e-4 from armv8.2_2 (OP_F16_FEW, OP_F16_PLAIN_FEW).
+// Products of f16. The reference's variant armv8.2_2 adds in f16. It differs from armv8.2_1 by up to 9e-6 (OP_F16). For results
+// of few numbers, it differs from armv8.2_1 by up to 6.8e-5 and from Berth by up to 1.2e-4 (OP_F16_FEW). Berth adds in f32, or a
+// few terms in f16. Compared with double precision, Berth's error in f32 is up to 4e-8. In f16 it is up to 1.9e-7 for one column
+// and 7.6e-7 for many columns (OP_F16_PLAIN), and 7.9e-6 for one number whose terms cancel (OP_F16_PLAIN_FEW). The error of
+// armv8.2_2 is up to 3.4e-6 for one column and 1.1e-5 for many columns.
 #define OP_F16 1e-5
 #define OP_F16_FEW 2e-4
 #define OP_F16_PLAIN 1e-6
 #define OP_F16_PLAIN_FEW 1e-5
-// bf16 results compared with double precision. An element rounded in the other direction has a squared error of 1.5e-5 of its
-// square. Activations that ggml reads from a table of f16 values: measured 1.5e-6.
+// bf16 results compared with double precision. An element that is rounded in the other direction has a squared error of 1.5e-5 of
+// its square, but few elements are. The largest measured error is 1.5e-6, of activations that ggml reads from a table of f16
+// values.
 #define OP_BF16 2e-6
 
 // ---- layouts of an input in memory; a case is also built with its inputs in each of these layouts ----

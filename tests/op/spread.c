@@ -37,7 +37,7 @@ void op_spread_add(struct op_spread *s, const char *op, const struct ggml_tensor
 }
 
 void op_spread_print(const struct op_spread *s, const char *first) {
-    printf("largest errors between A %s, B %s and Berth; excess: the largest ratio of Berth-to-A to B-to-A in one case\n", first,
+    printf("largest errors between A %s, B %s and Berth; excess: the largest (Berth to A) / (A to B) of any case\n", first,
         s->other.name);
     printf("%-24s %-24s %6s %10s %10s %10s %10s\n", "op", "types", "cases", "A to B", "Berth to A", "Berth to B", "excess");
     for (int i = 0; i < s->n_rows; i++) {

@@ -296,7 +296,8 @@ struct case_listing {
     int64_t left; // nodes until the search gives up
 };
 
-// By brute force. No op works in place.
+// Returns the least peak of all plans for the results of the steps, by brute force. Returns UINT64_MAX if there are too many
+// items, or more live bytes than the limit. No op works in place.
 static inline uint64_t case_packed(const struct case_listing *l) {
     struct berth_plan_item items[BRUTE_MAX];
     int64_t n = 0;

@@ -9,7 +9,7 @@
 
 struct tally {
     int n_proven, n_open, n_equal, n_below, n_none;
-    double gap;   // sum over n_proven of Berth's relative cost above the optimum
+    double gap;   // sum of (Berth's cost - optimum) / optimum over the graphs whose optimum cbc has proven
     double worst; // the largest of these
 };
 
@@ -52,7 +52,7 @@ static void case_compare(const struct lp_case *c, uint64_t budget, const char *p
         r->fits ? "costs" : "does not fit,", (unsigned long long) r->cost, (unsigned long long) r->cost_once, r->method,
         r->proven ? ", proven" : "");
     if (answer == LP_NONE) {
-        printf("the programme has no schedule as cheap, proven\n");
+        printf("cbc has proven that the programme has no schedule as cheap as Berth's\n");
     } else {
         printf("%s%.0f\n", answer == LP_OPEN ? "open, found " : "the optimum is ", cost);
     }

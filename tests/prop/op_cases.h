@@ -165,7 +165,7 @@ static inline bool memory_give(struct op_cases *c, struct ggml_context *ctx) {
         }
         const int64_t blck = ggml_blck_size(t->type);
         const size_t span = berth_span(t), cut_size = blck > 0 && t->ne[0] % blck != 0 ? span % 4 : 0;
-        const size_t size = span + (cut_size > 0 ? 4 - cut_size : 0); // rows of incomplete blocks do not keep their alignment
+        const size_t size = span + (cut_size > 0 ? 4 - cut_size : 0); // a size of incomplete blocks is rounded up to 4
         if (ggml_is_empty(t)) {
             strides_dense(t); // no byte is read, but code may compute addresses from the strides
             t->data = region_take(c, 0);
@@ -192,7 +192,7 @@ static inline bool is_custom(const struct ggml_tensor *t) {
 }
 
 // In half of the cases, also changes the op parameters that equal `was`.
-static inline void extents_rename(struct op_cases *c, struct ggml_context *ctx, int64_t was, int64_t now) {
+static inline void extents_replace(struct op_cases *c, struct ggml_context *ctx, int64_t was, int64_t now) {
     const bool params = pick(c, 2) == 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -380,7 +380,7 @@ static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
         extras_add(c, ctx);
         for (uint64_t n = pick(c, 4); n > 0; n--) {
             const struct ggml_tensor *like = any_tensor(c);
-            extents_rename(c, ctx, like->ne[pick(c, GGML_MAX_DIMS)], ODD(c, odd_extents));
+            extents_replace(c, ctx, like->ne[pick(c, GGML_MAX_DIMS)], ODD(c, odd_extents));
         }
         for (uint64_t n = pick(c, 3); n > 0; n--) {
             property_corrupt(c, ctx);

@@ -72,8 +72,8 @@ static void check_joined(const struct berth_plan_item *items, int64_t n, const s
     berth_plan_prob_fini(&joined);
 }
 
-// With each rule switched off in turn, the search must find a plan at the optimum and refute lower capacities. next must not
-// exceed the optimum.
+// With each rule switched off in turn, the search must find a plan at the optimum and prove that lower capacities do not fit. The
+// next capacity that such a proof returns must not exceed the optimum.
 static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t optimum) {
     struct plan_traits traits;
     int32_t ids[BRUTE_MAX];

@@ -90,8 +90,8 @@ static void rows_add_gaps(struct check_rng *r, struct ggml_tensor *t) {
 
 // ---- one op ----
 
-// Returns the bytes of the result. The work memory has only the cache lines that the op requests, so that it ends before the
-// inaccessible page.
+// Returns the bytes of the result. The work memory has the bytes that the op needs, rounded up to a multiple of 64. It lacks the
+// bytes that ggml_graph_plan adds for alignment. So it ends directly before the inaccessible page.
 static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
     graph->nodes[0] = op;
@@ -203,7 +203,8 @@ static void attention(struct check_rng *r, uint64_t seed) {
     ggml_free(ctx);
 }
 
-// So many columns that the panels (repacked columns) of one round do not hold them. Several batches may share a matrix.
+// The product has more columns than the panels (repacked columns) can hold at once. So the op repacks and multiplies them in
+// several rounds. Several batches of columns may use the same matrix.
 static void rounds(struct check_rng *r, uint64_t seed) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};

@@ -262,7 +262,7 @@ static inline size_t rg_results(struct rg_graph *g, struct rg_world *w, char *by
 
 enum { RG_RESULT_SIZE = (RG_MAX_OUT * RG_H + RG_N_KV * RG_KV_ROWS) * RG_W * 4 };
 
-// A seed always assigns the same nodes.
+// Assigns about one node in 40 to a random backend that supports it. The choice depends only on the seed.
 static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backend_sched_t sched, uint64_t seed) {
     struct check_rng rng = check_rng_new(seed ^ 0x5EED);
     for (int i = 0; i < ggml_graph_n_nodes(g->graph); i++) {

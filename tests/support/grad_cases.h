@@ -434,7 +434,7 @@ static inline T *build_attn(struct grad_case *c, int kind) {
 
 enum { IM2COL, CONV_2D, CONV_2D_DIRECT, CONV_2D_DW };
 
-// A convolution along one axis, and a sufficient extent `side` of the image.
+// The parameters of a convolution along one axis. side: extent of the image, at least that of the dilated kernel.
 struct grad_walk {
     int stride, pad, dilation;
     int64_t kernel, side;

@@ -132,7 +132,7 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
 }
 
 // Each piece gets the lowest offset above the pieces placed so far.
-static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
+static inline void made_stack(struct plan_made *m, int64_t n, int64_t full) {
     int64_t *skyline = calloc(MADE_SIDE, sizeof *skyline);
     if (skyline == NULL) {
         abort();
@@ -166,11 +166,11 @@ static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
     if (made_below(m, 4) > 0) {
         made_cut(m, n, full);
     } else {
-        made_heap(m, n, full);
+        made_stack(m, n, full);
     }
     for (int64_t i = 0; i < m->n; i++) {
         m->items[i].size *= MADE_UNIT;
-        m->items[i].fixed = 0; // made_heap has stored the offset there
+        m->items[i].fixed = 0; // made_stack has stored the offset there
     }
 }
 

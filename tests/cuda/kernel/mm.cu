@@ -9,8 +9,8 @@
 #include "mv_args.h"
 
 struct weights {
-    std::vector<char> row;    // N_DISTINCT rows
-    std::vector<float> value; // the same rows as floats
+    std::vector<char> rows;    // N_DISTINCT rows
+    std::vector<float> values; // the same rows as floats
     size_t row_size;
 };
 enum { N_DISTINCT = 61 };
@@ -18,35 +18,35 @@ enum { N_DISTINCT = 61 };
 static weights make(const mm_type &t, int k) {
     weights w;
     w.row_size = (size_t) (k / t.qk) * t.bytes;
-    w.row.resize(w.row_size * N_DISTINCT + 64);
-    w.value.resize((size_t) k * N_DISTINCT);
+    w.rows.resize(w.row_size * N_DISTINCT + 64);
+    w.values.resize((size_t) k * N_DISTINCT);
     if (t.qk == 1) {
         for (int i = 0; i < k * N_DISTINCT; i++) {
             const float v = unit();
             uint32_t bits;
             memcpy(&bits, &v, 4);
             if (t.bytes == 4) {
-                ((float *) w.row.data())[i] = v;
-                w.value[i] = v;
+                ((float *) w.rows.data())[i] = v;
+                w.values[i] = v;
             } else if (!strcmp(t.name, "f16")) {
                 const __half h = __float2half_rn(v);
-                memcpy(w.row.data() + 2 * i, &h, 2);
-                w.value[i] = __half2float(h);
+                memcpy(w.rows.data() + 2 * i, &h, 2);
+                w.values[i] = __half2float(h);
             } else {
-                ((uint16_t *) w.row.data())[i] = (uint16_t) (bits >> 16);
+                ((uint16_t *) w.rows.data())[i] = (uint16_t) (bits >> 16);
                 bits &= 0xffff0000u;
-                memcpy(&w.value[i], &bits, 4);
+                memcpy(&w.values[i], &bits, 4);
             }
         }
         return w;
     }
-    for (size_t i = 0; i < w.row.size(); i++) {
-        w.row[i] = (char) rnd();
+    for (size_t i = 0; i < w.rows.size(); i++) {
+        w.rows[i] = (char) rnd();
     }
     for (int b = 0; b < k / t.qk * N_DISTINCT; b++) {
-        t.tame(w.row.data() + (size_t) b * t.bytes, rnd());
+        t.tame(w.rows.data() + (size_t) b * t.bytes, rnd());
     }
-    t.to_float(w.row.data(), w.value.data(), (int64_t) k * N_DISTINCT);
+    t.to_float(w.rows.data(), w.values.data(), (int64_t) k * N_DISTINCT);
     return w;
 }
 
@@ -83,7 +83,7 @@ static double error_of(const weights &w, int m, int k, int n, int n_check) {
     double num = 0, den = 0;
     for (int c = 0; c<n; c += n> n_check ? n / n_check : 1) {
         for (int r = 0; r < m; r += r < 300 ? 1 : 97) {
-            const float *row = w.value.data() + (size_t) (r % N_DISTINCT) * k;
+            const float *row = w.values.data() + (size_t) (r % N_DISTINCT) * k;
             double sum = 0;
             for (int i = 0; i < k; i++) {
                 sum += (double) row[i] * x[(size_t) c * k + i];
@@ -101,7 +101,7 @@ static double error_of(const weights &w, int m, int k, int n, int n_check) {
 static void upload(const weights &w, int m, int copies) {
     full.resize(w.row_size * m);
     for (int r = 0; r < m; r++) {
-        memcpy(full.data() + w.row_size * r, w.row.data() + w.row_size * (r % N_DISTINCT), w.row_size);
+        memcpy(full.data() + w.row_size * r, w.rows.data() + w.row_size * (r % N_DISTINCT), w.row_size);
     }
     for (int i = 0; i < copies; i++) {
         OK(cudaMemcpyAsync(
