@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// call.c: the call table, the functions that make the calls, and recipes as data.
+// call.c: the call table, the functions that make the calls, and functions that build and print recipes (lists of calls).
 #include "call.h"
 
 #include "machine.h"
@@ -49,6 +49,7 @@ static struct ggml_tensor **arg_list(struct machine *m, const int64_t *args) {
     return m->list;
 }
 
+// Argument k of a call: T tensor, G graph, I int, L int64_t, E type, F float, Z string.
 #define T(k) arg_tensor(m, a[k])
 #define G(k) (a[k] < 0 ? NULL : m->values[a[k]].g)
 #define I(k) ((int) a[k])
@@ -65,6 +66,8 @@ static struct ggml_tensor **arg_list(struct machine *m, const int64_t *args) {
 #define OUTF (m->outf)
 #define ctx (m->ctx)
 
+// Stores the result x of a call: T tensor, G graph, W graph by value, O address as an offset in the arena, I integer, D double,
+// S string, V none (void).
 #define RESULT_T(x) result->t = (x)
 #define RESULT_G(x) result->g = (x)
 #define RESULT_W(x) \
@@ -151,7 +154,7 @@ const char *recipe_name(int64_t i) {
     return i >= 0 && i < RECIPE_NAMES ? names[i] : NULL;
 }
 
-// The names are listed here, so that neither library is called.
+// The names of the types are listed here, so that neither Berth nor the reference is called.
 static const char *type_text(int64_t type, char *buffer, size_t size) {
     static const char *const names[GGML_TYPE_COUNT] = {
 #define NAME(x) [GGML_TYPE_##x] = #x

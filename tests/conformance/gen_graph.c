@@ -137,7 +137,8 @@ static void push_graph_call(struct gen *g, const struct pool *p, int64_t gr, int
 static void push_graph(struct gen *g, int n_nodes, int n_graph_calls, int64_t *graph, struct pool *p) {
     push_net(g, p, n_nodes);
     const bool grads = chance(g, 25);
-    const int64_t graph_size = 2 * n_nodes + 64 + pick(g, 0, 100); // at most two nodes and a leaf per op, and a reserve
+    // An op adds at most two nodes and a leaf. Nodes and leafs are counted separately. 64 and more are a reserve.
+    const int64_t graph_size = 2 * n_nodes + 64 + pick(g, 0, 100);
     const int64_t gr =
         chance(g, 20) && n_nodes < 400 ? PUSH(g, CALL_ggml_new_graph, 0) : PUSH(g, CALL_ggml_new_graph_custom, graph_size, grads);
     const int64_t other = PUSH(g, CALL_ggml_new_graph_custom, graph_size + 2048, grads);

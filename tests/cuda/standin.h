@@ -21,7 +21,7 @@ struct standin {
     int fail_with;                 // error that the call at fail_at returns
     bool no_peers;                 // no device can access the memory of another
     int lost[STANDIN_MAX_DEVICES]; // error that all calls of a device return; 0: the device works
-    // counts of calls
+    // counts of calls; n_overlaps: launches that may overlap with the previous kernel
     long n_calls, n_launches, n_overlaps, n_graph_launches, n_updates, n_instantiated, n_allocs, n_copies;
     // objects that exist now
     long n_contexts, n_modules, n_streams, n_events, n_graphs, n_execs, n_buffers, n_pinned, n_registered;

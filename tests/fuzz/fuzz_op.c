@@ -9,9 +9,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct op_cases cases;
     if (cases.cpu == NULL) {
         op_cases_open(&cases, 1);
-        cases.max_elements = 2048; // larger tensors test nothing new, and starting a thread is slow
-        cases.threads_chance = 256;
-        signal(SIGSEGV, SIG_DFL); // libFuzzer stores the input of a crash only if the signal kills the process
+        cases.max_elements = 2048;  // larger tensors test nothing new, and starting a thread is slow
+        cases.threads_chance = 256; // one case in 256 runs with two threads
+        signal(SIGSEGV, SIG_DFL);   // libFuzzer stores the input of a crash only if the signal kills the process
         signal(SIGBUS, SIG_DFL);
         signal(SIGFPE, SIG_DFL);
     }

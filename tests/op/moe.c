@@ -8,7 +8,7 @@
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
 struct moe {
-    enum ggml_type type, with;
+    enum ggml_type type, type_b;
     int64_t k, rows, n_expert, n_b, n_used, n_token;
     int layout; // 0 dense, 1 experts with holes, 2 b permuted, 3 ids a view
 };
@@ -24,8 +24,8 @@ static struct ggml_tensor *build_mul(struct op_build *b, const void *arg) {
     const int64_t *ne = NE(c->k, c->rows, c->n_expert, 1);
     struct ggml_tensor *a = c->layout == 1 ? op_input_holes(b, c->type, ne) : op_input(b, c->type, ne);
     struct ggml_tensor *x = c->layout == 2
-                                ? ggml_permute(b->ctx, op_input(b, c->with, NE(c->k, c->n_token, c->n_b, 1)), 0, 2, 1, 3)
-                                : op_input(b, c->with, NE(c->k, c->n_b, c->n_token, 1));
+                                ? ggml_permute(b->ctx, op_input(b, c->type_b, NE(c->k, c->n_token, c->n_b, 1)), 0, 2, 1, 3)
+                                : op_input(b, c->type_b, NE(c->k, c->n_b, c->n_token, 1));
     return ggml_mul_mat_id(b->ctx, a, x, ids_of(b, c));
 }
 
@@ -38,7 +38,7 @@ static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
 
 static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double tol) {
     static const int64_t sizes[][5] = {{1, 1, 1, 1, 1}, {16, 4, 1, 2, 1}, {33, 8, 2, 2, 5}, {40, 4, 1, 4, 33}, {7, 3, 4, 4, 7},
-        {64, 16, 1, 8, 20}, {37, 5, 2, 4, 203} /* more pairs than a wave of panels */};
+        {64, 16, 1, 8, 20}, {37, 5, 2, 4, 203} /* more pairs than WAVE_PAIRS (op/experts.c) */};
     for (size_t i = 0; i < N(sizes); i++) {
         const struct moe c = {type, GGML_TYPE_F32, k, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], sizes[i][4],
             i == 2   ? 1
@@ -47,7 +47,7 @@ static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double
         const double tol_here = c.rows >= 8       ? tol
                                 : tol == OP_F16   ? OP_F16_FEW
                                 : tol == OP_QUANT ? OP_QUANT_FEW
-                                                  : tol; // the error of few numbers varies more
+                                                  : tol; // with few results, the error varies more
         op_case(s, "MUL_MAT_ID", op_text("%s k %lld size %zu", ggml_type_name(type), (long long) k, i), tol_here, build_mul, &c);
     }
 }

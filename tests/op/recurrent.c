@@ -45,7 +45,7 @@ struct delta {
     int64_t n_head_k, n_seq_k; // heads and sequences of q and k
     bool by_key;               // one gate per key element
     bool packed;               // q, k, v are parts of one tensor
-    int64_t n_kept;
+    int64_t n_kept;            // K: number of states in the result
 };
 
 static struct ggml_tensor *build_delta(struct op_build *b, const void *arg) {
@@ -87,6 +87,7 @@ void op_suite_recurrent(struct op_suite *s) {
             if (which == WKV7 && sizes[i][0] % wkv7_step != 0) {
                 continue;
             }
+            // variant 1: a wide range of values. 2: another scale. 3: special values (specials).
             for (int variant = 0; variant < 4; variant++) {
                 const struct wkv c = {which, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], variant == 1 ? 3.0f : 1.0f,
                     variant == 2 ? 0.125f : 1.0f, variant == 3};
@@ -104,6 +105,7 @@ void op_suite_recurrent(struct op_suite *s) {
     for (size_t i = 0; i < N(sizes) + N(odd); i++) {
         const int64_t *z = i < N(sizes) ? sizes[i] : odd[i - N(sizes)];
         for (int by_key = 0; by_key < 2; by_key++) {
+            // variant 1: packed. 2: three states. 3: half as many heads of q and k. 4: one sequence of q and k, many states.
             for (int variant = 0; variant < 5; variant++) {
                 struct delta c = {z[0], z[1], z[2], z[3], z[1], z[3], by_key, variant == 1, variant == 2 ? 3 : 1};
                 c.n_head_k = variant == 3 && z[1] % 2 == 0 ? z[1] / 2 : z[1];

@@ -75,6 +75,7 @@ static void state_space_cases(struct op_suite *s) {
         {256, 4, 2, 1, 9, 1}};
     for (size_t i = 0; i < N(sizes); i++) {
         for (int is_scalar_decay = 0; is_scalar_decay < 2; is_scalar_decay++) {
+            // variant 1: dt has a wide range. variant 2: B and C are parts of one tensor. K differs if is_scalar_decay is set.
             for (int variant = 0; variant < 3; variant++) {
                 const int64_t *z = sizes[i];
                 const struct scan c = {z[0], z[1], z[2], z[3], z[4], z[5], is_scalar_decay, variant == 2,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// prop_alloc.c: random graphs give the same results with the allocator as without shared memory. long_alloc.c runs more.
+// prop_alloc.c: random graphs give the same results with the allocator as with separate memory for each tensor. long_alloc.c runs
+// more.
 
 #include "alloc_cases.h"
 

@@ -10,7 +10,7 @@
 #define N_VOCAB 512
 #define MAX_ERROR 1e-7 // gemma's GELU uses a table of f16; a wrong position gives a far larger error
 
-struct shared {
+struct window_model {
     struct model_devices devices;
     struct model *model;
 };
@@ -20,8 +20,8 @@ static void window_put(struct gguf_context *g, void *window) {
 }
 
 // Makes a model. In mistral every layer has the window; in gemma2, gemma3 and gpt-oss some layers have it.
-static struct shared shared_open(const char *arch, uint32_t window) {
-    struct shared x = {0};
+static struct window_model window_model_open(const char *arch, uint32_t window) {
+    struct window_model x = {0};
     struct model_error error = {""};
     char path[] = "/tmp/berth-window-XXXXXX";
     if (strcmp(arch, "mistral") == 0) {
@@ -48,12 +48,12 @@ static struct shared shared_open(const char *arch, uint32_t window) {
     return x;
 }
 
-static void shared_close(struct shared *x) {
+static void window_model_close(struct window_model *x) {
     model_free(x->model);
     model_devices_close(&x->devices);
 }
 
-static struct session *session_open(const struct shared *x, int64_t n_ctx, int64_t n_batch, bool no_flash) {
+static struct session *session_open(const struct window_model *x, int64_t n_ctx, int64_t n_batch, bool no_flash) {
     struct model_error error = {""};
     const struct session_params params = {
         .n_ctx = n_ctx, .n_batch = n_batch, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .no_flash = no_flash};
@@ -92,21 +92,22 @@ static void read_both(struct session *all, struct session *ring, const int32_t *
     }
 }
 
-// The first `equal` of n tokens equal the saved tokens. Returns the number of positions that `to` has kept.
-static int64_t session_transfer(
-    const struct session *from, const int32_t *tokens, struct session *to, int64_t n, int64_t equal, struct model_error *error) {
+// Saves `from` and loads the file into `to`, for a text of n tokens. Only the first n_equal tokens of the text equal the saved
+// tokens. Returns the number of positions that `to` has kept.
+static int64_t session_transfer(const struct session *from, const int32_t *tokens, struct session *to, int64_t n, int64_t n_equal,
+    struct model_error *error) {
     int32_t *text = malloc((size_t) n * sizeof *text);
     FILE *file = tmpfile();
     assert_true(text != NULL && file != NULL);
     for (int64_t i = 0; i < n; i++) {
-        text[i] = i < equal ? tokens[i] : (tokens[i] + 1) % N_VOCAB;
+        text[i] = i < n_equal ? tokens[i] : (tokens[i] + 1) % N_VOCAB;
     }
     assert_true(session_save(from, tokens, from->n_past, file, error));
     rewind(file);
     bool is_old;
     assert_true(session_load(to, text, n, file, &is_old, error));
     const int64_t kept = to->n_past;
-    assert_int_equal(fgetc(file) == EOF, kept > 0); // the file was read completely, or no row was
+    assert_int_equal(fgetc(file) == EOF, kept > 0); // `to` has read all rows of the file, or none
     fclose(file);
     free(text);
     return kept;
@@ -117,7 +118,7 @@ static void case_try(const char *arch, struct check_rng *r) {
     const uint32_t window = 1 + (uint32_t) check_rng_below(r, check_rng_below(r, 2) == 0 ? 40 : 400);
     const int64_t n_batch = 1 + (int64_t) check_rng_below(r, 300), n_ctx = 300 + (int64_t) check_rng_below(r, N_CTX - 300);
     const bool no_flash = check_rng_below(r, 3) == 0;
-    struct shared x = shared_open(arch, window);
+    struct window_model x = window_model_open(arch, window);
     struct session *all = session_open(&x, n_ctx, n_ctx, no_flash); // with a batch as large as the context, the ring has all rows
     struct session *ring = session_open(&x, n_ctx, n_batch, no_flash);
     int32_t tokens[1500];
@@ -137,20 +138,21 @@ static void case_try(const char *arch, struct check_rng *r) {
     assert_int_equal(session_transfer(ring, tokens, next, half + 1, half + 1, &error), half);
     read_both(all, next, tokens, n_ctx, r);
 
-    // The text differs from token `equal` on. The common part is kept, unless the ring has lost rows of its window.
-    const int64_t equal = (int64_t) check_rng_below(r, (uint64_t) half);
-    const bool is_far = half > ring->n_ring && equal - (int64_t) window + 1 < half - ring->n_ring;
+    // The text differs from token n_equal on. The common part is kept, unless the ring has overwritten rows in the window of
+    // token n_equal.
+    const int64_t n_equal = (int64_t) check_rng_below(r, (uint64_t) half);
+    const bool is_window_lost = half > ring->n_ring && n_equal - (int64_t) window + 1 < half - ring->n_ring;
     session_reset(next);
     session_reset(all);
-    assert_int_equal(session_transfer(ring, tokens, next, half, equal, &error), is_far ? 0 : equal);
-    if (!is_far && equal > 0) {
-        assert_true(session_decode(all, tokens, equal, &error));
+    assert_int_equal(session_transfer(ring, tokens, next, half, n_equal, &error), is_window_lost ? 0 : n_equal);
+    if (!is_window_lost && n_equal > 0) {
+        assert_true(session_decode(all, tokens, n_equal, &error));
         read_both(all, next, tokens, n_ctx, r);
     }
     session_free(next);
     session_free(ring);
     session_free(all);
-    shared_close(&x);
+    window_model_close(&x);
 }
 
 static void cases_try(const char *arch, int n_cases) {
@@ -180,7 +182,7 @@ static void test_some_layers(void **state) {
 // The window has 100 positions; the smallest ring has 256 rows.
 static void test_bytes(void **state) {
     (void) state;
-    struct shared x = shared_open("mistral", 100);
+    struct window_model x = window_model_open("mistral", 100);
     struct model_error error = {""};
     const struct session_params params = {
         .n_ctx = 4096, .n_batch = 64, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = true};
@@ -190,7 +192,7 @@ static void test_bytes(void **state) {
     const size_t row = (size_t) (2 * p->n_layer * p->n_head_kv * p->head_size) * sizeof(ggml_fp16_t);
     assert_int_equal(plan->memory[0].cache, 256 * row);
     session_free(plan);
-    shared_close(&x);
+    window_model_close(&x);
 }
 
 int main(void) {

@@ -13,6 +13,7 @@ struct bias_side {
     void (*deq)(const void *, float *, int64_t);                            // dequantises one row
 };
 
-// Prints the errors of `ours` (Berth) and `theirs` (the reference) for n_phases waves and for n_phases normal rows. needs_matrix:
-// the format requires an importance matrix. Returns false if an error of `ours` is larger than chance explains.
+// Prints the errors of `ours` (Berth) and `theirs` (the reference) for n_phases cosine waves, each with another phase, and for
+// n_phases rows of normal random numbers. needs_matrix: the format requires an importance matrix. Returns false if an error of
+// `ours` is larger than chance explains.
 bool bias_compare(const struct bias_side *ours, const struct bias_side *theirs, bool needs_matrix, int n_phases);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mm_types.h: the types of weights for mm.cu. Each row has the block size of a type, its kernels, and a function (tame) that turns
-// a block of random bytes into a valid block by setting its scales. Hot types are common: they have more kernels and more tests.
+// a block of random bytes into a valid block by setting its scales. Types in HOT have more kernels than types in COLD. A type
+// with the field `hot` is also tested with more sizes.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +21,7 @@ struct mm_type {
     void (*to_float)(const void *, float *, int64_t);
     const void *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
     bool hot;
-    const void *mvb;
+    const void *mvb; // NULL: the type has no such kernel
 };
 
 static void tame_half(char *at, uint32_t random) { // magnitudes from 0.01 to 0.04, both signs
@@ -45,25 +46,25 @@ static void tame_iq1_m(char *block, uint32_t) {
     block[55] = (char) ((block[55] & 15) | 0x20);
 }
 
-#define KERNELS(name) extern "C" __global__ void mmv_##name(const mmv_args)
+#define MMV(name) extern "C" __global__ void mmv_##name(const mmv_args)
 #define MV(name) extern "C" __global__ void mv_##name(const mv_args)
 #define MVB(name) extern "C" __global__ void mvb_##name(const mv_args)
 #define MMA(name, nt) extern "C" __global__ void mma90_##name##_##nt(const mma_args)
 #define ROW(name) extern "C" void dequantize_row_##name(const void *, float *, int64_t)
 extern "C" __global__ void act_tiles(const act_args);
 #define HOT(name) \
-    KERNELS(name); \
+    MMV(name); \
     MV(name); \
     MMA(name, 64); \
     MMA(name, 256); \
     ROW(name);
 #define COLD(name) \
-    KERNELS(name); \
+    MMV(name); \
     MMA(name, 128); \
     ROW(name);
 // clang-format off
 HOT(q4_0) HOT(q4_1) HOT(q5_0) HOT(q5_1) HOT(q8_0) HOT(q2_K) HOT(q3_K) HOT(q4_K) HOT(q5_K) HOT(q6_K) HOT(iq4_nl) HOT(iq4_xs)
-HOT(mxfp4) HOT(nvfp4) HOT(f16) HOT(bf16) HOT(f32) KERNELS(f16_wide); KERNELS(bf16_wide); MVB(f32); MVB(f16); MVB(bf16);
+HOT(mxfp4) HOT(nvfp4) HOT(f16) HOT(bf16) HOT(f32) MMV(f16_wide); MMV(bf16_wide); MVB(f32); MVB(f16); MVB(bf16);
 COLD(iq2_xxs) COLD(iq2_xs) COLD(iq2_s) COLD(iq3_xxs) COLD(iq3_s) COLD(iq1_s) COLD(iq1_m) COLD(q1_0) COLD(q2_0) COLD(tq1_0) COLD(tq2_0)
 // clang-format on
 

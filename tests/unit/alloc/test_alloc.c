@@ -44,15 +44,15 @@ static ggml_gallocr_t on_host(void) {
 
 // ---- a plan matches its graph ----
 
-struct two_ways {
+struct test_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *x, *out;
 };
 
 // x -> a -> b -> c -> d -> e, all of one size. The last node adds d or a to e: equal counts and sizes, but one edge differs.
-static struct two_ways two_ways(bool moved) {
-    struct two_ways w = {.ctx = new_context(32)};
+static struct test_graph two_ways(bool moved) {
+    struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
     w.x = floats(w.ctx, 64, "x");
     ggml_set_input(w.x);
@@ -69,7 +69,7 @@ static void moved_edge_is_a_new_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
     for (int k = 0; k < 6; k++) { // alternating: both plans are kept
-        struct two_ways w = two_ways(k % 2 == 1);
+        struct test_graph w = two_ways(k % 2 == 1);
         assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
         assert_true(berth_gallocr_verify(galloc, w.graph));
         set(w.x, 3);
@@ -84,8 +84,8 @@ static void moved_edge_is_a_new_plan(void **state) {
 
 // out = a + b + r. p and a are copies of x, r is a copy of p. If `twice` is set, b and a are the same tensor. The graph then
 // lists this tensor a second time after r, the last reader of p. Otherwise b is another copy of x.
-static struct two_ways named(bool twice) {
-    struct two_ways w = {.ctx = new_context(32)};
+static struct test_graph listed_twice(bool twice) {
+    struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
     w.x = floats(w.ctx, 64, "x");
     ggml_set_input(w.x);
@@ -105,7 +105,7 @@ static void listed_twice_is_another_graph(void **state) {
     for (int order = 0; order < 2; order++) {
         ggml_gallocr_t galloc = on_host();
         for (int k = 0; k < 6; k++) {
-            struct two_ways w = named((k + order) % 2 == 1);
+            struct test_graph w = listed_twice((k + order) % 2 == 1);
             assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
             assert_true(berth_gallocr_verify(galloc, w.graph));
             set(w.x, 5);
@@ -178,7 +178,7 @@ static void moved_views_use_the_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
     for (int k = 0; k < 6; k++) {
-        struct two_ways w = {.ctx = new_context(32)};
+        struct test_graph w = {.ctx = new_context(32)};
         w.graph = ggml_new_graph_custom(w.ctx, 32, false);
         w.x = floats(w.ctx, 64, "x");
         struct ggml_tensor *y = ggml_sqr(w.ctx, w.x), *v = ggml_view_1d(w.ctx, y, 8, (size_t) k * 32);
@@ -199,9 +199,9 @@ static void moved_views_use_the_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// x (n) -> relu -> view of one part -> sum of both parts
-static struct two_ways shaped(int64_t n) {
-    struct two_ways w = {.ctx = new_context(32)};
+// out = first half of y + second half of y, with y = relu(x). Both halves are views of y. x has n elements.
+static struct test_graph shaped(int64_t n) {
+    struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
     w.x = floats(w.ctx, n, "x");
     ggml_set_input(w.x);
@@ -216,12 +216,12 @@ static struct two_ways shaped(int64_t n) {
 static void smaller_graphs_use_the_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    struct two_ways big = shaped(512);
+    struct test_graph big = shaped(512);
     assert_true(ggml_gallocr_reserve(galloc, big.graph));
     const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
     for (int64_t n = 512; n >= 8; n /= 2) {
         for (int k = 0; k < 2; k++) {
-            struct two_ways w = shaped(n);
+            struct test_graph w = shaped(n);
             assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
             assert_true(berth_gallocr_verify(galloc, w.graph));
             set(w.x, 1);
@@ -232,11 +232,11 @@ static void smaller_graphs_use_the_plan(void **state) {
     }
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
-    struct two_ways bigger = shaped(1024);
+    struct test_graph bigger = shaped(1024);
     assert_true(ggml_gallocr_alloc_graph(galloc, bigger.graph)); // the buffers grow automatically
     assert_true(ggml_gallocr_get_buffer_size(galloc, 0) > size);
-    // The first graph still refers to the replaced buffer: that buffer must not be taken for memory of the caller, so the graph is
-    // placed again.
+    // The tensors of the first graph still refer to the replaced buffer. The allocator must not mistake that buffer for memory of
+    // the caller. So it places the graph again.
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
     assert_true(berth_gallocr_verify(galloc, big.graph));
     assert_ptr_equal(big.x->buffer, bigger.x->buffer);
@@ -508,7 +508,7 @@ static void chunks_and_shared_types(void **state) {
     ggml_gallocr_free(galloc);
 
     // A tensor that is larger than the limit still gets a buffer.
-    struct two_ways large = shaped(64);
+    struct test_graph large = shaped(64);
     struct ggml_backend_buffer_type low = *ggml_backend_cpu_buffer_type();
     low.iface.get_max_size = fake.buft.iface.get_max_size;
     low.context = &fake;
@@ -539,8 +539,8 @@ static size_t align_4(ggml_backend_buffer_type_t type) {
 }
 
 // n inputs of the given sizes in floats, all alive until the end.
-static struct two_ways inputs_of(const int64_t *sizes, int n) {
-    struct two_ways w = {.ctx = new_context(32)};
+static struct test_graph inputs_of(const int64_t *sizes, int n) {
+    struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *x = floats(w.ctx, sizes[i], "x");
@@ -567,11 +567,11 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     small.context = &fake;
     small.iface.get_alignment = align_4;
     const int64_t one[] = {6}, two[] = {5, 5}, four[] = {8, 8, 8, 2}, least[] = {1};
-    struct two_ways a = inputs_of(one, 1), b = inputs_of(two, 2), c = inputs_of(four, 4), d = inputs_of(least, 1);
+    struct test_graph a = inputs_of(one, 1), b = inputs_of(two, 2), c = inputs_of(four, 4), d = inputs_of(least, 1);
     ggml_gallocr_t galloc = ggml_gallocr_new(&small);
     holds(galloc, a.graph, 24);
     holds(galloc, b.graph, 40); // not 24 + 20
-    holds(galloc, a.graph, 44); // a repeated graph: both keep their memory
+    holds(galloc, a.graph, 44); // chunks of 24 and 20 bytes: the plans of `a` and `b` are both kept
     holds(galloc, b.graph, 44);
     holds(galloc, c.graph, 104); // three chunks and a smaller one
     holds(galloc, d.graph, 104); // a smaller graph frees nothing
@@ -580,7 +580,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
 
     // An item that exceeds the limit changes the plan from two chunks to one. The next graph has several chunks again.
     const int64_t half[] = {4, 5, 2}, large[] = {25};
-    struct two_ways e = inputs_of(half, 3), f = inputs_of(large, 1), g = inputs_of(four, 4);
+    struct test_graph e = inputs_of(half, 3), f = inputs_of(large, 1), g = inputs_of(four, 4);
     galloc = ggml_gallocr_new(&small);
     holds(galloc, e.graph, 44);
     holds(galloc, f.graph, 100); // one chunk, larger than the type's limit
@@ -589,7 +589,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
 
     // The chunks have enough bytes in total, but one of them is too small.
     const int64_t uneven[] = {6, 4};
-    struct two_ways h = inputs_of(uneven, 2), i = inputs_of(two, 2), j = inputs_of(one, 1), k = inputs_of(uneven, 2);
+    struct test_graph h = inputs_of(uneven, 2), i = inputs_of(two, 2), j = inputs_of(one, 1), k = inputs_of(uneven, 2);
     galloc = ggml_gallocr_new(&small);
     holds(galloc, h.graph, 40);
     holds(galloc, i.graph, 40); // not 24 + 20
@@ -609,7 +609,7 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
 static void known_graphs_allocate_nothing(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    struct two_ways a = two_ways(false), b = two_ways(false), c = shaped(256), d = shaped(128);
+    struct test_graph a = two_ways(false), b = two_ways(false), c = shaped(256), d = shaped(128);
     assert_true(ggml_gallocr_alloc_graph(galloc, a.graph));
     assert_true(ggml_gallocr_alloc_graph(galloc, c.graph));
     berth_alloc_watch(true);
@@ -635,7 +635,7 @@ static void each_allocation_fails(void **state) {
     int64_t n_made = 1;
     for (int64_t n = 1; n <= n_made; n++) {
         berth_alloc_watch(true);
-        struct two_ways small = shaped(64), big = shaped(4096), other = two_ways(true);
+        struct test_graph small = shaped(64), big = shaped(4096), other = two_ways(true);
         ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 2);
         assert_true(ggml_gallocr_reserve_n(galloc, small.graph, ids, ids));
         assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
@@ -670,7 +670,7 @@ static void each_allocation_fails(void **state) {
 static void full_device(void **state) {
     (void) state;
     ggml_gallocr_t galloc = ggml_gallocr_new(&fake.buft);
-    struct two_ways small = shaped(64), big = shaped(4096);
+    struct test_graph small = shaped(64), big = shaped(4096);
     assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
     const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
     fake.max_size = size; // set after the allocator was created: the device is full
@@ -684,7 +684,7 @@ static void full_device(void **state) {
     fake.max_size = 0;
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
     full.fail_init = 2;
-    struct two_ways second = shaped(4096);
+    struct test_graph second = shaped(4096);
     assert_false(ggml_gallocr_alloc_graph(galloc, second.graph));
     assert_true(ggml_gallocr_alloc_graph(galloc, second.graph));
     assert_true(berth_gallocr_verify(galloc, second.graph));

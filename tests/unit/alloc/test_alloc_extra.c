@@ -236,7 +236,8 @@ static void alternating_graphs_share_an_arena(void **state) {
     struct ggml_tensor *c_was[GGML_MAX_SRC];
     const enum ggml_op c_op = first.c->op;
     memcpy(c_was, first.c->src, sizeof c_was);
-    memset(first.c->src, 0, sizeof c_was); // as in a program that ends its first graph at c
+    // For the second graph, c is a leaf without sources. c is restored after the second graph is built.
+    memset(first.c->src, 0, sizeof c_was);
     first.c->op = GGML_OP_NONE;
     ggml_build_forward_expand(second, z);
     first.c->op = c_op;

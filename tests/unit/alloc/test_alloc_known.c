@@ -78,7 +78,7 @@ static struct sample source_unlisted(bool is_listed) {
     return m;
 }
 
-static void tensor_outside_is_a_node(void **state) {
+static void unlisted_source_looks_like_a_node(void **state) {
     (void) state;
     for (int reserve = 0; reserve < 2; reserve++) {
         for (int order = 0; order < 2; order++) {
@@ -128,7 +128,7 @@ static void node_is_listed_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(node_with_memory_reads),
-        cmocka_unit_test(tensor_outside_is_a_node),
+        cmocka_unit_test(unlisted_source_looks_like_a_node),
         cmocka_unit_test(node_is_listed_again),
     };
     return cmocka_run_group_tests_name("alloc_known", tests, NULL, NULL);

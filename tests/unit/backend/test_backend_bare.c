@@ -199,7 +199,7 @@ static void buffer_without_functions(void **state) {
     assert_error("does not support memset");
     assert_true(memory[0] == 1 && data[0] == 9);
 
-    // Copies: neither buffer can copy through the host.
+    // Copies. At first the host can neither read the source buffer nor write the destination buffer.
     float other[N] = {0};
     ggml_backend_buffer_t into = bare_buffer(other);
     struct ggml_tensor *u = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), "u");
@@ -372,7 +372,7 @@ static void invalid_multi_buffers(void **state) {
     ggml_backend_buffer_free(b[1]);
 }
 
-static void host_memory_copies_itself(void **state) {
+static void copies_between_host_buffers(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
     ggml_backend_buffer_type_t cpu = ggml_backend_cpu_buffer_type();
@@ -469,7 +469,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(optional_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_places, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_multi_buffers, setup, teardown),
-        cmocka_unit_test_setup_teardown(host_memory_copies_itself, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_between_host_buffers, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_buffer_types, setup, teardown),
     };

@@ -153,7 +153,7 @@ static void the_reference_loads_and_runs_berth_cpu(void **state) {
 
     ggml_backend_reg_t reg = load(own_cpu_library());
     assert_non_null(reg);
-    assert_ptr_not_equal(reg, ggml_backend_cpu_reg()); // a separate copy, in ggml's namespace
+    assert_ptr_not_equal(reg, ggml_backend_cpu_reg()); // a second copy of Berth's CPU library, which uses ggml's libraries
     assert_ptr_equal(by_name("CPU"), reg->iface.get_device(reg, 0));
 
     float *here = model_run(&ours, ggml_backend_cpu_reg()->iface.get_device(ggml_backend_cpu_reg(), 0));

@@ -21,7 +21,7 @@
 #endif
 
 #define N_THREADS 2
-#define PATIENCE_S 60 // longer than any slow machine needs: a hang
+#define PATIENCE_S 60 // a child that runs longer counts as hung; slow machines need less
 
 static struct ggml_context *arena(void) {
     check_quiet();
@@ -124,6 +124,7 @@ static void test_fork_with_a_pool_of_the_caller(void **state) {
     ggml_free(b.s.ctx);
 }
 
+// Computes in the spare pool (cpu_pool_borrow in src/cpu/pool.c), because the caller passes no thread pool.
 static bool spare_computes(void *arg) {
     struct sums *s = arg;
     return ggml_graph_compute_with_ctx(s->ctx, s->graph, N_THREADS) == GGML_STATUS_SUCCESS && is_right(s);

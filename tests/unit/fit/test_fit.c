@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_fit.c: tests memory limits (fit/limits.c) and the search within them (fit/search.c, fit/further.c) on the shipped model:
-// duplicate, unknown and exceeded limits; the largest context and batch; compromises for a context; a search that is stopped; each
-// allocation failing once.
+// duplicate, unknown and exceeded limits; the largest context and batch; compromises (--allow) that make a given context fit; a
+// search that is stopped; allocations that fail.
 
 #include "support/check.h"
 

@@ -85,7 +85,7 @@ struct rope_keys {
     float factor;
     uint32_t n_orig;
     uint32_t window;
-    const char *real; // an additional f32 key; NULL: none
+    const char *f32_key; // an additional f32 key; NULL: none
     float value;
 };
 
@@ -95,8 +95,8 @@ static void keys_put(struct gguf_context *g, void *x) {
     gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
     snprintf(key, sizeof key, "%s.vocab_size", rope->arch);
     gguf_set_val_u32(g, key, 40);
-    if (rope->real != NULL) {
-        snprintf(key, sizeof key, "%s.%s", rope->arch, rope->real);
+    if (rope->f32_key != NULL) {
+        snprintf(key, sizeof key, "%s.%s", rope->arch, rope->f32_key);
         gguf_set_val_f32(g, key, rope->value);
     }
     if (rope->window > 0) {
@@ -117,7 +117,7 @@ static void test_layers(void **state) {
     (void) state;
     need_reference();
     struct sample_model m = sample_model_default();
-    struct rope_keys plain = {.arch = "llama"}, two = {.arch = "qwen2"}, three = {.arch = "qwen3"};
+    struct rope_keys plain = {.arch = "llama"}, qwen2 = {.arch = "qwen2"}, qwen3 = {.arch = "qwen3"};
     m.last = keys_put;
     m.last_arg = &plain;
     compare(&m, "llama");
@@ -131,12 +131,12 @@ static void test_layers(void **state) {
     m.n_expert = 0;
     m.has_bias = true;
     m.arch = "qwen2";
-    m.last_arg = &two;
+    m.last_arg = &qwen2;
     compare(&m, "qwen2");
     m.has_bias = false;
     m.has_qk_norm = true;
     m.arch = "qwen3";
-    m.last_arg = &three;
+    m.last_arg = &qwen3;
     compare(&m, "qwen3");
     m.head_size = m.head_size_v = 12;
     compare(&m, "qwen3, wider heads");
@@ -165,14 +165,14 @@ static void test_rope(void **state) {
     compare(&m, "rope: longrope, long");
     keys.n_orig = 512;
     compare(&m, "rope: longrope, short");
-    keys.real = "rope.scaling.attn_factor";
+    keys.f32_key = "rope.scaling.attn_factor";
     keys.value = 1.5f;
     compare(&m, "rope: longrope, attn");
     keys.type = "yarn";
     m.has_long_freqs = false;
     keys.n_orig = 64;
     compare(&m, "rope: yarn, attn");
-    // Additional keys have an effect here exactly if they have one in the reference.
+    // An additional key has an effect in Berth exactly if it has one in the reference.
     static const struct {
         const char *key;
         float value;
@@ -182,7 +182,7 @@ static void test_rope(void **state) {
         {"residual_scale", 3}, {"attention.clamp_kqv", 0.1f}, {"attn_logit_softcapping", 0.5f}, {"final_logit_softcapping", 0.5f},
         {"attention.max_alibi_bias", 0.5f}, {"expert_weights_scale", 3}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        keys.real = rows[i].key;
+        keys.f32_key = rows[i].key;
         keys.value = rows[i].value;
         keys.n_orig = i < 2 ? 100000 : 64; // so that different betas would have an effect
         m.n_expert = strncmp(rows[i].key, "expert", 6) == 0 ? 4 : 0;

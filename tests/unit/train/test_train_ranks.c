@@ -68,9 +68,9 @@ static void *ranked_run(void *user) {
     return NULL;
 }
 
-// Trains on both ranks and leaves them open. rank: rank of the adapter, 0: all weights are trained. `other` is the difference
-// between the seeds of the MPI ranks.
-static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int other) {
+// Trains on both ranks and leaves them open. rank: rank of the adapter, 0: all weights are trained. seed_step is the
+// difference between the seeds of the MPI ranks.
+static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int seed_step) {
     pthread_t threads[N_RANKS];
     assert_int_equal(pthread_barrier_init(&links.barrier, NULL, N_RANKS), 0);
     links.n_sums = n_sums;
@@ -78,7 +78,7 @@ static void ranks_run(struct ranked both[N_RANKS], int64_t rank, int n_sums, int
         both[i] = (struct ranked){.rank = i, .params = usual};
         both[i].params.n_seq = 4;
         both[i].params.rank = rank;
-        both[i].params.seed += (uint64_t) (i * other);
+        both[i].params.seed += (uint64_t) (i * seed_step);
         assert_true(model_devices_open(&both[i].devices, "CPU", 1, &both[i].error));
     }
     for (int i = 0; i < N_RANKS; i++) {
