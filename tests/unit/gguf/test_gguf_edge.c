@@ -39,7 +39,7 @@ static struct file file_make(bool with_tensors) {
     }
     static bool flags[N_NUMBERS];
     flags[7] = true;
-    gguf_set_arr_str(g, "first", list, N_STRINGS); // the first key: the arena has no chunk yet
+    gguf_set_arr_str(g, "first", list, N_STRINGS); // the first key: when it is read, the arena has no chunk yet
     gguf_set_arr_data(g, "numbers", GGUF_TYPE_UINT32, numbers, N_NUMBERS);
     gguf_set_arr_data(g, "flags", GGUF_TYPE_BOOL, flags, N_NUMBERS);
     gguf_set_arr_data(g, "none", GGUF_TYPE_UINT64, NULL, 0);

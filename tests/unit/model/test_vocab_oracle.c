@@ -395,7 +395,7 @@ static void test_ends(void **state) {
 }
 
 // Whether a token ends a text can depend on the other tokens of the file. Tests files with every subset of the four names, once
-// with "<|end|>" and once with "<tool>" as the token that a key of the file names.
+// with "<|end|>" and once with "<tool>" as the EOS token of the file.
 static void test_ends_of_parts(void **state) {
     static const char *const names[] = {"<|return|>", "<|call|>", "<|calls|>", "<|flush|>"};
     enum { N = sizeof names / sizeof *names };
