@@ -45,9 +45,8 @@ static const struct cli_option option_rows[] = {
         "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output", .takes = "*",
         CLI_TO(struct options, out)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, buffers "
-        "(the same per buffer, with the values alive at the peak); for a model also 'memory' and 'lower'; with --budget also "
-        "'budget'"),
+        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, and "
+        "buffers (the same keys per buffer, and the values alive at its peak); models add 'memory' and 'lower'"),
     {0},
 };
 

@@ -231,7 +231,9 @@ struct mv_floats {
         }
         float more = left > 1 ? w.y * x.y : 0.0f;
         sum = fmaf(w.x, x.x, sum);
-        more = left > 3 ? fmaf(w.w, x.w, more) : more;
+        if (left > 3) {
+            more = fmaf(w.w, x.w, more);
+        }
         return (left > 2 ? fmaf(w.z, x.z, sum) : sum) + more;
     }
     LANE void step(const mv_rows &r, int from, int n, int, const char *xs, int lane, float *sum) const {

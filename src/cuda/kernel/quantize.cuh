@@ -72,8 +72,12 @@ DEV void quantize(const float *x, block_q5_0 *y) {
 DEV void range(const float *x, float *lo, float *hi) {
     *lo = 3.402823466e+38f, *hi = -3.402823466e+38f;
     for (int j = 0; j < 32; j++) {
-        *lo = x[j] < *lo ? x[j] : *lo;
-        *hi = x[j] > *hi ? x[j] : *hi;
+        if (x[j] < *lo) {
+            *lo = x[j];
+        }
+        if (x[j] > *hi) {
+            *hi = x[j];
+        }
     }
 }
 DEV int level_from(float x, float lo, float id) {
