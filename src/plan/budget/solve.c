@@ -27,6 +27,7 @@ struct solver {
     bool has_best;             // best is a schedule within the limits
     bool is_proven;            // best is the cheapest schedule within the limits
     bool is_proven_impossible; // it is proven that no schedule is within the limits
+    bool is_conclusive;        // the last checked schedule fits, or it is proven that it does not
     bool is_hoisted;           // the ops are in the order of budget_hoist
     uint64_t bound;            // no schedule within the limits costs less
     const char *method;
@@ -42,8 +43,8 @@ static void limits_reset(struct solver *s) {
 // Packs a schedule. *fits: the schedule is within the caller's limits. Keeps the cheapest such schedule in s->best. Sets s->peaks
 // to the packed peaks, or to the peaks of live bytes if the schedule was not packed.
 static enum ggml_status steps_offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
-    bool is_conclusive;
     *fits = false;
+    s->is_conclusive = true;
     if (!budget_trace(&s->g, steps, &s->t)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
@@ -58,7 +59,7 @@ static enum ggml_status steps_offer(struct solver *s, const struct budget_steps 
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (*fits && !s->params->live_only) {
-        status = budget_pack(&s->g, steps, &s->t, &(struct budget_pack){s->limits, BUDGET_PACK_US}, s->peaks, &is_conclusive);
+        status = budget_pack(&s->g, steps, &s->t, &(struct budget_pack){s->limits, BUDGET_PACK_US}, s->peaks, &s->is_conclusive);
     }
     for (int32_t p = 0; p < s->g.n_pools; p++) {
         *fits = *fits && s->peaks[p] <= s->limits[p];
@@ -94,6 +95,7 @@ static bool steps_given(const struct budget_graph *g, const int32_t *order, stru
 struct offer {
     struct solver *s;
     enum ggml_status status;
+    uint64_t undecided_cost; // least cost of a schedule for which the packing search ended without a plan and without a proof
 };
 
 static enum budget_answer steps_judge(const struct budget_steps *steps, void *user) {
@@ -102,6 +104,9 @@ static enum budget_answer steps_judge(const struct budget_steps *steps, void *us
     p->status = steps_offer(p->s, steps, "exact", &fits);
     if (p->status != GGML_STATUS_SUCCESS) {
         return BUDGET_OUT_OF_MEMORY;
+    }
+    if (!fits && !p->s->is_conclusive) {
+        p->undecided_cost = min_u64(p->undecided_cost, budget_cost(&p->s->g, steps));
     }
     return fits ? BUDGET_FOUND : BUDGET_NONE;
 }
@@ -121,7 +126,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
         return GGML_STATUS_SUCCESS;
     }
     bool fits;
-    struct offer p = {s, steps_offer(s, steps, "exact", &fits)};
+    struct offer p = {s, steps_offer(s, steps, "exact", &fits), UINT64_MAX};
     if (p.status != GGML_STATUS_SUCCESS || fits || s->g.n > PACKED_OPS_MAX) {
         return p.status;
     }
@@ -129,7 +134,7 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
     if (answer == BUDGET_OUT_OF_MEMORY && p.status == GGML_STATUS_SUCCESS) {
         p.status = GGML_STATUS_ALLOC_FAILED;
     }
-    s->bound = max_u64(cost, s->bound);
+    s->bound = max_u64(min_u64(cost, p.undecided_cost), s->bound);
     s->is_proven = s->has_best && s->best_cost <= s->bound;
     return p.status;
 }
