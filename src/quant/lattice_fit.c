@@ -181,14 +181,13 @@ static inline struct ab bundle_at(const struct bundle *b, float scale) {
     while (BERTH_UNLIKELY(scale >= b->from[i + 1])) {
         i++;
     }
-    struct ab t = b->sum[0][i];
-    if (b->n_ways > 1) {
-        const struct ab other = b->sum[1][i];
-        if (ab_gain(other, scale) > ab_gain(t, scale)) {
-            t = other;
-        }
+    const struct ab first = b->sum[0][i];
+    if (b->n_ways == 1) {
+        return first;
     }
-    return t;
+    const struct ab second = b->sum[1][i];
+    const bool is_second = ab_gain(second, scale) > ab_gain(first, scale);
+    return (struct ab){is_second ? second.a : first.a, is_second ? second.b : first.b}; // without a branch
 }
 
 static inline struct ab cell_at(const struct steps *s, float scale) {

@@ -48,7 +48,7 @@ static inline int32_t berth_rint_wrapped(float v) {
 }
 
 static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
-    return min_i32(max_i32(v, lo), hi);
+    return max_i32(min_i32(v, hi), lo);
 }
 
 static inline v4i berth_trunc_4(v4f v) {
