@@ -435,7 +435,7 @@ ONE_WITH(roll, 1, 0, 0, 0)
 const struct berth_op_entry berth_ops_rows[] = {
     {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_get_rows, .split = BERTH_SPLIT_GET_ROWS, .shape = shape_get_rows, .sample = sample_get_rows, .grad = grad_get_rows, .grad_src_mask = 1}},
     {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = grad_get_rows_back, .grad_src_mask = 1}},
-    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .split = BERTH_SPLIT_SET_ROWS, .n_needed = 2, .shape = shape_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_src_mask = 5}},
+    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .family = BERTH_OP_MOVE, .cost = cost_set_rows, .split = BERTH_SPLIT_SET_ROWS, .n_needed = 2, .shape = shape_set_rows, .sample = sample_set_rows, .relation = "to", .grad = grad_set_rows, .grad_src_mask = 5}},
     {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = grad_diag, .grad_src_mask = 1}},
     {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_inf, .grad = grad_diag_mask, .grad_src_mask = 1}},
     {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .shape = berth_shape_as_source, .sample = sample_diag_mask_zero, .grad = grad_diag_mask, .grad_src_mask = 1}},

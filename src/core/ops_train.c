@@ -84,8 +84,8 @@ const struct berth_op_entry berth_ops_train[] = {
     {GGML_OP_FLASH_ATTN_BACK, {"FLASH_ATTN_BACK", "flash_attn_back(x)", .n_src = 4, .family = BERTH_OP_TRAIN, .sample = sample_flash_attn_back}},
     {GGML_OP_CROSS_ENTROPY_LOSS, {"CROSS_ENTROPY_LOSS", "cross_entropy_loss(x,y)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_cross_entropy_loss, .grad = grad_cross_entropy_loss, .grad_src_mask = 1}},
     {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {"CROSS_ENTROPY_LOSS_BACK", "cross_entropy_loss_back(x,y)", .n_src = 3, .family = BERTH_OP_TRAIN, .sample = sample_cross_entropy_loss_back}},
-    {GGML_OP_OPT_STEP_ADAMW, {"OPT_STEP_ADAMW", "adamw(x)", .n_src = 5, .writes_src = true, .family = BERTH_OP_TRAIN, .updates = 1u << 2 | 1u << 3, .split = BERTH_SPLIT_STEP, .sample = sample_opt_step_adamw}},
-    {GGML_OP_OPT_STEP_SGD, {"OPT_STEP_SGD", "sgd(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_STEP, .sample = sample_opt_step_sgd}},
+    {GGML_OP_OPT_STEP_ADAMW, {"OPT_STEP_ADAMW", "adamw(x)", .n_src = 5, .family = BERTH_OP_TRAIN, .updates = 1u << 2 | 1u << 3, .split = BERTH_SPLIT_STEP, .sample = sample_opt_step_adamw}},
+    {GGML_OP_OPT_STEP_SGD, {"OPT_STEP_SGD", "sgd(x)", .n_src = 3, .family = BERTH_OP_TRAIN, .split = BERTH_SPLIT_STEP, .sample = sample_opt_step_sgd}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -330,8 +330,8 @@ ONE(transpose)
 // clang-format off
 const struct berth_op_entry berth_ops_view[] = {
     {GGML_OP_NONE, {"NONE", "none", .n_src = 0, .is_empty = true, .is_flat = true, .family = BERTH_OP_INPUT}},
-    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = grad_set, .grad_src_mask = 3}},
-    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .overwrites = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CPY, .shape = berth_shape_as_many, .n_needed = 1, .sample = sample_cpy, .relation = "to", .grad = grad_cpy, .grad_src_mask = 1}},
+    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .family = BERTH_OP_MOVE, .cost = cost_set, .sample = sample_set, .grad = grad_set, .grad_src_mask = 3}},
+    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .overwrites = 2, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CPY, .shape = berth_shape_as_many, .n_needed = 1, .sample = sample_cpy, .relation = "to", .grad = grad_cpy, .grad_src_mask = 1}},
     {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .split = BERTH_SPLIT_CONT, .partial_rule = BERTH_PARTIAL_LINEAR, .shape = berth_shape_as_many, .sample = sample_cont, .grad = grad_cont, .grad_src_mask = 1}},
     {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = grad_reshape, .grad_src_mask = 1}},
     {GGML_OP_VIEW, {"VIEW", "view(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_view_1d, .grad = grad_view, .grad_src_mask = 1}},

@@ -49,7 +49,6 @@ struct berth_op_info {
     bool is_view;     // moves no data: the result is a view of its source
     bool is_empty;    // nothing to compute: NONE and the views
     bool may_expand;  // a buffer type may require more than ggml_nbytes() for the result
-    bool writes_src;  // writes into the memory of a source
     int overwrites;   // 1 + index of the source that the op overwrites without reading it; 0: none
     unsigned updates; // bit i: also writes source i
     enum berth_op_family family;
