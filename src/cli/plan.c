@@ -165,7 +165,8 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
         return;
     }
     if (b->fits) {
-        fprintf(file, "  budget   %s: kept, %" PRId64 " ops recomputed", cli_bytes(bytes, text[0]), b->n_recomputed);
+        fprintf(file, "  budget   %s: kept, %" PRId64 " %s recomputed", cli_bytes(bytes, text[0]), b->n_recomputed,
+            b->n_recomputed == 1 ? "op" : "ops");
         if (b->n_uses > 1 && o->budget.spill > 0) {
             fprintf(file, ", %" PRId64 " values spilled to %s and %" PRId64 " read back", b->n_spilled,
                 cli_bytes(b->uses[1].peak, text[0]), b->n_restored);

@@ -57,7 +57,7 @@ expect 3 "requires a captured graph, or a CSV with the columns 'cost' and 'reads
 costs=tests/data/plan/costs.csv
 expect 0 "bytes (84.06 KiB)" $costs
 expect 0 "(100.00 KiB): kept, 0 ops recomputed, cost 1.0000 times that without limit, proven minimal" --budget 100K $costs
-expect 0 "(70.00 KiB): kept, 1 ops recomputed, cost 1.0667 times that without limit, proven minimal" --budget 70K $costs
+expect 0 "(70.00 KiB): kept, 1 op recomputed, cost 1.0667 times that without limit, proven minimal" --budget 70K $costs
 expect 0 "(60.00 KiB): kept, 3 ops recomputed, cost 1.5111 times that without limit, proven minimal" --budget 60K $costs
 expect 0 "b (again),7,9,16384," --budget 70K --out - $costs
 expect 0 "loss,4,10,64,20480,1,d" --out - $costs
@@ -76,7 +76,7 @@ expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) are required, 12,352 byt
 expect 1 "alive together: c 16.00 KiB, gd 16.00 KiB, gc 16.00 KiB, x 4.00 KiB, loss 64 B" --budget 40K $costs
 expect 1 '"alive": [{"name": "c", "bytes": 16384}, {"name": "gd", ' --json --budget 40K $costs
 # ... with a second pool
-expect 0 "1 ops recomputed, 3 values spilled to 20,480 bytes (20.00 KiB) and 4 read back, cost 1.3778 times that without limit" --budget 52K --spill 1M $costs
+expect 0 "1 op recomputed, 3 values spilled to 20,480 bytes (20.00 KiB) and 4 read back, cost 1.3778 times that without limit" --budget 52K --spill 1M $costs
 expect 0 "costs    4096 bytes moved one way cost 1, in the unit of the column 'cost'" --budget 52K --spill 1M $costs
 expect 2 "--spill requires --budget" --spill 1M $costs
 expect 2 "--spill 'x' is not a number of bytes" --budget 1M --spill x $costs
