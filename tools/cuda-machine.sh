@@ -2,7 +2,7 @@
 # cuda-machine.sh [BUILD] [LOGS]: runs all tests that require a GPU:
 #   - builds the libraries with kernels for the GPU's architecture only;
 #   - runs the cases of the op suite on the GPU and compares with the CPU. Each op has a process, so that a lost device fails one op only;
-#   - checks that computing allocates no memory after a reserve (cuda-promise);
+#   - checks that computing allocates no memory after a reserve, and that captured graphs give the same results (cuda-promise);
 #   - compiles and runs the benchmark in the C file GPUBENCH, if it is set;
 #   - runs compute-sanitizer on a part of the cases.
 # It continues after failures. The last lines and LOGS report them. Environment variables, with their defaults: ARCHS=90a,
@@ -53,7 +53,7 @@ awk '{p += $2; f += $4; u += $6} $4 > 0 {bad = bad " " $1 "(" $4 ")"} $6 > 0 {no
     END {print "ops: " p " passed, " f " failed:" bad; print "unsupported " u ":" no}' "$logs/ops.txt"
 
 step "no allocation after reserve"
-for what in steps fill; do
+for what in steps fill replay; do
     timeout 120 "$build/cuda-promise" "$build/lib" $what > "$logs/promise-$what.log" 2>&1 || echo "FAIL cuda-promise $what: exit $?"
     tail -1 "$logs/promise-$what.log"
 done

@@ -36,7 +36,8 @@ struct cuda_plan {
     size_t work_size; // bytes; the largest work memory that a step requires
     uint64_t n_runs;
     uint64_t last_used;
-    CUgraphExec exec; // NULL: not captured
+    CUgraphExec exec;  // NULL: not captured
+    bool has_clusters; // a kernel of exec has clusters
 };
 
 #define CUDA_MAX_PLANS 16 // the least recently used plan is replaced

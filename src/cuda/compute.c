@@ -43,7 +43,9 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
     return false;
 }
 
-static enum ggml_status steps_run(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+// *has_clusters: a launched kernel has clusters.
+static enum ggml_status steps_run(
+    struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph, bool *has_clusters) {
     struct cuda_run r = {.dev = b->dev,
         .traits = &b->dev->traits,
         .stream = b->stream,
@@ -59,16 +61,19 @@ static enum ggml_status steps_run(struct cuda_backend *b, const struct cuda_plan
                                       : step->row->run(&r, graph->nodes[step->i_node]);
     }
     b->n_launched += r.n_launches;
+    *has_clusters = r.has_clusters;
     return status;
 }
 
-// Updates the existing executable graph if the driver can. Otherwise instantiates a new executable graph.
-static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph) {
+// Updates the existing executable graph if the driver can. Otherwise instantiates a new executable graph. The update of a kernel
+// to one with other clusters succeeds, but the updated kernel does nothing (driver 580). So such graphs are never updated.
+static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph, bool has_clusters) {
     const struct cuda_driver *cu = b->dev->cu;
     if (plan->exec != NULL) {
         CUgraphExecUpdateResultInfo info;
         memset(&info, 0, sizeof info);
-        if (cu->GraphExecUpdate != NULL && cu->GraphExecUpdate(plan->exec, graph, &info) == CUDA_SUCCESS) {
+        const bool can_update = cu->GraphExecUpdate != NULL && !plan->has_clusters && !has_clusters;
+        if (can_update && cu->GraphExecUpdate(plan->exec, graph, &info) == CUDA_SUCCESS) {
             b->n_updated++;
             return CUDA_SUCCESS;
         }
@@ -80,6 +85,7 @@ static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgrap
         }
     }
     b->n_captured++;
+    plan->has_clusters = has_clusters;
     return cu->GraphInstantiate(&plan->exec, graph, 0);
 }
 
@@ -90,18 +96,22 @@ static enum ggml_status plan_capture(struct cuda_backend *b, struct cuda_plan *p
     if (rc != CUDA_SUCCESS) {
         return cuda_fail(b->dev, rc, "starting the capture of a graph");
     }
-    const enum ggml_status status = steps_run(b, plan, graph);
+    bool has_clusters;
+    const enum ggml_status status = steps_run(b, plan, graph, &has_clusters);
     rc = cu->StreamEndCapture(b->stream, &captured);
     if (status != GGML_STATUS_SUCCESS) {
         rc = CUDA_SUCCESS; // the error of the steps is reported instead
     } else if (rc == CUDA_SUCCESS) {
-        rc = exec_make(b, plan, captured);
+        rc = exec_make(b, plan, captured, has_clusters);
     }
     if (captured != NULL) {
         cu->GraphDestroy(captured);
     }
     if (rc != CUDA_SUCCESS) {
-        plan->exec = NULL;
+        if (plan->exec != NULL) {
+            cu->GraphExecDestroy(plan->exec);
+            plan->exec = NULL;
+        }
         return cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
     }
     return status;
@@ -130,14 +140,15 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
         return GGML_STATUS_ALLOC_FAILED;
     }
     plan->n_runs++;
+    bool has_clusters;
     if (plan->n_steps < 2 || b->no_graphs || plan->n_runs < 2) {
-        return steps_run(b, plan, graph);
+        return steps_run(b, plan, graph, &has_clusters);
     }
     if (plan->n_runs == 2) {
         status = plan_capture(b, plan, graph);
         if (status != GGML_STATUS_SUCCESS && !atomic_load(&b->dev->is_lost)) {
             b->no_graphs = true; // launched separately, a failing step reports its own error
-            return steps_run(b, plan, graph);
+            return steps_run(b, plan, graph, &has_clusters);
         }
     }
     return status == GGML_STATUS_SUCCESS ? plan_replay(b, plan) : status;

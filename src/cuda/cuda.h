@@ -54,7 +54,8 @@ struct cuda_run {
     const struct ggml_tensor *kept;
     int kept_kind;
     uint64_t n_launches;
-    bool has_gap; // the last work was not a kernel; forbids overlap
+    bool has_clusters; // a launched kernel has clusters
+    bool has_gap;      // the last work was not a kernel; forbids overlap
 };
 
 // Returns the work memory of an op. Returns NULL if `size` exceeds the arena, that is, if work_size() was too small.

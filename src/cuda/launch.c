@@ -144,6 +144,7 @@ enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda
     const CUresult rc = function_launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
     r->has_gap = false;
     r->n_launches++;
+    r->has_clusters |= dims.cluster > 1;
     return rc == CUDA_SUCCESS
                ? GGML_STATUS_SUCCESS
                : cuda_fail(r->dev, rc, "launching kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,

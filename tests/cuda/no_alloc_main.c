@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // no_alloc_main.c: checks that computing a graph allocates no GPU memory, if this graph or a larger one with the same ops was
-// reserved before:
+// reserved before, and that repeated computes of many graphs give the results of the first compute:
 //
 //     cuda-promise FOLDER steps [DEVICE]   computes 1,000 steps over a dozen shapes; counts the backend's allocations, and prints
 //                                          the free memory before and after
 //     cuda-promise FOLDER fill [DEVICE]    repeats reserve and compute with less and less free memory, from "fits" to "does not
 //                                          fit": the reserve may fail, but no compute after a successful reserve
+//     cuda-promise FOLDER replay [DEVICE]  computes many graphs of products, each four times: first launch by launch, then as a
+//                                          captured graph. The backend has fewer places for captured graphs than there are graphs
 //
 // FOLDER holds the backends. Exit code: 0: passed; 1: failed; 2: wrong usage; 77: no such device. tools/cuda-machine.sh runs this
 // program.
@@ -202,15 +204,80 @@ static int fill(struct rig *r) {
     return n_broken > 0 || n_fit == 0 || n_refused == 0;
 }
 
+// Fills y before each compute, so that a compute that does nothing is noticed.
+static bool replay_equals_first(
+    const struct rig *r, struct ggml_cgraph *graph, struct ggml_tensor *y, float *first, float *again) {
+    for (int i = 0; i < 4; i++) {
+        ggml_backend_tensor_memset(y, 0x3f, 0, ggml_nbytes(y));
+        if (ggml_backend_graph_compute(r->backends[0], graph) != GGML_STATUS_SUCCESS) {
+            return false;
+        }
+        ggml_backend_tensor_get(y, i == 0 ? first : again, 0, ggml_nbytes(y));
+        if (i > 0 && memcmp(first, again, ggml_nbytes(y)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int replay(struct rig *r) {
+    enum { MAX_COLUMNS = 260, N_ROUNDS = 2 };
+    static const int columns[] = {1, 2, 4, 5, 8, 9, 12, 16, 17, 24, 32, 33, 48, 64, 65, 96, 128, 129, 192, 193, 200, MAX_COLUMNS};
+    float *x = malloc(sizeof(float) * HIDDEN * MAX_COLUMNS), *first = malloc(sizeof(float) * HIDDEN * MAX_COLUMNS),
+          *again = malloc(sizeof(float) * HIDDEN * MAX_COLUMNS);
+    int n_graphs = 0, n_wrong = 0;
+    for (int i = 0; i < HIDDEN * MAX_COLUMNS; i++) {
+        x[i] = (float) (i % 2003 * 7919 % 2001 - 1000) / 1000.0f;
+    }
+    void *rows = malloc(ggml_row_size(GGML_TYPE_Q4_K, WIDTH) * HIDDEN);
+    ggml_quantize_chunk(GGML_TYPE_Q4_K, x, rows, 0, MAX_COLUMNS, WIDTH, NULL);
+    for (int i = MAX_COLUMNS; i < HIDDEN; i++) {
+        memcpy((char *) rows + i * ggml_row_size(GGML_TYPE_Q4_K, WIDTH), rows, ggml_row_size(GGML_TYPE_Q4_K, WIDTH));
+    }
+    ggml_backend_tensor_set(r->w[W_UP], rows, 0, ggml_nbytes(r->w[W_UP]));
+    for (int i = 0; i < N_ROUNDS * (int) (sizeof columns / sizeof columns[0]); i++, n_graphs++) {
+        struct ggml_init_params params = {.mem_size = 1 << 18, .no_alloc = true};
+        struct ggml_context *c = ggml_init(params);
+        const int n = columns[(size_t) i % (sizeof columns / sizeof columns[0])];
+        struct ggml_tensor *in = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, n);
+        struct ggml_tensor *y = ggml_scale(c, ggml_mul_mat(c, r->w[W_UP], in), 2.0f);
+        struct ggml_cgraph *graph = ggml_new_graph_custom(c, 16, false);
+        ggml_build_forward_expand(graph, y);
+        ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
+        ggml_backend_tensor_set(in, x, 0, ggml_nbytes(in));
+        if (!replay_equals_first(r, graph, y, first, again)) {
+            printf("%d columns: a repeated compute has another result than the first\n", n);
+            n_wrong++;
+        }
+        ggml_backend_buffer_free(buffer);
+        ggml_free(c);
+    }
+    printf("%d graphs computed four times each: %d with other results than the first\n", n_graphs, n_wrong);
+    free(rows);
+    free(again);
+    free(first);
+    free(x);
+    return n_wrong > 0;
+}
+
 int main(int argc, char **argv) {
     static struct rig r;
-    const bool is_fill = argc > 2 && strcmp(argv[2], "fill") == 0;
-    if (argc < 3 || (!is_fill && strcmp(argv[2], "steps") != 0)) {
-        fprintf(stderr, "Usage: cuda-promise FOLDER steps|fill [DEVICE]\n");
+    static const struct {
+        const char *name;
+        int (*run)(struct rig *r);
+    } modes[] = {{"steps", steps}, {"fill", fill}, {"replay", replay}};
+    int (*run)(struct rig * r) = NULL;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0] && argc > 2; i++) {
+        if (strcmp(argv[2], modes[i].name) == 0) {
+            run = modes[i].run;
+        }
+    }
+    if (run == NULL) {
+        fprintf(stderr, "Usage: cuda-promise FOLDER steps|fill|replay [DEVICE]\n");
         return 2;
     }
     if (!rig_init(&r, argv[1], argc > 3 ? argv[3] : "CUDA0")) {
         return 77;
     }
-    return is_fill ? fill(&r) : steps(&r);
+    return run(&r);
 }

@@ -25,7 +25,7 @@ struct act_args {
     int wait;
 };
 
-// Arguments of mma90: y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k].
+// Arguments of mma90 and mid90: y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k].
 struct mma_args {
     const char *w;
     const uint16_t *tiles;
@@ -41,7 +41,12 @@ struct mma_args {
     int ne2, r2, r3;
     int n_tiles; // number of tiles of columns
     int wait;
+    // mid90 only
+    int n_row_groups; // warp groups with different rows: 1, 2 or 4. The others of the 4 groups compute other chunks of these rows.
+    int n_stages;     // chunks in a ring, 2 to MID_STAGES
+    int w_const;      // no kernel of this graph writes w
 };
+enum { MID_GROUPS = 4, MID_STAGES = 4, MID_PITCH = 68, MID_HEAD = 1024 };
 #ifndef __cplusplus
 typedef struct act_args act_args;
 typedef struct mma_args mma_args;

@@ -61,6 +61,15 @@ template <class D> struct mmv_pieces {
             what[j] = (uint32_t) row << 26 | (uint32_t) (16 * piece) << 14 | (uint32_t) (row * S::PITCH + 16 * piece);
         }
     }
+    // Copies the pieces of all 16 rows. Reads up to 32 bytes after a chunk whose size is not a multiple of 16.
+    LANE void copy_all(const char *src, uint32_t to, int lane) const {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if (32 * (j + 1) <= MMV_ROWS * EACH || lane + 32 * j < MMV_ROWS * EACH) {
+                copy16(to + (what[j] & 0x3fff), src + from[j], 16);
+            }
+        }
+    }
     LANE void copy(const char *src, int n_rows, int n_bytes, uint32_t to) const {
 #pragma unroll
         for (int j = 0; j < N; j++) {

@@ -69,11 +69,15 @@ template <int N> LANE void setmaxnreg_more() {
 template <int N, bool BF> struct wgmma;
 
 #define C4(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
-#define C16(i) C4(i), C4(i + 4), C4(i + 8), C4(i + 12)
+#define C8(i) C4(i), C4(i + 4)
+#define C16(i) C8(i), C8(i + 8)
 #define C32(i) C16(i), C16(i + 16)
 #define C64(i) C32(i), C32(i + 32)
 #define C128(i) C64(i), C64(i + 64)
 #define T8(a, b, c, d, e, f, g, h) "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
+#define TEXT_4 "%0,%1,%2,%3"
+#define TEXT_8 T8(0, 1, 2, 3, 4, 5, 6, 7)
+#define TEXT_16 T8(0, 1, 2, 3, 4, 5, 6, 7) "," T8(8, 9, 10, 11, 12, 13, 14, 15)
 #define TEXT_32 \
     T8(0, 1, 2, 3, 4, 5, 6, 7) \
     "," T8(8, 9, 10, 11, 12, 13, 14, 15) "," T8(16, 17, 18, 19, 20, 21, 22, 23) "," T8(24, 25, 26, 27, 28, 29, 30, 31)
@@ -115,6 +119,12 @@ template <int N, bool BF> struct wgmma;
         } \
     };
 
+WGMMA(8, 4, "f16", false, C4, 4, 5, 6, 7, 8, 9, 10)
+WGMMA(8, 4, "bf16", true, C4, 4, 5, 6, 7, 8, 9, 10)
+WGMMA(16, 8, "f16", false, C8, 8, 9, 10, 11, 12, 13, 14)
+WGMMA(16, 8, "bf16", true, C8, 8, 9, 10, 11, 12, 13, 14)
+WGMMA(32, 16, "f16", false, C16, 16, 17, 18, 19, 20, 21, 22)
+WGMMA(32, 16, "bf16", true, C16, 16, 17, 18, 19, 20, 21, 22)
 WGMMA(64, 32, "f16", false, C32, 32, 33, 34, 35, 36, 37, 38)
 WGMMA(64, 32, "bf16", true, C32, 32, 33, 34, 35, 36, 37, 38)
 WGMMA(128, 64, "f16", false, C64, 64, 65, 66, 67, 68, 69, 70)

@@ -2,9 +2,10 @@
 // matmul.c: MUL_MAT. The number of columns and the type of the weights determine the kernel:
 //   1 column             mv (mv.c)
 //   2 to 8, f32          mf, if rows and columns are aligned (can_run_floats)
-//   up to 16             mmv, which reads columns converted to f16 or bf16
+//   up to CUDA_MID_MIN   mmv, which reads columns converted to f16 or bf16
+//   up to 16, sm_90a     mid90, which reads the converted columns in tiles; other devices use mmv
 //   more, dense weights  cuBLAS if it is installed
-//   more, sm_90a         mma90, which reads the converted columns in tiles; other devices use mmv
+//   more, sm_90a         mid90; if there are many rows and more than CUDA_MID_MAX columns, mma90; other devices use mmv
 // Converted columns stay in the arena for the next product, until another op uses the arena.
 
 #include "cuda/op/matmul.h"
@@ -15,13 +16,14 @@
 
 // HOT: common types, with kernels for one column and for two tile widths. COLD: types without mv and with one tile width.
 // clang-format off
-#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8"}
-#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8"}
+#define MID(name) {"mid90_" #name "_8", "mid90_" #name "_16", "mid90_" #name "_32", "mid90_" #name "_64"}
+#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name)}
+#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name)}
 static const struct cuda_mm_type types[] = {
-    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true, "mvb_f32", "mmv_f32", "mmv_f32"},
-    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false, "mvb_f16", "mmv_f16_8", "mmv_f16_wide_8"},
-    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true, "mvb_bf16", "mmv_bf16_8", "mmv_bf16_wide_8"},
-    {GGML_TYPE_Q8_0, "mv_q8_0", "mmv_q8_0", "mmv_q8_0", "mma90_q8_0_64", NULL, "mma90_q8_0_256", false, NULL, "mmv_q8_0", "mmv_q8_0"},
+    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true, "mvb_f32", "mmv_f32", "mmv_f32", {NULL}},
+    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false, "mvb_f16", "mmv_f16_8", "mmv_f16_wide_8", MID(f16)},
+    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true, "mvb_bf16", "mmv_bf16_8", "mmv_bf16_wide_8", MID(bf16)},
+    {GGML_TYPE_Q8_0, "mv_q8_0", "mmv_q8_0", "mmv_q8_0", "mma90_q8_0_64", NULL, "mma90_q8_0_256", false, NULL, "mmv_q8_0", "mmv_q8_0", MID(q8_0)},
     HOT(Q4_0, q4_0), HOT(Q4_1, q4_1), HOT(Q5_0, q5_0), HOT(Q5_1, q5_1), HOT(Q2_K, q2_K), HOT(Q3_K, q3_K),
     HOT(Q4_K, q4_K), HOT(Q5_K, q5_K), HOT(Q6_K, q6_K), HOT(IQ4_NL, iq4_nl), HOT(IQ4_XS, iq4_xs), HOT(MXFP4, mxfp4), HOT(NVFP4, nvfp4),
     COLD(IQ2_XXS, iq2_xxs), COLD(IQ2_XS, iq2_xs), COLD(IQ2_S, iq2_s), COLD(IQ3_XXS, iq3_xxs), COLD(IQ3_S, iq3_s),
@@ -40,14 +42,26 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type) {
 
 // ---- columns ----
 
-int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t n) {
+bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w) {
+    return cuda_traits(dev)->has_kernels_90a && cuda_mm_type(w->type)->mid[0] != NULL &&
+           ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0 && w->nb[1] < (1u << 26);
+}
+
+int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid) {
+    const int nt_mma = t->mma_128 != NULL ? 128 : 256;
+    const int64_t n_blocks = (m + 127) / 128 * ((n + nt_mma - 1) / nt_mma); // of mma90
+    *is_mid = can_mid && n > CUDA_MID_MIN && (n <= CUDA_MID_MAX || n_blocks <= cuda_traits(dev)->n_sm / 2);
+    if (*is_mid) {
+        int nt = 16;
+        while (nt < n && nt < 64) {
+            nt *= 2;
+        }
+        return nt;
+    }
     if (n <= CUDA_MM_WIDE || !cuda_traits(dev)->has_kernels_90a) {
         return 0;
     }
-    if (t->mma_128 != NULL) {
-        return 128;
-    }
-    return n <= 192 ? 64 : 256;
+    return nt_mma == 256 && n <= CUDA_MID_MAX ? 64 : nt_mma;
 }
 
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt) {
@@ -173,6 +187,50 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- many columns ----
 
+// How mid90 divides a product among blocks.
+struct mid_shape {
+    int64_t row_groups, ranks; // warp groups with different rows; blocks of a cluster
+    int64_t stage, n_stages;   // bytes of a chunk of all rows and of its columns; stages of the rings
+    double cost;               // in chunks
+};
+
+static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
+    int64_t nz, int64_t row_groups, int64_t ranks) {
+    const int64_t chunk = mmv_chunk(t->type), bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16, chunk_groups = MID_GROUPS / row_groups, n_sm = r->traits->n_sm;
+    const int64_t rows_size = MID_GROUPS * 64 * pitch, columns_size = chunk_groups * nt * chunk * 2;
+    struct mid_shape s = {.row_groups = row_groups, .ranks = ranks, .stage = rows_size + columns_size};
+    s.n_stages = min_i64(((int64_t) r->traits->shared_max - MID_HEAD) / s.stage, MID_STAGES);
+    const int64_t n_blocks = (a->m + 64 * row_groups - 1) / (64 * row_groups) * ranks * a->n_tiles * nz;
+    // Not all multiprocessors can be part of large clusters (H200).
+    const int64_t usable = ranks <= 2 ? n_sm : ranks == 4 ? n_sm * 7 / 8 : n_sm * 3 / 4;
+    const int64_t n_waves = (n_blocks + usable / ranks * ranks - 1) / (usable / ranks * ranks);
+    const int64_t n_chunks = ((a->k + chunk - 1) / chunk + ranks * chunk_groups - 1) / (ranks * chunk_groups);
+    const double per_chunk = 1 + 0.5 * (double) columns_size / (double) (MID_GROUPS * 64 * bytes);
+    s.cost = (double) n_waves * ((double) n_chunks * per_chunk + 2);
+    return s;
+}
+
+enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) {
+    struct mid_shape best = {.n_stages = 0};
+    for (int64_t row_groups = 1; row_groups <= MID_GROUPS; row_groups *= 2) {
+        for (int64_t ranks = 1; ranks <= 8; ranks *= 2) {
+            const struct mid_shape s = mid_shape_of(r, t, nt, a, nz, row_groups, ranks);
+            if (s.n_stages >= 2 && (best.n_stages == 0 || s.cost < best.cost)) {
+                best = s;
+            }
+        }
+    }
+    a->n_row_groups = (int) best.row_groups;
+    a->n_stages = (int) best.n_stages;
+    const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float), rows = 64 * best.row_groups;
+    struct cuda_dims dims = cuda_grid(best.ranks, (a->m + rows - 1) / rows, a->n_tiles * nz, MID_GROUPS * 128,
+        MID_HEAD + max_i64(sums, best.n_stages * best.stage));
+    dims.cluster = (unsigned) best.ranks;
+    const int i = nt == 8 ? 0 : nt == 16 ? 1 : nt == 32 ? 2 : 3;
+    return cuda_launch_one(r, t->mid[i], dims, a);
+}
+
 enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) {
     const bool dense = !ggml_is_quantized(t->type);
     const int64_t chunk = dense ? 64 : 256, bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
@@ -220,7 +278,11 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
         c.size = c.columns_size + CUDA_BLAS_WORK;
         return c;
     }
-    return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
+    bool is_mid;
+    const int nt = cuda_mm_tile(dev, t, op->ne[0], x->ne[1], cuda_can_mid(dev, op->src[0]), &is_mid);
+    struct cuda_columns c = cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], nt);
+    c.is_mid = is_mid;
+    return c;
 }
 
 // The size suffices for this number of columns and for any smaller number, whose kernel may need more memory. Graphs are reserved
@@ -229,10 +291,13 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
     size_t size = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
-    static const int64_t limits[] = {CUDA_MM_FEW, CUDA_MM_WIDE};
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        if (x->ne[1] > limits[i]) {
-            size = max_size(size, cuda_columns_of(t, x->ne[0], limits[i], x->ne[2] * x->ne[3], 0).size);
+    static const int64_t limits[] = {CUDA_MM_FEW, CUDA_MM_WIDE, CUDA_MID_MAX};
+    for (size_t i = 0; i <= sizeof limits / sizeof limits[0]; i++) {
+        const int64_t n = i < sizeof limits / sizeof limits[0] ? min_i64(limits[i], x->ne[1]) : x->ne[1];
+        for (int can_mid = 0; can_mid < 2; can_mid++) { // the weights may have no address yet
+            bool is_mid;
+            const int nt = cuda_mm_tile(dev, t, op->ne[0], n, can_mid && t->mid[0] != NULL, &is_mid);
+            size = max_size(size, cuda_columns_of(t, x->ne[0], n, x->ne[2] * x->ne[3], nt).size);
         }
     }
     if (x->ne[2] * x->ne[3] > 1) { // with a batch of 1, cuBLAS may need work memory
@@ -281,9 +346,12 @@ static enum ggml_status run_few(
 static enum ggml_status run_many(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const mma_args a = {MM_OPERANDS(w, x, op), .tiles = (const uint16_t *) columns,
+    mma_args a = {MM_OPERANDS(w, x, op), .tiles = (const uint16_t *) columns,
         .scale = (const float *) (columns + c->columns_size), .tiles_z = c->n * cuda_round_up(x->ne[0], 256), .scale_z = c->n,
-        .n_tiles = (int) (c->n / c->nt), .wait = 1};
+        .n_tiles = (int) (c->n / c->nt), .wait = 1, .w_const = cuda_is_const(r->graph, w)};
+    if (c->is_mid) {
+        return cuda_mid_tiles(r, t, c->nt, &a, c->nz);
+    }
     return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
 }
 

@@ -15,11 +15,16 @@
 //                   f32 has one kernel for both, with residuals. Quantised types have one kernel for both, without residuals.
 //   mmv_8, ...      with 8 warps per block instead of 16
 //   mma_N           tiles of N columns
+//   mid             tiles of fewer columns; the blocks of a cluster share the elements of a row
+#define CUDA_MID_TILES 4
+#define CUDA_MID_MIN 8   // with at most this number of columns, mmv is faster than mid90
+#define CUDA_MID_MAX 192 // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
     bool bf; // columns are converted to bf16 instead of f16
     const char *mvb, *mmv_8, *mmv_wide_8;
+    const char *mid[CUDA_MID_TILES]; // sm_90a: tiles of 8, 16, 32 and 64 columns
 };
 const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights of this type are not supported
 
@@ -29,6 +34,7 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights o
 // Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
     int nt;              // columns per tile; 0: contiguous columns, no tiles
+    bool is_mid;         // mid90 computes the tiles
     bool plain;          // the layout that cuBLAS reads; nt is 1
     bool rest;           // rounding residuals follow the columns; requires nt 0
     int64_t n;           // number of columns, rounded up to whole tiles
@@ -37,9 +43,14 @@ struct cuda_columns {
     size_t size;         // columns_size plus the bytes of the scales; if plain, columns_size plus the work memory of cuBLAS
 };
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
-// Returns the columns per tile for n columns; 0: mmv computes the product.
-int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t n);
+// Returns the columns per tile for m rows and n columns; 0: mmv computes the product. *is_mid: mid90 computes the tiles, otherwise
+// mma90. can_mid: the result of cuda_can_mid.
+int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
+// Returns whether mid90 can read the weights w: the GPU has the kernels, and all rows begin at multiples of 16 bytes.
+bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w);
 int cuda_column_type(enum ggml_type t); // value for x_type of struct act_args
+// Launches mid90 with tiles of nt columns: 8, 16, 32 or 64.
+enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) BERTH_MUST_USE;
 enum ggml_status cuda_mm_tiles(
     struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
 // Returns whether a column of k elements fits into the shared memory of mv.

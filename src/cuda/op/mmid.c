@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mmid.c: MUL_MAT_ID. Slot: index of an expert in a token's list. If there are few (token, slot) pairs, each pair is a product of
 // one column (kernel/mv.cuh). Otherwise the columns are sorted by expert into tiles (kernel/mmid.cu), and one launch computes all
-// tiles (mma90.cuh).
+// tiles (mid90.cuh, mma90.cuh).
 
 #include "cuda/op/matmul.h"
 
@@ -10,6 +10,7 @@
 // Layout of the arena: [columns][scales][lists: expert per tile, source and destination per column].
 struct plan {
     bool vectors; // products of one column; only n_pairs is used
+    bool mid;     // mid90 computes the tiles, otherwise mma90
     int nt;       // columns per tile
     int64_t n_pairs, n_tiles;
     struct cuda_columns c;
@@ -17,14 +18,21 @@ struct plan {
     size_t size;  // bytes of the arena
 };
 
-static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
+// can_mid: the result of cuda_can_mid.
+static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tensor *op, bool can_mid) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
     struct plan p = {.n_pairs = ids->ne[0] * ids->ne[1]};
     const bool can_mv = x->type == GGML_TYPE_F32 && cuda_mv_fits(dev, t, w->ne[0]);
     p.vectors = can_mv && (p.n_pairs <= MV_PAIRS || !cuda_traits(dev)->has_kernels_90a);
     if (!p.vectors) {
-        p.nt = t->mma_128 != NULL ? 128 : 64;
+        // With few pairs per expert, small tiles have fewer unused columns.
+        const int64_t per_expert = p.n_pairs / (w->ne[2] > 0 ? w->ne[2] : 1);
+        p.mid = can_mid && t->mid[0] != NULL && per_expert <= CUDA_MID_MAX;
+        p.nt = t->mma_128 != NULL && !p.mid ? 128 : 64;
+        while (p.mid && p.nt > 8 && p.nt / 4 >= per_expert) {
+            p.nt /= 2;
+        }
         p.n_tiles = p.n_pairs / p.nt + min_i64(w->ne[2], p.n_pairs);
         p.c = cuda_columns_of(t, w->ne[0], p.n_tiles * p.nt, 1, p.nt);
         p.lists = (size_t) cuda_round_up((int64_t) p.c.size, 256);
@@ -44,11 +52,12 @@ static bool mmid_supports(const struct cuda_device *dev, const struct ggml_tenso
     const bool fits = w->ne[0] == x->ne[0] && w->ne[0] > 0 && w->ne[2] <= MMID_EXPERTS && w->ne[3] == 1 && x->ne[3] == 1 &&
                       ids->ne[0] * ids->ne[1] < 65536 && x->ne[1] > 0 && ids->ne[0] % x->ne[1] == 0 &&
                       ggml_nelements(op) < INT32_MAX && w->ne[1] < INT32_MAX;
-    return rows && fits && (cuda_traits(dev)->has_kernels_90a || plan_of(dev, op).vectors);
+    return rows && fits && (cuda_traits(dev)->has_kernels_90a || plan_of(dev, op, false).vectors);
 }
 
 static size_t mmid_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return plan_of(dev, op).size;
+    // The weights may have no address yet.
+    return max_size(plan_of(dev, op, false).size, plan_of(dev, op, cuda_traits(dev)->has_kernels_90a).size);
 }
 
 static enum ggml_status run_vectors(
@@ -80,7 +89,7 @@ static enum ggml_status run_vectors(
 static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
-    const struct plan p = plan_of(r->dev, op);
+    const struct plan p = plan_of(r->dev, op, cuda_can_mid(r->dev, w));
     if (p.vectors) {
         return run_vectors(r, t, op, &p);
     }
@@ -122,7 +131,7 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
         const struct cuda_dims dims = cuda_grid(p.c.n, 1, 1, 256, 0);
         status = cuda_launch_one(r, "act_tiles", dims, &act);
     }
-    const mma_args a = {.w = w->data,
+    mma_args a = {.w = w->data,
         .tiles = (const uint16_t *) work,
         .scale = (const float *) (work + p.c.columns_size),
         .y = op->data,
@@ -138,7 +147,10 @@ static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
         .r3 = 1,
         .n_tiles = (int) p.n_tiles,
         .wait = 1};
-    return status == GGML_STATUS_SUCCESS ? cuda_mm_tiles(r, t, p.nt, &a, 1) : status;
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    return p.mid ? cuda_mid_tiles(r, t, p.nt, &a, 1) : cuda_mm_tiles(r, t, p.nt, &a, 1);
 }
 
 const struct cuda_op_entry cuda_ops_mmid[] = {
